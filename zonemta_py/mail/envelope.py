@@ -1,0 +1,99 @@
+"""Envelope and recipients: who a message is from and to, and what the client asked for (RFC 5321, RFC 3461).
+
+Everything here turns into plain lists for msgpack and back (`to_wire`, `from_wire`), so that the socket, the
+store's metadata key and the journal's envelope record hold the same thing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntFlag
+from typing import Any
+
+
+class Notify(IntFlag):
+    """NOTIFY= of RCPT (RFC 3461 4.1). UNSET: nothing was said, which means FAILURE (and DELAY if we like)."""
+
+    UNSET = 0
+    NEVER = 1
+    SUCCESS = 2
+    FAILURE = 4
+    DELAY = 8
+
+
+@dataclass(slots=True)
+class Recipient:
+    """One RCPT TO: address as given (domain lower-cased), NOTIFY flags and ORCPT ("rfc822;user@example.com")."""
+
+    address: str
+    notify: int = 0
+    orcpt: str | None = None
+
+    @property
+    def domain(self) -> str:
+        """What follows the last @, lower case."""
+        return self.address.rpartition("@")[2]
+
+    def to_wire(self) -> list[Any]:
+        return [self.address, self.notify, self.orcpt]
+
+    @classmethod
+    def from_wire(cls, row: list[Any]) -> Recipient:
+        return cls(*row)
+
+
+@dataclass(slots=True)
+class Envelope:
+    """What is known of a message besides its bytes.
+
+    sender: return path, "" for the null one. size: bytes as stored. ret: "FULL", "HDRS" or None (RFC 3461 4.3).
+    body: "7BIT" or "8BITMIME". protocol: "ESMTP", "ESMTPS", "ESMTPSA" … (RFC 3848), "LOCAL" for our own notices.
+    origin: the client's IP address. received_ms: UNIX time in ms. headers: chosen header fields, lower-case name → value
+    (unfolded, first occurrence). sending_zone: value of X-Sending-Zone, if the listener let it pass.
+    """
+
+    sender: str
+    recipients: list[Recipient]
+    size: int = 0
+    ret: str | None = None
+    envid: str | None = None
+    body: str = "7BIT"
+    smtputf8: bool = False
+    origin: str = ""
+    origin_name: str = ""
+    user: str | None = None
+    protocol: str = "ESMTP"
+    received_ms: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    sending_zone: str | None = None
+    campaign: str | None = None
+    tenant: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def metadata(self) -> dict[str, Any]:
+        """All but the recipients, as stored under `message <id> *`; fields at their default are left out."""
+        row: dict[str, Any] = {"sender": self.sender, "size": self.size, "received_ms": self.received_ms}
+        for name in _OPTIONAL:
+            value = getattr(self, name)
+            if value:
+                row[name] = value
+        return row
+
+    @classmethod
+    def from_metadata(cls, row: dict[str, Any], recipients: list[Recipient]) -> Envelope:
+        known = {name: value for name, value in row.items() if name in _FIELDS}
+        return cls(recipients=recipients, **known)
+
+    def to_wire(self) -> list[Any]:
+        return [self.metadata(), [r.to_wire() for r in self.recipients]]
+
+    @classmethod
+    def from_wire(cls, row: list[Any]) -> Envelope:
+        return cls.from_metadata(row[0], [Recipient(*r) for r in row[1]])
+
+
+_OPTIONAL = (
+    "ret", "envid", "body", "smtputf8", "origin", "origin_name", "user", "protocol", "headers", "sending_zone",
+    "campaign", "tenant", "extra",
+)  # fmt: skip
+_FIELDS = frozenset(("sender", "size", "received_ms", *_OPTIONAL))

@@ -1,0 +1,42 @@
+"""An SMTP reply: code, enhanced status code, text (RFC 5321 4.2, RFC 2034, RFC 3463)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_ENHANCED = re.compile(r"([245]\.\d{1,3}\.\d{1,3})(?:[ \t]+|$)")
+
+
+@dataclass(slots=True, frozen=True)
+class Reply:
+    """code: 200…599. enhanced: "5.1.1" or "". text: the reply's lines joined by one space, without the codes."""
+
+    code: int
+    enhanced: str = ""
+    text: str = ""
+
+    @property
+    def positive(self) -> bool:
+        return 200 <= self.code < 400
+
+    @property
+    def permanent(self) -> bool:
+        """5xx. Anything that is neither positive nor 5xx counts as temporary: unknown means temporary."""
+        return 500 <= self.code < 600
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (str(self.code), self.enhanced, self.text) if part)
+
+    @classmethod
+    def from_lines(cls, code: int, lines: list[str]) -> Reply:
+        """Takes the texts behind the code of each line of one reply; the enhanced code is the first line's."""
+        enhanced, texts = "", []
+        for line in lines:
+            found = _ENHANCED.match(line)
+            if found and found[1][0] == str(code)[0]:
+                enhanced = enhanced or found[1]
+                line = line[found.end() :]
+            if line.strip():
+                texts.append(line.strip())
+        return cls(code, enhanced, " ".join(texts))

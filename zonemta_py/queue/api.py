@@ -1,0 +1,139 @@
+"""The queue as the rest of the house sees it: `Intake` for reception, `Outlet` for delivery, `Office` for operators.
+
+The same three faces whether the queue is in this process (`queue.queue.LocalQueue`) or behind the unix socket
+(`wire.client.RemoteQueue`); one conformance suite runs against both.
+
+Failures: everything the queue cannot take now is a `QueueRefusal` with the SMTP reply to give; a queue that is gone
+(its process died) is the same, 451. Nothing here is ever acknowledged that is not on stable storage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.reply import Reply
+
+
+class QueueRefusal(Exception):
+    """The queue did not take it. `reply` is what the client is told: 451 4.3.0 (error), 452 4.3.1 (no space) …"""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(str(reply))
+        self.reply = reply
+
+
+class Incoming(Protocol):
+    """A message of more than one chunk on its way in."""
+
+    async def write(self, chunk: bytes) -> None:
+        """One chunk of exactly CHUNK_BYTES; waits while the queue is behind. Raises QueueRefusal."""
+
+    async def commit(self, envelope: Envelope, last_chunk: bytes) -> str:
+        """Returns the message's id once the whole message is on stable storage. Raises QueueRefusal."""
+
+    def abort(self) -> None:
+        """Forgets the message: client gone, or refused. May be called after a failed commit; harmless twice."""
+
+
+class Intake(Protocol):
+    """What reception sees."""
+
+    async def put(self, envelope: Envelope, body: bytes) -> str:
+        """Takes a message of one chunk (≤ CHUNK_BYTES); returns its id once it is stable. Raises QueueRefusal."""
+
+    def begin(self) -> Incoming:
+        """Starts a message of several chunks."""
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A lease: one message, one destination, up to 100 recipients, and the permission to deliver them now.
+
+    lease: number of the lease, unique while the queue process lives. destination: lower-case domain (MX lookup) or
+    "host:port" where the zone or a plugin names the host. host, port: the named host, "" means MX lookup of
+    `destination`. source: local IP to bind, "" means any. chunks: how many chunks the body has; body: the whole body if
+    it is one chunk, else None (fetch chunks 1…chunks by `Outlet.chunk`). attempts: earlier attempts, per recipient.
+    routing: what `queue_route` plugins set for these recipients besides host, port, source (auth, tls …).
+    """
+
+    lease: int
+    id: str
+    zone: str
+    destination: str
+    sender: str
+    recipients: list[Recipient]
+    size: int
+    chunks: int
+    body: bytes | None = None
+    host: str = ""
+    port: int = 25
+    source: str = ""
+    ret: str | None = None
+    envid: str | None = None
+    smtputf8: bool = False
+    eightbit: bool = False
+    attempts: list[int] = field(default_factory=list)
+    routing: dict[str, Any] = field(default_factory=dict)
+
+
+DELIVERED, DEFERRED, BOUNCED, HELD, RELEASED = 1, 2, 3, 4, 5
+"""Verdicts of an outcome. HELD: a plugin held it. RELEASED: not tried, back to the queue without counting an attempt."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The same verdict for some recipients of a delivery.
+
+    recipients: indices into `Delivery.recipients`. stage: "connect", "banner", "ehlo", "tls", "auth", "mail", "rcpt",
+    "data", "body", "dot", "dns", "plugin". delay_s: None for the zone's retry schedule, else seconds until the next try.
+    relayed: NOTIFY could not be passed on, since the server does not offer DSN (RFC 3461 5.2.2).
+    """
+
+    verdict: int
+    reply: Reply
+    stage: str
+    recipients: list[int]
+    delay_s: float | None = None
+    relayed: bool = False
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of a delivery. Every recipient index is in exactly one outcome.
+
+    down_s: not None when the destination as a whole could not be reached (connect, banner, EHLO, TLS failures, 421): the
+    scheduler rests it for that many seconds; 0 lets the queue choose.
+    remote: the server's "name[ip]:port"; local: our address; tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384".
+    started_ms: UNIX ms when the delivery was begun; took_ms: how long until its final reply.
+    """
+
+    lease: int
+    outcomes: list[Outcome]
+    down_s: float | None = None
+    remote: str = ""
+    local: str = ""
+    tls: str = ""
+    started_ms: int = 0
+    took_ms: int = 0
+
+
+class Outlet(Protocol):
+    """What a sender process sees."""
+
+    async def lease(self, most: int) -> list[Delivery]:
+        """Waits until something may be delivered; returns 1…most deliveries, oldest first."""
+
+    async def settle(self, result: Result) -> None:
+        """Returns once the result is on stable storage. Raises QueueRefusal if the queue is gone (then stop: exit)."""
+
+    async def chunk(self, message_id: str, number: int) -> bytes:
+        """Chunk 1…chunks of a leased message. Raises QueueRefusal if it cannot be read."""
+
+
+class Office(Protocol):
+    """What the command line and the console see; rows are plain dicts, ready for JSON."""
+
+    async def ask(self, question: str, **arguments: Any) -> Any:
+        """size, list, show, in-doubt, positions … (see `queue/browse.py`). Raises ValueError with one sentence."""
