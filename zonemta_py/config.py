@@ -6,6 +6,7 @@ file the defaults make a relay on loopback that keeps its queue under ~/.local/s
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
 import os
 import re
@@ -21,6 +22,7 @@ from zonemta_py.mail import limits
 NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 Port = Annotated[int, Field(ge=1, le=65535)]
 Network = str
+_DOMAIN_RULE = re.compile(r"\*|(\*\.)?[^\s*@.]+(\.[^\s*@.]+)*\.?")
 
 
 class ConfigError(Exception):
@@ -38,6 +40,14 @@ def _networks(values: list[str]) -> list[str]:
         except ValueError as error:
             raise ValueError(f"{value!r} is not a network such as 192.0.2.0/24 ({error})") from None
     return values
+
+
+def _address(value: str) -> str:
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is not an IP address such as 127.0.0.1 or ::1") from None
+    return value
 
 
 class Server(_Section):
@@ -96,8 +106,7 @@ class Listener(_Section):
     @field_validator("address")
     @classmethod
     def _check_address(cls, value: str) -> str:
-        ipaddress.ip_address(value)
-        return value
+        return _address(value)
 
     @model_validator(mode="after")
     def _check_tls(self) -> Listener:
@@ -203,7 +212,7 @@ class Zone(_Section):
     password: str = ""
     """Its password."""
     sender_domains: list[str] = []
-    """Mail from these domains takes this zone (*.example.com matches subdomains)."""
+    """Mail from these domains takes this zone (*.example.com matches subdomains, * every domain)."""
     recipient_domains: list[str] = []
     """Recipients at these domains take this zone."""
     origins: list[Network] = []
@@ -226,12 +235,18 @@ class Zone(_Section):
     def _check_networks(cls, values: list[str]) -> list[str]:
         return _networks(values)
 
+    @field_validator("sender_domains", "recipient_domains")
+    @classmethod
+    def _check_domains(cls, values: list[str]) -> list[str]:
+        for value in values:
+            if not _DOMAIN_RULE.fullmatch(value):
+                raise ValueError(f"{value!r} is not a domain such as example.com or *.example.com")
+        return values
+
     @field_validator("sources")
     @classmethod
     def _check_sources(cls, values: list[str]) -> list[str]:
-        for value in values:
-            ipaddress.ip_address(value)
-        return values
+        return [_address(value) for value in values]
 
     @model_validator(mode="after")
     def _check_auth(self) -> Zone:
@@ -276,7 +291,18 @@ class Config(_Section):
             raise ValueError("there is no zone, add a [[zones]] table with a name")
         if sum(zone.default for zone in self.zones) > 1:
             raise ValueError("more than one zone says default = true, leave it in one")
+        for rules in ("sender_domains", "recipient_domains", "origins"):
+            self._check_claims(rules)
         return self
+
+    def _check_claims(self, rules: str) -> None:
+        """No rule in two zones: the order of zones in the file must not matter."""
+        claimed: dict[str, str] = {}
+        for zone in self.zones:
+            for rule in getattr(zone, rules):
+                other = claimed.setdefault(rule.lower().rstrip("."), zone.name)
+                if other != zone.name:
+                    raise ValueError(f"zones {other!r} and {zone.name!r} both claim {rules} {rule!r}, leave it in one")
 
     @property
     def folder(self) -> Path:
@@ -310,11 +336,37 @@ def load(path: Path | None) -> Config:
 
 def _sentence(path: Path, document: dict[str, Any], error: ValidationError) -> str:
     first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
+    key = _place(document, first["loc"]) or "the file"
     if first["type"] == "extra_forbidden":
-        return f"{path}: unknown key {key!r}; remove it, or see `zonemta config show` for the keys there are"
-    message = re.sub(r"^Value error, ", "", first["msg"])
-    return f"{path}: {key or 'the file'}: {message}; got {str(first['input'])[:60]!r}; see `zonemta config show`"
+        near = difflib.get_close_matches(str(first["loc"][-1]), _keys(), 1)
+        remedy = (
+            f"did you mean {near[0]!r}?" if near else "remove it, or see `zonemta config show` for the keys there are"
+        )
+        return f"{path}: unknown key {key}; {remedy}"
+    if first["type"] == "missing":
+        return f"{path}: {key}: is missing; give it a value, see `zonemta config show`"
+    if first["type"] == "value_error":  # from our own checks: they say what to do
+        return f"{path}: {key}: {first['ctx']['error']}"
+    message = first["msg"].removeprefix("Input ").removeprefix("Value ")
+    return f"{path}: {key}: {message}, not {str(first['input'])[:60]!r}; see `zonemta config show`"
+
+
+def _place(document: Any, parts: tuple[int | str, ...]) -> str:
+    """The key as a person would name it: tables of an array by their name, "zones[bulk].port"."""
+    text = ""
+    for part in parts:
+        if isinstance(part, int):
+            document = document[part]
+            text += f"[{(document.get('name') if isinstance(document, dict) else None) or part}]"
+        else:
+            document = document.get(part) if isinstance(document, dict) else None
+            text += f".{part}"
+    return text.removeprefix(".")
+
+
+def _keys() -> list[str]:
+    sections = (Config, Server, Listener, Limits, Retry, Queue, Zone, Plugins)
+    return sorted({key for section in sections for key in section.model_fields})
 
 
 def processes(wanted: int) -> int:

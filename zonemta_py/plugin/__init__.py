@@ -1,0 +1,51 @@
+"""Everything a plugin imports. A plugin is one Python file whose `async def` functions bear the names of hooks:
+
+    from pydantic import BaseModel
+    from zonemta_py.plugin import Address, PluginApi, Reject, Session
+
+    class Options(BaseModel):
+        blocked: list[str] = []
+
+    def setup(api: PluginApi, options: Options) -> None:
+        global _api, _blocked
+        _api, _blocked = api, set(options.blocked)
+
+    async def smtp_rcpt_to(address: Address, session: Session) -> None:
+        if address.address in _blocked:
+            _api.count("refused")
+            raise Reject(550, "This mailbox is not served here")
+
+Enable it with `enabled = ["/etc/zonemta/block.py"]` under [plugins]; [plugins.options.block] fills Options. `spec.py`
+lists the hooks; take those of a hook's arguments you need, by name. What you raise that is no verdict is blamed on you,
+and the mail waits. So it does when you await longer than plugins.timeout_s; a call that computes or blocks instead of
+awaiting cannot be cut off and stops its whole process: use `await asyncio.to_thread(...)`. Async helpers begin with _.
+"""
+
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.reply import Reply
+from zonemta_py.plugin.api import PluginApi, log
+from zonemta_py.plugin.arguments import (
+    Address,
+    Attempts,
+    Auth,
+    Bounce,
+    CommandHandler,
+    Connection,
+    ConnectOptions,
+    Info,
+    Node,
+    Routing,
+    Server,
+    Session,
+    Sni,
+    Stream,
+)
+from zonemta_py.plugin.encodings import decoded, encoded
+from zonemta_py.plugin.verdicts import Defer, Drop, Hold, Reject, Verdict
+from zonemta_py.queue.api import Delivery, Outcome, Result
+
+__all__ = [
+    "Address", "Attempts", "Auth", "Bounce", "CommandHandler", "ConnectOptions", "Connection", "Defer", "Delivery",
+    "Drop", "Envelope", "Hold", "Info", "Node", "Outcome", "PluginApi", "Recipient", "Reject", "Reply", "Result",
+    "Routing", "Server", "Session", "Sni", "Stream", "Verdict", "decoded", "encoded", "log",
+]  # fmt: skip

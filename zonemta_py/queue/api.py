@@ -79,7 +79,8 @@ class Delivery:
 
 
 DELIVERED, DEFERRED, BOUNCED, HELD, RELEASED = 1, 2, 3, 4, 5
-"""Verdicts of an outcome. HELD: a plugin held it. RELEASED: not tried, back to the queue without counting an attempt."""
+"""Verdicts of an outcome. HELD: a plugin held it. RELEASED: not tried, back to the queue without counting an attempt.
+"""
 
 
 @dataclass(slots=True)
@@ -103,10 +104,10 @@ class Outcome:
 class Result:
     """What became of a delivery. Every recipient index is in exactly one outcome.
 
-    down_s: not None when the destination as a whole could not be reached (connect, banner, EHLO, TLS failures, 421): the
-    scheduler rests it for that many seconds; 0 lets the queue choose.
-    remote: the server's "name[ip]:port"; local: our address; tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384".
-    started_ms: UNIX ms when the delivery was begun; took_ms: how long until its final reply.
+    down_s: not None when the destination as a whole could not be reached (connect, banner, EHLO, TLS failures, 421):
+    the scheduler rests it for that many seconds; 0 lets the queue choose. remote: the server's "name[ip]:port"; local:
+    our address; tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384". started_ms: UNIX ms when the delivery was begun; took_ms:
+    how long until its final reply.
     """
 
     lease: int

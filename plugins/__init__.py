@@ -1,0 +1,1 @@
+"""Bundled plugins: one file each, importing zonemta_py.plugin only."""

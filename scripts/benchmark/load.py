@@ -1,0 +1,101 @@
+"""Load generators: Postfix's smtp-source where it is installed, else (or on request) this file as a process.
+
+Both send one command at a time, over so many sessions at once, each with its connection kept or made anew per message.
+`python load.py '{"port": …}'` takes the fields of Load as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+from dataclasses import asdict, dataclass, replace
+
+LINE = b"X" * 78 + b"\r\n"
+PATHS = "/usr/sbin:/usr/local/sbin:/usr/bin"
+
+
+@dataclass(frozen=True)
+class Load:
+    """bytes: of the body. recipient: where there are several they are numbered in front of it."""
+
+    port: int
+    messages: int
+    recipients: int = 1
+    sessions: int = 20
+    bytes: int = 5120
+    reuse: bool = True
+    recipient: str = "user@dest.test"
+
+    def command(self, generator: str) -> list[str]:
+        """generator: "smtp-source" or "own"."""
+        if generator == "own":
+            return [sys.executable, __file__, json.dumps(asdict(self))]
+        sizes = [f"-s{self.sessions}", f"-l{self.bytes}", f"-m{self.messages}", f"-r{self.recipients}"]
+        names = ["-f", "sender@src.test", "-t", self.recipient, "-M", "source.bench"]
+        keep = ["-d"] if self.reuse else []
+        return [smtp_source() or "smtp-source", *sizes, *names, *keep, f"127.0.0.1:{self.port}"]
+
+
+def smtp_source() -> str | None:
+    return shutil.which("smtp-source", path=PATHS)
+
+
+class _Source:
+    """Sends numbered messages until there are none left."""
+
+    def __init__(self, load: Load) -> None:
+        self.load, self.left = load, iter(range(load.messages))
+        self.body = LINE * (load.bytes // len(LINE))
+
+    async def session(self) -> None:
+        while (number := next(self.left, None)) is not None:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.load.port)
+            await _ask(reader, writer, b"", b"220")
+            await _ask(reader, writer, b"EHLO source.bench\r\n", b"250")
+            while number is not None:
+                await self.message(reader, writer, number)
+                number = next(self.left, None) if self.load.reuse else None
+            await _ask(reader, writer, b"QUIT\r\n", b"221")
+            writer.close()
+
+    async def message(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
+        await _ask(reader, writer, b"MAIL FROM:<sender@src.test>\r\n", b"250")
+        for name in self.recipients(number):
+            await _ask(reader, writer, b"RCPT TO:<%s>\r\n" % name.encode(), b"250")
+        await _ask(reader, writer, b"DATA\r\n", b"354")
+        header = f"From: sender@src.test\r\nTo: list@src.test\r\nMessage-ID: <{number}@src.test>\r\nSubject: x\r\n\r\n"
+        writer.writelines([header.encode(), self.body])
+        await writer.drain()
+        await _ask(reader, writer, b".\r\n", b"250")
+
+    def recipients(self, number: int) -> list[str]:
+        if self.load.recipients == 1:
+            return [self.load.recipient]
+        return [f"{number}-{i}-{self.load.recipient}" for i in range(self.load.recipients)]
+
+
+async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes, want: bytes) -> None:
+    writer.write(data)
+    while True:
+        line = await reader.readline()
+        if not line.startswith(want):
+            raise SystemExit(f"load: {data[:40]!r} was answered by {line!r}")
+        if line[3:4] != b"-":
+            return
+
+
+async def _run(load: Load) -> None:
+    source = _Source(load)
+    await asyncio.gather(*(source.session() for _ in range(min(load.sessions, load.messages))))
+
+
+def main() -> None:
+    import uvloop
+
+    uvloop.run(_run(replace(Load(0, 0), **json.loads(sys.argv[1]))))
+
+
+if __name__ == "__main__":
+    main()

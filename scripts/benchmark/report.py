@@ -1,0 +1,156 @@
+"""Medians, the targets, and the tables."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmark.scenarios import MEANING
+
+Figures = dict[str, Any]
+OURS, PEER = "zonemta-py", "Postfix"
+RELAYED = {
+    "messages_per_s": "messages/s end to end",
+    "recipients_per_s": "recipients/s end to end",
+    "accepted_per_s": "messages/s accepted",
+    "cpu_ms_per_message": "CPU ms a message",
+    "peak_pss_mb": "peak PSS MB, all processes",
+    "growth_mb": "growth MB, largest process",
+    "kb_written_per_message": "KB written a message",
+    "syncs_per_message": "sync calls a message",
+}
+TITLES = {
+    "A": RELAYED,
+    "B": RELAYED,
+    "C": RELAYED,
+    "D": RELAYED,
+    "dead": {
+        "seconds": "s until the 100 are delivered",
+        "queue_process_mb": "peak RSS MB, queue process",
+        "all_processes_pss_mb": "PSS MB, all processes",
+    },
+    "restart": {
+        "accepted_s": "s until a message is accepted",
+        "first_delivery_s": "s until the first delivery",
+        "all_delivered_s": "s until all are delivered",
+        "missing": "recipients missing",
+        "surplus": "recipients twice",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """`figure` of ours is to be `sense` `factor` × Postfix's, or, where `fixed`, `sense` `factor` itself."""
+
+    scenario: str
+    figure: str
+    sense: str
+    factor: float
+    fixed: bool = False
+
+    def describe(self) -> str:
+        return f"{self.sense} {self.factor:g}" + ("" if self.fixed else " ×")
+
+
+TARGETS = (
+    Target("A", "messages_per_s", "≥", 4),
+    Target("A", "cpu_ms_per_message", "≤", 0.25),
+    Target("A", "peak_pss_mb", "≤", 1),
+    Target("A", "kb_written_per_message", "≤", 1),
+    Target("B", "messages_per_s", "≥", 2.5),
+    Target("C", "recipients_per_s", "≥", 3),
+    Target("D", "messages_per_s", "≥", 1),
+    Target("D", "growth_mb", "≤", 64, fixed=True),
+    Target("dead", "seconds", "≤", 3, fixed=True),
+    Target("dead", "queue_process_mb", "≤", 150, fixed=True),
+    Target("restart", "accepted_s", "≤", 1, fixed=True),
+    Target("restart", "first_delivery_s", "≤", 3, fixed=True),
+)
+
+
+def medians(rows: list[Figures]) -> Figures:
+    """The median of every number over the runs that have it; missing and surplus recipients add up."""
+    result: Figures = {}
+    for name in {name: None for row in rows for name in row}:
+        values = [row[name] for row in rows if row.get(name) is not None]
+        if name == "complete":
+            result[name] = all(values)
+        elif name in ("missing", "surplus"):
+            result[name] = sum(values)
+        elif values and all(isinstance(value, int | float) for value in values):
+            result[name] = statistics.median(values)
+        else:
+            result[name] = values[0] if values else None
+    return result
+
+
+def judge(results: dict[str, dict[str, Figures]]) -> list[Figures]:
+    """Every target whose figures are there. results: scenario → contender → medians. met: None where no peer was."""
+    verdicts = []
+    for target in TARGETS:
+        ours = results.get(target.scenario, {}).get(OURS)
+        if ours is None:
+            continue
+        peer = 1.0 if target.fixed else results[target.scenario].get(PEER, {}).get(target.figure)
+        got, met = ours.get(target.figure), None
+        if got is None:
+            met = False
+        elif peer is not None:
+            bound = peer * target.factor
+            met = got >= bound if target.sense == "≥" else got <= bound
+        ratio = got / peer if got is not None and peer else None
+        verdicts.append(
+            {"scenario": target.scenario, "figure": target.figure, "target": target.describe()}
+            | {"got": got, "ratio": None if target.fixed else ratio, "met": met}
+        )
+    return verdicts
+
+
+def show(console: Console, results: dict[str, dict[str, Figures]]) -> None:
+    """One table: a section for each scenario, a line for each figure, with its target where it has one."""
+    names = list(dict.fromkeys(name for by in results.values() for name in by))
+    verdicts = {(row["scenario"], row["figure"]): row for row in judge(results)}
+    table = Table(title="Medians", title_justify="left", caption=_caption(results), caption_justify="left")
+    for title in ("", ""):
+        table.add_column(title)
+    for title in (*names, "ratio", "target"):
+        table.add_column(title, justify="right")
+    table.add_column("")
+    for scenario, by in results.items():
+        for figure, title in TITLES[scenario].items():
+            cells = [by.get(name, {}).get(figure) for name in names]
+            if any(figure in figures for figures in by.values()):
+                table.add_row(
+                    scenario, title, *map(number, cells), *_judged(by, figure, verdicts.get((scenario, figure)))
+                )
+        table.add_section()
+    if table.row_count:
+        console.print(table)
+
+
+def _judged(by: dict[str, Figures], figure: str, verdict: Figures | None) -> tuple[str, str, str]:
+    ours, peer = (by.get(name, {}).get(figure) for name in (OURS, PEER))
+    ratio = number(ours / peer) if ours is not None and peer else ""
+    if verdict is None:
+        return ratio, "", ""
+    return ratio, verdict["target"], {True: "[green]✓[/]", False: "[red]✗[/]", None: "n/a"}[verdict["met"]]
+
+
+def _caption(results: dict[str, dict[str, Figures]]) -> str:
+    return "\n".join(f"{scenario}: {MEANING[scenario]}" for scenario in results)
+
+
+def number(value: object) -> str:
+    """Three digits that count; n/a for None."""
+    if value is None:
+        return "n/a"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if value == 0 or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

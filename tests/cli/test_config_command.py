@@ -1,0 +1,54 @@
+"""`zonemta config`: check, show, password."""
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from argon2 import PasswordHasher
+
+from zonemta_py.cli.errors import Exit
+
+
+def test_check_says_what_a_good_file_means(zonemta: Callable[..., object], tmp_path: Path) -> None:
+    """Where it listens, which zones there are, where the queue is."""
+    path = tmp_path / "good.toml"
+    path.write_text("[server]\nfolder = '/q'\n[[zones]]\nname = 'bulk'\n[[listeners]]\nport = 2626")
+    ran = zonemta("config", "check", path)
+    assert ran == (Exit.OK, f"{path}: good; listens on 127.0.0.1:2626; zones: bulk; queue in /q\n", "")
+
+
+def test_show_prints_every_key_in_force(zonemta: Callable[..., object], tmp_path: Path) -> None:
+    """As TOML that says what each key means; secrets are hidden, wherever the file was named."""
+    path = tmp_path / "mine.toml"
+    zone = "[[zones]]\nname = 'z'\nhost = 'h'\ntls = 'required'\nusername = 'u'\npassword = 'sesame'"
+    path.write_text(f"[server]\nhostname = 'mx.example.com'\n[users]\nann = '$argon2id$secret'\n{zone}")
+    ran = zonemta("config", "show", path)
+    assert ran == zonemta("config", "show", "--config", path)
+    shown = tomllib.loads(ran.out)
+    assert shown["server"]["hostname"] == "mx.example.com"
+    assert shown["limits"]["recipients"] == 1000
+    assert "# RCPT commands in one transaction; more get 452." in ran.out
+    assert "sesame" not in ran.out
+    assert "argon2" not in ran.out
+
+
+def test_show_without_a_file_is_the_defaults(zonemta: Callable[..., object]) -> None:
+    """There is always a configuration in force."""
+    assert tomllib.loads(zonemta("config", "show").out)["zones"][0]["name"] == "default"
+
+
+def test_the_environment_can_name_the_configuration(
+    zonemta: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ZONEMTA_CONFIG stands in for --config."""
+    (tmp_path / "mine.toml").write_text("[server]\nhostname = 'from.environment'")
+    monkeypatch.setenv("ZONEMTA_CONFIG", str(tmp_path / "mine.toml"))
+    assert tomllib.loads(zonemta("config", "show").out)["server"]["hostname"] == "from.environment"
+
+
+def test_password_prints_a_hash_that_verifies(zonemta: Callable[..., object]) -> None:
+    """Read from stdin without a terminal; the hash matches that password and no other."""
+    ran = zonemta("config", "password", stdin=b"open sesame\n")
+    assert ran.code == Exit.OK
+    assert PasswordHasher().verify(ran.out.strip(), "open sesame")

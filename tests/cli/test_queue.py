@@ -1,0 +1,150 @@
+"""`zonemta queue` and `zonemta fsck` against a real queue, served on its socket as the queue process does."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from zonemta_py.cli.errors import Exit
+from zonemta_py.config import Config
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.wire.server import serve
+
+HEADER = b"From: ann@example.com\r\nSubject: Hello [red]you[/red]\r\n"
+BODY = HEADER + b"\r\nHi\r\n"
+
+
+class Running:
+    """A queue in a thread; leaving it is like the end of its process, except that the store is closed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.config = Config.model_validate({"server": {"folder": folder}})
+        self.ready, self.ids = threading.Event(), list[str]()
+        self.thread = threading.Thread(target=lambda: asyncio.run(self.run()))
+
+    async def run(self) -> None:
+        self.loop, self.end = asyncio.get_running_loop(), asyncio.Event()
+        queue = await LocalQueue.open(self.config)
+        await serve(queue, self.config.folder)
+        for sender, addresses in (("ann@example.com", ["bob@x.org", "carl@y.org"]), ("", ["dora@y.org"])):
+            recipients = [Recipient(address) for address in addresses]
+            envelope = Envelope(
+                sender, recipients, len(BODY), received_ms=1_700_000_000_000, headers={"subject": "Hello"}
+            )
+            self.ids.append(await queue.put(envelope, BODY))
+        self.ready.set()
+        await self.end.wait()
+        queue.core.store.close()
+
+    def __enter__(self) -> list[str]:
+        self.thread.start()
+        assert self.ready.wait(20)
+        return self.ids
+
+    def __exit__(self, *_: object) -> None:
+        self.loop.call_soon_threadsafe(self.end.set)
+        self.thread.join()
+
+
+@pytest.fixture
+def ids(tmp_path: Path) -> Iterator[list[str]]:
+    """Ids of two messages in the queue in tmp_path: two recipients of ann's, one of nobody's."""
+    with Running(tmp_path) as ids:
+        yield ids
+
+
+@pytest.fixture
+def ask(
+    zonemta: Callable[..., object], ids: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., object]:
+    monkeypatch.setenv("COLUMNS", "200")
+    return lambda *arguments: zonemta("queue", *arguments, "--folder", tmp_path)
+
+
+def rows(ran: object) -> list[str]:
+    return [row["recipient"] for row in json.loads(ran.out)["rows"]]  # type: ignore[attr-defined]
+
+
+def test_size_counts_by_zone_and_domain(ask: Callable[..., object]) -> None:
+    """Exact numbers, for programs and for people."""
+    sizes = json.loads(ask("size", "--json").out)
+    assert sizes["total"]["queued"] == 3
+    assert sizes["total"]["messages"] == 2
+    assert {domain: row["queued"] for domain, row in sizes["domains"].items()} == {"x.org": 1, "y.org": 2}
+    text = ask("size").out
+    assert "Recipients by zone" in text
+    assert text.index("y.org") < text.index("x.org")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], ["bob@x.org", "carl@y.org", "dora@y.org"]),
+        (["--domain", "y.org"], ["carl@y.org", "dora@y.org"]),
+        (["--sender", "ann@example.com"], ["bob@x.org", "carl@y.org"]),
+        (["--recipient", "bob@x.org"], ["bob@x.org"]),
+        (["--state", "deferred"], []),
+        (["--zone", "default", "--limit", "1"], ["bob@x.org"]),
+    ],
+)
+def test_list_filters(ask: Callable[..., object], options: list[str], expected: list[str]) -> None:
+    """By domain, sender, recipient, state and zone, up to a limit."""
+    assert sorted(rows(ask("list", "--json", *options))) == expected
+
+
+def test_list_goes_on_where_it_ended(ask: Callable[..., object]) -> None:
+    """The cursor at the end of a page leads to the next; pages are disjoint and complete."""
+    first = json.loads(ask("list", "--json", "--limit", "2").out)
+    second = json.loads(ask("list", "--json", "--after", first["next"]).out)
+    assert second["next"] is None
+    found = [row["recipient"] for page in (first, second) for row in page["rows"]]
+    assert sorted(found) == ["bob@x.org", "carl@y.org", "dora@y.org"]
+    assert f"--after '{first['next']}'" in ask("list", "--limit", "2").out
+
+
+def test_list_for_people(ask: Callable[..., object], ids: list[str]) -> None:
+    """A row per recipient; the null sender is <>."""
+    text = ask("list").out
+    assert ids[0] in text
+    assert "<>" in text
+    assert "bob@x.org" in text
+
+
+def test_show_is_the_whole_message_but_its_body(ask: Callable[..., object], ids: list[str]) -> None:
+    """Envelope, recipients, header section; what looks like markup is shown as it is."""
+    shown = json.loads(ask("show", ids[0], "--json").out)
+    assert shown["envelope"]["sender"] == "ann@example.com"
+    assert sorted(row["recipient"] for row in shown["recipients"]) == ["bob@x.org", "carl@y.org"]
+    assert shown["header"].startswith("From: ann@example.com\r\n")
+    text = ask("show", ids[0]).out
+    assert "Subject: Hello [red]you[/red]" in text
+    assert "Hi" not in text
+
+
+def test_show_of_a_message_that_is_not_there(ask: Callable[..., object]) -> None:
+    """One sentence, and where to look."""
+    ran = ask("show", "0123")
+    assert ran.code == Exit.DATA
+    assert "there is no message '0123'" in ran.err
+    assert "`zonemta queue list`" in ran.err
+
+
+def test_nothing_is_in_doubt(ask: Callable[..., object]) -> None:
+    """After a start without a crash the list is empty."""
+    assert json.loads(ask("in-doubt", "--json").out) == []
+    assert "In doubt: 0" in ask("in-doubt").out
+
+
+def test_fsck_of_a_good_queue(zonemta: Callable[..., object], tmp_path: Path) -> None:
+    """Counts, no problems, exit status 0."""
+    with Running(tmp_path):
+        pass
+    ran = zonemta("fsck", "--json", "--folder", tmp_path)
+    report = json.loads(ran.out)
+    assert (ran.code, report["problems"]) == (Exit.OK, [])
+    assert report["counts"]["queued"] == 3
+    assert "messages" in zonemta("fsck", "--folder", tmp_path).out

@@ -1,0 +1,59 @@
+"""`zonemta run`'s own part: which configuration its arguments mean, and whether ports can be opened."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from zonemta_py.cli.errors import Stop
+from zonemta_py.cli.patience import until
+from zonemta_py.cli.run import check_port, configured
+from zonemta_py.config import Config, Listener
+
+
+def test_no_arguments_mean_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file is needed."""
+    monkeypatch.delenv("ZONEMTA_CONFIG", raising=False)
+    assert configured([]) == Config()
+
+
+def test_overrides_leave_the_rest_as_it_is(tmp_path: Path) -> None:
+    """--folder, --listen and --relay change folder, first listener and every zone's smart host, nothing else."""
+    path = tmp_path / "c.toml"
+    path.write_text(
+        "[[listeners]]\nname='a'\n[[listeners]]\nname='b'\nport=26\n[[zones]]\nname='x'\n[[zones]]\nname='y'"
+    )
+    arguments = ["--config", str(path), "--folder", "/q", "--listen", "[::1]:2626", "--relay", "mx.example.com:587"]
+    config = configured(arguments)
+    assert config.folder == Path("/q")
+    assert [(listener.address, listener.port) for listener in config.listeners] == [("::1", 2626), ("127.0.0.1", 26)]
+    assert [(zone.name, zone.host, zone.port) for zone in config.zones] == [
+        ("x", "mx.example.com", 587), ("y", "mx.example.com", 587),
+    ]  # fmt: skip
+
+
+def test_connections_that_have_ended_do_not_hold_a_port() -> None:
+    """A port with connections in TIME_WAIT is free: the MTA must be able to start again at once."""
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            accepted, _ = server.accept()
+            accepted.close()
+            client.recv(1)
+    check_port(Listener(port=port))
+
+
+def test_a_moment_is_given_to_those_who_are_dying() -> None:
+    """What is taken at first and free soon is free; only what stays taken is an error."""
+    answers = iter([Stop(69), Stop(69), None])  # type: ignore[arg-type]
+
+    def check() -> None:
+        answer = next(answers)
+        if answer:
+            raise answer
+
+    until(check)
+    assert next(answers, "used up") == "used up"

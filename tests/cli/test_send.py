@@ -1,0 +1,182 @@
+"""`zonemta send`: a program's message goes in as `sendmail -t` would take it."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from zonemta_py.cli.errors import Exit, Stop
+from zonemta_py.cli.send import Door, compose, door
+from zonemta_py.config import Config, Listener
+from zonemta_py.sink import Sink, SinkOptions
+
+MESSAGE = b"""\
+From: Ann <ann@example.com>
+To: bob@x.org, Carl <carl@y.org>
+Cc: dora@z.org
+Bcc: eve@z.org
+Subject: Hi
+
+Hello
+"""
+
+
+def composed(raw: bytes = MESSAGE, recipients: tuple[str, ...] = (), **options: object) -> tuple[str, list[str], bytes]:
+    return compose(raw, list(recipients), **{"from_header": True, "sender": None, "whole": True, **options})  # type: ignore[arg-type]
+
+
+def test_recipients_come_from_the_header() -> None:
+    """-t takes To, Cc and Bcc, adds those of the command line, each once, and the sender is From's."""
+    sender, recipients, _ = composed(recipients=("fred@x.org", "bob@x.org"))
+    assert sender == "ann@example.com"
+    assert recipients == ["fred@x.org", "bob@x.org", "carl@y.org", "dora@z.org", "eve@z.org"]
+
+
+def test_bcc_is_taken_out_and_nothing_else() -> None:
+    """Only the Bcc field goes, folds and all; every other byte stays, with CRLF line ends."""
+    raw = b"To: a@b.c\nBcc: eve@z.org,\n  mallory@z.org\nX: 1\n\nbcc: stays\n"
+    _, recipients, message = composed(raw, sender="s@x.org")
+    assert message == b"To: a@b.c\r\nX: 1\r\n\r\nbcc: stays\r\n"
+    assert recipients == ["a@b.c", "eve@z.org", "mallory@z.org"]
+
+
+def test_without_t_the_header_is_not_looked_at() -> None:
+    """The recipients are the arguments, and Bcc stays where it is."""
+    _, recipients, message = composed(recipients=("x@y.z",), from_header=False)
+    assert recipients == ["x@y.z"]
+    assert b"Bcc: eve@z.org\r\n" in message
+
+
+@pytest.mark.parametrize(
+    ("raw", "whole", "expected"),
+    [
+        (b"a: b\n\nline\n.\nmore\n", False, b"a: b\r\n\r\nline\r\n"),
+        (b"a: b\n\nline\n.\nmore\n", True, b"a: b\r\n\r\nline\r\n.\r\nmore\r\n"),
+        (b"a: b\r\n\r\nline", True, b"a: b\r\n\r\nline\r\n"),
+        (b"a: b\r\rline\r", True, b"a: b\r\n\r\nline\r\n"),
+        (b"", True, b""),
+    ],
+)
+def test_line_ends_and_the_lone_dot(raw: bytes, whole: bool, expected: bytes) -> None:
+    """Any line end becomes CRLF; without -i a lone dot ends the input, as with sendmail."""
+    assert composed(raw, ("x@y.z",), from_header=False, whole=whole)[2] == expected
+
+
+@pytest.mark.parametrize(("given", "sender"), [("a@b.c", "a@b.c"), ("<a@b.c>", "a@b.c"), ("<>", ""), ("", "")])
+def test_the_sender_can_be_named_or_be_nobody(given: str, sender: str) -> None:
+    """-f wins over From; <> is the null return path."""
+    assert composed(sender=given)[0] == sender
+
+
+def test_a_message_for_nobody_is_refused() -> None:
+    """With what to do about it."""
+    with pytest.raises(Stop, match="nobody to send to; name recipients, or use -t") as caught:
+        composed(b"Subject: x\n\n")
+    assert caught.value.code == Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    ("listeners", "expected"),
+    [
+        ([{}], Door("127.0.0.1", 2525, "none")),
+        ([{"address": "0.0.0.0"}], Door("127.0.0.1", 2525, "none")),
+        ([{"address": "::"}], Door("::1", 2525, "none")),
+        ([{"proxy_protocol": True}, {"name": "b", "port": 26}], Door("127.0.0.1", 26, "none")),
+        ([{"tls": "implicit"}, {"name": "b", "port": 26}], Door("127.0.0.1", 26, "none")),
+        ([{"tls": "implicit"}], Door("127.0.0.1", 2525, "implicit")),
+        ([{"tls": "starttls", "require_tls": True}], Door("127.0.0.1", 2525, "starttls")),
+        ([{"tls": "starttls"}], Door("127.0.0.1", 2525, "none")),
+    ],
+)
+def test_the_easiest_listener_is_used(listeners: list[dict[str, object]], expected: Door) -> None:
+    """The first one that a plain client on this machine can talk to; TLS only where it is demanded."""
+    made = [Listener(**{"certificate": "x.pem", **listener}) for listener in listeners]  # type: ignore[arg-type]
+    assert door(Config(listeners=made), None, None) == expected
+
+
+def test_host_and_port_override(zonemta: Callable[..., object]) -> None:
+    """A host without a port means port 25; a port alone is the listener's address with that port."""
+    assert door(Config(), "mx.example.com", None) == Door("mx.example.com", 25, "none")
+    assert door(Config(), None, 2626) == Door("127.0.0.1", 2626, "none")
+
+
+class Running:
+    """A sink in a thread, since the command under test blocks this one."""
+
+    def __init__(self, *rules: str, capabilities: tuple[str, ...] = ("8BITMIME", "SMTPUTF8", "DSN")) -> None:
+        self.options = SinkOptions(("127.0.0.1:0",), rules=rules, capabilities=capabilities, keep=True)
+        self.ready, self.thread = threading.Event(), threading.Thread(target=lambda: asyncio.run(self.run()))
+
+    async def run(self) -> None:
+        self.loop, self.end = asyncio.get_running_loop(), asyncio.Event()
+        async with Sink(self.options) as self.sink:
+            self.ready.set()
+            await self.end.wait()
+
+    def __enter__(self) -> Sink:
+        self.thread.start()
+        assert self.ready.wait(10)
+        return self.sink
+
+    def __exit__(self, *_: object) -> None:
+        self.loop.call_soon_threadsafe(self.end.set)
+        self.thread.join()
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    with Running() as sink:
+        yield sink
+
+
+def test_a_message_arrives_as_it_was_written(zonemta: Callable[..., object], sink: Sink) -> None:
+    """Sender, recipients and every byte; silence and exit status 0."""
+    ran = zonemta("send", "-t", "-oi", "--port", sink.port, "-f", "x@y.z", stdin=MESSAGE + b".\n..dots\n")
+    assert ran == (0, "", "")
+    (message,) = sink.messages
+    assert (message.sender, len(message.recipients)) == ("x@y.z", 4)
+    assert message.body == (MESSAGE + b".\n..dots\n").replace(b"Bcc: eve@z.org\n", b"").replace(b"\n", b"\r\n")
+
+
+def test_what_is_not_ascii_is_announced(zonemta: Callable[..., object], sink: Sink) -> None:
+    """BODY=8BITMIME for bytes above 127, SMTPUTF8 for such addresses."""
+    assert zonemta("send", "--port", sink.port, "-f", "ü@y.z", "bob@x.org", stdin="\nGrüße\n".encode()).code == 0
+    assert sink.messages[0].sender == "ü@y.z"
+    assert {"BODY=8BITMIME", "SMTPUTF8"} <= set(sink.messages[0].parameters[0].upper().split())
+
+
+def test_more_recipients_than_one_transaction_takes(zonemta: Callable[..., object], sink: Sink) -> None:
+    """They are sent in several, each within the configured limit."""
+    addresses = [f"u{n}@x.org" for n in range(1_200)]
+    assert zonemta("send", "--port", sink.port, *addresses, stdin=b"\nx\n").code == 0
+    assert [len(message.recipients) for message in sink.messages] == [1_000, 200]
+
+
+@pytest.mark.parametrize(
+    ("rule", "code", "said"),
+    [
+        ("rcpt 550 5.1.1 unknown", Exit.NO_USER, "refused bob@x.org and 1 more: 550 5.1.1 unknown"),
+        ("rcpt:/carl/ 550 5.1.1 unknown", Exit.NO_USER, "refused carl@x.org: 550 5.1.1 unknown; taken for the other 1"),
+        ("rcpt 450 4.2.1 later", Exit.TEMPORARY, "refused bob@x.org and 1 more: 450 4.2.1 later"),
+        ("mail 550 5.7.1 not you", Exit.UNAVAILABLE, "refused: 550 5.7.1 not you"),
+        ("dot 452 4.3.1 full", Exit.TEMPORARY, "refused: 452 4.3.1 full"),
+        ("data close", Exit.TEMPORARY, "hung up"),
+        ("connect 554 go away", Exit.UNAVAILABLE, "refused: 554 go away"),
+    ],
+)
+def test_a_refusal_is_one_sentence(zonemta: Callable[..., object], rule: str, code: Exit, said: str) -> None:
+    """With what the server said, and an exit status that tells lasting from passing."""
+    with Running(rule) as sink:
+        ran = zonemta("send", "--port", sink.port, "bob@x.org", "carl@x.org", stdin=b"\nx\n")
+    assert ran.code == code
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_smtputf8_needs_a_server_that_knows_it(zonemta: Callable[..., object]) -> None:
+    """An address beyond ASCII cannot go to a server without SMTPUTF8; the sentence says so."""
+    with Running(capabilities=("8BITMIME",)) as sink:
+        ran = zonemta("send", "--port", sink.port, "ü@x.org", stdin=b"\nx\n")
+    assert ran.code == Exit.UNAVAILABLE
+    assert "SMTPUTF8" in ran.err

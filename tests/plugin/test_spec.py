@@ -1,0 +1,47 @@
+"""The declarations: complete, in the flow's order, consistent with what the host makes of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from zonemta_py.plugin import spec
+from zonemta_py.plugin.spec import HOOKS, Auth
+from zonemta_py.plugin.verdicts import Defer, Drop, Hold
+
+ORDER = [
+    "smtp_init", "smtp_connect", "smtp_sni", "smtp_auth", "smtp_mail_from", "smtp_rcpt_to", "smtp_data", "api_mail",
+    "message_analyze", "message_rewrite", "message_headers", "message_store", "message_queue", "queue_route",
+    "sender_fetch", "sender_connecting", "sender_connect", "sender_tls_error", "sender_connected",
+    "sender_connection", "sender_headers", "sender_delivered", "sender_response_error", "queue_delayed",
+    "queue_bounce", "queue_release", "log_entry",
+]  # fmt: skip
+
+
+def test_all_hooks_in_order() -> None:
+    """The 25 places where a plugin may look at mail; two of them have two names."""
+    assert list(HOOKS) == ORDER
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_each_is_documented(name: str) -> None:
+    """A docstring says when it runs, and it takes at least one argument."""
+    assert HOOKS[name].arguments
+    assert len(getattr(spec, name).__doc__) > 40
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_processes_and_verdicts(name: str) -> None:
+    """The prefix tells the process; only a message can be dropped, only a queued one held."""
+    hook = HOOKS[name]
+    prefix = name.partition("_")[0]
+    place = {"smtp": "receiver", "api": "receiver", "message": "receiver", "log": "any"}.get(prefix, prefix)
+    assert hook.process == place
+    assert Hold not in hook.verdicts or place == "sender"
+    assert Drop not in hook.verdicts or prefix in ("message", "queue", "log")
+    assert hook.failing == "pass" or Defer in hook.verdicts, "a failure means: try again later"
+    assert hook.streams == (name in ("message_analyze", "message_rewrite", "message_store"))
+
+
+def test_passwords_do_not_show() -> None:
+    """An Auth that ends up in a log line or an error keeps its password to itself."""
+    assert "secret" not in repr(Auth("anna", "secret"))

@@ -1,0 +1,369 @@
+"""The SMTP dialogue, over real sockets."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import smtplib
+import socket
+import time
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from zonemta_py.mail.envelope import Notify
+from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import QueueRefusal
+
+MESSAGE = (
+    b"From: a@b.test\r\nDate: Sat, 21 Nov 2026 04:05:06 +0000\r\nMessage-ID: <1@b.test>\r\nSubject: x\r\n\r\nhi\r\n"
+)
+TRACE = re.compile(rb"Received: .*?\r\n(?![ \t])", re.DOTALL)
+
+
+def body_of(stored: bytes) -> bytes:
+    """What is stored, without our Received field."""
+    found = TRACE.match(stored)
+    assert found
+    return stored[found.end() :]
+
+
+def eventually(condition: Any) -> None:
+    """Waits until something that happens in the listener's thread has happened."""
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.005)
+    raise AssertionError("it never happened")
+
+
+def test_a_message_is_taken_and_handed_on(door: Any) -> None:
+    """250 names the id that the queue gave; envelope and bytes are those of the client, with our trace field on top."""
+    with door.greeted() as wire:
+        assert wire.mail(MESSAGE) == "250 2.0.0 OK: queued as id1"
+    envelope, stored = door.intake.kept[0]
+    assert body_of(stored) == MESSAGE
+    assert (envelope.sender, [r.address for r in envelope.recipients]) == ("a@b.test", ["c@d.test"])
+    assert (envelope.origin, envelope.origin_name, envelope.protocol) == ("127.0.0.1", "client.test", "ESMTP")
+    assert envelope.headers["subject"] == "x"
+    assert envelope.headers["message-id"] == "<1@b.test>"
+    assert abs(envelope.received_ms - time.time() * 1000) < 60_000
+    assert re.match(
+        rb"Received: from client\.test \(\[127\.0\.0\.1\]\)\r\n by mx\.test with ESMTP id \S+\r\n for <c@d\.test>;\r\n",
+        stored,
+    )
+
+
+def test_ehlo_offers_what_we_keep(door: Any) -> None:
+    """All the extensions of the specification, and neither TLS nor AUTH where the listener has none."""
+    with door.wire() as wire:
+        assert wire.banner == "220 mx.test ESMTP"
+        lines = wire.ask("EHLO client.test").split("\n")
+    assert lines[0] == "250-mx.test"
+    assert [line[4:] for line in lines[1:]] == [
+        "PIPELINING", "SIZE 104857600", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES", "DSN",
+    ]  # fmt: skip
+
+
+def test_every_reply_has_an_enhanced_status_code(open_door: Any) -> None:
+    """RFC 2034: all but those to HELO and EHLO, and 3xx; and the code's class is the reply's."""
+    commands = [
+        "NOOP", "NOOP x", "RSET", "RSET x", "HELP", "VRFY a@b.test", "VRFY", "EXPN x", "BOGUS", "MAIL", "MAIL FROM:x",
+        "RCPT TO:<a@b.test>", "DATA", "AUTH PLAIN", "STARTTLS", "HELO", "EHLO", "\xff", "", "ETRN x",
+        "MAIL FROM:<a@b.test>", "MAIL FROM:<a@b.test>", "DATA", "DATA x", "RCPT TO:<>", "RCPT TO:<a@b.test> X=1",
+        "RCPT TO:<ü@b.test>", "NO\rOP", "QUIT",
+    ]  # fmt: skip
+    door = open_door(limits={"errors_per_connection": 100})
+    with door.greeted() as wire:
+        for command in commands:
+            answer = wire.ask(command)
+            assert re.match(r"([245])\d\d \1\.\d\.\d+ \S", answer), (command, answer)
+        assert wire.reply() == ""
+
+
+def test_pipelined_commands_are_answered_in_order_and_in_few_packets(door: Any) -> None:
+    """RFC 2920: several transactions in one write; replies come in order, coalesced."""
+    one = b"MAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nRCPT TO:<bad\r\nRCPT TO:<e@f.test>\r\nDATA\r\n"
+    with door.greeted() as wire:
+        wire.send(one)
+        time.sleep(0.05)
+        answers = wire.socket.recv(4096)
+        assert [line[:9] for line in answers.decode().splitlines()] == [
+            "250 2.1.0", "250 2.1.5", "501 5.1.3", "250 2.1.5", "354 End d",
+        ]  # fmt: skip
+        wire.send(MESSAGE + b".\r\n" + one + MESSAGE + b".\r\nQUIT\r\n")
+        codes = []
+        while line := wire.reply():
+            codes.append(line[:3])
+    assert codes == ["250", "250", "250", "501", "250", "354", "250", "221"]
+    assert [len(envelope.recipients) for envelope, _ in door.intake.kept] == [2, 2]
+
+
+def test_where_packets_end_does_not_matter(door: Any) -> None:
+    """A dialogue sent byte by byte gives what it gives in one piece."""
+    script = b"EHLO x\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\n" + MESSAGE + b".\r\nQUIT\r\n"
+    with door.wire() as wire:
+        wire.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in script:
+            wire.send(bytes([byte]))
+        assert [wire.reply()[:3] for _ in range(6)] == ["250", "250", "250", "354", "250", "221"]
+    assert body_of(door.intake.kept[0][1]) == MESSAGE
+
+
+@pytest.mark.parametrize("fake", [b"\n.\n", b"\r\n.\n", b"\n.\r\n", b"\r.\r", b"\r\n.\r", b"\r\n\0.\r\n"])
+@pytest.mark.parametrize("line_ends", ["normalise", "refuse"])
+def test_no_second_message_can_be_smuggled_in(open_door: Any, fake: bytes, line_ends: str) -> None:
+    """Nothing but CRLF . CRLF ends DATA: what follows a fake end is part of the one message, or is refused with it."""
+    door = open_door(limits={"line_ends": line_ends})
+    evil = b"MAIL FROM:<evil@x.test>\r\nRCPT TO:<v@y.test>\r\nDATA\r\nSubject: evil\r\n\r\nx\r\n"
+    with door.greeted() as wire:
+        answer = wire.mail(MESSAGE + b"x" + fake + evil)
+        refused = line_ends == "refuse" or b"\0" in fake
+        assert answer[:3] == ("554" if refused else "250")
+        assert wire.ask("NOOP")[:3] == "250"
+    assert [envelope.sender for envelope, _ in door.intake.kept] == ([] if refused else ["a@b.test"])
+
+
+BYTES = st.one_of(
+    st.binary(max_size=300),
+    st.lists(st.sampled_from([b"\r\n", b".", b"..", b"A: b\r\n", b"text", b"\r\n.", b" x", b"\xfe", b"\x7f:"])).map(
+        b"".join
+    ),
+)
+
+
+@given(message=BYTES)
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_bytes_in_are_bytes_stored(door: Any, message: bytes) -> None:
+    """Any message with CRLF line ends comes out as it went in, but for the fields added, all in one place."""
+    message = re.sub(rb"\r\n|\r|\n", b"\r\n", message).replace(b"\0", b"0")
+    if message and not message.endswith(b"\r\n"):
+        message += b"\r\n"
+    wire = getattr(door, "kept_wire", None)
+    if wire is None:
+        wire = door.kept_wire = door.greeted()
+    answer = wire.mail(re.sub(rb"(^|\r\n)\.", rb"\1..", message))
+    assert answer.startswith("250"), answer
+    stored = body_of(door.intake.kept[-1][1])
+    added = rb"(?:Date: [^\r]*\r\n)?(?:Message-ID: [^\r]*\r\n)?(?:\r\n)?"
+    for at in range(len(message) + 1):  # the fields were put in at exactly one place
+        if (
+            stored.startswith(message[:at])
+            and re.fullmatch(added, stored[at : len(stored) - (len(message) - at)])
+            and stored.endswith(message[at:])
+        ):
+            return
+    raise AssertionError(f"{message!r} was stored as {stored!r}")
+
+
+@pytest.mark.parametrize("extra", [-1, 0, 1, 2, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 5 * CHUNK_BYTES])
+def test_messages_are_cut_into_chunks(door: Any, extra: int) -> None:
+    """One chunk goes by put, more by begin, write of whole chunks, and commit of the rest; no byte is lost."""
+    filler = b"0123456789abcde\r\n" * (CHUNK_BYTES // 10)
+    with door.greeted() as wire:
+        wire.mail(MESSAGE)
+        overhead = len(door.intake.kept[0][1]) - len(MESSAGE)
+        message = MESSAGE + filler
+        message = message[: CHUNK_BYTES + extra - overhead - 2] if extra < 3 else message * (1 + extra // CHUNK_BYTES)
+        message = message.rstrip(b"\r\n") + b"\r\n"
+        assert wire.mail(message)[:3] == "250"
+    envelope, stored = door.intake.kept[1]
+    assert body_of(stored) == message
+    assert door.intake.begun == (1 if len(stored) > CHUNK_BYTES else 0)
+    assert envelope.size == len(stored)
+
+
+def test_missing_fields_are_added_to_the_header_section(door: Any) -> None:
+    """Date and Message-ID stand at the end of the header section; a message without one gets one, and an empty line."""
+    with door.greeted() as wire:
+        wire.mail(b"Subject: x\r\n\r\nhi\r\n")
+        wire.mail(b"just text\r\n")
+    first, second = (body_of(stored) for _, stored in door.intake.kept)
+    assert re.fullmatch(rb"Subject: x\r\nDate: [^\r]+\r\nMessage-ID: <[^\r]+@mx\.test>\r\n\r\nhi\r\n", first)
+    assert re.fullmatch(rb"Date: [^\r]+\r\nMessage-ID: <[^\r]+@mx\.test>\r\n\r\njust text\r\n", second)
+    assert door.intake.kept[0][0].headers["message-id"].encode() in first
+
+
+@pytest.mark.parametrize(("trusted", "zone"), [(True, "bulk"), (False, None)])
+def test_the_sending_zone_field_is_taken_out(open_door: Any, trusted: bool, zone: str | None) -> None:
+    """X-Sending-Zone never leaves the house; it chooses the zone only where the listener trusts it."""
+    door = open_door(trust_sending_zone=trusted)
+    with door.greeted() as wire:
+        wire.mail(b"x-sending-zone: bulk\r\n" + MESSAGE)
+    envelope, stored = door.intake.kept[0]
+    assert envelope.sending_zone == zone
+    assert body_of(stored) == MESSAGE
+
+
+def test_delivery_status_notification_parameters_are_kept(door: Any) -> None:
+    """RFC 3461: RET, ENVID, NOTIFY and ORCPT reach the queue."""
+    with door.greeted() as wire:
+        assert wire.ask("MAIL FROM:<a@b.test> RET=HDRS ENVID=x+2B1 BODY=8BITMIME")[:3] == "250"
+        assert wire.ask("RCPT TO:<c@d.test> NOTIFY=SUCCESS,FAILURE ORCPT=rfc822;o@d.test")[:3] == "250"
+        wire.ask("DATA")
+        assert wire.ask(MESSAGE + b".")[:3] == "250"
+    envelope = door.intake.kept[0][0]
+    assert (envelope.ret, envelope.envid, envelope.body) == ("HDRS", "x+1", "8BITMIME")
+    recipient = envelope.recipients[0]
+    assert (recipient.notify, recipient.orcpt) == (Notify.SUCCESS | Notify.FAILURE, "rfc822;o@d.test")
+
+
+def test_a_recipient_named_twice_is_kept_once(door: Any) -> None:
+    """It hears 250 both times and gets one copy."""
+    with door.greeted() as wire:
+        assert wire.mail(MESSAGE, recipients=("c@d.test", "x@d.test", "c@D.TEST"))[:3] == "250"
+    assert [r.address for r in door.intake.kept[0][0].recipients] == ["c@d.test", "x@d.test"]
+
+
+def test_international_mail(door: Any) -> None:
+    """SMTPUTF8: addresses and the trace field's protocol name."""
+    with door.greeted() as wire:
+        assert wire.ask("MAIL FROM:<jörg@bücher.test> SMTPUTF8")[:3] == "250"
+        assert wire.ask("RCPT TO:<用户@例子.test>")[:3] == "250"
+        wire.ask("DATA")
+        assert wire.ask(MESSAGE + b".")[:3] == "250"
+    envelope, stored = door.intake.kept[0]
+    assert envelope.smtputf8
+    assert (envelope.sender, envelope.recipients[0].address) == ("jörg@bücher.test", "用户@例子.test")
+    assert b"with UTF8SMTP id" in stored
+
+
+def test_helo_has_no_extensions(door: Any) -> None:
+    """RFC 5321 4.1.1.1: mail works, parameters do not."""
+    with door.wire() as wire:
+        assert wire.ask("HELO old.test") == "250 mx.test"
+        assert wire.ask("MAIL FROM:<a@b.test> SIZE=1")[:9] == "555 5.5.4"
+        assert wire.mail(MESSAGE)[:3] == "250"
+    assert door.intake.kept[0][0].protocol == "SMTP"
+
+
+@pytest.mark.parametrize("refuse_at", ["put", "write", "commit"])
+def test_what_the_queue_refuses_is_refused(door: Any, refuse_at: str) -> None:
+    """The queue's own reply is the client's, after the whole message; the connection goes on, nothing is left over."""
+    door.intake.refusal = QueueRefusal(Reply(452, "4.3.1", "No space"))
+    door.intake.refuse_at = refuse_at
+    body = MESSAGE if refuse_at == "put" else MESSAGE + b"x" * 70 + b"\r\n"
+    body += b"" if refuse_at == "put" else (b"y" * 98 + b"\r\n") * 5000
+    with door.greeted() as wire:
+        assert wire.mail(body) == "452 4.3.1 No space"
+        door.intake.refusal = None
+        assert wire.mail(MESSAGE)[:3] == "250"
+    assert len(door.intake.kept) == 1
+    assert door.intake.aborted == door.intake.begun
+
+
+def test_a_commit_outlives_its_client(door: Any) -> None:
+    """A client that hangs up behind the dot does not cancel the commit; the queue decides what becomes of it."""
+    door.intake.gate.clear()
+    wire = door.greeted()
+    for command in ("MAIL FROM:<a@b.test>", "RCPT TO:<c@d.test>", "DATA"):
+        wire.ask(command)
+    wire.send(MESSAGE + b".\r\n")
+    assert door.intake.waiting.wait(10)
+    wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    wire.close()
+    door.intake.gate.set()
+    eventually(lambda: door.intake.kept)
+
+
+def test_a_client_that_leaves_in_the_middle_leaves_nothing(door: Any) -> None:
+    """Half a message is forgotten."""
+    wire = door.greeted()
+    for command in ("MAIL FROM:<a@b.test>", "RCPT TO:<c@d.test>", "DATA"):
+        wire.ask(command)
+    wire.send(MESSAGE + (b"y" * 98 + b"\r\n") * 5000)
+    eventually(lambda: door.intake.writes > 3)
+    wire.close()
+    eventually(lambda: door.intake.aborted == 1)
+    assert door.intake.kept == []
+
+
+def test_a_client_that_stops_sending_hears_its_replies(door: Any) -> None:
+    """Half-closing after the dot (as `nc -N` does) still gives the reply."""
+    door.intake.gate.clear()
+    with door.wire() as wire:
+        wire.send(b"EHLO x\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\n" + MESSAGE + b".\r\nQUIT\r\n")
+        assert door.intake.waiting.wait(10)
+        wire.socket.shutdown(socket.SHUT_WR)
+        time.sleep(0.05)
+        door.intake.gate.set()
+        assert [wire.reply()[:3] for _ in range(7)] == ["250", "250", "250", "354", "250", "221", ""]
+
+
+def test_a_slow_queue_slows_the_client_down(door: Any) -> None:
+    """While the queue does not take chunks, no more is read than a little ahead: the client's writes stop."""
+    door.intake.gate.clear()
+    with door.greeted() as wire:
+        for command in ("MAIL FROM:<a@b.test>", "RCPT TO:<c@d.test>", "DATA"):
+            wire.ask(command)
+        wire.send(MESSAGE)
+        wire.socket.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            wire.socket.sendall(b"y" * 30_000_000)
+        wire.socket.settimeout(10)
+        door.intake.gate.set()
+        wire.send(b"\r\n.\r\n")
+        assert wire.reply()[:3] == "554"  # one line of several MB
+        assert wire.ask("NOOP")[:3] == "250"
+
+
+def test_commands_before_ehlo_and_out_of_order_are_refused(door: Any) -> None:
+    """RFC 5321 4.1.4."""
+    with door.wire() as wire:
+        assert wire.ask("MAIL FROM:<a@b.test>")[:9] == "503 5.5.1"
+        wire.ask("EHLO x")
+        assert wire.ask("RCPT TO:<a@b.test>")[:9] == "503 5.5.1"
+        assert wire.ask("DATA")[:9] == "503 5.5.1"
+        wire.ask("MAIL FROM:<>")
+        assert wire.ask("MAIL FROM:<a@b.test>")[:9] == "503 5.5.1"
+        assert wire.ask("DATA")[:9] == "554 5.5.1"
+        assert wire.ask("RSET")[:3] == "250"
+        assert wire.ask("MAIL FROM:<a@b.test>")[:3] == "250"
+
+
+def test_postmaster_is_taken_without_a_domain(door: Any) -> None:
+    """RFC 5321 4.5.1: it is ours."""
+    with door.greeted() as wire:
+        assert wire.mail(MESSAGE, recipients=("Postmaster",))[:3] == "250"
+    assert door.intake.kept[0][0].recipients[0].address == "postmaster@mx.test"
+
+
+def test_a_browser_is_cut_off(door: Any) -> None:
+    """Who is tricked into posting HTTP to us gets no chance to have its body read as commands."""
+    with door.wire() as wire:
+        wire.send(b"POST / HTTP/1.1\r\nHost: x\r\n\r\nEHLO x\r\n")
+        assert wire.reply()[:9] == "421 4.7.0"
+        assert wire.reply() == ""
+
+
+def test_long_command_lines_are_refused_once(door: Any) -> None:
+    """However long, in however many packets, and the dialogue goes on behind it."""
+    with door.greeted() as wire:
+        for length in (4097, 300_000):
+            wire.send(b"NOOP " + b"x" * length)
+            time.sleep(0.02)
+            wire.send(b"\r\nNOOP\r\n")
+            assert wire.reply()[:9] == "500 5.5.2"
+            assert wire.reply()[:9] == "250 2.0.0"
+
+
+def test_the_standard_library_can_send(door: Any) -> None:
+    """smtplib, with dots and 8-bit text."""
+    with smtplib.SMTP(door.address, door.port, timeout=10) as client:
+        text = "Subject: hi\n\n.\n..\n. dot\nGrüße\n".encode()
+        assert client.sendmail("a@b.test", ["c@d.test", "e@d.test"], text, mail_options=["BODY=8BITMIME"]) == {}
+    stored = door.intake.kept[0][1]
+    assert stored.endswith("\r\n\r\n.\r\n..\r\n. dot\r\nGrüße\r\n".encode())
+
+
+def test_ids_differ(door: Any) -> None:
+    """Every message has an id of its own in its trace field, within and across connections."""
+    for _ in range(2):
+        with door.greeted() as wire:
+            wire.mail(MESSAGE)
+            wire.mail(MESSAGE)
+    ids = [re.search(rb" id (\S+)", stored)[1] for _, stored in door.intake.kept]  # type: ignore[index]
+    assert all(one != other for one, other in itertools.combinations(ids, 2))

@@ -1,0 +1,20 @@
+"""The `zonemta` command. `run` goes straight to its own module: the server's processes never load typer or rich."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["run"]:
+        from zonemta_py.cli.run import main as run
+
+        return run(arguments[1:])
+    from zonemta_py.cli.app import main as command
+
+    return command(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""What each child process does: the queue, a receiver, a sender. Called in a fresh fork; none of them returns by plan."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+
+import uvloop
+
+from zonemta_py.config import Config, Listener, processes
+from zonemta_py.plugin.host import Host
+
+SWITCH_S = 0.0005
+"""How long a thread that comes back from the disk may wait for the interpreter."""
+LEASES_PER_SENDER_MAX = 500
+
+
+def plugins(config: Config) -> Host:
+    """Loads and checks the plugins, once, for all children. Raises PluginError."""
+    return Host.load(config.plugins) if config.plugins.enabled else Host.empty()
+
+
+def queue(config: Config, host: Host) -> None:
+    """The process that owns the disk."""
+    sys.setswitchinterval(SWITCH_S)
+    uvloop.run(_queue(config, host))
+
+
+async def _queue(config: Config, host: Host) -> None:
+    from zonemta_py.disk.store import StoreError
+    from zonemta_py.plugin.queue_hooks import PluginHooks
+    from zonemta_py.queue.queue import LocalQueue
+    from zonemta_py.wire import server
+
+    hooks = PluginHooks(host, {zone.name for zone in config.zones})
+    while True:
+        try:
+            opened = await LocalQueue.open(config, hooks)
+            break
+        except (StoreError, OSError) as error:
+            print(f"zonemta: the queue cannot be opened: {error}; trying again", file=sys.stderr, flush=True)
+            await asyncio.sleep(0.5)
+    listening = await server.serve(opened, config.folder)
+    opened.start()
+    await listening.serve_forever()
+
+
+def receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.socket]], share: int) -> None:
+    """A process that accepts mail. It outlives the queue's process: clients get 451 until that is back."""
+    uvloop.run(_receiver(config, host, sockets, share))
+
+
+async def _receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.socket]], share: int) -> None:
+    from zonemta_py.reception.acceptor import serve
+    from zonemta_py.wire.client import RemoteQueue
+
+    intake = await RemoteQueue.connect(config.folder, "receiver", reconnect=True)
+    await serve(config, sockets, intake, host, share)
+
+
+def sender(config: Config, host: Host, name: str) -> None:
+    """A process that delivers. It ends with the queue's process: what it had is in doubt then."""
+    uvloop.run(_sender(config, host, name))
+
+
+async def _sender(config: Config, host: Host, name: str) -> None:
+    from zonemta_py.delivery.worker import run
+    from zonemta_py.wire.client import RemoteQueue
+
+    outlet = await RemoteQueue.connect(config.folder, name)
+    most = min(
+        LEASES_PER_SENDER_MAX, sum(zone.connections for zone in config.zones) // processes(config.server.senders) + 1
+    )
+    work = asyncio.ensure_future(run(config, outlet, host, most))
+    await asyncio.wait([work, outlet.gone], return_when=asyncio.FIRST_COMPLETED)

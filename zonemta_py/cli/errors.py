@@ -1,0 +1,100 @@
+"""Exit codes, and the one place where an error becomes a sentence on stderr.
+
+Promise: whatever a person can cause ends in one sentence with its remedy and the exit code below, never in a traceback.
+A traceback is a bug of ours, and looks like one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable
+from enum import IntEnum
+
+from zonemta_py.config import ConfigError
+
+
+class Exit(IntEnum):
+    """The numbers of sysexits.h, which sendmail made known, so that programs can tell what went wrong."""
+
+    OK = 0
+    PROBLEMS = 1
+    """fsck found something; what, is printed."""
+    USAGE = 64
+    """The command line is wrong."""
+    DATA = 65
+    """The message or file given is not what it should be."""
+    NO_INPUT = 66
+    """A file to be read cannot be read."""
+    NO_USER = 67
+    """Recipients were refused for good."""
+    UNAVAILABLE = 69
+    """Something needed is not there: the MTA does not run, a port or the store is taken."""
+    CANT_CREATE = 73
+    """A file or folder cannot be made or written."""
+    DISK = 74
+    """Reading or writing failed: disk full, damaged, torn away."""
+    TEMPORARY = 75
+    """Not now; the same may work later."""
+    PERMISSION = 77
+    """The operating system, or the server, does not let us."""
+    CONFIG = 78
+    """The configuration is wrong."""
+    INTERRUPTED = 130
+    """Ctrl-C."""
+
+
+class Stop(Exception):
+    """Ends the command: exit code and one sentence for stderr ("" to say nothing)."""
+
+    def __init__(self, code: Exit, sentence: str = "") -> None:
+        super().__init__(sentence)
+        self.code = code
+        self.sentence = sentence
+
+
+_OS_ERRORS: dict[int, tuple[Exit, str]] = {
+    errno.ENOENT: (Exit.NO_INPUT, "name one that exists"),
+    errno.EISDIR: (Exit.NO_INPUT, "name a file"),
+    errno.ENOTDIR: (Exit.CANT_CREATE, "name a folder"),
+    errno.EACCES: (Exit.PERMISSION, "change its permissions or run as its owner"),
+    errno.EPERM: (Exit.PERMISSION, "change its permissions or run as its owner"),
+    errno.EROFS: (Exit.CANT_CREATE, "name one on a disk that can be written"),
+    errno.ENOSPC: (Exit.DISK, "make room on that disk, then try again"),
+    errno.EDQUOT: (Exit.DISK, "make room in your quota, then try again"),
+    errno.EIO: (Exit.DISK, "the disk fails: look at the system's log, then run `zonemta fsck`"),
+}
+
+
+def from_os(error: OSError) -> Stop:
+    """What the operating system refused, with what can be done about it."""
+    code, remedy = _OS_ERRORS.get(error.errno or 0, (Exit.DISK, "look at the system's log"))
+    where = f"{error.filename}: " if error.filename else ""
+    return Stop(code, f"{where}{(error.strerror or str(error)).lower()}; {remedy}")
+
+
+def guarded(command: Callable[[], object]) -> int:
+    """Runs a command and returns its exit code; says on stderr what went wrong."""
+    try:
+        command()
+        sys.stdout.flush()
+        return Exit.OK
+    except Stop as stop:
+        return _say(stop)
+    except ConfigError as error:
+        return _say(Stop(Exit.CONFIG, str(error)))
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (`| head`); Python must not complain when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.OK
+    except OSError as error:
+        return _say(from_os(error))
+
+
+def _say(stop: Stop) -> int:
+    if stop.sentence:
+        print(f"zonemta: {stop.sentence}", file=sys.stderr)
+    return stop.code

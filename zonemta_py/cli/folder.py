@@ -1,0 +1,45 @@
+"""The MTA's folder as commands see it: can it be written, and does another process have its store open?"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from zonemta_py.cli.errors import Exit, Stop, from_os
+from zonemta_py.cli.patience import until
+
+
+def ensure_writable(folder: Path) -> None:
+    """Makes the folder if it is missing (for its owner only). Raises Stop if it cannot be made or written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except FileExistsError:
+        raise Stop(Exit.CANT_CREATE, f"{folder}: is not a folder; name another in server.folder or --folder") from None
+    except OSError as error:
+        raise from_os(error) from None
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+        raise Stop(Exit.PERMISSION, f"{folder}: may not be written; make it yours, or name another with --folder")
+
+
+def wait_until_unlocked(folder: Path) -> None:
+    """Raises Stop if a process keeps the store locked."""
+    until(lambda: check_unlocked(folder))
+
+
+def check_unlocked(folder: Path) -> None:
+    """Tries the lock that LevelDB takes on its LOCK file; a folder without a store is free."""
+    try:
+        lock = os.open(folder / "store" / "LOCK", os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise from_os(error) from None
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise Stop(
+            Exit.UNAVAILABLE, f"{folder}: another process has this queue open; end it, or name another --folder"
+        ) from None
+    finally:
+        os.close(lock)

@@ -1,0 +1,141 @@
+"""`zonemta queue …`: what is in the queue. Asks the running queue process; nothing here opens a file of the store."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from zonemta_py.cli.errors import Exit, Stop
+from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration
+from zonemta_py.cli.output import moment, print_json, print_table
+from zonemta_py.config import Config
+
+app = typer.Typer(
+    help="What is in the queue: sizes, recipients, one message, deliveries in doubt.", no_args_is_help=True
+)
+
+ZoneName = Annotated[str | None, typer.Option("--zone", metavar="NAME", help="Only this zone.")]
+_COUNTS = ("queued", "leased", "deferred", "held")
+
+
+def answer(config: Config, question: str, **arguments: Any) -> Any:
+    """Puts the question to the queue process. Raises Stop: it does not run, or it says what is wrong."""
+    from zonemta_py.wire.client import QueueGone, ask
+
+    try:
+        return ask(config.folder, question, **arguments)
+    except QueueGone as error:
+        raise Stop(Exit.UNAVAILABLE, f"{error}, or name the MTA's folder with --folder") from None
+    except ValueError as error:
+        raise Stop(Exit.DATA, str(error)) from None
+
+
+def known_zone(config: Config, zone: str | None) -> str | None:
+    """The zone as given. Raises Stop if the configuration has none of that name."""
+    if zone is not None and config.zone(zone) is None:
+        names = ", ".join(zone.name for zone in config.zones)
+        raise Stop(Exit.USAGE, f"there is no zone {zone!r}; the configuration has {names}")
+    return zone
+
+
+@app.command()
+def size(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """How much is queued, per zone and per domain (exact, whatever the size)."""
+    sizes = answer(configuration(config, folder), "size")
+    if json:
+        return print_json(sizes)
+    total = sizes["total"]
+    zones = [(name, *_counts(row), row.get("messages", "")) for name, row in sorted(sizes["zones"].items())]
+    zones.append(("all", *_counts(total), total.get("messages", "")))
+    columns = [f"{name} " for name in (*_COUNTS, "messages")]
+    print_table("Recipients by zone", ["zone", *columns], zones, footer=f"{total.get('bytes', 0):,} bytes")
+    largest = sorted(sizes["domains"].items(), key=lambda item: -sum(item[1].values()))[:50]
+    if largest:
+        rows = [(name, *(row.get(key, 0) for key in ("queued", "deferred", "held"))) for name, row in largest]
+        print_table("Recipients by domain, the largest first", ["domain", "queued ", "deferred ", "held "], rows)
+    return None
+
+
+def _counts(row: dict[str, int]) -> tuple[int, ...]:
+    return tuple(row.get(name, 0) for name in _COUNTS)
+
+
+@app.command("list")
+def list_(
+    zone: ZoneName = None,
+    state: Annotated[
+        Literal["queued", "leased", "deferred", "held"] | None, typer.Option(help="Only this state.")
+    ] = None,
+    domain: Annotated[str | None, typer.Option(help="Only recipients at this domain.")] = None,
+    sender: Annotated[str | None, typer.Option(help="Only mail from this address.")] = None,
+    recipient: Annotated[str | None, typer.Option(help="Only this recipient.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows to show.")] = 100,
+    after: Annotated[str, typer.Option(help="Go on behind the cursor that an earlier list ended with.")] = "",
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """Recipients in the queue, oldest first."""
+    chosen = configuration(config, folder)
+    filters = {"state": state, "domain": domain, "sender": sender, "recipient": recipient, "after": after}
+    page = answer(chosen, "list", zone=known_zone(chosen, zone), limit=limit, **filters)
+    if json:
+        return print_json(page)
+    more = f"More: --after '{page['next']}'" if page.get("next") else ""
+    return print_table("Recipients", _COLUMNS, [_row(row) for row in page["rows"]], footer=more)
+
+
+_COLUMNS = (
+    "id",
+    "zone",
+    "recipient",
+    "sender",
+    "state",
+    "tried ",
+    "due",
+    "received",
+    "bytes ",
+    "subject",
+    "last reply",
+)
+
+
+def _row(row: dict[str, Any]) -> list[object]:
+    return [
+        row["id"], row["zone"], row["recipient"], row.get("sender") or "<>", row["state"], row.get("attempts", 0),
+        moment(row.get("due_ms")), moment(row.get("received_ms")), row.get("size", ""), row.get("subject", ""),
+        row.get("last", ""),
+    ]  # fmt: skip
+
+
+@app.command()
+def show(
+    id: Annotated[str, typer.Argument(metavar="ID", help="Message id, as `zonemta queue list` shows it.")],
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """One message: envelope, recipients, header section."""
+    message = answer(configuration(config, folder), "show", id=id)
+    if json:
+        return print_json(message)
+    fields = [(name, value) for name, value in message["envelope"].items() if name not in ("headers", "recipients")]
+    print_table(f"Message {message['id']}", ("envelope", "value"), fields)
+    print_table("Recipients", _COLUMNS, [_row(row) for row in message["recipients"]])
+    header = message["header"].replace("\r\n", "\n").rstrip("\n").split("\n")
+    return print_table("Header section", ("header",), [(line,) for line in header])
+
+
+@app.command("in-doubt")
+def in_doubt(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Recipients whose final reply was being awaited at a crash: the only ones that can get a message twice."""
+    rows = answer(configuration(config, folder), "in-doubt")
+    if json:
+        return print_json(rows)
+    columns = ("id", "zone", "recipient", "sender", "since", "what is done")
+    cells = [
+        (row["id"], row["zone"], row["recipient"], row.get("sender") or "<>", moment(row["since_ms"]), row["action"])
+        for row in rows
+    ]
+    return print_table(f"In doubt: {len(rows)}", columns, cells)

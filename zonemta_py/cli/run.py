@@ -1,0 +1,109 @@
+"""`zonemta run`: the MTA in the foreground. It ends by being killed; there is no other way and none is needed.
+
+What a person may have got wrong is found out before any process is started: configuration, folder, ports, and whether
+another MTA has this folder. Only the standard library's argparse is used, which costs a millisecond and little memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import re
+import socket
+from pathlib import Path
+from typing import Any, NoReturn
+
+from zonemta_py.cli.errors import Exit, Stop, guarded
+from zonemta_py.cli.folder import ensure_writable, wait_until_unlocked
+from zonemta_py.cli.patience import until
+from zonemta_py.config import Config, Listener, load
+
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:\s]+)):(\d{1,5})")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise Stop(Exit.USAGE, f"{message}; see `zonemta run --help`")
+
+
+def main(arguments: list[str]) -> int:
+    return guarded(lambda: run(arguments))
+
+
+def run(arguments: list[str]) -> None:
+    """Returns never, unless something is wrong before the first process starts: then Stop or ConfigError."""
+    config = configured(arguments)
+    ensure_writable(config.folder)
+    wait_until_unlocked(config.folder)
+    for listener in config.listeners:
+        until(lambda listener=listener: check_port(listener))  # type: ignore[misc]
+    from zonemta_py import supervisor
+
+    try:
+        supervisor.run(config)
+    except supervisor.StartError as error:
+        raise Stop(Exit.UNAVAILABLE, str(error)) from None
+
+
+def configured(arguments: list[str]) -> Config:
+    """The configuration that these arguments mean: file or defaults, then what the command line overrides."""
+    parser = _Parser(prog="zonemta run", description="Runs the MTA in the foreground until it is killed.")
+    parser.add_argument("-c", "--config", metavar="FILE", default=os.environ.get("ZONEMTA_CONFIG"), help="TOML file")
+    parser.add_argument("--folder", metavar="DIR", help="where the queue lives, in place of server.folder")
+    parser.add_argument("--listen", metavar="ADDRESS:PORT", help="the first listener's address and port")
+    parser.add_argument("--relay", metavar="HOST:PORT", help="smart host for every zone; no MX lookups then")
+    chosen = parser.parse_args(arguments)
+    config = load(Path(chosen.config) if chosen.config else None)
+    return overridden(config, chosen.folder, chosen.listen, chosen.relay)
+
+
+def overridden(config: Config, folder: str | None, listen: str | None, relay: str | None) -> Config:
+    """`config` with the overrides in it, checked again as a whole. Raises Stop for what is not an address."""
+    rows: dict[str, Any] = config.model_dump()
+    if folder:
+        rows["server"]["folder"] = Path(folder)
+    if listen:
+        address, port = _split("--listen", listen)
+        rows["listeners"][0] |= {"address": address, "port": port}
+    if relay:
+        host, port = _split("--relay", relay)
+        rows["zones"] = [zone | {"host": host, "port": port} for zone in rows["zones"]]
+    try:
+        return Config.model_validate(rows)
+    except ValueError:
+        raise Stop(Exit.USAGE, f"--listen: {listen!r} is not an IP address and a port; write 127.0.0.1:2525") from None
+
+
+def _split(option: str, text: str) -> tuple[str, int]:
+    found = _ADDRESS.fullmatch(text)
+    if not found or not 1 <= int(found[3]) <= 65535:
+        raise Stop(Exit.USAGE, f"{option}: {text!r} is not a host and a port; write it like 127.0.0.1:2525")
+    return found[1] or found[2], int(found[3])
+
+
+def check_port(listener: Listener) -> None:
+    """Raises Stop if the listener could not be opened. Nothing stays open."""
+    family = socket.AF_INET6 if ":" in listener.address else socket.AF_INET
+    where = f"listener {listener.name!r}: {listener.address} port {listener.port}"
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        # Connections in TIME_WAIT must not count as somebody who listens.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((listener.address, listener.port))
+        except OSError as error:
+            code, reason = _PORT_ERRORS.get(
+                error.errno or 0, (Exit.UNAVAILABLE, f"cannot be opened ({error.strerror})")
+            )
+            raise Stop(code, f"{where} {reason}") from None
+
+
+_PORT_ERRORS = {
+    errno.EADDRINUSE: (
+        Exit.UNAVAILABLE, "is taken by another program; end that one (`ss -ltnp` shows it) or choose another port",
+    ),
+    errno.EACCES: (
+        Exit.PERMISSION, "needs privileges; take a port above 1023, or give Python the capability CAP_NET_BIND_SERVICE",
+    ),
+    errno.EADDRNOTAVAIL: (Exit.CONFIG, "is not an address of this machine; `ip address` shows those it has"),
+}  # fmt: skip

@@ -1,0 +1,94 @@
+"""`zonemta sink`: the built-in destination for tests and trials, with a live table of what came."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zonemta_py.cli.errors import Exit, Stop
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from zonemta_py.sink import Sink
+
+_DOMAINS_SHOWN = 20
+
+
+def sink(
+    listen: Annotated[list[str] | None, typer.Option(metavar="ADDRESS:PORT", help="May be repeated.")] = None,
+    rule: Annotated[
+        list[str] | None, typer.Option(help="Reply by pattern and share: 'rcpt:/@slow/ 450 later, 30%'.")
+    ] = None,
+    latency: Annotated[float, typer.Option(metavar="SECONDS", help="Before every reply.")] = 0.0,
+    dot_latency: Annotated[float, typer.Option(metavar="SECONDS", help="Before the reply to the final dot.")] = 0.0,
+    jitter: Annotated[float, typer.Option(metavar="SHARE", help="Varies each latency, 0 to 1.")] = 0.0,
+    seed: Annotated[int | None, typer.Option(help="Makes shares and jitter repeatable.")] = None,
+    starttls: Annotated[
+        bool, typer.Option("--starttls", help="Offer STARTTLS, with a certificate made on the spot.")
+    ] = False,
+    record: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the counters there as JSON.")] = None,
+    log: Annotated[Path | None, typer.Option(metavar="FILE", help="One line of JSON per message.")] = None,
+    checksum: Annotated[bool, typer.Option("--checksum", help="Put each body's SHA-256 into the log.")] = False,
+    store: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep every message as a file.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No live table.")] = False,
+) -> None:
+    """Take mail and throw it away: a fast destination with settable latency and replies. Ctrl-C ends it."""
+    from zonemta_py.sink import SinkError, SinkOptions, run_sink
+
+    defaults = SinkOptions()
+    options = SinkOptions(
+        listen=tuple(listen or defaults.listen),
+        capabilities=(*defaults.capabilities, *(("STARTTLS",) if starttls else ())),
+        latency_s=latency,
+        dot_latency_s=dot_latency,
+        jitter=jitter,
+        rules=tuple(rule or ()),
+        seed=seed,
+        record=record,
+        log=log,
+        checksum=checksum,
+        store=store,
+    )
+    try:
+        counters = run_sink(options, _started if quiet or not sys.stdout.isatty() else _live)
+    except SinkError as error:
+        raise Stop(Exit.USAGE, str(error)) from None
+    print(f"{counters.messages:,} messages for {counters.recipients:,} recipients, {counters.bytes:,} bytes")
+
+
+def _started(sink: Sink) -> None:
+    where = ", ".join(
+        f"{address}:{port}" for (address, _), port in zip(sink.options.addresses(), sink.ports, strict=True)
+    )
+    print(f"sink listens on {where}", flush=True)
+
+
+def _live(sink: Sink) -> None:
+    """Shows the table until the process ends; rich repaints it from a thread of its own."""
+    import atexit
+
+    from rich.live import Live
+
+    _started(sink)
+    live = Live(get_renderable=lambda: _table(sink), refresh_per_second=4)
+    live.start()
+    atexit.register(live.stop)
+
+
+def _table(sink: Sink) -> Table:
+    from rich.table import Table
+
+    counters = sink.counters
+    table = Table(
+        title=f"{counters.messages:,} messages over {counters.connections:,} connections, {counters.open} open"
+    )
+    table.add_column("domain")
+    table.add_column("recipients", justify="right")
+    for domain, count in sorted(dict(counters.domains).items(), key=lambda item: -item[1])[:_DOMAINS_SHOWN]:
+        table.add_row(domain, f"{count:,}")
+    table.add_row("all", f"{counters.recipients:,}")
+    return table

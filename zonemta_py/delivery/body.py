@@ -1,0 +1,67 @@
+"""The bytes of a message on their way out: in one piece, or chunk by chunk, with its header changed if a plugin asks.
+
+Chunks come from the queue when the server is ready for them, so no process ever holds a whole large message.
+Failures: `Outlet.chunk` raises QueueRefusal; the transaction then cuts the connection before the final dot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from zonemta_py.mail.headers import split
+from zonemta_py.mail.limits import HEADER_BYTES_MAX
+from zonemta_py.plugin.host import Host
+from zonemta_py.queue.api import Delivery, Outlet
+
+
+class Body:
+    """One message. whole: all of it, or None if it comes in chunks. size: bytes to announce with SIZE."""
+
+    __slots__ = ("_delivery", "_head", "_next", "_outlet", "size", "whole")
+
+    def __init__(self, delivery: Delivery, outlet: Outlet) -> None:
+        self._delivery, self._outlet = delivery, outlet
+        self.whole = delivery.body
+        self.size = delivery.size or len(delivery.body or b"")
+        self._head = b""
+        self._next = 1
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """What has been looked at already, then the rest as it is asked for. Raises QueueRefusal."""
+        if self.whole is not None:
+            yield self.whole
+            return
+        if self._head:
+            yield self._head
+            self._head = b""
+        while self._next <= self._delivery.chunks:
+            yield await self._fetch()
+
+    async def head(self) -> bytes:
+        """The message at least up to the end of its header section (bounded by HEADER_BYTES_MAX)."""
+        if self.whole is not None:
+            return self.whole
+        while b"\r\n\r\n" not in self._head and len(self._head) < HEADER_BYTES_MAX:
+            if self._next > self._delivery.chunks:
+                break
+            self._head += await self._fetch()
+        return self._head
+
+    async def let_change(self, host: Host) -> None:
+        """Runs `sender_headers` over this delivery's copy. Raises its verdict."""
+        before = await self.head()
+        headers, end = split(before)
+        await host.call("sender_headers", delivery=self._delivery, headers=headers)
+        after = headers.build() + before[end:]
+        self.size += len(after) - len(before)
+        if self.whole is not None:
+            self.whole = after
+        else:
+            self._head = after
+
+    async def _fetch(self) -> bytes:
+        chunk = await self._outlet.chunk(self._delivery.id, self._next)
+        self._next += 1
+        return chunk
+
+

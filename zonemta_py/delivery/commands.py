@@ -1,0 +1,59 @@
+"""MAIL and RCPT as the server understands them (RFC 5321, 1870, 6152, 6531, 3461), from what the client asked for.
+
+Pure. A parameter goes out only if the server offers its extension; what cannot be said in RCPT is reported with
+`Outcome.relayed`. Addresses that could break the dialogue never reach it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zonemta_py.mail.address import xtext_encode
+from zonemta_py.mail.envelope import Notify, Recipient
+from zonemta_py.queue.api import Delivery
+
+
+def mail(delivery: Delivery, size: int, keywords: Mapping[str, str], smtputf8: bool) -> str:
+    """MAIL with its CRLF. keywords: lower-case EHLO keyword → parameters."""
+    line = f"MAIL FROM:<{delivery.sender}>"
+    if "size" in keywords:
+        line += f" SIZE={size}"
+    if delivery.eightbit and "8bitmime" in keywords:
+        line += " BODY=8BITMIME"
+    if smtputf8:
+        line += " SMTPUTF8"
+    if "dsn" in keywords:
+        if delivery.ret:
+            line += f" RET={delivery.ret}"
+        if delivery.envid:
+            line += f" ENVID={xtext_encode(delivery.envid)}"
+    return line + "\r\n"
+
+
+def rcpt(recipient: Recipient, dsn: bool) -> str:
+    """RCPT with its CRLF."""
+    line = f"RCPT TO:<{recipient.address}>"
+    if dsn:
+        if recipient.notify:
+            line += f" NOTIFY={_notify(recipient.notify)}"
+        if recipient.orcpt:
+            kind, _, original = recipient.orcpt.partition(";")
+            line += f" ORCPT={kind};{xtext_encode(original)}"
+    return line + "\r\n"
+
+
+def _notify(flags: int) -> str:
+    if flags & Notify.NEVER:
+        return "NEVER"
+    named = (Notify.SUCCESS, Notify.FAILURE, Notify.DELAY)
+    return ",".join(str(flag.name) for flag in named if flags & flag)
+
+
+def sendable(address: str) -> bool:
+    """No control characters: one address is one argument of one command."""
+    return address.isprintable()
+
+
+def international(delivery: Delivery) -> bool:
+    """Whether any address needs SMTPUTF8 (RFC 6531 3.1)."""
+    return not (delivery.sender.isascii() and all(recipient.address.isascii() for recipient in delivery.recipients))

@@ -1,0 +1,62 @@
+"""Open connections between messages: whoever has the next one for the same place goes on where the last ended.
+
+How many there may be is not decided here: each lease is the permission for one connection, so there are never more in
+use than leases. Idle ones end by themselves with QUIT after the zone's idle time; together there are at most
+IDLE_MAX, the oldest going first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Hashable
+
+from zonemta_py.delivery.session import Session
+
+IDLE_MAX = 500
+"""Idle connections of one sender process, all destinations together."""
+
+Key = Hashable
+"""Zone, destination, host, port, source, TLS mode, user: whatever makes one connection unlike another."""
+
+
+class Connections:
+    """The idle ones, newest last."""
+
+    def __init__(self) -> None:
+        self._idle: dict[Key, deque[Session]] = {}
+        self._order: OrderedDict[Session, Key] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def take(self, key: Key) -> Session | None:
+        """The one used last, as the one least likely to be closed by the server; None if there is none."""
+        waiting = self._idle.get(key)
+        if not waiting:
+            return None
+        session = waiting[-1]
+        self._forget(session)
+        return session
+
+    def give(self, key: Key, session: Session, messages_max: int, idle_s: float) -> None:
+        """Takes a session back after a message; ends it if it has had its share, drops it if it is broken."""
+        if not session.usable:
+            return
+        if session.sent >= messages_max or idle_s <= 0:
+            session.dialogue.quit()
+            return
+        if len(self._order) >= IDLE_MAX:
+            next(iter(self._order)).dialogue.quit()
+        self._idle.setdefault(key, deque()).append(session)
+        self._order[session] = key
+        session.dialogue.on_end = lambda: self._forget(session)
+        session.dialogue.rest(idle_s)
+
+    def _forget(self, session: Session) -> None:
+        """No longer idle: taken, closed by the server, or its time is over."""
+        session.dialogue.on_end = None
+        key = self._order.pop(session)
+        waiting = self._idle[key]
+        waiting.remove(session)
+        if not waiting:
+            del self._idle[key]

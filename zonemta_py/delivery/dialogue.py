@@ -1,0 +1,204 @@
+"""The wire below a session once it is greeted: bytes out with backpressure, replies in, one clock for all waiting.
+
+It takes the transport over from aiosmtplib (`session.py`) because that library reads one reply per command; here any
+number of replies is parsed from one buffer, as pipelining needs (RFC 2920).
+
+Promises: after a failure nothing more is written, above all no final dot. The first failure stays (`broken`). Replies
+that were complete before it are still given out. Failures are classes of `mail.classify`: ConnectionLost,
+ReplyTimeout, ReplyGarbled; whoever waits adds the stage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from zonemta_py.mail.classify import ConnectionLost, DeliveryError, ReplyGarbled, ReplyTimeout
+from zonemta_py.mail.limits import CHUNK_BYTES, REPLY_BYTES_MAX
+from zonemta_py.mail.reply import Reply
+
+_LINE = re.compile(rb"([2-5]\d\d)(?:([ -])(.*?))?\r?", re.DOTALL)
+
+
+class Dialogue(asyncio.Protocol):
+    """broken: None, or the class of the failure that ended it. on_end: called once when it is over."""
+
+    __slots__ = (
+        "_buffer", "_deadline", "_idle", "_lines", "_lines_bytes", "_loop", "_paused", "_replies", "_timer", "_waiter",
+        "_wanted", "broken", "on_end", "transport",
+    )  # fmt: skip
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self.transport, self._loop = transport, loop
+        self.broken: type[DeliveryError] | None = None
+        self.on_end: Callable[[], None] | None = None
+        self._buffer = b""
+        self._lines: list[bytes] = []
+        self._lines_bytes = 0
+        self._replies: list[Reply] = []
+        self._wanted = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._paused = False
+        self._idle = False
+        self._deadline = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        if transport.is_closing():
+            self.broken = ConnectionLost
+        transport.set_protocol(self)
+        # While at most one chunk waits to be sent, the next may be fetched: two in memory, never more.
+        transport.set_write_buffer_limits(high=2 * CHUNK_BYTES - 1, low=CHUNK_BYTES)
+
+    # what a session calls
+
+    def write(self, data: bytes) -> None:
+        """Writes, unless broken."""
+        if self.broken is None:
+            self.transport.write(data)
+
+    def begin(self) -> None:
+        """Before the first command of a group: a reply that nobody asked for means that we are out of step."""
+        self._idle = False
+        if self._replies or self._buffer or self._lines:
+            self._fail(ReplyGarbled)
+
+    async def replies(self, count: int, timeout_s: float) -> list[Reply]:
+        """The next `count` replies; fewer if it broke (then see `broken`). timeout_s: for all of them together."""
+        if len(self._replies) < count and self.broken is None:
+            self._wanted = count
+            self._arm(timeout_s)
+            while len(self._replies) < count and self.broken is None:
+                await self._woken()
+            self._deadline = 0.0
+        taken, self._replies = self._replies[:count], self._replies[count:]
+        return taken
+
+    async def drained(self, timeout_s: float) -> bool:
+        """Waits until the server has taken enough; False if it has replied early, or the dialogue broke."""
+        if self._paused and self.broken is None and not self._replies:
+            self._wanted = 1  # an early reply ends the wait too
+            self._arm(timeout_s)
+            while self._paused and self.broken is None and not self._replies:
+                await self._woken()
+            self._deadline = 0.0
+        return self.broken is None and not self._replies
+
+    def rest(self, idle_s: float) -> None:
+        """Nothing is awaited now: any byte from the server, or the time's end, ends the connection."""
+        self._idle = True
+        self._arm(idle_s)
+        if self._replies or self._buffer or self._lines:
+            self._fail(ReplyGarbled)
+
+    def quit(self) -> None:
+        """QUIT, without waiting for its reply (RFC 5321 4.1.1.10 asks to wait; all that mattered has been said)."""
+        if self.broken is None:
+            self.transport.write(b"QUIT\r\n")
+            self._end(ConnectionLost)
+            self.transport.close()
+
+    def abort(self) -> None:
+        """Cuts the connection, leaving behind what was not sent."""
+        self._fail(ConnectionLost)
+
+    # what the transport calls
+
+    def data_received(self, data: bytes) -> None:
+        if self._idle:
+            self._fail(ConnectionLost)
+            return
+        lines = (self._buffer + data if self._buffer else data).split(b"\n")
+        self._buffer = lines.pop()
+        for line in lines:
+            reply = _single(line) if not self._lines else None
+            if reply is None:
+                reply = self._gather(line)
+            if reply is not None:
+                self._replies.append(reply)
+            elif self.broken is not None:
+                return
+        if self._lines_bytes + len(self._buffer) > REPLY_BYTES_MAX:
+            self._fail(ReplyGarbled)
+        if len(self._replies) >= self._wanted:
+            self._wake()
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(ConnectionLost)
+
+    # inside
+
+    async def _woken(self) -> None:
+        self._waiter = self._loop.create_future()
+        await self._waiter
+
+    def _gather(self, line: bytes) -> Reply | None:
+        """One line of a reply of several; gives the reply with its last line."""
+        found = _LINE.fullmatch(line)
+        if found is None or (self._lines and self._lines[0][:3] != found[1]):
+            self._fail(ReplyGarbled)
+            return None
+        self._lines.append(line)
+        self._lines_bytes += len(line)
+        if found[2] == b"-":
+            return None
+        texts = [part[4:].decode("utf-8", "replace") for part in self._lines]
+        self._lines, self._lines_bytes = [], 0
+        return Reply.from_lines(int(found[1]), texts)
+
+    def _arm(self, timeout_s: float) -> None:
+        """Sets the deadline. The timer is left as it is where it rings early enough: most deadlines never come."""
+        at = self._loop.time() + timeout_s
+        self._deadline = at
+        if self._timer is not None:
+            if self._timer.when() <= at:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(at, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        if not self._deadline or self.broken is not None:
+            return
+        if self._loop.time() < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._ring)
+        elif self._idle:
+            self.quit()
+        else:
+            self._fail(ReplyTimeout)
+
+    def _fail(self, kind: type[DeliveryError]) -> None:
+        if self.broken is None:
+            self._end(kind)
+            self.transport.abort()
+
+    def _end(self, kind: type[DeliveryError]) -> None:
+        if self.broken is not None:
+            return
+        self.broken = kind
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._wake()
+        if self.on_end is not None:
+            self.on_end()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+@lru_cache(maxsize=512)
+def _single(line: bytes) -> Reply | None:
+    """A reply of one line; None for anything else. Servers repeat themselves, hence the cache."""
+    found = _LINE.fullmatch(line) if len(line) <= 512 else None
+    if found is None or found[2] == b"-":
+        return None
+    return Reply.from_lines(int(found[1]), [(found[3] or b"").decode("utf-8", "replace")])

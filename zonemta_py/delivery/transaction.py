@@ -1,0 +1,261 @@
+"""One message to one server over a greeted session: MAIL, RCPT …, DATA, the message, and a verdict per recipient.
+
+If the server offers PIPELINING, MAIL, every RCPT and DATA go out in one write (RFC 2920); else one at a time. A
+transaction that an earlier message left open is closed by an RSET in front of the same write.
+
+Promise: every recipient is settled by its own reply, those accepted by the final one. The message is sent once, and the
+final dot never after a failure. A connection that breaks is never permanent for anybody. Dropped before MAIL got any
+reply: `unsaid`, the caller may repeat all of it elsewhere.
+"""
+
+from __future__ import annotations
+
+from zonemta_py.delivery import commands
+from zonemta_py.delivery.body import Body
+from zonemta_py.delivery.session import Session
+from zonemta_py.mail.classify import ConnectionLost, DeliveryError, ReplyGarbled, judge
+from zonemta_py.mail.lines import Stuffer
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery, Outcome, QueueRefusal
+
+NO_SMTPUTF8 = Reply(553, "5.6.7", "the server does not take internationalised mail (SMTPUTF8)")
+BAD_RECIPIENT = Reply(553, "5.1.3", "the recipient's address has control characters")
+BAD_SENDER = Reply(553, "5.1.7", "the sender's address has control characters")
+
+_RSET = "RSET\r\n"
+_DOT = b".\r\n"
+
+
+class Transaction:
+    """outcomes: filled by `run`. down: the server said 421. unsaid: it was gone before it said anything to MAIL, or
+    all that it said was 421 (many servers end long connections so).
+    """
+
+    __slots__ = (
+        "_accepted", "_body", "_delivery", "_dsn", "_groups", "_session", "_smtputf8", "_tried", "down", "unsaid",
+    )  # fmt: skip
+
+    def __init__(self, session: Session, delivery: Delivery, body: Body) -> None:
+        self._session, self._delivery, self._body = session, delivery, body
+        self._dsn = "dsn" in session.keywords
+        self._smtputf8 = False
+        self._tried: list[int] = []
+        self._accepted: list[int] = []
+        self._groups: dict[tuple[int, Reply, str, bool], Outcome] = {}
+        self.down = False
+        self.unsaid = False
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        return list(self._groups.values())
+
+    async def run(self) -> None:
+        """Never raises for anything the server does; QueueRefusal settles the recipients as deferred."""
+        try:
+            if not await self._prepare():
+                return
+            replies, data = await self._envelope()
+            if self._judge_envelope(replies, data):
+                await self._message()
+        except QueueRefusal as refusal:
+            self._session.dialogue.abort()
+            self._settle(self._open(), DEFERRED, refusal.reply, "body")
+
+    def _open(self) -> list[int]:
+        settled = {index for outcome in self._groups.values() for index in outcome.recipients}
+        return [index for index in range(len(self._delivery.recipients)) if index not in settled]
+
+    # before MAIL
+
+    async def _prepare(self) -> bool:
+        delivery = self._delivery
+        everyone = list(range(len(delivery.recipients)))
+        if not commands.sendable(delivery.sender):
+            self._settle(everyone, BOUNCED, BAD_SENDER, "mail")
+            return False
+        self._tried = [i for i in everyone if commands.sendable(delivery.recipients[i].address)]
+        if len(self._tried) < len(everyone):
+            tried = set(self._tried)
+            self._settle([i for i in everyone if i not in tried], BOUNCED, BAD_RECIPIENT, "rcpt")
+        if delivery.smtputf8 or commands.international(delivery):
+            self._smtputf8 = "smtputf8" in self._session.keywords
+            if not self._smtputf8 and await self._needs_smtputf8():
+                self._settle(self._tried, BOUNCED, NO_SMTPUTF8, "mail")
+                return False
+        return bool(self._tried)
+
+    async def _needs_smtputf8(self) -> bool:
+        """A client may ask for SMTPUTF8 without need: plain addresses and a plain header go anywhere."""
+        if commands.international(self._delivery):
+            return True
+        return not (await self._body.head()).partition(b"\r\n\r\n")[0].isascii()
+
+    # MAIL, RCPT, DATA
+
+    async def _envelope(self) -> tuple[list[Reply], Reply | None]:
+        """Replies to MAIL and each RCPT, as far as they came, and the one to DATA."""
+        delivery = self._delivery
+        lines = [commands.mail(delivery, self._body.size, self._session.keywords, self._smtputf8)]
+        lines += [commands.rcpt(delivery.recipients[index], self._dsn) for index in self._tried]
+        self._session.dialogue.begin()
+        if "pipelining" not in self._session.keywords:
+            return await self._step_by_step(lines)
+        return await self._at_once(lines)
+
+    async def _at_once(self, lines: list[str]) -> tuple[list[Reply], Reply | None]:
+        session, rset = self._session, self._session.unfinished
+        wanted = len(lines) + 1 + rset
+        text = f"{_RSET if rset else ''}{''.join(lines)}DATA\r\n"
+        session.dialogue.write(text.encode())
+        replies = await session.dialogue.replies(wanted, session.reply_timeout_s)
+        if rset and replies and not self._reset(replies.pop(0)):
+            return [], None
+        data = replies.pop() if len(replies) == len(lines) + 1 else None
+        return replies, data
+
+    async def _step_by_step(self, lines: list[str]) -> tuple[list[Reply], Reply | None]:
+        if self._session.unfinished:
+            reply = await self._ask(_RSET)
+            if reply is None or not self._reset(reply):
+                return [], None
+        replies: list[Reply] = []
+        for line in lines:
+            reply = await self._ask(line)
+            if reply is None:
+                return replies, None
+            replies.append(reply)
+            if reply.code == 421 or not _completed(replies[0]):
+                return replies, None
+        if any(map(_completed, replies[1:])):
+            return replies, await self._ask("DATA\r\n")
+        return replies, None
+
+    async def _ask(self, line: str) -> Reply | None:
+        self._session.dialogue.write(line.encode())
+        replies = await self._session.dialogue.replies(1, self._session.reply_timeout_s)
+        return replies[0] if replies else None
+
+    def _reset(self, reply: Reply) -> bool:
+        """A server that cannot even reset is of no use: as if it had gone before MAIL."""
+        if _completed(reply):
+            self._session.unfinished = False
+            return True
+        self._session.dialogue.abort()
+        return False
+
+    def _judge_envelope(self, replies: list[Reply], data: Reply | None) -> bool:
+        """Settles whoever is settled by now; True if the message is to be sent."""
+        if not replies:
+            self.unsaid = self._session.dialogue.broken is ConnectionLost
+            self._settle_failed(self._tried, "mail")
+            return False
+        self._session.unfinished = True
+        if not _completed(replies[0]):
+            self._session.unfinished = False
+            self.unsaid = replies[0].code == 421
+            self._settle_refused(self._tried, replies[0], "mail")
+        else:
+            self._judge_recipients(replies)
+        return self._judge_data(data)
+
+    def _judge_recipients(self, replies: list[Reply]) -> None:
+        leaving = next((reply for reply in replies if reply.code == 421), None)
+        for place, index in enumerate(self._tried, 1):
+            if place >= len(replies):
+                unanswered = self._tried[place - 1 :]
+                if leaving is not None:
+                    self._settle_refused(unanswered, leaving, "rcpt")
+                else:
+                    self._settle_failed(unanswered, "rcpt")
+                return
+            if _completed(replies[place]):
+                self._accepted.append(index)
+            else:
+                self._settle_refused([index], replies[place], "rcpt")
+
+    def _judge_data(self, data: Reply | None) -> bool:
+        if data is not None and data.code == 354:
+            return True
+        if self._accepted:
+            if data is None:
+                self._settle_failed(self._accepted, "data")
+            else:
+                self._settle_refused(self._accepted, data, "data")
+        elif data is not None and data.code == 421:
+            self.down = True
+            self._session.dialogue.abort()
+        elif data is not None and data.positive:
+            self._session.dialogue.abort()  # neither 354 nor a refusal: out of step
+        return False
+
+    # the message
+
+    async def _message(self) -> None:
+        session = self._session
+        stage = "dot"
+        if not self._accepted:
+            session.dialogue.write(_DOT)  # nobody will get it: an empty message, and its reply does not matter
+        elif self._body.whole is not None and not session.dialogue.broken:
+            stuffer = Stuffer()
+            session.dialogue.write(stuffer.stuff(self._body.whole) + stuffer.end())
+        else:
+            stage = await self._stream()
+        replies = await session.dialogue.replies(1, session.dot_timeout_s)
+        session.unfinished = False
+        if stage == "body":
+            session.dialogue.abort()
+        if self._accepted:
+            self._judge_final(replies[0] if replies else None, stage)
+
+    async def _stream(self) -> str:
+        """Sends chunk after chunk; returns "dot" if the end was sent, "body" if the server ended it before."""
+        dialogue, stuffer = self._session.dialogue, Stuffer()
+        async for chunk in self._body.chunks():
+            if not await dialogue.drained(self._session.reply_timeout_s):
+                return "body"
+            dialogue.write(stuffer.stuff(chunk))
+        if not await dialogue.drained(self._session.reply_timeout_s):
+            return "body"
+        dialogue.write(stuffer.end())
+        return "dot"
+
+    def _judge_final(self, reply: Reply | None, stage: str) -> None:
+        if reply is None:
+            self._settle_failed(self._accepted, stage)
+        elif _completed(reply) and stage == "dot":
+            for index in self._accepted:
+                relayed = not self._dsn and self._delivery.recipients[index].notify != 0
+                self._settle([index], DELIVERED, reply, "dot", relayed)
+        else:
+            self._settle_refused(self._accepted, reply, stage)
+
+    # verdicts
+
+    def _settle_refused(self, indices: list[int], reply: Reply, stage: str) -> None:
+        if reply.positive:
+            self._session.dialogue.abort()
+            self._settle(indices, DEFERRED, ReplyGarbled(stage, str(reply)).reply, stage)
+            return
+        judgement = judge(reply, stage)
+        if judgement.down:
+            self.down = True
+            self._session.dialogue.abort()
+        self._settle(indices, BOUNCED if judgement.permanent else DEFERRED, judgement.reply, stage)
+
+    def _settle_failed(self, indices: list[int], stage: str) -> None:
+        kind: type[DeliveryError] = self._session.dialogue.broken or ConnectionLost
+        self._settle(indices, DEFERRED, kind(stage).reply, stage)
+
+    def _settle(self, indices: list[int], verdict: int, reply: Reply, stage: str, relayed: bool = False) -> None:
+        if not indices:
+            return
+        key = (verdict, reply, stage, relayed)
+        outcome = self._groups.get(key)
+        if outcome is None:
+            self._groups[key] = Outcome(verdict, reply, stage, list(indices), relayed=relayed)
+        else:
+            outcome.recipients += indices
+
+
+def _completed(reply: Reply) -> bool:
+    return 200 <= reply.code < 300

@@ -1,0 +1,246 @@
+"""The journal: segment files that are the queue's truth, its audit log and the data pipeline's input at once.
+
+Promise: what `Writer.write(…, sync=True)` returned for is on stable storage, in order, whatever happens next. A write
+or sync that fails leaves nothing in doubt: the records since the last successful sync are written again into a new
+file.
+
+A file is named by the sequence number of its first record. A segment is what lies between two SEGMENT records; it is
+one file, or several where a disk error cut it. Readers skip sequence numbers they have seen. Format: FORMAT.md,
+`frame`. Failures: OSError from the disk; damage is reported as `Fault`s with file and offset, never raised.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from zonemta_py.disk.frame import BLOCK_BYTES, Damage, Record, frame, good_end, parse
+from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.disk.records import Type, pack, unpack
+
+SUFFIX = ".journal"
+_WINDOW_BYTES = 32 * BLOCK_BYTES
+
+
+class Fault(NamedTuple):
+    """What a reader could not read: in which file, at which byte, and what is wrong there."""
+
+    path: Path
+    offset: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: at byte {self.offset}: {self.what}"
+
+
+class Writer:
+    """Appends records. Used by one thread at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = -1
+        self._offset = 0
+        self._unsynced: list[Record] = []
+        self._broken = False
+
+    def write(self, records: list[Record], sync: bool) -> None:
+        """Appends them; a record of Type.SEGMENT begins a new file. Raises OSError; call again with [] to retry."""
+        self._unsynced += records
+        if self._broken:
+            self._start_over()
+        else:
+            try:
+                self._append(records)
+            except OSError:
+                self._broken = True
+                raise
+        if sync:
+            self._sync()
+
+    def _append(self, records: list[Record]) -> None:
+        start = 0
+        for index, record in enumerate(records):
+            if record.type == Type.SEGMENT or self._file < 0:
+                self._put(records[start:index])
+                self._open(record.seq)
+                start = index
+        self._put(records[start:])
+
+    def _put(self, records: list[Record]) -> None:
+        if records:
+            data = frame(records, self._offset)
+            _write_all(self._file, data)
+            self._offset += len(data)
+
+    def _sync(self) -> None:
+        try:
+            if self._file >= 0:
+                os.fdatasync(self._file)
+        except OSError:
+            self._broken = True
+            raise
+        self._unsynced = []
+
+    def _start_over(self) -> None:
+        """Writes everything since the last successful sync into a new file, and syncs that."""
+        if self._unsynced:
+            path = self._open(self._unsynced[0].seq)
+            try:
+                self._put(self._unsynced)
+                self._sync()
+            except OSError:
+                path.unlink(missing_ok=True)  # all of it is still in memory, and will be written again
+                raise
+        self._broken = False
+
+    def _open(self, seq: int) -> Path:
+        if self._file >= 0:
+            old, self._file = self._file, -1
+            try:
+                if not self._broken:
+                    os.fdatasync(old)
+            finally:
+                os.close(old)
+        path = self.folder / f"{seq:016d}{SUFFIX}"
+        while path.exists():  # a retry that failed in its turn; the reader takes each sequence number once
+            path = path.with_name(path.name.replace(SUFFIX, f"+{SUFFIX}"))
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        self._offset = 0
+        _sync_folder(self.folder)
+        return path
+
+
+def _write_all(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def seal(path: Path, last: Record, now_ms: int) -> Record:
+    """Closes a file that a crash left open: cuts its torn tail and appends an END record; returns the last record.
+
+    `last`: its last whole record. What is cut is no record: a record is there whole, or was never waited for.
+    """
+    if last.type == Type.END:
+        return last
+    data = path.read_bytes()
+    end = good_end(data, max(0, len(data) - 1) // _WINDOW_BYTES * _WINDOW_BYTES) or good_end(data)
+    record = Record(last.seq + 1, now_ms, Type.END, b"\xc0")
+    with path.open("r+b") as file:
+        file.truncate(end)
+        file.seek(end)
+        file.write(frame([record], end))
+        file.flush()
+        os.fsync(file.fileno())
+    return record
+
+
+def mend(path: Path, expected: int, quarantine: Quarantine, faults: list[Fault]) -> None:
+    """Replaces a damaged file by one with every record that can still be read, and LOST records for the rest.
+
+    expected: the sequence number that should follow the file before. The damaged file goes to quarantine with a note.
+    """
+    kept: list[Record] = []
+    for record in read_file(path, []):
+        if record.seq < expected:
+            continue
+        if record.seq > expected:
+            kept.append(Record(record.seq - 1, record.ms, Type.LOST, pack([expected, record.seq - 1])))
+        kept.append(record)
+        expected = record.seq + 1
+    note = {
+        "file": str(path),
+        "faults": [str(fault) for fault in faults],
+        "lost": [unpack(record.body) for record in kept if record.type == Type.LOST],
+        "remedy": "none needed: the rest was kept; recipients whose results were lost may get their mail twice",
+    }
+    quarantine.copy("journal", note, [path])
+    fresh = path.with_name(path.name + ".mending")
+    with fresh.open("wb") as file:
+        file.write(frame(kept, 0))
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    _sync_folder(path.parent)
+
+
+def files(folder: Path) -> list[Path]:
+    """The segment files of a folder in the order of their records."""
+    return (
+        sorted(folder.glob("*" + SUFFIX), key=lambda path: (first_seq(path), len(path.name))) if folder.is_dir() else []
+    )
+
+
+def first_seq(path: Path) -> int:
+    """The sequence number a file is named by. Raises ValueError for a name that is none of ours."""
+    return int(path.name.removesuffix(SUFFIX).rstrip("+"))
+
+
+def read(folder: Path, since_seq: int = 0, faults: list[Fault] | None = None) -> Iterator[Record]:
+    """All records with seq ≥ since_seq, in order, each once.
+
+    Missing records are a fault; damage that cost no record (a torn tail that was written again into the next file) is
+    none. Segments that have gone to the archive are not missed: each ends with an END record.
+    """
+    found: list[Fault] = []
+    expected, ended = 0, True
+    for path in _from(folder, since_seq):
+        for record in read_file(path, found):
+            if record.seq < expected:
+                continue
+            bridged = record.type == Type.LOST or (ended and record.seq == first_seq(path))
+            if record.seq > expected and not bridged:
+                found.append(Fault(path, 0, f"records {expected or first_seq(path)} to {record.seq - 1} are missing"))
+                if faults is not None:
+                    faults += found
+            found.clear()
+            expected, ended = record.seq + 1, record.type == Type.END
+            if record.seq >= since_seq:
+                yield record
+    if faults is not None:
+        faults += found
+
+
+def read_file(path: Path, faults: list[Fault]) -> Iterator[Record]:
+    damages: list[Damage] = []
+    yield from parse(path.read_bytes(), damages)
+    faults += [Fault(path, damage.offset, damage.what) for damage in damages]
+
+
+def _from(folder: Path, since_seq: int) -> list[Path]:
+    every = files(folder)
+    later = [index for index, path in enumerate(every) if first_seq(path) > since_seq]
+    start = (later[0] - 1) if later else len(every) - 1
+    return every[max(0, start) :]
+
+
+def last_of(folder: Path, kind: Type) -> Record | None:
+    """The latest record of that type, found from the end: windows of blocks, backwards."""
+    for path in reversed(files(folder)):
+        data = path.read_bytes()
+        stop = len(data)
+        while stop > 0:
+            start = max(0, (stop - 1) // _WINDOW_BYTES * _WINDOW_BYTES)
+            # One window more at the end, so that a record across the border is seen from one of the two.
+            piece = data[start : stop + _WINDOW_BYTES]
+            latest = [record for record in parse(piece, []) if record.type == kind]
+            if latest:
+                return latest[-1]
+            stop = start
+    return None
+
+
+def positions(folder: Path) -> Iterator[Record]:
+    """All position records, oldest first."""
+    return (record for record in read(folder) if record.type == Type.POSITION)

@@ -1,0 +1,136 @@
+"""Keys of the store: the seed's families (002, ZoneMTA's queue) and our own ranges beside them. See FORMAT.md.
+
+    message <id> 000001 …      body, in chunks of 64 KB
+    message <id> #             existence: creation time, recipients in all, recipients left
+    message <id> *             metadata: envelope, chosen header fields
+    delivery-zone <zone> <id> <recipient>            waits for its first attempt
+    deferred <zone> <due> <id> <recipient>           waits for its next attempt, by due time
+    parked <zone> <destination> <id> <recipient>     may go, but its destination cannot take it now
+    held <zone> <id> <recipient>                     waits for an operator
+    in-doubt <id> <recipient>                        its final reply was awaited at a crash
+    size <zone> <domain>                             how many recipients are queued, deferred, held
+    state                                            how far the journal has been applied
+
+Ids are 16 hexadecimal digits that grow with time (44 bits of milliseconds, 20 of sequence), so a slice of time is a
+range of keys. `due` is milliseconds since 1970 in 12 hexadecimal digits.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+STATE = b"state"
+SIZES = b"size "
+IN_DOUBTS = b"in-doubt "
+MESSAGES = b"message "
+
+
+class Place(NamedTuple):
+    """A recipient key taken apart. due_ms is 0 but for deferred keys; destination "" but for parked ones."""
+
+    family: str
+    zone: str
+    id: str
+    recipient: str
+    due_ms: int = 0
+    destination: str = ""
+
+
+def chunk(message_id: str, number: int) -> bytes:
+    return b"message %s %06d" % (message_id.encode(), number)
+
+
+def existence(message_id: str) -> bytes:
+    return b"message %s #" % message_id.encode()
+
+
+def metadata(message_id: str) -> bytes:
+    return b"message %s *" % message_id.encode()
+
+
+def fresh(zone: str, message_id: str, recipient: str) -> bytes:
+    return f"delivery-zone {zone} {message_id} {recipient}".encode()
+
+
+def deferred(zone: str, due_ms: int, message_id: str, recipient: str) -> bytes:
+    return f"deferred {zone} {due_ms:012x} {message_id} {recipient}".encode()
+
+
+def parked(zone: str, destination: str, message_id: str, recipient: str) -> bytes:
+    return f"parked {zone} {destination} {message_id} {recipient}".encode()
+
+
+def held(zone: str, message_id: str, recipient: str) -> bytes:
+    return f"held {zone} {message_id} {recipient}".encode()
+
+
+def in_doubt(message_id: str, recipient: str) -> bytes:
+    return f"in-doubt {message_id} {recipient}".encode()
+
+
+def size(zone: str, domain: str) -> bytes:
+    return f"size {zone} {domain}".encode()
+
+
+def fresh_range(zone: str) -> bytes:
+    return f"delivery-zone {zone} ".encode()
+
+
+def deferred_range(zone: str) -> bytes:
+    return f"deferred {zone} ".encode()
+
+
+def parked_range(zone: str, destination: str = "") -> bytes:
+    return f"parked {zone} {destination} ".encode() if destination else f"parked {zone} ".encode()
+
+
+def held_range(zone: str) -> bytes:
+    return f"held {zone} ".encode()
+
+
+def message_range(message_id: str) -> bytes:
+    return b"message %s " % message_id.encode()
+
+
+def end(prefix: bytes) -> bytes:
+    """The first key behind every key that starts with `prefix` (which ends in a space)."""
+    return prefix[:-1] + b"!"
+
+
+def place(key: bytes) -> Place:
+    """Takes a recipient key apart. Raises ValueError for any other key."""
+    family, _, rest = key.decode().partition(" ")
+    if family in ("delivery-zone", "held"):
+        zone, message_id, recipient = rest.split(" ", 2)
+        return Place(family, zone, message_id, recipient)
+    zone, middle, message_id, recipient = rest.split(" ", 3)
+    if family == "deferred":
+        return Place(family, zone, message_id, recipient, due_ms=int(middle, 16))
+    if family == "parked":
+        return Place(family, zone, message_id, recipient, destination=middle)
+    raise ValueError(f"not a recipient key: {key!r}")
+
+
+class Ids:
+    """Gives out ids that never repeat and always grow, also when the clock goes back."""
+
+    def __init__(self, floor: str = "0" * 16) -> None:
+        self._last = int(floor, 16)
+
+    def next(self, now_ms: int) -> str:
+        self._last = max(self._last + 1, now_ms << 20)
+        return f"{self._last:016x}"
+
+    @property
+    def last(self) -> str:
+        return f"{self._last:016x}"
+
+
+def id_at(ms: int) -> str:
+    """The smallest id of that millisecond: where a slice of time starts."""
+    return f"{max(0, ms) << 20:016x}"
+
+
+def id_ms(message_id: str) -> int:
+    """When the id was given out, ms since 1970."""
+    return int(message_id, 16) >> 20

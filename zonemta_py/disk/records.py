@@ -1,0 +1,95 @@
+"""Bodies of journal records and of the store's values, as msgpack. Grammar and examples: FORMAT.md.
+
+Every record type is a function that packs it; readers get plain lists and dicts. A body only ever grows at its end;
+readers ignore what they do not know, so old readers read new journals and new readers old ones.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import msgpack
+
+from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
+
+
+class Type(IntEnum):
+    """What a journal record says. Numbers are for ever."""
+
+    SEGMENT = 0  # {version, first, floor}: the first record of every segment
+    ENVELOPE = 1  # [id, metadata, [[zone, address, notify, orcpt]…]]: a message was accepted
+    OPEN = 2  # [id]: chunks of a large message start to arrive
+    START = 3  # [lease, id, zone, destination, [[address, due_ms]…], source]: handed to a sender
+    DELIVERY = 4  # [lease, id, zone, destination, outcomes, trace]: what the remote server said
+    FINISH = 5  # [id]: no recipient is left
+    POSITION = 6  # {…}: where a restart begins
+    IN_DOUBT = 7  # [[id, zone, address, since_ms, action]…]: found at a restart or when a sender died
+    REMOVED = 8  # [id, zone, addresses, reason]: taken out without a delivery
+    MOVED = 9  # [id, zone, addresses, state]: held or released by an operator
+    END = 10  # nil: the last record of a segment
+    LOST = 11  # [first, last]: records that damage has cost, replaced by this one, which has the number of the last
+
+
+def pack(value: Any) -> bytes:
+    return msgpack.packb(value, use_bin_type=True)  # type: ignore[no-any-return]
+
+
+def unpack(data: bytes) -> Any:
+    """Raises ValueError when the bytes are not one msgpack value."""
+    try:
+        return msgpack.unpackb(data, raw=False, strict_map_key=False)
+    except (msgpack.UnpackException, ValueError, UnicodeDecodeError) as error:
+        raise ValueError(f"not msgpack: {error}") from None
+
+
+class Note(NamedTuple):
+    """Value of a recipient key: what is known of the recipient besides its address. All default: empty value.
+
+    notify, orcpt: RFC 3461. attempts: how often it was tried. first_ms, last_ms: first and latest try. last: latest
+    reply as "code enhanced text". noticed: a delay notice has been sent. routing: what plugins decided (host, port,
+    source …).
+    """
+
+    notify: int = 0
+    orcpt: str | None = None
+    attempts: int = 0
+    first_ms: int = 0
+    last_ms: int = 0
+    last: str = ""
+    noticed: bool = False
+    routing: dict[str, Any] | None = None
+
+    def value(self) -> bytes:
+        return b"" if self == _PLAIN else pack(self)
+
+    def tried(self, now_ms: int, reply: str) -> Note:
+        """After one more attempt, which ended with that reply."""
+        return self._replace(
+            attempts=self.attempts + 1,
+            first_ms=self.first_ms or now_ms,
+            last_ms=now_ms,
+            last=reply[:REPLY_TEXT_STORED_MAX],
+        )
+
+    @classmethod
+    def of(cls, value: bytes) -> Note:
+        return cls(*unpack(value)) if value else _PLAIN
+
+
+_PLAIN = Note()
+
+
+class Existence(NamedTuple):
+    """Value of `message <id> #`."""
+
+    created_ms: int
+    total: int
+    left: int
+
+    def value(self) -> bytes:
+        return pack(self)
+
+    @classmethod
+    def of(cls, value: bytes) -> Existence:
+        return cls(*unpack(value))

@@ -1,0 +1,31 @@
+"""Free space on the queue's disk: mail is refused with 452 before LevelDB meets the end of the disk.
+
+LevelDB does not survive ENOSPC well (writes after it were acknowledged and lost), so the reserve is what keeps that
+from happening in ordinary life; `disk.store` deals with it when it happens all the same.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class Space:
+    """Looks at the disk at most once in `every_s` seconds of the caller's clock."""
+
+    def __init__(self, folder: Path, reserve_bytes: int, every_s: float = 0.5) -> None:
+        self._folder, self._reserve, self._every = folder, reserve_bytes, every_s
+        self._looked, self._short = -1e9, False
+
+    def short(self, now: float) -> bool:
+        """True while less than the reserve is free. `now`: monotonic seconds."""
+        if now - self._looked >= self._every:
+            self._looked = now
+            self._short = free_bytes(self._folder) < self._reserve
+        return self._short
+
+
+def free_bytes(folder: Path) -> int:
+    """Bytes that an unprivileged process could still write there."""
+    stat = os.statvfs(folder)
+    return stat.f_bavail * stat.f_frsize

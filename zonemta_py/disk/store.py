@@ -1,0 +1,145 @@
+"""The store: LevelDB, and the only door to plyvel. One process may have it open.
+
+Promise: `write` with sync=True returns only when the batch is on stable storage; a batch is there whole or not at all.
+After any write error the store is fenced: LevelDB can lose later writes that it acknowledged, so every further write is
+refused until `reopen` has closed and opened it again. Reads check their checksums.
+
+Failures: StoreLocked (another process has it), StoreDamaged (checksum or structure: quarantine and repair),
+StoreFailed (the disk said no; `full` tells whether for want of space).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import plyvel
+
+Operation = tuple[bytes, bytes | None]
+"""A key and its new value; None deletes it."""
+
+
+class StoreError(Exception):
+    """One sentence with the remedy."""
+
+
+class StoreLocked(StoreError):
+    pass
+
+
+class StoreDamaged(StoreError):
+    pass
+
+
+class StoreFailed(StoreError):
+    @property
+    def full(self) -> bool:
+        return "No space left" in str(self) or "Disk quota" in str(self)
+
+
+class Store:
+    """An open LevelDB folder."""
+
+    def __init__(self, folder: Path, write_buffer_bytes: int = 8 * 1024 * 1024) -> None:
+        self.folder = folder
+        self._buffer = write_buffer_bytes
+        self.fenced = False
+        folder.mkdir(parents=True, exist_ok=True)
+        self._db = self._open()
+
+    def _open(self) -> plyvel.DB:
+        try:
+            return plyvel.DB(
+                str(self.folder),
+                create_if_missing=True,
+                paranoid_checks=True,
+                compression=None,
+                write_buffer_size=self._buffer,
+                max_open_files=74,
+                max_file_size=2 * 1024 * 1024,
+                lru_cache_size=2 * 1024 * 1024,
+                bloom_filter_bits=10,
+            )
+        except plyvel.Error as error:
+            raise _named(error, self.folder) from None
+
+    def get(self, key: bytes) -> bytes | None:
+        try:
+            return self._db.get(key, verify_checksums=True)  # type: ignore[no-any-return]
+        except (plyvel.Error, RuntimeError) as error:
+            raise _named(error, self.folder) from None
+
+    def scan(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Keys and values from start (included) to stop (not included), in order."""
+        try:
+            with self._db.iterator(start=start, stop=stop, verify_checksums=True, fill_cache=False) as iterator:
+                yield from iterator
+        except (plyvel.Error, RuntimeError) as error:
+            raise _named(error, self.folder) from None
+
+    def keys(self, start: bytes, stop: bytes) -> Iterator[bytes]:
+        try:
+            with self._db.iterator(
+                start=start, stop=stop, include_value=False, verify_checksums=True, fill_cache=False
+            ) as iterator:
+                yield from iterator
+        except (plyvel.Error, RuntimeError) as error:
+            raise _named(error, self.folder) from None
+
+    def first(self, start: bytes, stop: bytes) -> bytes | None:
+        return next(iter(self.keys(start, stop)), None)
+
+    def last(self, start: bytes, stop: bytes) -> bytes | None:
+        try:
+            with self._db.iterator(start=start, stop=stop, reverse=True, include_value=False) as iterator:
+                return next(iterator, None)
+        except (plyvel.Error, RuntimeError) as error:
+            raise _named(error, self.folder) from None
+
+    def write(self, operations: Iterable[Operation], sync: bool) -> None:
+        """One atomic batch. Raises StoreFailed or StoreDamaged, and is fenced from then on."""
+        if self.fenced:
+            raise StoreFailed(f"{self.folder}: fenced after a write error; it will be opened again by itself")
+        try:
+            batch = self._db.write_batch(sync=sync)
+            put, delete = batch.put, batch.delete
+            for key, value in operations:
+                if value is None:
+                    delete(key)
+                else:
+                    put(key, value)
+            batch.write()
+        except (plyvel.Error, RuntimeError) as error:
+            self.fenced = True
+            raise _named(error, self.folder) from None
+
+    def reopen(self) -> None:
+        """Closes and opens it again, which ends the fence. Raises what opening can raise; then it stays fenced."""
+        self.fenced = True
+        self._db.close()
+        self._db = self._open()
+        self.fenced = False
+
+    def close(self) -> None:
+        self._db.close()
+
+    @staticmethod
+    def repair(folder: Path) -> None:
+        """LevelDB's own repair: keeps every block whose checksum is right. Copy the folder to quarantine first."""
+        try:
+            plyvel.repair_db(str(folder), paranoid_checks=False, compression=None)
+        except plyvel.Error as error:
+            raise _named(error, folder) from None
+
+
+def _named(error: Exception, folder: Path) -> StoreError:
+    text = str(error)
+    if isinstance(error, plyvel.CorruptionError) or "Corruption" in text:
+        return StoreDamaged(
+            f"{folder}: damaged ({text}); `zonemta fsck --repair` mends it, `zonemta run` does so itself"
+        )
+    if "lock" in text.lower() and "LOCK" in text:
+        return StoreLocked(
+            f"{folder}: another process has this queue open; stop that `zonemta run` or name another folder"
+        )
+    return StoreFailed(f"{folder}: {text}; free space or mend the disk, the queue goes on by itself")

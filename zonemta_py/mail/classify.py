@@ -1,0 +1,127 @@
+"""What a reply means for the recipient, and the errors that stand for a reply that never came.
+
+Theory: a reply speaks about what was asked. Until the connection is ready for MAIL nothing has been said about our
+message, so whatever a server answers to connect, banner, EHLO, STARTTLS or AUTH is about that server and us: try its
+neighbour, then try later; a 5xx there is never permanent for the mail. From MAIL on, 5xx is permanent and all else
+temporary: unknown means temporary, since a wrong "later" costs a retry and a wrong "never" costs a letter.
+Three exceptions:
+  421 anywhere: the server is going away (RFC 5321 3.8); temporary, and the destination needs a rest.
+  552 to RCPT without a better code: "too many recipients" of old servers (RFC 5321 4.5.3.1.10), meant as 452.
+  dns: our own finding; its 5xx (no such domain, null MX) is permanent.
+Replies that are judged temporary never carry a 5xx code: they are rewritten, so that verdict and record agree.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zonemta_py.mail.reply import Reply
+
+CONNECTING = frozenset(("connect", "banner", "ehlo", "tls", "auth"))
+"""Stages before MAIL: they concern the server, not the message."""
+
+
+class Judgement(NamedTuple):
+    """permanent: no use in trying again. down: the whole destination should rest. reply: as it is to be recorded."""
+
+    permanent: bool
+    down: bool
+    reply: Reply
+
+
+def judge(reply: Reply, stage: str) -> Judgement:
+    """Takes a reply that is not the wanted one and the stage it came in (the names of `Outcome.stage`)."""
+    if reply.code == 421:
+        return Judgement(False, True, reply)
+    if stage in CONNECTING:
+        return Judgement(False, True, _softened(reply, "4.3.2") if reply.permanent else reply)
+    if stage == "dns":
+        return Judgement(reply.permanent, not reply.permanent, reply)
+    if stage == "rcpt" and reply.code == 552 and reply.enhanced in ("", "5.5.3"):
+        return Judgement(False, False, Reply(452, "4.5.3", reply.text))
+    return Judgement(reply.permanent, False, reply)
+
+
+def _softened(reply: Reply, enhanced: str) -> Reply:
+    return Reply(451, enhanced, f"server refused to talk to us: {reply}")
+
+
+_AWAITED = {
+    "connect": "while connecting",
+    "banner": "while waiting for the greeting",
+    "ehlo": "while waiting for the reply to EHLO",
+    "tls": "while starting TLS",
+    "auth": "while authenticating",
+    "mail": "while waiting for the reply to MAIL",
+    "rcpt": "while waiting for the reply to RCPT",
+    "data": "while waiting for the reply to DATA",
+    "body": "while sending the message",
+    "dot": "while waiting for the reply to the end of the message",
+}
+
+
+class DeliveryError(Exception):
+    """A delivery could not go on. stage: of `Outcome.stage`. reply: what to record. `temporary` unless it says 5xx."""
+
+    code, enhanced, what = 451, "4.0.0", "delivery failed"
+
+    def __init__(self, stage: str, detail: str = "", reply: Reply | None = None) -> None:
+        text = f"{self.what} {_AWAITED.get(stage, '')}".rstrip()
+        self.stage = stage
+        self.reply = reply or Reply(self.code, self.enhanced, f"{text}: {detail}" if detail else text)
+        super().__init__(str(self.reply))
+
+    @property
+    def temporary(self) -> bool:
+        return not judge(self.reply, self.stage).permanent
+
+
+class Unreachable(DeliveryError, ConnectionError):
+    """No connection came about: refused, no route, source address not ours."""
+
+    enhanced, what = "4.4.1", "no connection"
+
+
+class ConnectionLost(DeliveryError, ConnectionError):
+    """The connection ended before the reply was complete."""
+
+    enhanced, what = "4.4.2", "connection lost"
+
+
+class ReplyTimeout(DeliveryError, TimeoutError):
+    """The server fell silent, or stopped reading."""
+
+    enhanced, what = "4.4.2", "timed out"
+
+
+class ReplyGarbled(DeliveryError, ValueError):
+    """What came is no SMTP reply, or not one to what was asked."""
+
+    enhanced, what = "4.5.0", "reply not understood"
+
+
+class TlsFailed(DeliveryError):
+    """TLS is required and not offered, or the handshake failed, or the certificate is not the server's."""
+
+    enhanced, what = "4.7.5", "TLS failed"
+
+
+class AuthFailed(DeliveryError):
+    """The server does not offer AUTH we can do, or TLS to do it under."""
+
+    enhanced, what = "4.7.8", "authentication impossible"
+
+
+class Refused(DeliveryError):
+    """The server's own reply, carried up from before MAIL."""
+
+    what = "refused"
+
+
+class NoRoute(DeliveryError):
+    """DNS has no way to the domain; the reply says whether for good."""
+
+    what = "no route"
+
+    def __init__(self, code: int, enhanced: str, text: str) -> None:
+        super().__init__("dns", reply=Reply(code, enhanced, text))

@@ -1,0 +1,270 @@
+"""Delivery status notifications: what a sender is told about failures, delays, relaying (RFC 3461, 3462, 3464, 6533).
+
+`build` makes the whole message as bytes with CRLF lines: one plain sentence per recipient, the machine-readable
+status, and the original's header section (or all of it: failures with RET=FULL). `wanted` says who gets one. `enclose`
+makes the envelope it travels in: null return path, so that a notification never causes another.
+
+Promise: nothing that a remote server, a client or an address says can start a header field or a MIME part of its own;
+controls become spaces, long values are folded. `unique` must not be guessable, since it is the MIME boundary too.
+The result is 7-bit unless an address or the returned original is not.
+"""
+
+from __future__ import annotations
+
+import quopri
+import re
+import textwrap
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from typing import Literal
+
+from zonemta_py.mail import limits
+from zonemta_py.mail.envelope import Envelope, Notify, Recipient
+from zonemta_py.mail.reply import Reply
+
+Kind = Literal["failed", "delayed", "relayed"]
+
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,200}@[!-;=?-~]{1,200}>")
+_ORCPT = re.compile(r"[A-Za-z0-9-]{1,40};\s*\S.*")
+_FOLD_CHARACTERS = 76
+_SUBJECTS: dict[Kind, str] = {
+    "failed": "Your message could not be delivered",
+    "delayed": "Your message is delayed",
+    "relayed": "Your message was handed on",
+}
+_CLOSINGS: dict[Kind, str] = {
+    "failed": "It will not be tried again. Details for your mail administrator, and your message's header, follow.",
+    "delayed": "You need not do anything: it will be tried again. Details for your mail administrator follow.",
+    "relayed": "That server does not report deliveries, so you will hear no more unless something fails there.",
+}
+
+
+@dataclass(slots=True, frozen=True)
+class Failed:
+    """What became of one recipient.
+
+    reply: the last one, remote or our own. remote: "name[ip]:port", "" if no server said it. attempts: how many were
+    made. last_ms: UNIX ms of the last one, 0 if none. until_ms: UNIX ms until when it is tried (delayed only).
+    """
+
+    recipient: Recipient
+    reply: Reply
+    remote: str = ""
+    attempts: int = 1
+    last_ms: int = 0
+    until_ms: int | None = None
+
+
+def wanted(kind: Kind, notify: int) -> bool:
+    """Whether a recipient with these NOTIFY flags causes a notification (RFC 3461 4.1); unset: FAILURE and DELAY."""
+    if notify & Notify.NEVER:
+        return False
+    if kind == "relayed":
+        return bool(notify & Notify.SUCCESS)
+    return not notify or bool(notify & (Notify.FAILURE if kind == "failed" else Notify.DELAY))
+
+
+def enclose(envelope: Envelope, notification: bytes, now_ms: int) -> Envelope:
+    """The envelope for a notification about `envelope`: from nobody, to its sender, never answered (RFC 3461 6.2)."""
+    return Envelope(
+        sender="",
+        recipients=[Recipient(envelope.sender, int(Notify.NEVER))],
+        size=len(notification),
+        body="7BIT" if notification.isascii() else "8BITMIME",
+        smtputf8=not envelope.sender.isascii(),
+        protocol="LOCAL",
+        received_ms=now_ms,
+        campaign=envelope.campaign,
+        tenant=envelope.tenant,
+    )
+
+
+def build(
+    kind: Kind,
+    envelope: Envelope,
+    failures: list[Failed],
+    original: bytes,
+    *,
+    reporting_mta: str,
+    now_ms: int,
+    unique: str,
+    whole: bool = False,
+) -> bytes:
+    """The notification, ready to be queued.
+
+    original: header section of the message as stored, or with `whole` all of it; `whole` counts for failures only (RFC
+    3461 4.3). reporting_mta: our host name. unique: letters and digits nobody can guess; Message-ID and boundary.
+    Raises ValueError for a null sender or no failures: such a notification must not exist (RFC 5321 4.5.5).
+    """
+    if not envelope.sender or not failures:
+        raise ValueError("a notification needs a sender to go to and a recipient to be about")
+    wide = _international(envelope, failures)
+    parts = (
+        _explanation(kind, envelope, failures, reporting_mta, now_ms),
+        _status(kind, envelope, failures, reporting_mta, wide),
+        _returned(original, whole and kind == "failed"),
+    )
+    boundary = f"=_{unique}"
+    lines = [_header(kind, envelope, reporting_mta, now_ms, unique, boundary)]
+    for part in parts:
+        lines += [f"--{boundary}\r\n".encode(), part, b"\r\n"]
+    lines.append(f"--{boundary}--\r\n".encode())
+    return b"".join(lines)
+
+
+def _international(envelope: Envelope, failures: list[Failed]) -> bool:
+    addresses = [envelope.sender, *(text for f in failures for text in (f.recipient.address, f.recipient.orcpt or ""))]
+    return not all(address.isascii() for address in addresses)
+
+
+def _header(kind: Kind, envelope: Envelope, mta: str, now_ms: int, unique: str, boundary: str) -> bytes:
+    fields = [
+        ("From", f"Mail Delivery System <mailer-daemon@{mta}>"),
+        ("To", f"<{envelope.sender}>"),
+        ("Subject", _SUBJECTS[kind]),
+        ("Date", _date(now_ms)),
+        ("Message-ID", f"<{unique}@{mta}>"),
+        ("Auto-Submitted", "auto-replied"),
+    ]
+    about = _MESSAGE_ID.fullmatch(envelope.headers.get("message-id", "").strip())
+    if about:
+        fields += [("In-Reply-To", about[0]), ("References", about[0])]
+    fields.append(("MIME-Version", "1.0"))
+    fields.append(("Content-Type", f'multipart/report; report-type=delivery-status; boundary="{boundary}"'))
+    return _fields(fields, wide=not envelope.sender.isascii()) + b"\r\n"
+
+
+def _explanation(kind: Kind, envelope: Envelope, failures: list[Failed], mta: str, now_ms: int) -> bytes:
+    """The part for people (RFC 3462 1): one sentence per recipient, with the reply that decided it."""
+    paragraphs = [f"This is the mail server {mta}, about a message you sent on {_date(envelope.received_ms)}."]
+    paragraphs += [_sentence(kind, failed, max(0, now_ms - envelope.received_ms)) for failed in failures]
+    paragraphs.append(_CLOSINGS[kind])
+    text = "\n\n".join(_wrapped(_clean(paragraph), 72, "") for paragraph in paragraphs) + "\n"
+    if text.isascii():
+        form, coding = text.encode(), "us-ascii\r\nContent-Transfer-Encoding: 7bit"
+    else:
+        form = quopri.encodestring(text.encode("utf-8", "replace"))
+        coding = "utf-8\r\nContent-Transfer-Encoding: quoted-printable"
+    head = f"Content-Description: Notification\r\nContent-Type: text/plain; charset={coding}\r\n\r\n"
+    return head.encode() + form.replace(b"\n", b"\r\n")
+
+
+def _sentence(kind: Kind, failed: Failed, age_ms: int) -> str:
+    who, said = f"<{failed.recipient.address}>", _said(failed)
+    if kind == "relayed":
+        return f"It was handed on for {who} to {failed.remote or 'the next server'}, which said: {said}"
+    source = f"{failed.remote} said" if failed.remote else "the reason is"
+    if kind == "delayed":
+        until = f" and will be tried until {_date(failed.until_ms)}" if failed.until_ms else ""
+        return f"It has not reached {who} yet after {_span(age_ms)}{until}; {source}: {said}"
+    if _expired(failed):
+        return f"It could not be delivered to {who} within {_span(age_ms)}; at the last attempt {source}: {said}"
+    return f"It could not be delivered to {who}; {source}: {said}"
+
+
+def _status(kind: Kind, envelope: Envelope, failures: list[Failed], mta: str, wide: bool) -> bytes:
+    """The part for programs: per-message fields, a blank line, then the fields of each recipient (RFC 3464 2.1)."""
+    message = [("Reporting-MTA", f"dns; {mta}")]
+    if envelope.envid:
+        message.insert(0, ("Original-Envelope-Id", envelope.envid))
+    message.append(("Arrival-Date", _date(envelope.received_ms)))
+    form = "global-delivery-status" if wide else "delivery-status"
+    coding = "8bit" if wide else "7bit"
+    head = (
+        f"Content-Description: Delivery report\r\nContent-Type: message/{form}\r\nContent-Transfer-Encoding: {coding}"
+    )
+    groups = [message, *(_recipient_fields(kind, failed) for failed in failures)]
+    return head.encode() + b"\r\n\r\n" + b"\r\n".join(_fields(group, wide) for group in groups)
+
+
+def _recipient_fields(kind: Kind, failed: Failed) -> list[tuple[str, str]]:
+    """RFC 3464 2.3, in its order."""
+    address, orcpt = failed.recipient.address, failed.recipient.orcpt or ""
+    fields = [("Original-Recipient", orcpt)] if _ORCPT.fullmatch(_clean(orcpt)) else []
+    fields += [
+        ("Final-Recipient", f"{'rfc822' if address.isascii() else 'utf-8'}; {address}"),
+        ("Action", kind),
+        ("Status", _code(kind, failed)),
+    ]
+    if failed.remote:
+        fields.append(("Remote-MTA", f"dns; {_remote_name(failed.remote)}"))
+    fields.append(("Diagnostic-Code", f"{'smtp' if failed.remote else 'x-zonemta'}; {_said(failed)}"))
+    if failed.last_ms:
+        fields.append(("Last-Attempt-Date", _date(failed.last_ms)))
+    if kind == "delayed" and failed.until_ms:
+        fields.append(("Will-Retry-Until", _date(failed.until_ms)))
+    return fields
+
+
+def _returned(original: bytes, whole: bool) -> bytes:
+    """The original, or its header section, labelled by what is in it (RFC 3462 2, RFC 6532 3.7, RFC 6533 4)."""
+    head, blank, _ = original.partition(b"\r\n\r\n")
+    if not whole:
+        original = head.removesuffix(b"\r\n") + b"\r\n" + (b"\r\n" if blank else b"")
+    if head.isascii() or not _is_utf8(head):
+        form = "message/rfc822" if whole else "text/rfc822-headers"
+    else:
+        form = "message/global" if whole else "message/global-headers"
+    coding = "7bit" if original.isascii() else "8bit"
+    text = f"Content-Description: Your message\r\nContent-Type: {form}\r\nContent-Transfer-Encoding: {coding}\r\n\r\n"
+    return text.encode() + original
+
+
+def _expired(failed: Failed) -> bool:
+    return not failed.reply.permanent
+
+
+def _code(kind: Kind, failed: Failed) -> str:
+    """Status (RFC 3463): a temporary failure that became final is 5.4.7, delivery time expired."""
+    if kind == "failed" and _expired(failed):
+        return "5.4.7"
+    digit = {"failed": "5", "delayed": "4", "relayed": "2"}[kind]
+    return failed.reply.enhanced if failed.reply.enhanced[:1] == digit else f"{digit}.0.0"
+
+
+def _said(failed: Failed) -> str:
+    return str(failed.reply)[: limits.REPLY_TEXT_STORED_MAX]
+
+
+def _remote_name(remote: str) -> str:
+    name, _, rest = remote.partition("[")
+    return name or f"[{rest.partition(']')[0]}]"
+
+
+def _span(ms: int) -> str:
+    """A length of time as people say it, in its largest fitting unit."""
+    for unit, size in (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000)):
+        count = ms // size
+        if count >= 2 or (count and unit == "minute"):
+            return f"{count} {unit}{'s' if count > 1 else ''}"
+    return "a minute"
+
+
+def _date(ms: int | None) -> str:
+    return format_datetime(datetime.fromtimestamp((ms or 0) / 1000, UTC))
+
+
+def _clean(text: str) -> str:
+    """One line of printable text: every run of controls and line separators becomes one space."""
+    return _CONTROLS.sub(" ", text).strip()
+
+
+def _wrapped(text: str, width: int, indent: str) -> str:
+    lines = textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)
+
+
+def _fields(fields: list[tuple[str, str]], wide: bool) -> bytes:
+    """Header fields, folded (RFC 5322 2.2.3); without `wide`, what is not ASCII becomes a question mark."""
+    text = "".join(_wrapped(f"{name}: {_clean(value)}", _FOLD_CHARACTERS, " ") + "\n" for name, value in fields)
+    return text.replace("\n", "\r\n").encode("utf-8" if wide else "ascii", "replace")
+
+
+def _is_utf8(head: bytes) -> bool:
+    try:
+        head.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,170 @@
+"""Header section: split from the body, looked at and changed field by field without touching the rest (RFC 5322 2.2).
+
+Fields are kept as the raw bytes that came, folds and all; only what is added, replaced or removed changes. Text is
+UTF-8 (RFC 6532); bytes that are not survive a round trip as surrogates. Lines end in CRLF everywhere.
+
+A header section ends at the first empty line, or before the first line that is neither a field nor the continuation of
+one. A message without an empty line may thus be all header, or, if it does not begin with a field, all body.
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import Error as Base64Error
+from collections.abc import Iterator
+from email.errors import HeaderParseError
+from email.header import decode_header
+
+_FIELD_END = re.compile(rb"\r\n(?![ \t])")
+_NAME = re.compile(rb"[\x21-\x39\x3b-\x7e]+[ \t]*:")
+_FOLD = re.compile(r"\r\n(?=[ \t])")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+_ENCODED_GAP = re.compile(r"(\?=)\s+(=\?)")
+
+
+class Headers:
+    """Ordered raw fields, without their last CRLF. Names are compared without regard to case."""
+
+    __slots__ = ("_names", "fields")
+
+    def __init__(self, fields: list[bytes] | None = None) -> None:
+        self.fields: list[bytes] = fields if fields is not None else []
+        self._names: list[bytes] = [name_of(field) for field in self.fields]
+
+    @classmethod
+    def parse(cls, section: bytes) -> Headers:
+        """Takes a header section, or a whole message; what follows the section is left aside."""
+        return split(section)[0]
+
+    def build(self) -> bytes:
+        """The fields, each with its CRLF; the empty line that ends a header section is not part of it."""
+        return b"\r\n".join(self.fields) + b"\r\n" if self.fields else b""
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """(name as written, unfolded value) of each field."""
+        for field in self.fields:
+            yield field.partition(b":")[0].rstrip().decode(), _value(field)
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower().encode() in self._names
+
+    def get(self, name: str, default: str = "") -> str:
+        """Unfolded value of the first such field; encoded words stay as they are (see `decoded`)."""
+        wanted = name.lower().encode()
+        return _value(self.fields[self._names.index(wanted)]) if wanted in self._names else default
+
+    def all(self, name: str) -> list[str]:
+        """Unfolded values of all such fields, top to bottom."""
+        wanted = name.lower().encode()
+        return [_value(field) for field, own in zip(self.fields, self._names, strict=True) if own == wanted]
+
+    def count(self, name: str) -> int:
+        return self._names.count(name.lower().encode())
+
+    def decoded(self, name: str, characters_max: int = 200) -> str:
+        """First such value as people read it: encoded words decoded (RFC 2047), white space and length bounded."""
+        return decode(self.get(name))[:characters_max]
+
+    def add(self, name: str, value: str) -> None:
+        """Puts a field at the end. Raises ValueError if name or value cannot stand in a header section."""
+        self._insert(len(self.fields), name, value)
+
+    def append(self, field: bytes) -> None:
+        """Puts a raw field, without its last CRLF, at the end."""
+        self.fields.append(field)
+        self._names.append(name_of(field))
+
+    def prepend(self, name: str, value: str) -> None:
+        """Puts a field at the top, where trace fields go. Raises ValueError as `add` does."""
+        self._insert(0, name, value)
+
+    def replace(self, name: str, value: str) -> None:
+        """Puts the field in the place of the first such one, or at the end; removes the others."""
+        wanted = name.lower().encode()
+        field = _field(name, value)
+        place = self._names.index(wanted) if wanted in self._names else len(self.fields)
+        self.remove(name)
+        self.fields.insert(place, field)
+        self._names.insert(place, wanted)
+
+    def remove(self, name: str) -> int:
+        """Takes all such fields out; returns how many there were."""
+        wanted = name.lower().encode()
+        kept = [index for index, own in enumerate(self._names) if own != wanted]
+        removed = len(self.fields) - len(kept)
+        self.fields = [self.fields[index] for index in kept]
+        self._names = [self._names[index] for index in kept]
+        return removed
+
+    def _insert(self, place: int, name: str, value: str) -> None:
+        self.fields.insert(place, _field(name, value))
+        self._names.insert(place, name.lower().encode())
+
+
+def split(message: bytes) -> tuple[Headers, int]:
+    """Returns the header section and the offset of what follows its fields: the empty line, or a body that has none.
+
+    message: whole, or at least its header section up to and with the empty line; its lines end in CRLF.
+    """
+    end = 0 if message.startswith(b"\r\n") else message.find(b"\r\n\r\n") + 2
+    if end == 1:  # no empty line
+        end = len(message)
+    fields = _FIELD_END.split(message[:end])
+    if fields[-1] == b"":
+        fields.pop()
+    headers = Headers.__new__(Headers)
+    names: list[bytes] = []
+    for index, field in enumerate(fields):
+        name = name_of(field)
+        if not name:
+            end = sum(map(len, fields[:index])) + 2 * index
+            del fields[index:]
+            break
+        names.append(name)
+    headers.fields, headers._names = fields, names
+    return headers, end
+
+
+def name_of(field: bytes) -> bytes:
+    """Lower-case name of a raw field, b"" if it is none."""
+    found = _NAME.match(field)
+    return found[0][:-1].rstrip().lower() if found else b""
+
+
+def decode(value: str) -> str:
+    """Decodes RFC 2047 words in an unfolded value; what cannot be decoded stays. The result is one clean line."""
+    if "=?" in value:
+        try:
+            parts = decode_header(_ENCODED_GAP.sub(r"\1 \2", value))
+            value = "".join(_decode_part(part, charset) for part, charset in parts)
+        except (HeaderParseError, Base64Error, ValueError):
+            pass  # a broken encoded word is shown as it came
+    if value.isprintable():
+        return value
+    return _CONTROL.sub(" ", value.encode("utf-8", "replace").decode()).strip()
+
+
+def _decode_part(part: bytes | str, charset: str | None) -> str:
+    if isinstance(part, str):
+        return part
+    try:
+        return part.decode(charset or "ascii", "replace")
+    except LookupError:
+        return part.decode("latin-1")
+
+
+def _value(field: bytes) -> str:
+    text = field.partition(b":")[2].decode("utf-8", "surrogateescape")
+    return (_FOLD.sub("", text) if "\r" in text else text).strip(" \t")
+
+
+def _field(name: str, value: str) -> bytes:
+    raw_name = name.encode("ascii", "replace")
+    if not re.fullmatch(rb"[\x21-\x39\x3b-\x7e]+", raw_name):
+        raise ValueError(f"{name!r} is no name of a header field")
+    if re.search(r"[\r\n\x00]", _FOLD.sub("", value)):
+        raise ValueError(f"the value of {name} has line ends that are not folds (CRLF and a space), or NUL")
+    return raw_name + b": " + value.encode("utf-8", "surrogateescape")

@@ -1,0 +1,129 @@
+"""Line ends and dots of DATA, in both directions, block by block (RFC 5321 2.3.8, 4.5.2).
+
+`Decoder` takes what a client sends after 354 and gives the message; `Stuffer` takes a message and gives what goes out.
+Blocks may be cut anywhere: the result is that of the whole. The work is done by bytes methods on whole blocks.
+
+Promise: only CRLF "." CRLF ends DATA, whatever other line ends are about it, so that nobody can smuggle a second
+message in behind a fake end (bare LF, bare CR). What breaks a limit or a policy is read to its true end, then refused.
+"""
+
+from __future__ import annotations
+
+import re
+
+from zonemta_py.mail.reply import Reply
+
+END = b"\r\n.\r\n"
+_LF_DOTS = re.compile(rb"(?<!\r)\n\.\.")
+"""Clients that end lines in bare LF double the dots behind those too (Python's smtplib does, given bytes). Where bare
+LF is made a line end, one dot of two is taken off; a single one stays, for it was put there by nobody."""
+_OPEN_ENDS = (END[:4], END[:3], END[:2], b"\n.", b"\n", b"\r")
+
+TOO_LARGE = Reply(552, "5.3.4", "Message is larger than the limit announced with SIZE")
+LINE_TOO_LONG = Reply(554, "5.6.0", "Message has a line longer than this server takes")
+BARE_LINE_END = Reply(554, "5.6.0", "Message has a CR or LF that stands alone; lines must end in CRLF (RFC 5321 2.3.8)")
+NUL_BYTE = Reply(554, "5.6.0", "Message has a NUL byte (RFC 5322 4)")
+
+
+class Decoder:
+    """State of one DATA: feed blocks until `done`; then `rest` is what followed the end (the next commands).
+
+    refusal: None, or the reply for the first violation; from it on `feed` gives b"" but still finds the end.
+    size: bytes given out so far. message_bytes, line_bytes: limits (a line's CRLF not counted).
+    """
+
+    __slots__ = (
+        "_carry", "_line", "_line_bytes", "_message_bytes", "_normalise", "_nul", "_skip", "done", "refusal", "rest",
+        "size",
+    )  # fmt: skip
+
+    def __init__(self, message_bytes: int, line_bytes: int, normalise: bool = True, refuse_nul: bool = True) -> None:
+        self._message_bytes, self._line_bytes = message_bytes, line_bytes
+        self._normalise, self._nul = normalise, refuse_nul
+        self._carry = b"\r\n"  # DATA begins as if after a line end: a first line "." is the end
+        self._skip = 2  # of which nothing is given out
+        self._line = 0  # bytes of the line that is still open
+        self.size = 0
+        self.done = False
+        self.rest = b""
+        self.refusal: Reply | None = None
+
+    def feed(self, block: bytes) -> bytes:
+        """Gives the decoded bytes that are certain by now."""
+        block = self._carry + block
+        end = block.find(END)
+        if end >= 0:
+            self.rest = block[end + 5 :]
+            self.done = True
+            self._carry = b""
+            content = block[: end + 2]
+        else:
+            held = _undecided(block)
+            self._carry = block[len(block) - held :]
+            content = block[: len(block) - held]
+        if not content or self.refusal is not None:
+            return b""
+        return self._decode(content)
+
+    def _decode(self, content: bytes) -> bytes:
+        content = content.replace(b"\r\n.", b"\r\n")
+        if self._skip:
+            content = content[self._skip :]
+            self._skip = 0
+        feeds = content.count(b"\n")
+        if content.count(b"\r\n") != feeds or content.count(b"\r") != feeds:
+            if not self._normalise:
+                return self._refuse(BARE_LINE_END)
+            content = _LF_DOTS.sub(b"\n.", content)
+            content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\r\n")
+        if self._nul and b"\0" in content:
+            return self._refuse(NUL_BYTE)
+        self.size += len(content)
+        if self.size > self._message_bytes:
+            return self._refuse(TOO_LARGE)
+        if self._line + len(content) > self._line_bytes and self._longest(content) > self._line_bytes:
+            return self._refuse(LINE_TOO_LONG)
+        last = content.rfind(b"\n")
+        self._line = self._line + len(content) if last < 0 else len(content) - last - 1
+        return content
+
+    def _longest(self, content: bytes) -> int:
+        lines = content.split(b"\r\n")
+        return max(self._line + len(lines[0]), *map(len, lines))
+
+    def _refuse(self, reply: Reply) -> bytes:
+        self.refusal = reply
+        return b""
+
+
+def _undecided(block: bytes) -> int:
+    """How many of the last bytes mean this or that depending on what comes next."""
+    for end in _OPEN_ENDS:
+        if block.endswith(end):
+            return len(end)
+    return 0
+
+
+class Stuffer:
+    """Dot-stuffs a message whose lines end in CRLF, chunk by chunk; `end` gives what comes after the last one."""
+
+    __slots__ = ("_tail",)
+
+    def __init__(self) -> None:
+        self._tail = b"\r\n"
+
+    def stuff(self, chunk: bytes) -> bytes:
+        """The chunk with a dot put before every dot that begins a line."""
+        if not chunk:
+            return b""
+        stuffed = chunk.replace(b"\r\n.", b"\r\n..") if b"\r\n." in chunk else chunk
+        if chunk[0] == 0x2E and self._tail == b"\r\n":
+            stuffed = b"." + stuffed
+        elif self._tail[-1:] == b"\r" and chunk.startswith(b"\n."):
+            stuffed = b"\n.." + stuffed[2:]
+        self._tail = chunk[-2:] if len(chunk) > 1 else (self._tail + chunk)[-2:]
+        return stuffed
+
+    def end(self) -> bytes:
+        """The end of DATA: the last CRLF is not doubled if the message ended in one (RFC 5321 4.1.1.4)."""
+        return b".\r\n" if self._tail == b"\r\n" else END

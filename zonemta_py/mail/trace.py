@@ -1,0 +1,81 @@
+"""Trace and identification fields that a message gets when it comes in (RFC 5321 4.4, RFC 5322 3.6.1 and 3.6.4).
+
+Pure: the moment is passed in, in UNIX ms; its text is kept for the second that it stays the same.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+
+_UNSAFE = re.compile(r"[^!-'*-\[\]-~]")
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+@dataclass(slots=True)
+class Trace:
+    """Who gave us a message. helo: as the client named itself. address: its IP. host: our name. protocol: RFC 3848's.
+
+    tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384". The user's name is not told to the world, that there was one is
+    (ESMTPA, ESMTPSA).
+    """
+
+    helo: str
+    address: str
+    host: str
+    protocol: str
+    tls: str = ""
+
+    def opening(self) -> str:
+        """The part of the field that is the same for all messages of a session: up to the id."""
+        literal = f"IPv6:{self.address}" if ":" in self.address else self.address
+        tls = f"\r\n (using {comment(self.tls)})" if self.tls else ""
+        return (
+            f"Received: from {_atom(self.helo)} ([{literal}]){tls}\r\n"
+            f" by {_atom(self.host)} with {self.protocol} id "
+        )  # fmt: skip
+
+
+def received(opening: str, transaction: str, recipient: str | None, now_ms: int) -> bytes:
+    """The whole field with its CRLF. recipient: named with "for" if there is just one: others stay private."""
+    clause = f"\r\n for <{recipient}>" if recipient else ""
+    return f"{opening}{transaction}{clause};\r\n {date(now_ms // 1000)}\r\n".encode()
+
+
+def protocol(extended: bool, tls: bool, user: bool, smtputf8: bool) -> str:
+    """RFC 3848 and RFC 6531 4.3: SMTP, ESMTP, ESMTPS, ESMTPSA, UTF8SMTPSA …"""
+    if not extended:
+        return "SMTP"
+    return ("UTF8SMTP" if smtputf8 else "ESMTP") + "S" * tls + "A" * user
+
+
+@lru_cache(maxsize=8)
+def date(seconds: int) -> str:
+    """RFC 5322 date-time in UTC, whatever the locale: "Sat, 21 Nov 2026 04:05:06 +0000"."""
+    at = time.gmtime(seconds)
+    return (
+        f"{_DAYS[at.tm_wday]}, {at.tm_mday:02d} {_MONTHS[at.tm_mon - 1]} {at.tm_year:04d}"
+        f" {at.tm_hour:02d}:{at.tm_min:02d}:{at.tm_sec:02d} +0000"
+    )
+
+
+def date_field(now_ms: int) -> bytes:
+    """A Date field for a message that has none."""
+    return f"Date: {date(now_ms // 1000)}\r\n".encode()
+
+
+def message_id_field(transaction: str, now_ms: int, host: str) -> bytes:
+    """A Message-ID field for a message that has none. transaction: unique on this host within the millisecond."""
+    return f"Message-ID: <{now_ms:x}.{transaction}@{_atom(host)}>\r\n".encode()
+
+
+def comment(text: str) -> str:
+    """Text that may stand in parentheses in a header field."""
+    return " ".join(_UNSAFE.sub("?", word) for word in text.split())
+
+
+def _atom(text: str) -> str:
+    return _UNSAFE.sub("?", text) or "unknown"

@@ -1,0 +1,43 @@
+"""What a plugin may register when it is set up: commands, counters, its own log."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from zonemta_py.config import NAME
+
+log = logging.getLogger("zonemta.plugin")
+"""For lines of the host, and for plugins that have no `setup`."""
+
+
+class PluginApi:
+    """Handed to `setup(api, options)`; a plugin keeps it to count and log later.
+
+    name: the plugin's name. zones: names of the configured zones, empty where they are not known.
+    log: a logger of its own. commands, counters: what was registered so far.
+    """
+
+    def __init__(self, name: str, zones: Iterable[str] = ()) -> None:
+        self.name = name
+        self.zones = frozenset(zones)
+        self.log = log.getChild(name)
+        self.commands: dict[str, Callable[..., Any]] = {}
+        self.counters: dict[str, float] = {}
+
+    def command(self, name: str, function: Callable[..., Any]) -> None:
+        """Adds `zonemta NAME`: a plain function whose parameters become arguments and options, as in typer.
+
+        Raises ValueError if the name is no command name or already taken by this plugin.
+        """
+        if not re.fullmatch(NAME, name):
+            raise ValueError(f"{name!r} is no command name, use lower-case letters, digits and dashes")
+        if name in self.commands:
+            raise ValueError(f"command {name!r} is registered twice, give each command a name of its own")
+        self.commands[name] = function
+
+    def count(self, name: str, n: float = 1) -> None:
+        """Adds n to a counter, which begins at 0 in every process; it shows in the statistics and metrics."""
+        self.counters[name] = self.counters.get(name, 0) + n

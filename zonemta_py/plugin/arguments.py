@@ -1,0 +1,184 @@
+"""What hooks are given: plain mutable records, so that changing mail is assigning to a field.
+
+Envelope, Headers, Reply, Recipient, Delivery and Result belong to the floors below and are passed as they are.
+"""
+
+from __future__ import annotations
+
+import socket as sockets
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from zonemta_py.mail.envelope import Recipient
+from zonemta_py.mail.reply import Reply
+
+if TYPE_CHECKING:
+    from zonemta_py.mail.headers import Headers
+
+Stream = AsyncIterator[bytes]
+"""Blocks of bytes, none empty, in order; read it once."""
+
+
+@dataclass(slots=True)
+class Session:
+    """One client's connection. id: unique in logs. client, server: IP addresses. helo: what HELO or EHLO named.
+
+    user: "" until authenticated. tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384". protocol: "SMTP", "ESMTP", "ESMTPS" …
+    (RFC 3848). extra: a plugin's own notes, kept while the connection lives.
+    """
+
+    id: str = ""
+    listener: str = ""
+    client: str = ""
+    client_port: int = 0
+    server: str = ""
+    helo: str = ""
+    user: str = ""
+    tls: str = ""
+    protocol: str = ""
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Address:
+    """Of MAIL or RCPT. address: without angle brackets, "" for the null sender. parameters: upper-case name → value."""
+
+    address: str
+    parameters: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Auth:
+    """What a client shows to be let in. method: "PLAIN" or "LOGIN"."""
+
+    username: str
+    password: str
+    method: str = "PLAIN"
+
+    def __repr__(self) -> str:  # a password must not reach a log through an error message
+        return f"Auth(username={self.username!r}, method={self.method!r})"
+
+
+CommandHandler = Callable[[str, Session], Awaitable[Reply]]
+"""Answers one SMTP command: gets what follows the command word, and the session."""
+
+
+@dataclass(slots=True)
+class Server:
+    """A listener about to open. ehlo_keywords: lines added to EHLO. commands: upper-case word → handler."""
+
+    listener: str = ""
+    ehlo_keywords: list[str] = field(default_factory=list)
+    commands: dict[str, CommandHandler] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Sni:
+    """context: the TLS context to go on with; None keeps the listener's own."""
+
+    listener: str = ""
+    context: ssl.SSLContext | None = None
+
+
+@dataclass(slots=True)
+class Info:
+    """A message about to be committed. size: bytes as stored. headers: as stored; changing them changes nothing now."""
+
+    session: Session | None = None
+    size: int = 0
+    headers: Headers | None = None
+
+
+@dataclass(slots=True)
+class Node:
+    """A leaf of the MIME tree (RFC 2046): everything that is not a multipart.
+
+    content_type: lower case, "text/plain" if none was said. charset, filename: decoded, "" if none. encoding: the
+    Content-Transfer-Encoding in lower case, "7bit" if none. path: indices from the root, () for a message that is no
+    multipart. parents: content types of the multiparts around it, outermost first.
+    headers: the part's own fields (the message's for the root); changed before the hook returns they go out changed.
+    """
+
+    content_type: str
+    charset: str
+    encoding: str
+    filename: str
+    headers: Headers
+    path: tuple[int, ...] = ()
+    parents: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Routing:
+    """Where one recipient's mail goes. host "": MX lookup of the recipient's domain. auth: (username, password).
+
+    tls: "" for the zone's setting, else "none", "opportunistic" or "required". source: local IP, "" for the zone's.
+    priority: higher goes first, 0 is normal. delay_s: seconds before the first attempt.
+    """
+
+    recipient: str
+    zone: str
+    host: str = ""
+    port: int = 25
+    auth: tuple[str, str] | None = None
+    tls: str = ""
+    source: str = ""
+    priority: int = 0
+    delay_s: float = 0
+
+
+@dataclass(slots=True)
+class ConnectOptions:
+    """How a connection is about to be made. addresses: IPs to try in order, empty until they are looked up.
+
+    tls: "none", "opportunistic" or "required". hostname: the name for EHLO. socket: a connected, non-blocking socket
+    (a proxy's, say) to use instead of connecting.
+    """
+
+    host: str
+    port: int = 25
+    addresses: list[str] = field(default_factory=list)
+    source: str = ""
+    tls: str = "opportunistic"
+    hostname: str = ""
+    socket: sockets.socket | None = None
+
+
+class Connection(Protocol):
+    """A connection to a remote server, greeted and ready for MAIL. Built by delivery, only read by plugins."""
+
+    host: str
+    address: str
+    port: int
+    local: str
+    tls: str
+    capabilities: set[str]
+
+    async def command(self, line: str) -> Reply:
+        """Sends one line (without line end) and returns the reply; raises OSError if the connection is lost."""
+
+
+@dataclass(slots=True)
+class Attempts:
+    """UNIX times in ms of the first, the last but one and the last attempt; 0 where there was none."""
+
+    first_ms: int
+    previous_ms: int
+    last_ms: int
+
+
+@dataclass(slots=True)
+class Bounce:
+    """A notification about to be queued (RFC 3464). id, zone: of the message that failed.
+
+    sender: who gets it. recipients: who did not get the message; leave some out to keep silent about them. reply: why
+    the first of them failed; another one is told about all of them.
+    """
+
+    id: str
+    sender: str
+    recipients: list[Recipient]
+    reply: Reply
+    zone: str = ""

@@ -1,0 +1,232 @@
+"""One plugin's function for one hook: called within its time limit, measured, contained, blamed by name.
+
+A call runs at once, inside the caller, until the plugin first waits; only then is a timer set (`asyncio.timeout`), for
+a timer costs twenty times as much as the call, and most calls never wait. A plugin that computes or blocks instead of
+awaiting cannot be interrupted by anything in its process: the call is still measured, counted as an overrun and logged.
+
+Failures: `run` and `run_now` raise the verdicts that the hook accepts, `PluginFailed` for everything else a plugin does
+wrong (sys.exit() included), and pass on what is not the plugin's doing: cancellation from outside, Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import types
+from collections.abc import Callable, Coroutine, Generator
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, NoReturn
+
+from zonemta_py.plugin.api import log
+from zonemta_py.plugin.spec import Hook
+from zonemta_py.plugin.verdicts import PluginFailed, Verdict
+
+
+class Misbehaved(Exception):
+    """The host's own finding about a plugin: too slow, garbage returned, waited where it must not. One sentence."""
+
+
+class CutOff(Misbehaved):
+    """It awaited for longer than the limit."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Of one plugin and hook. seconds: all calls, what streams waited for data not counted. worst_s: the longest call.
+
+    overruns: calls that took longer than the limit, whether they could be cut off or not.
+    """
+
+    calls: int = 0
+    seconds: float = 0.0
+    worst_s: float = 0.0
+    verdicts: int = 0
+    failures: int = 0
+    overruns: int = 0
+
+
+class Call:
+    """Bound at load; `file` is where the plugin lives, for blame."""
+
+    __slots__ = ("_all", "file", "function", "hook", "limit_s", "plugin", "tally")
+
+    def __init__(self, plugin: str, file: str, hook: Hook, function: Callable[..., Any], limit_s: float) -> None:
+        self.plugin, self.file, self.hook, self.function, self.limit_s = plugin, file, hook, function, limit_s
+        self.tally = Tally()
+        taken = inspect.signature(function).parameters.values()
+        whole = any(p.kind is p.VAR_KEYWORD for p in taken) or {p.name for p in taken} >= set(hook.arguments)
+        self._all = None if whole else frozenset(p.name for p in taken)
+
+    def begin(self, arguments: dict[str, Any]) -> Any:
+        """The plugin's coroutine (or async generator), given those of the arguments that it declares."""
+        if self._all is not None:
+            arguments = {name: value for name, value in arguments.items() if name in self._all}
+        return self.function(**arguments)
+
+    async def run(self, arguments: dict[str, Any]) -> None:
+        """One whole call."""
+        started = perf_counter()
+        try:
+            self.expect_nothing(await limited(self.begin(arguments), self.limit_s))
+        except BaseException as error:
+            self.fail(error, perf_counter() - started)
+        self.measure(perf_counter() - started)
+
+    def run_now(self, arguments: dict[str, Any]) -> None:
+        """The same for hooks that must not wait; needs no event loop."""
+        started = perf_counter()
+        try:
+            self.expect_nothing(_without_waiting(self.begin(arguments)))
+        except BaseException as error:
+            self.fail(error, perf_counter() - started)
+        self.measure(perf_counter() - started)
+
+    def fail(self, error: BaseException, seconds: float) -> NoReturn:
+        """Ends a call that raised `error` after `seconds`."""
+        self.measure(seconds, cut_off=isinstance(error, CutOff))
+        verdict = self.judge(error)
+        if verdict is error:
+            raise error
+        raise verdict from error
+
+    def measure(self, seconds: float, cut_off: bool = False) -> None:
+        """Enters one call; names a plugin that held everything up and could not be cut off."""
+        tally = self.tally
+        tally.calls += 1
+        tally.seconds += seconds
+        tally.worst_s = max(tally.worst_s, seconds)
+        overran = cut_off if self.hook.streams else seconds > self.limit_s
+        tally.overruns += overran
+        if overran and not cut_off:
+            self._tell(logging.WARNING, f"took {seconds:.1f} s, the limit is {self.limit_s:g} s", self._line(None))
+
+    def cut_off(self) -> PluginFailed:
+        """For a stream's plugin that is waited for too long."""
+        self.tally.overruns += 1
+        return self.blame(CutOff(_too_long(self.limit_s)))
+
+    def judge(self, error: BaseException) -> BaseException:
+        """What to raise for what a plugin raised; counts it, and logs it if it is a failure."""
+        if isinstance(error, self.hook.verdicts):
+            if error.plugin not in ("", self.plugin):  # of a plugin before this one in a chain of rewriters
+                return error
+            self.tally.verdicts += 1
+            error.plugin, error.hook = self.plugin, self.hook.name
+            return error.with_traceback(None)  # a plugin may raise one and the same object again and again
+        if isinstance(error, (KeyboardInterrupt, GeneratorExit, PluginFailed)) or _from_outside(error):
+            return error
+        return self.blame(error)
+
+    def blame(self, error: BaseException) -> PluginFailed:
+        """Counts and logs a failure."""
+        self.tally.failures += 1
+        problem = self._problem(error)
+        self._tell(logging.ERROR, problem, self._line(error), error)
+        return PluginFailed(self.plugin, self.hook.name, problem)
+
+    def _problem(self, error: BaseException) -> str:
+        if isinstance(error, Misbehaved):
+            return str(error)
+        if isinstance(error, Verdict):
+            accepted = ", ".join(kind.__name__ for kind in self.hook.verdicts) or "no verdicts"
+            return f"raised {type(error).__name__}, but this hook accepts {accepted}"
+        return f"raised {type(error).__name__}: {_text(error)}"
+
+    def _line(self, error: BaseException | None) -> int:
+        line = self.function.__code__.co_firstlineno if inspect.isfunction(self.function) else 0
+        return line_in(self.file, error) or line
+
+    def _tell(self, level: int, problem: str, line: int, error: BaseException | None = None) -> None:
+        trace = error if log.isEnabledFor(logging.DEBUG) and not isinstance(error, Misbehaved) else None
+        log.log(
+            level,
+            "plugin %s, hook %s, %s:%d: %s",
+            self.plugin,
+            self.hook.name,
+            self.file,
+            line,
+            problem,
+            exc_info=trace,
+        )
+
+    def expect_nothing(self, value: Any) -> None:
+        """Raises Misbehaved: every hook but message_rewrite speaks by changing its arguments or raising."""
+        if value is not None:
+            raise Misbehaved(f"returned {type(value).__name__}, but this hook returns nothing; change its arguments")
+
+
+async def limited(coroutine: Coroutine[Any, Any, Any], limit_s: float) -> Any:
+    """Awaits a coroutine that may wait for limit_s at most. Raises CutOff when it does."""
+    if not inspect.iscoroutine(coroutine):
+        raise Misbehaved(f"returned {type(coroutine).__name__} instead of a coroutine, define the hook with async def")
+    try:
+        waited_for = coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    timer = asyncio.timeout(limit_s)
+    try:
+        async with timer:
+            return await _resumed(coroutine, waited_for)
+    except TimeoutError:
+        if timer.expired():
+            raise CutOff(_too_long(limit_s)) from None
+        raise
+
+
+@types.coroutine
+def _resumed(coroutine: Coroutine[Any, Any, Any], waited_for: Any) -> Generator[Any, Any, Any]:
+    """Goes on with a coroutine that was started by hand and waits for `waited_for`."""
+    try:
+        while True:
+            try:
+                sent = yield waited_for
+            except GeneratorExit:
+                coroutine.close()
+                raise
+            except BaseException as error:
+                waited_for = coroutine.throw(error)
+            else:
+                waited_for = coroutine.send(sent)
+    except StopIteration as end:
+        return end.value
+
+
+def _too_long(limit_s: float) -> str:
+    return f"took longer than {limit_s:g} s and was cut off"
+
+
+def _without_waiting(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    if not inspect.iscoroutine(coroutine):
+        raise Misbehaved(f"returned {type(coroutine).__name__} instead of a coroutine, define the hook with async def")
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    coroutine.close()
+    raise Misbehaved("waits, but this hook must finish at once; do the work elsewhere and only look it up here")
+
+
+def _from_outside(error: BaseException) -> bool:
+    if not isinstance(error, asyncio.CancelledError):
+        return False
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def line_in(file: str, error: BaseException | None) -> int:
+    """The last line of `file` that the error's traceback passed through; 0 if none."""
+    line, step = 0, error.__traceback__ if error is not None else None
+    while step is not None:
+        if step.tb_frame.f_code.co_filename == file:
+            line = step.tb_lineno
+        step = step.tb_next
+    return line
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)[:500].replace("\n", " ")
+    except Exception as broken:  # __str__ is the plugin's code too
+        return f"(its text cannot be read: {type(broken).__name__})"

@@ -1,0 +1,126 @@
+"""Finding a plugin and importing it: a bundled name, a file, or an entry point of the group `zonemta.plugins`.
+
+Whatever goes wrong, down to sys.exit() while importing, is a PluginError: one sentence naming plugin, file and line.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+
+import zonemta_py
+from zonemta_py.config import ConfigError
+from zonemta_py.plugin.calls import line_in
+
+ENTRY_POINTS = "zonemta.plugins"
+BUNDLED = Path(zonemta_py.__file__).resolve().parent.parent / "plugins"
+
+
+class PluginError(ConfigError):
+    """A plugin that cannot run: found while loading, before any mail is touched."""
+
+    def __init__(self, plugin: str, file: str, line: int, sentence: str) -> None:
+        place = f", {file}:{line}" if file and line else f", {file}" if file else ""
+        super().__init__(f"plugin {plugin}{place}: {sentence}")
+        self.plugin, self.file, self.line = plugin, file, line
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A plugin that was imported. file: where its code is."""
+
+    name: str
+    file: str
+    module: ModuleType
+
+
+def find(wanted: str, folder: Path | None) -> Source:
+    """wanted: an entry of `enabled`; folder: looked through before the bundled plugins. Raises PluginError."""
+    if "/" in wanted or wanted.endswith(".py"):
+        return _from_file(*_named_file(wanted, folder))
+    for place in (folder.expanduser(), BUNDLED) if folder else (BUNDLED,):
+        file = place / f"{wanted}.py"
+        if wanted != "__init__" and file.is_file():
+            return _from_file(wanted, file)
+    found = list(entry_points(group=ENTRY_POINTS, name=wanted))
+    if len(found) > 1:
+        packages = " and ".join(sorted({entry.value for entry in found}))
+        raise PluginError(
+            wanted, "", 0, f"is offered by {packages}; uninstall one, or enable it by the path of its file"
+        )
+    if not found:
+        raise PluginError(wanted, "", 0, _not_found(wanted, folder))
+    return _from_entry_point(found[0])
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """ ", did you mean 'x'?" or ""."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f", did you mean {close[0]!r}?" if close else ""
+
+
+def _named_file(wanted: str, folder: Path | None) -> tuple[str, Path]:
+    file = Path(wanted).expanduser()
+    if folder and not file.is_absolute() and not file.is_file():
+        file = folder.expanduser() / file
+    if not file.is_file():
+        raise PluginError(file.stem, str(file), 0, "there is no such file; correct the path in plugins.enabled")
+    return file.stem, file.resolve()
+
+
+def _not_found(wanted: str, folder: Path | None) -> str:
+    places = [place for place in (folder.expanduser() if folder else None, BUNDLED) if place]
+    names = {file.stem for place in places for file in place.glob("*.py") if file.stem != "__init__"}
+    names |= {entry.name for entry in entry_points(group=ENTRY_POINTS)}
+    known = ", ".join(sorted(names)) or "none"
+    return f"is not installed{suggestion(wanted, names)} (there are: {known}); give one of these or the path of a file"
+
+
+def _from_file(name: str, file: Path) -> Source:
+    """Executes the file afresh, so that two hosts in one process share no state."""
+    file = file.absolute()  # as in its tracebacks, which is how line numbers are found
+    module_name = f"zonemta_plugin_{name}"
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    if spec is None or spec.loader is None:
+        raise PluginError(name, str(file), 0, "is not a Python file; its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # dataclasses and pydantic look their own module up while it is being executed
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:
+        sys.modules.pop(module_name, None)
+        raise _import_failure(name, str(file), error) from error
+    return Source(name, str(file), module)
+
+
+def _from_entry_point(entry: EntryPoint) -> Source:
+    try:
+        module = entry.load()
+    except BaseException as error:
+        raise _import_failure(entry.name, entry.value, error) from error
+    if not isinstance(module, ModuleType):
+        sentence = f"its entry point {entry.value} is a {type(module).__name__}; it must name a module"
+        raise PluginError(entry.name, "", 0, sentence)
+    return Source(entry.name, str(module.__file__ or entry.value), module)
+
+
+def _import_failure(name: str, file: str, error: BaseException) -> BaseException:
+    if isinstance(error, KeyboardInterrupt):
+        return error
+    if isinstance(error, SyntaxError):
+        where = error.filename or file
+        return PluginError(name, where, error.lineno or 0, f"is not valid Python ({error.msg}); correct that line")
+    line = line_in(file, error)
+    if isinstance(error, ModuleNotFoundError):
+        remedy = "install it into the environment zonemta runs in"
+        return PluginError(name, file, line, f"needs the module {error.name!r}, which is not installed; {remedy}")
+    sentence = (
+        f"importing it raised {type(error).__name__} ({error}); correct the plugin or take it out of plugins.enabled"
+    )
+    return PluginError(name, file, line, sentence)

@@ -1,0 +1,280 @@
+"""Bytes pushed to plugins that pull: bounded pipes, one task for each plugin that reads or rewrites.
+
+`Reader` lets one plugin read a stream as it passes; `Rewriting` sends a stream through a chain of plugins. The time
+limit runs only while the pushing side waits for a plugin; then the plugin that is not itself waiting is blamed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from time import perf_counter
+from typing import Any
+
+from zonemta_py.mail.limits import CHUNK_BYTES, MESSAGE_BYTES_MAX
+from zonemta_py.plugin.arguments import Stream
+from zonemta_py.plugin.calls import Call, Misbehaved, limited
+
+BLOCKS_MAX = 4
+"""Blocks of CHUNK_BYTES held for one plugin that is behind."""
+
+WRITTEN_BYTES_MAX = 2 * MESSAGE_BYTES_MAX
+"""What may take the place of one node; a plugin that never ends must not fill the disk."""
+
+
+class Pipe:
+    """One block in, one block out. moved: set whenever a block was taken, and by the task that takes them."""
+
+    def __init__(self) -> None:
+        self.moved = asyncio.Event()
+        self._blocks: deque[bytes] = deque()
+        self._came = asyncio.Event()
+        self._closed = False
+
+    @property
+    def full(self) -> bool:
+        return len(self._blocks) >= BLOCKS_MAX
+
+    def put(self, block: bytes) -> None:
+        self._blocks.append(block)
+        self._came.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._came.set()
+
+    def __aiter__(self) -> Pipe:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._blocks:
+            if self._closed:
+                raise StopAsyncIteration
+            self._came.clear()
+            await self._came.wait()
+        self.moved.set()
+        return self._blocks.popleft()
+
+
+class Meter:
+    """The stream that a plugin gets. waited_s: time the plugin spent waiting for it. waiting: it does so now."""
+
+    def __init__(self, upstream: Stream, flowing: bool) -> None:
+        self._upstream = upstream
+        self.flowing = flowing
+        self.waiting = False
+        self.waited_s = 0.0
+
+    def __aiter__(self) -> Meter:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self.flowing:
+            raise Misbehaved("reads its stream too early; return an async generator that reads it, then it flows")
+        started = perf_counter()
+        self.waiting = True
+        try:
+            return await anext(self._upstream)
+        finally:
+            self.waiting = False
+            self.waited_s += perf_counter() - started
+
+
+class Reader:
+    """One plugin reading one stream, in a task of its own."""
+
+    def __init__(self, call: Call, arguments: dict[str, Any]) -> None:
+        self._call = call
+        self._pipe = Pipe()
+        self._meter = Meter(self._pipe, flowing=True)
+        self._task = asyncio.create_task(self._run(arguments))
+        self._task.add_done_callback(lambda _: self._pipe.moved.set())
+
+    async def feed(self, block: bytes) -> None:
+        """Waits while the plugin is behind. Raises PluginFailed when it does not catch up."""
+        for piece in _pieces(block):
+            while self._pipe.full and not self._task.done():
+                await self._wait()
+            if self._task.done():
+                return
+            self._pipe.put(piece)
+
+    async def finish(self) -> None:
+        """No more to read: raises the plugin's verdict."""
+        self._pipe.close()
+        while not self._task.done():
+            await self._wait()
+        verdict = self._task.result()
+        if verdict is not None:
+            raise verdict
+
+    def abort(self) -> None:
+        self._task.cancel()
+
+    async def _run(self, arguments: dict[str, Any]) -> BaseException | None:
+        """Returns what the plugin raised, for `finish` to raise."""
+        started = perf_counter()
+        try:
+            value = await self._call.begin({**arguments, "stream": self._meter})
+            self._call.expect_nothing(value)
+        except BaseException as error:
+            verdict = self._call.judge(error)
+            if verdict is error and not isinstance(error, self._call.hook.verdicts):
+                raise
+            return verdict
+        finally:
+            self._call.measure(perf_counter() - started - self._meter.waited_s)
+        return None
+
+    async def _wait(self) -> None:
+        if not await _moved(self._pipe, self._call.limit_s):
+            self._task.cancel()
+            raise self._call.cut_off()
+
+
+class Rewriting:
+    """One stream through the plugins that claim it. store: takes the result, during `feed` and `finish`."""
+
+    def __init__(self, store: Callable[[bytes], Awaitable[None]]) -> None:
+        self._store = store
+        self._pipe = Pipe()
+        self._last: Stream = self._pipe
+        self._chain: list[tuple[Call, Meter]] = []
+        self._written: deque[bytes] = deque()
+        self._stored_bytes = 0
+        self._drained = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def ask(self, call: Call, arguments: dict[str, Any]) -> None:
+        """Whether the plugin wants the stream as the plugins before it leave it. Raises verdicts."""
+        meter = Meter(self._last, flowing=False)
+        started = perf_counter()
+        try:
+            answer = call.begin({**arguments, "stream": meter})
+            if not inspect.isasyncgen(answer):
+                answer = await limited(answer, call.limit_s)
+            if answer is not None and not isinstance(answer, AsyncIterator):
+                raise Misbehaved(f"returned {type(answer).__name__}; return None or an async iterator of bytes")
+        except BaseException as error:
+            call.fail(error, perf_counter() - started)
+        if answer is None:
+            call.measure(perf_counter() - started)
+            return
+        self._chain.append((call, meter))
+        self._last = _blamed(call, answer, meter)
+
+    def start(self) -> bool:
+        """Lets the stream flow; False if no plugin claimed it."""
+        if not self._chain:
+            return False
+        for _, meter in self._chain:
+            meter.flowing = True
+        self._task = asyncio.create_task(self._pump())
+        self._task.add_done_callback(self._ended)
+        return True
+
+    async def feed(self, block: bytes) -> None:
+        """Raises verdicts, and what store raises."""
+        for piece in _pieces(block):
+            await self._drain()
+            while self._pipe.full and not self._done():
+                await self._wait()
+                await self._drain()
+            if not self._done():  # else the plugin wants no more of it
+                self._pipe.put(piece)
+
+    async def finish(self) -> None:
+        """The stream has ended; stores what is left. Raises as feed does."""
+        self._pipe.close()
+        await self._drain()
+        while not self._done():
+            await self._wait()
+            await self._drain()
+
+    def abort(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _done(self) -> bool:
+        """Whether the plugins have ended. Raises the verdict if they ended with one."""
+        assert self._task is not None, "start() comes first"
+        if not self._task.done() or self._written:
+            return False
+        self._task.result()
+        return True
+
+    async def _pump(self) -> None:
+        async for piece in self._last:
+            while len(self._written) >= BLOCKS_MAX:
+                self._drained.clear()
+                await self._drained.wait()
+            self._written.append(piece)
+            self._pipe.moved.set()
+
+    async def _drain(self) -> None:
+        while self._written:
+            piece = self._written.popleft()
+            self._drained.set()
+            self._stored_bytes += len(piece)
+            if self._stored_bytes > WRITTEN_BYTES_MAX:
+                self.abort()
+                raise self._chain[-1][0].blame(Misbehaved(f"wrote more than {WRITTEN_BYTES_MAX} bytes for one node"))
+            await self._store(piece)
+
+    async def _wait(self) -> None:
+        if self._written or await _moved(self._pipe, self._chain[0][0].limit_s):
+            return
+        self.abort()
+        raise next((call for call, meter in reversed(self._chain) if not meter.waiting), self._chain[0][0]).cut_off()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._pipe.moved.set()
+        if not task.cancelled():
+            task.exception()  # seen: after an abort nobody asks for it any more
+
+
+async def _blamed(call: Call, answer: AsyncIterator[bytes], meter: Meter) -> AsyncIterator[bytes]:
+    """What one plugin writes, checked and measured; what it raises, judged."""
+    spent = 0.0
+    try:
+        while True:
+            started, waited = perf_counter(), meter.waited_s
+            try:
+                piece = await anext(answer, None)
+            finally:
+                spent += perf_counter() - started - (meter.waited_s - waited)
+            if piece is None:
+                return
+            if not isinstance(piece, (bytes, bytearray, memoryview)):
+                raise Misbehaved(f"yielded {type(piece).__name__}; yield bytes")
+            if len(piece):
+                yield bytes(piece)
+    except BaseException as error:
+        verdict = call.judge(error)
+        if verdict is error:
+            raise
+        raise verdict from error
+    finally:
+        call.measure(spent)
+
+
+async def _moved(pipe: Pipe, limit_s: float) -> bool:
+    """Waits until the other side has done something; False if it has not within the limit."""
+    pipe.moved.clear()
+    try:
+        async with asyncio.timeout(limit_s):
+            await pipe.moved.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+def _pieces(block: bytes) -> Iterator[bytes]:
+    if len(block) <= CHUNK_BYTES:
+        if block:
+            yield block
+        return
+    for start in range(0, len(block), CHUNK_BYTES):
+        yield block[start : start + CHUNK_BYTES]

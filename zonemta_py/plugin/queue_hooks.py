@@ -1,0 +1,90 @@
+"""The queue's side of the plugin host: `queue.hooks.Hooks`, spoken to plugins (queue_route, queue_delayed, …)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from zonemta_py.mail.dsn import Failed
+from zonemta_py.mail.envelope import Envelope
+from zonemta_py.plugin.host import Host
+from zonemta_py.plugin.spec import Attempts, Bounce, Routing
+from zonemta_py.plugin.verdicts import Defer, Drop, Reject, Verdict
+from zonemta_py.queue.api import Delivery, QueueRefusal
+from zonemta_py.queue.hooks import Routed
+
+
+class PluginHooks:
+    """Calls the plugins that listen; their verdicts become what the queue understands."""
+
+    def __init__(self, host: Host, zones: set[str]) -> None:
+        self._host, self._zones = host, zones
+        self.routes = host.listens("queue_route")
+        self.delays = host.listens("queue_delayed")
+        self.bounces = host.listens("queue_bounce")
+        self.releases = host.listens("queue_release")
+
+    async def route(self, envelope: Envelope, routed: Routed) -> Routed:
+        routing = Routing(recipient=routed.recipient.address, zone=routed.zone)
+        try:
+            await self._host.call("queue_route", envelope=envelope, routing=routing)
+        except Reject as verdict:
+            return dataclasses.replace(routed, refusal=verdict.reply)
+        except Defer as verdict:
+            return dataclasses.replace(routed, delay_s=verdict.seconds)
+        except Drop as verdict:
+            return dataclasses.replace(routed, drop=verdict.reason)
+        except Verdict as failure:
+            raise QueueRefusal(failure.reply) from None
+        decided = {
+            "host": routing.host,
+            "port": routing.port if routing.host else 0,
+            "source": routing.source,
+            "tls": routing.tls,
+            "auth": list(routing.auth) if routing.auth else None,
+        }
+        decided = {name: value for name, value in decided.items() if value}
+        zone = routing.zone if routing.zone in self._zones else routed.zone
+        return dataclasses.replace(routed, zone=zone, routing=decided or None, delay_s=routing.delay_s)
+
+    async def delayed(self, message_id: str, zone: str, envelope: Envelope, failed: Failed, first_ms: int) -> bool:
+        delivery = _delivery(message_id, zone, envelope)
+        attempts = Attempts(first_ms=first_ms, previous_ms=failed.last_ms, last_ms=failed.until_ms or 0)
+        try:
+            await self._host.call("queue_delayed", delivery=delivery, attempts=attempts)
+        except Verdict:
+            return False
+        return True
+
+    async def bounced(self, message_id: str, zone: str, envelope: Envelope, failed: list[Failed]) -> list[Failed]:
+        recipients = [failure.recipient for failure in failed]
+        bounce = Bounce(id=message_id, zone=zone, sender=envelope.sender, recipients=recipients, reply=failed[0].reply)
+        try:
+            await self._host.call("queue_bounce", bounce=bounce)
+        except Verdict:
+            return []
+        kept = {recipient.address for recipient in bounce.recipients}
+        changed = bounce.reply if bounce.reply != failed[0].reply else None
+        return [
+            dataclasses.replace(failure, reply=changed or failure.reply)
+            for failure in failed
+            if failure.recipient.address in kept
+        ]
+
+    async def released(self, message_id: str, zone: str, envelope: Envelope) -> None:
+        try:
+            await self._host.call("queue_release", zone=zone, delivery=_delivery(message_id, zone, envelope))
+        except Verdict:
+            return  # the host has named and counted it; the message is gone either way
+
+
+def _delivery(message_id: str, zone: str, envelope: Envelope) -> Delivery:
+    return Delivery(
+        lease=0,
+        id=message_id,
+        zone=zone,
+        destination="",
+        sender=envelope.sender,
+        recipients=envelope.recipients,
+        size=envelope.size,
+        chunks=0,
+    )

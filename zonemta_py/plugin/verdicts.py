@@ -1,0 +1,90 @@
+"""Verdicts: how a plugin says no, later or never, and what the host makes of a plugin that fails.
+
+A hook raises one of them; whoever called the hook acts on its type and answers with its `reply`. Which verdicts a hook
+accepts is declared with the hook (`spec.HOOKS`); another one counts as a failure of the plugin.
+
+Replies never carry what could break the SMTP dialogue: text is ASCII without control characters, at most 500 long.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
+from zonemta_py.mail.reply import Reply
+
+_ENHANCED = re.compile(r"[45]\.\d{1,3}\.\d{1,3}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+
+
+class Verdict(Exception):
+    """A plugin's decision. reply: what the client or the queue is told. plugin, hook: set by the host, "" before."""
+
+    plugin: str = ""
+    hook: str = ""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(str(reply))
+        self.reply = reply
+
+
+class Reject(Verdict):
+    """No, or not now if the code is 4xx.
+
+    code: 400…599. text: one sentence; it may begin with an enhanced status code (RFC 3463) instead of naming it in
+    `enhanced`; without one x.7.1 is used. Raises ValueError for other codes, which counts as a failure of the plugin.
+    """
+
+    def __init__(self, code: int, text: str, enhanced: str = "") -> None:
+        if not isinstance(code, int) or not 400 <= code <= 599:
+            raise ValueError(f"Reject needs a code from 400 to 599, not {code!r}")
+        if enhanced and not (_ENHANCED.fullmatch(enhanced) and enhanced[0] == str(code)[0]):
+            raise ValueError(f"{enhanced!r} is no enhanced status code for {code}, write {code // 100}.7.1 or the like")
+        reply = Reply.from_lines(code, [_plain(text)])
+        super().__init__(Reply(code, enhanced or reply.enhanced or f"{code // 100}.7.1", reply.text))
+
+
+class Defer(Verdict):
+    """Later. seconds: how long until the next attempt, where we are the one to try; a client is simply told 451."""
+
+    def __init__(self, seconds: float, text: str = "Try again later") -> None:
+        if not math.isfinite(seconds) or seconds < 0:
+            raise ValueError(f"Defer needs seconds from 0 up, not {seconds!r}")
+        super().__init__(Reply(451, "4.7.1", _plain(text)))
+        self.seconds = float(seconds)
+
+
+class Drop(Verdict):
+    """Accept and forget: the client hears 250, nothing is stored or sent. reason: for the log, never sent."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(Reply(250, "2.0.0", "OK"))
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"dropped: {self.reason}"
+
+
+class Hold(Verdict):
+    """Keep it queued until an operator releases it. reason: shown to operators."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(Reply(451, "4.7.1", _plain(f"Held: {reason}")))
+        self.reason = reason
+
+
+class PluginFailed(Verdict):
+    """The plugin raised something else, took too long or returned garbage; 451 4.3.0, and the log says whose fault."""
+
+    def __init__(self, plugin: str, hook: str, problem: str) -> None:
+        super().__init__(Reply(451, "4.3.0", "Local processing failed, try again later"))
+        self.plugin, self.hook, self.problem = plugin, hook, problem
+
+    def __str__(self) -> str:
+        return f"plugin {self.plugin}, hook {self.hook}: {self.problem}"
+
+
+def _plain(text: str) -> str:
+    ascii_text = _CONTROL.sub(" ", str(text)).encode("ascii", "replace").decode()
+    return ascii_text.strip()[:REPLY_TEXT_STORED_MAX]

@@ -1,0 +1,188 @@
+"""Browse: the questions an operator asks the queue. Sizes are O(1); lists walk key ranges and stop at their limit.
+
+Questions and answers (plain dicts and lists, ready for JSON):
+    size                                    zones, domains, total
+    list zone state domain sender recipient limit after     rows and a cursor for the next page
+    show id                                 envelope, recipients, header
+    in-doubt                                recipients whose final reply was awaited at a crash
+    positions                               low-water marks and journal numbers as they are now
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.records import Note
+from zonemta_py.disk.store import StoreError
+from zonemta_py.queue import sizes
+from zonemta_py.queue.state import FAMILY, State
+
+if TYPE_CHECKING:
+    from zonemta_py.queue.queue import LocalQueue
+
+LIST_MAX = 10_000
+
+
+async def answer(queue: LocalQueue, question: str, arguments: dict[str, Any]) -> Any:
+    """Raises ValueError with one sentence for a question that makes no sense."""
+    handler = QUESTIONS.get(question)
+    if handler is None:
+        raise ValueError(f"the queue does not know the question {question!r}; it knows {', '.join(sorted(QUESTIONS))}")
+    try:
+        return await handler(queue, **arguments)
+    except TypeError as error:
+        raise ValueError(f"{question}: {error}") from None
+    except StoreError as error:
+        raise ValueError(str(error)) from None
+
+
+async def _size(queue: LocalQueue) -> dict[str, Any]:
+    core = queue.core
+    leased: dict[str, int] = {}
+    for lease in queue.leases.out.values():
+        name = lease.group.zone.zone.name
+        leased[name] = leased.get(name, 0) + len(lease.group.entries)
+    zones = {}
+    for name in {*core.sizes.zones, *core.schedule.zones}:
+        counts = core.sizes.zones.get(name, [0, 0, 0])
+        zones[name] = dict(zip(sizes.NAMES, counts, strict=True)) | {"leased": leased.get(name, 0)}
+    domains: dict[str, dict[str, int]] = {}
+    for (_, domain), counts in core.sizes.domains.items():
+        row = domains.setdefault(domain, dict.fromkeys(sizes.NAMES, 0))
+        for name, count in zip(sizes.NAMES, counts, strict=True):
+            row[name] += count
+    total = {name: sum(row[name] for row in zones.values()) for name in (*sizes.NAMES, "leased")}
+    total |= {"messages": core.message_count, "bytes": core.message_bytes}
+    return {"zones": zones, "domains": {d: row for d, row in domains.items() if any(row.values())}, "total": total}
+
+
+async def _list(
+    queue: LocalQueue,
+    zone: str | None = None,
+    state: str | None = None,
+    domain: str | None = None,
+    sender: str | None = None,
+    recipient: str | None = None,
+    limit: int = 100,
+    after: str = "",
+) -> dict[str, Any]:
+    if state is not None and state not in (State.QUEUED, State.LEASED, State.DEFERRED, State.HELD):
+        raise ValueError(f"there is no state {state!r}; take queued, leased, deferred or held")
+    if zone is not None and zone not in queue.core.schedule.zones:
+        raise ValueError(f"there is no zone {zone!r}; there are {', '.join(queue.core.schedule.zones)}")
+    leased = {entry.key for lease in queue.leases.out.values() for entry in lease.group.entries}
+    rows: list[dict[str, Any]] = []
+    for place, key, value in _places(queue, zone, after.encode()):
+        if len(rows) >= min(limit, LIST_MAX):
+            return {"rows": rows, "next": after}
+        after = key.decode()
+        now = State.LEASED if key in leased else FAMILY[place.family]
+        if (state and now != state) or (recipient and place.recipient != recipient):
+            continue
+        if domain and place.recipient.rpartition("@")[2] != domain.lower():
+            continue
+        row = _row(queue, place, Note.of(value), now)
+        if sender is None or row["sender"] == sender:
+            rows.append(row)
+    return {"rows": rows, "next": None}
+
+
+def _places(queue: LocalQueue, zone: str | None, after: bytes) -> Iterator[tuple[keys.Place, bytes, bytes]]:
+    """Recipient keys behind `after`, family by family."""
+    store = queue.core.store
+    for family in sorted(FAMILY):
+        prefix = f"{family} {zone} ".encode() if zone else f"{family} ".encode()
+        start = max(prefix, after + b"\0") if after else prefix
+        if start < keys.end(prefix):
+            for key, value in store.scan(start, keys.end(prefix)):
+                yield keys.place(key), key, value
+
+
+def _row(queue: LocalQueue, place: keys.Place, note: Note, state: State) -> dict[str, Any]:
+    try:
+        metadata = queue.core.messages.peek(place.id)
+    except StoreError:
+        metadata = {}
+    lane = queue.core.schedule.zones.get(place.zone)
+    resting = lane.lanes.get(place.destination) if lane and place.destination else None
+    return {
+        "id": place.id,
+        "zone": place.zone,
+        "recipient": place.recipient,
+        "sender": metadata.get("sender", ""),
+        "state": str(state),
+        "attempts": note.attempts,
+        "due_ms": place.due_ms,
+        "received_ms": metadata.get("received_ms") or keys.id_ms(place.id),
+        "size": metadata.get("size", 0),
+        "subject": metadata.get("headers", {}).get("subject", ""),
+        "last": note.last or (resting.reason if resting else ""),
+    }
+
+
+async def _show(queue: LocalQueue, id: str) -> dict[str, Any]:
+    core = queue.core
+    try:
+        metadata = core.messages.peek(id)
+    except (StoreError, UnicodeError):
+        raise ValueError(
+            f"there is no message {id!r} in the queue; `zonemta queue list` shows which there are"
+        ) from None
+    leased = {entry.key for lease in queue.leases.out.values() for entry in lease.group.entries}
+    rows = [
+        _row(queue, place, Note.of(value), State.LEASED if key in leased else FAMILY[place.family])
+        for place, key, value in _places(queue, None, b"")
+        if place.id == id
+    ]
+    try:
+        header = core.messages.chunk(id, 1).partition(b"\r\n\r\n")[0].decode("utf-8", "replace")
+    except StoreError as error:
+        header = f"(cannot be read: {error})"
+    return {"id": id, "envelope": metadata, "recipients": rows, "header": header}
+
+
+async def _in_doubt(queue: LocalQueue) -> list[dict[str, Any]]:
+    rows = []
+    for key, value in queue.core.store.scan(keys.IN_DOUBTS, keys.end(keys.IN_DOUBTS)):
+        _, message_id, recipient = key.decode().split(" ", 2)
+        zone, since_ms, action = records.unpack(value)[:3]
+        try:
+            sender = queue.core.messages.peek(message_id).get("sender", "")
+        except StoreError:
+            sender = ""
+        rows.append(
+            {
+                "id": message_id,
+                "zone": zone,
+                "recipient": recipient,
+                "sender": sender,
+                "since_ms": since_ms,
+                "action": action,
+            }
+        )
+    return rows
+
+
+async def _positions(queue: LocalQueue) -> dict[str, Any]:
+    core = queue.core
+    marks = {
+        zone: {name: mark.decode("utf-8", "replace") for name, mark in row.items()}
+        for zone, row in core.schedule.marks().items()
+    }
+    return {
+        "marks": marks,
+        "stable": core.journal.stable_seq,
+        "applied": core.applied(),
+        "segments": core.segments.rows(),
+    }
+
+
+QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
+    "size": _size,
+    "list": _list,
+    "show": _show,
+    "in-doubt": _in_doubt,
+    "positions": _positions,
+}

@@ -1,0 +1,367 @@
+"""Check: journal ↔ store ↔ sizes, everything compared with everything. `zonemta fsck`, and recovery after damage.
+
+The journal says which recipients are alive (an envelope record names them, a final delivery record ends them); the
+store must have exactly one key for each of those, and for each message its existence, metadata and every chunk of its
+body. Where the journal itself has lost records, the store is believed: mail is never dropped for lack of a record.
+
+With repair: keys of ended recipients go, missing ones come back, counters are counted again, and a message that has
+lost a part of itself goes to quarantine/ with a note that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from zonemta_py.config import Config
+from zonemta_py.disk import journal, keys, records
+from zonemta_py.disk.frame import Record, frame
+from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.disk.records import Existence, Note, Type
+from zonemta_py.disk.store import Operation, Store, StoreError
+from zonemta_py.queue import sizes
+from zonemta_py.queue.api import BOUNCED, DELIVERED
+from zonemta_py.queue.state import FAMILY
+
+_STATE_OF = {"delivery-zone": sizes.QUEUED, "parked": sizes.QUEUED, "deferred": sizes.DEFERRED, "held": sizes.HELD}
+assert {name: FAMILY[name].value for name in FAMILY} == {name: sizes.NAMES[_STATE_OF[name]] for name in _STATE_OF}
+
+
+class State(NamedTuple):
+    """The store's own note of how far it is: value of the key `state`."""
+
+    applied: int = 0
+    stable: int = 0
+    messages: int = 0
+    bytes: int = 0
+
+
+class Problem(NamedTuple):
+    """severity: "damage" (something was lost), "repairable", "harmless". what: one sentence. id: message or file."""
+
+    severity: str
+    what: str
+    id: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.id}): {self.remedy}"
+
+
+@dataclass
+class Report:
+    """What `compare` found; counts: messages, recipients by state, segments, records."""
+
+    problems: list[Problem] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    repaired: bool = False
+
+    def add(self, severity: str, what: str, ident: str, remedy: str) -> None:
+        self.problems.append(Problem(severity, what, ident, remedy))
+
+
+def state_of(store: Store) -> State:
+    value = store.get(keys.STATE)
+    return State(*records.unpack(value)) if value else State()
+
+
+def last_id(store: Store, floor: str) -> str:
+    """No id up to this one may be given out again."""
+    key = store.last(keys.MESSAGES, keys.end(keys.MESSAGES))
+    return max(floor, key.split(b" ")[1].decode()) if key else floor
+
+
+def recipients(store: Store, floor: str = "") -> Iterator[tuple[keys.Place, bytes, bytes]]:
+    """Every recipient key in the store with its place and value; with `floor`, those of messages from that id on."""
+    for family in FAMILY:
+        prefix = family.encode() + b" "
+        for key, value in store.scan(prefix, keys.end(prefix)):
+            place = keys.place(key)
+            if place.id >= floor:
+                yield place, key, value
+
+
+def without_envelope(store: Store, floor: str, known: set[str]) -> list[tuple[str, bytes, list[list[Any]]]]:
+    """Messages from `floor` on whose envelope record a crash has cost: id, packed metadata, recipients."""
+    start = b"message %s " % floor.encode()
+    missing: dict[str, tuple[bytes, list[list[Any]]]] = {}
+    for key in store.keys(start, keys.end(keys.MESSAGES)):
+        _, message_id, part = key.decode().split(" ")
+        if part == "*" and message_id not in known:
+            missing[message_id] = (store.get(key) or b"", [])
+    if missing:
+        lowest = min(missing)
+        for place, _, value in recipients(store, lowest):
+            if place.id in missing:
+                note = Note.of(value)
+                missing[place.id][1].append([place.zone, place.recipient, note.notify, note.orcpt])
+    return [(message_id, *found) for message_id, found in missing.items()]
+
+
+def mend_journal(folder: Path, quarantine: Quarantine) -> None:
+    """Mends every damaged file; afterwards the journal reads without a fault."""
+    expected = 0
+    for path in journal.files(folder):
+        faults: list[journal.Fault] = []
+        last, gap = 0, False
+        for record in journal.read_file(path, faults):
+            if expected and record.seq > expected and not (record.type == Type.LOST or _bridged(path, record)):
+                gap = True
+            last = max(last, record.seq)
+            expected = max(expected, record.seq + 1)
+        if faults or gap:
+            journal.mend(path, journal.first_seq(path), quarantine, faults)
+            expected = max(expected, last + 1)
+
+
+def _bridged(path: Path, record: Record) -> bool:
+    return record.type == Type.SEGMENT and record.seq == journal.first_seq(path)
+
+
+def bridge(folder: Path, stable: int) -> None:
+    """Records up to `stable` were on stable storage and are gone: a file that says so, for readers to go on behind it."""
+    last = 0
+    for path in journal.files(folder)[-1:]:
+        for record in journal.read_file(path, []):
+            last = record.seq
+    rows = [
+        Record(stable, 0, Type.LOST, records.pack([last + 1, stable])),
+        Record(stable + 1, 0, Type.END, records.pack(None)),
+    ]
+    (folder / f"{stable:016d}{journal.SUFFIX}").write_bytes(frame(rows, 0))
+
+
+class _Truth:
+    """What the journal says is alive."""
+
+    def __init__(self) -> None:
+        self.alive: dict[str, dict[str, tuple[str, int, str | None]]] = {}
+        self.metadata: set[str] = set()
+        self.ended: set[str] = set()
+        self.unsure: set[str] = set()
+        self.records = 0
+        self.last_envelope = ""
+        self.lost = False
+
+    def take(self, record: Record) -> None:
+        self.records += 1
+        if record.type == Type.ENVELOPE:
+            message_id, _, rows = records.unpack(record.body)[:3]
+            self.last_envelope = max(self.last_envelope, message_id)
+            self.metadata.add(message_id)
+            known = self.alive.setdefault(message_id, {})
+            for zone, address, notify, orcpt in rows:
+                known[address] = (zone, notify, orcpt)
+        elif record.type == Type.DELIVERY:
+            body = records.unpack(record.body)
+            for outcome in body[4]:
+                if outcome[0] in (DELIVERED, BOUNCED):
+                    self._end(body[1], [who[0] if isinstance(who, list) else who for who in outcome[5]])
+        elif record.type == Type.REMOVED:
+            body = records.unpack(record.body)
+            self._end(body[0], body[2])
+        elif record.type == Type.FINISH:
+            message_id = records.unpack(record.body)[0]
+            self.alive.pop(message_id, None)
+            self.ended.add(message_id)
+        elif record.type == Type.LOST:
+            self.lost = True
+
+    def _end(self, message_id: str, addresses: list[str]) -> None:
+        known = self.alive.get(message_id)
+        if known is not None:
+            for address in addresses:
+                known.pop(address, None)
+
+
+def compare(
+    config: Config,
+    store: Store,
+    repair: bool = False,
+    quarantine: Quarantine | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Report:
+    """Compares all there is; reads the whole store and every segment that is not archived."""
+    report = Report(repaired=repair)
+    truth, faults = _Truth(), list[journal.Fault]()
+    progress("reading the journal")
+    for record in journal.read(config.folder / "journal", 0, faults):
+        truth.take(record)
+    for fault in faults:
+        report.add("damage", f"the journal: {fault.what}", str(fault.path), "zonemta fsck --repair mends it")
+    progress("reading the messages")
+    comparison = _Comparison(config, store, truth, report, bool(faults) or truth.lost)
+    comparison.messages()
+    progress("reading the recipients")
+    comparison.recipients()
+    progress("counting")
+    comparison.sizes()
+    if repair:
+        for message_id, reason in comparison.broken.items():
+            _set_aside(store, quarantine or Quarantine(config.folder / "quarantine"), message_id, reason)
+        store.write(comparison.operations, sync=True)
+    report.counts |= {"journal records": truth.records, "messages": len(comparison.whole)}
+    return report
+
+
+class _Comparison:
+    def __init__(self, config: Config, store: Store, truth: _Truth, report: Report, lossy: bool) -> None:
+        self.config, self.store, self.truth, self.report = config, store, truth, report
+        self.lossy = lossy
+        self.whole: dict[str, tuple[Existence, int]] = {}
+        self.broken: dict[str, str] = {}
+        self.operations: list[Operation] = []
+        self._counted: dict[tuple[str, str], list[int]] = {}
+        self._left: dict[str, int] = {}
+
+    # -- messages
+
+    def messages(self) -> None:
+        """Existence, metadata, and every chunk of each message."""
+        parts: dict[str, dict[str, bytes | int]] = {}
+        current = ""
+        for key, value in self._readable(keys.MESSAGES):
+            _, message_id, part = key.decode().split(" ")
+            if message_id != current and current:
+                self._message(current, parts.pop(current))
+            current = message_id
+            parts.setdefault(message_id, {})[part] = value if part in "#*" else len(value)
+        if current:
+            self._message(current, parts.pop(current))
+        for message_id, alive in self.truth.alive.items():
+            if alive and message_id not in self.whole and message_id not in self.broken:
+                self.report.add(
+                    "damage", "a message is lost from the store", message_id, "send it again from its source"
+                )
+                self.broken[message_id] = "it is in the journal, and not in the store"
+
+    def _readable(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        try:
+            yield from self.store.scan(prefix, keys.end(prefix))
+        except StoreError as error:
+            self.report.add("damage", f"the store cannot be read: {error}", "store", "zonemta fsck --repair")
+
+    def _message(self, message_id: str, parts: dict[str, bytes | int]) -> None:
+        if "#" not in parts and "*" not in parts:
+            self.report.add("harmless", "chunks of a message that was never accepted", message_id, "they are deleted")
+            self.operations += self._all_keys(message_id)
+            return
+        try:
+            existence = Existence.of(bytes(parts["#"]))
+            metadata = records.unpack(bytes(parts["*"]))
+            missing = [n for n in range(1, metadata["chunks"] + 1) if f"{n:06d}" not in parts]
+        except (KeyError, ValueError, TypeError):
+            missing, existence, metadata = [0], Existence(0, 0, 0), {"size": 0}
+        if missing:
+            what = "its metadata" if missing == [0] else f"{len(missing)} chunks of its body"
+            self.report.add("damage", f"a message has lost {what}", message_id, "it goes to quarantine with a note")
+            self.broken[message_id] = f"it has lost {what}"
+            return
+        self.whole[message_id] = (existence, metadata["size"])
+
+    def _all_keys(self, message_id: str) -> list[Operation]:
+        prefix = keys.message_range(message_id)
+        return [(key, None) for key in self.store.keys(prefix, keys.end(prefix))]
+
+    # -- recipients
+
+    def recipients(self) -> None:
+        """One key for each living recipient, none for others."""
+        seen: set[tuple[str, str]] = set()
+        for place, key, value in recipients(self.store):
+            who = (place.id, place.recipient)
+            if place.id not in self.whole or who in seen or self._is_over(place):
+                self._drop(place, key)
+                continue
+            seen.add(who)
+            self._count(place.zone, place.recipient, _STATE_OF[place.family], place.id)
+            Note.of(value)
+        for message_id, alive in self.truth.alive.items():
+            for address, (zone, notify, orcpt) in alive.items():
+                if message_id in self.whole and (message_id, address) not in seen:
+                    self._bring_back(message_id, zone, address, Note(notify, orcpt))
+        for message_id, (existence, _) in self.whole.items():
+            self._settle_left(message_id, existence)
+
+    def _is_over(self, place: keys.Place) -> bool:
+        """The journal has its end. A message the journal does not know is alive: its record may be lost or unwritten."""
+        if place.id in self.truth.ended:
+            return True
+        alive = self.truth.alive.get(place.id)
+        return alive is not None and place.recipient not in alive
+
+    def _drop(self, place: keys.Place, key: bytes) -> None:
+        if place.id not in self.broken:
+            self.report.add("repairable", f"{place.recipient} has ended and is still queued", place.id, "the key goes")
+        self.operations.append((key, None))
+
+    def _bring_back(self, message_id: str, zone: str, address: str, note: Note) -> None:
+        self.report.add("repairable", f"{address} is not queued, and has not ended", message_id, "it is queued again")
+        zone = zone if self.config.zone(zone) else self.config.default_zone.name
+        self.operations.append((keys.fresh(zone, message_id, address), note.value()))
+        self._count(zone, address, sizes.QUEUED, message_id)
+
+    def _count(self, zone: str, address: str, state: int, message_id: str) -> None:
+        self._counted.setdefault((zone, address.rpartition("@")[2]), [0, 0, 0])[state] += 1
+        self._left[message_id] = self._left.get(message_id, 0) + 1
+
+    def _settle_left(self, message_id: str, existence: Existence) -> None:
+        left = self._left.get(message_id, 0)
+        if not left:
+            self.report.add("repairable", "a message without recipients", message_id, "it is deleted")
+            self.operations += self._all_keys(message_id)
+        elif left != existence.left:
+            self.report.add(
+                "repairable", f"{existence.left} recipients left, {left} found", message_id, "counted again"
+            )
+            value = Existence(existence.created_ms, existence.total, left).value()
+            self.operations.append((keys.existence(message_id), value))
+
+    # -- sizes
+
+    def sizes(self) -> None:
+        """The counters, against what was counted."""
+        stored = sizes.Sizes(self.store).domains
+        for key in sorted(stored.keys() | self._counted.keys()):
+            counted = self._counted.get(key)
+            if stored.get(key) != counted:
+                what = f"sizes of {key[1]} in zone {key[0]}: {stored.get(key)} noted, {counted} counted"
+                self.report.add("repairable", what, "sizes", "counted again")
+                self.operations.append((keys.size(*key), records.pack(counted) if counted else None))
+        living = [message_id for message_id in self.whole if self._left.get(message_id)]
+        size = sum(self.whole[message_id][1] for message_id in living)
+        state = state_of(self.store)
+        if (state.messages, state.bytes) != (len(living), size):
+            what = f"{state.messages} messages with {state.bytes} bytes noted, {len(living)} with {size} counted"
+            self.report.add("repairable", what, "sizes", "counted again")
+        value = records.pack(state._replace(messages=len(living), bytes=size))
+        self.operations.append((keys.STATE, value))
+        for name, index in (("queued", 0), ("deferred", 1), ("held", 2)):
+            self.report.counts[name] = sum(counts[index] for counts in self._counted.values())
+
+
+def _set_aside(store: Store, quarantine: Quarantine, message_id: str, reason: str) -> None:
+    prefix = keys.message_range(message_id)
+    found: dict[str, bytes] = {}
+    for key in list(store.keys(prefix, keys.end(prefix))):
+        part = key.decode().rsplit(" ", 1)[1].replace("#", "existence").replace("*", "metadata")
+        try:
+            found[part] = store.get(key) or b""
+        except StoreError:
+            continue
+    note = {"message": message_id, "error": reason, "remedy": "send it again from its source"}
+    quarantine.case(f"message-{message_id}", note, found)
+    store.write([(key, None) for key in list(store.keys(prefix, keys.end(prefix)))], sync=True)
+
+
+def check(config: Config, repair: bool = False, progress: Callable[[str], None] = lambda _: None) -> Report:
+    """`zonemta fsck`: opens the store itself, so the MTA must be stopped. Raises StoreLocked, StoreError."""
+    store = Store(config.folder / "store", config.queue.write_buffer_bytes)
+    try:
+        if repair:
+            mend_journal(config.folder / "journal", Quarantine(config.folder / "quarantine"))
+        return compare(config, store, repair, progress=progress)
+    finally:
+        store.close()

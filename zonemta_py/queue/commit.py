@@ -1,0 +1,259 @@
+"""Group commit, on both disks' sides: one synced LevelDB batch, one fdatasync, serves everyone who waits at that
+moment.
+
+Each line has one thread; while it is in the disk, what arrives is gathered for its next turn. All methods are called in
+the event loop, all callbacks run there.
+
+Failures. Store: the units that carry mail being accepted fail (their clients get 451 or 452), everything else is kept
+and written again once the store has been closed and opened (a LevelDB that met an error may lose later writes).
+Journal: nothing fails, everything waits and is written again into a new file. `trouble` says why mail is refused now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+from zonemta_py.disk.frame import Record
+from zonemta_py.disk.journal import Writer
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.store import Operation, Store, StoreDamaged, StoreError, StoreFailed
+from zonemta_py.mail.reply import Reply
+
+NO_SPACE = Reply(452, "4.3.1", "the queue's disk is full, try again later")
+DISK_ERROR = Reply(451, "4.3.0", "the queue's disk reported an error, try again later")
+RETRY_S = 0.5
+
+
+class _Thread:
+    """Runs one job at a time; `then(error)` is called in the loop."""
+
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._jobs: SimpleQueue[tuple[Callable[[], None], Callable[[Exception | None], None]]] = SimpleQueue()
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    def run(self, job: Callable[[], None], then: Callable[[Exception | None], None]) -> None:
+        self._jobs.put((job, then))
+
+    def _work(self) -> None:
+        while True:
+            job, then = self._jobs.get()
+            error: Exception | None = None
+            try:
+                job()
+            except Exception as caught:  # handed to the loop, which knows what it means
+                error = caught
+            try:
+                self._loop.call_soon_threadsafe(then, error)
+            except RuntimeError:  # the loop is closed: nobody is left to tell
+                return
+
+
+class Unit:
+    """Operations that go into one batch together. `done(reply)`: None when written, else what the client is told.
+
+    keep: survives a write error and is tried again (results); otherwise it fails (mail being accepted).
+    """
+
+    __slots__ = ("done", "keep", "operations", "sync")
+
+    def __init__(
+        self, operations: list[Operation], sync: bool, keep: bool, done: Callable[[Reply | None], None]
+    ) -> None:
+        self.operations, self.sync, self.keep, self.done = operations, sync, keep, done
+
+
+class Closing(Protocol):
+    """What goes into every batch last: counters, how far the journal has been applied."""
+
+    def changes(self) -> list[Operation]: ...
+
+    def again(self) -> None:
+        """The batch with the last changes failed."""
+
+
+class StoreLine:
+    """Writes to the store."""
+
+    lazy_s = 0.05
+
+    def __init__(self, store: Store, closing: Closing, damaged: Callable[[StoreDamaged], None]) -> None:
+        self.store = store
+        self.trouble: Reply | None = None
+        self._closing, self._damaged = closing, damaged
+        self._loop = asyncio.get_running_loop()
+        self._thread = _Thread("store", self._loop)
+        self._waiting: deque[Unit] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._soon = False
+        self._busy = False
+
+    def submit(
+        self,
+        operations: list[Operation],
+        done: Callable[[Reply | None], None],
+        *,
+        sync: bool,
+        keep: bool,
+    ) -> None:
+        """Queues a unit. Mail that arrives while there is trouble fails at once."""
+        if self.trouble is not None and not keep:
+            self._loop.call_soon(done, self.trouble)
+            return
+        self._waiting.append(Unit(operations, sync, keep, done))
+        if sync or not keep or len(self._waiting) > 500:
+            self._kick()
+        elif self._timer is None and not self._soon:
+            self._timer = self._loop.call_later(self.lazy_s, self._start)
+
+    def flush(self) -> None:
+        """Writes what waits without more delay."""
+        self._kick()
+
+    def _kick(self) -> None:
+        if not self._busy and not self._soon:
+            self._soon = True  # at the end of this turn of the loop: who else comes in it rides along
+            self._loop.call_soon(self._start)
+
+    def _start(self) -> None:
+        self._soon = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._busy or not self._waiting or self.trouble is not None:
+            return
+        # All that waits, always: `closing` speaks of everything that was ever submitted.
+        units, self._waiting = list(self._waiting), deque()
+        operations = [operation for unit in units for operation in unit.operations]
+        operations += self._closing.changes()
+        sync = any(unit.sync for unit in units)
+        self._busy = True
+        self._thread.run(lambda: self.store.write(operations, sync), lambda error: self._finish(units, error))
+
+    def _finish(self, units: list[Unit], error: Exception | None) -> None:
+        self._busy = False
+        if error is None:
+            for unit in units:
+                unit.done(None)
+            if self._waiting:
+                self._kick()
+            return
+        self._fail(units, error)
+
+    def _fail(self, units: list[Unit], error: Exception) -> None:
+        if isinstance(error, StoreDamaged) or not isinstance(error, StoreError):
+            self._damaged(error if isinstance(error, StoreDamaged) else StoreDamaged(repr(error)))
+            return
+        self.trouble = NO_SPACE if isinstance(error, StoreFailed) and error.full else DISK_ERROR
+        if units:
+            self._closing.again()
+        everything = [*units, *self._waiting]
+        self._waiting = deque(unit for unit in everything if unit.keep)
+        for unit in everything:
+            if not unit.keep:
+                unit.done(self.trouble)
+        self._loop.call_later(RETRY_S, self._reopen)
+
+    def _reopen(self) -> None:
+        self._busy = True
+        self._thread.run(self._reopen_and_try, self._reopened)
+
+    def _reopen_and_try(self) -> None:
+        self.store.reopen()
+        self.store.write([(b"probe", b"x" * 4096)], True)
+        self.store.write([(b"probe", None)], True)
+
+    def _reopened(self, error: Exception | None) -> None:
+        self._busy = False
+        if error is not None:
+            self._fail([], error)
+            return
+        self.trouble = None
+        self._kick()
+
+
+class JournalLine:
+    """Appends to the journal. `stable_seq`: everything up to it is on stable storage."""
+
+    lazy_s = 0.1
+
+    def __init__(self, writer: Writer, next_seq: int) -> None:
+        self.next_seq = next_seq
+        self.stable_seq = next_seq - 1
+        self.trouble: Reply | None = None
+        self._writer = writer
+        self._loop = asyncio.get_running_loop()
+        self._thread = _Thread("journal", self._loop)
+        self._buffer: list[Record] = []
+        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._soon = False
+        self._busy = False
+
+    def append(self, kind: Type, body: bytes, now_ms: int) -> int:
+        """Returns the record's sequence number. It is written within `lazy_s`, synced when somebody waits for it."""
+        seq = self.next_seq
+        self.next_seq = seq + 1
+        self._buffer.append(Record(seq, now_ms, int(kind), body))
+        if self._timer is None and not self._soon and not self._busy:
+            self._timer = self._loop.call_later(self.lazy_s, self._start)
+        return seq
+
+    def when_stable(self, then: Callable[[], None]) -> None:
+        """Calls `then` once everything appended so far is on stable storage; in the order of the calls."""
+        self._waiting.append((self.next_seq - 1, then))
+        if not self._busy and not self._soon:
+            self._soon = True
+            self._loop.call_soon(self._start)
+
+    async def stable(self) -> None:
+        """Waits for the same."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self.when_stable(partial(future.set_result, None))
+        await asyncio.shield(future)
+
+    def _start(self) -> None:
+        self._soon = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._busy:
+            return
+        records, self._buffer = self._buffer, []
+        sync, last = bool(self._waiting), self.next_seq - 1
+        self._busy = True
+        self._thread.run(lambda: self._writer.write(records, sync), lambda error: self._finish(last, sync, error))
+
+    def _finish(self, last: int, sync: bool, error: Exception | None) -> None:
+        self._busy = False
+        if error is not None:
+            full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+            self.trouble = NO_SPACE if full else DISK_ERROR
+            self._busy = True  # nothing else goes to the disk until the retry
+            self._loop.call_later(RETRY_S, self._retry)
+            return
+        self.trouble = None
+        if sync:
+            self.stable_seq = last
+            while self._waiting and self._waiting[0][0] <= last:
+                self._waiting.popleft()[1]()
+        if self._waiting:
+            self._soon = True
+            self._loop.call_soon(self._start)
+        elif self._buffer and self._timer is None:
+            self._timer = self._loop.call_later(self.lazy_s, self._start)
+
+    def _retry(self) -> None:
+        self._busy = False
+        self._start()
+
+
+def immediately(_: Any = None) -> None:
+    """A callback for those who need none."""

@@ -1,0 +1,163 @@
+"""What the parts of the queue share: the lines to both disks, the schedule, the counters, the ids, the clock.
+
+Whoever changes a recipient's state does it here: a record in the journal, a unit for the store, a count in `sizes`.
+`Core` itself decides nothing about mail; `accept`, `lease` and `settle` do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from zonemta_py.config import Config
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.space import Space
+from zonemta_py.disk.store import Operation, Store, StoreDamaged, StoreError
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.commit import JournalLine, StoreLine
+from zonemta_py.queue.hooks import Hooks
+from zonemta_py.queue.messages import Messages
+from zonemta_py.queue.notices import Notices
+from zonemta_py.queue.schedule import Group, Schedule
+from zonemta_py.queue.segments import Segments
+from zonemta_py.queue.sizes import DEFERRED, QUEUED, Sizes
+from zonemta_py.zones.router import Router
+
+if TYPE_CHECKING:
+    from zonemta_py.queue.lease import Lease
+
+
+class Clock:
+    """Time as the queue sees it; tests give another."""
+
+    def ms(self) -> int:
+        """UNIX time in milliseconds."""
+        return int(time.time() * 1000)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def random(self) -> float:
+        return random.random()
+
+
+class Core:
+    """What the parts of the queue share: the disk's two lines, the schedule, the counters."""
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        journal: JournalLine,
+        *,
+        marks: dict[str, dict[str, bytes]],
+        segments: Segments,
+        last_id: str,
+        totals: tuple[int, int],
+        clock: Clock,
+        damaged: Callable[[StoreDamaged], None],
+        hooks: Hooks,
+    ) -> None:
+        self.hooks = hooks
+        self.config, self.store, self.journal, self.clock = config, store, journal, clock
+        self.damaged = damaged
+        self.quarantine = Quarantine(config.folder / "quarantine")
+        self.sizes = Sizes(store)
+        self.message_count, self.message_bytes = totals
+        self.lines = StoreLine(store, self, damaged)
+        self.messages = Messages(store)
+        self.router = Router(config.zones)
+        self.notices = Notices(self.messages, config.server.name)
+        self.space = Space(config.folder, config.queue.reserve_bytes)
+        self.segments = segments
+        self.ids = keys.Ids(last_id)
+        self.unsettled: deque[int] = deque()
+        """Sequence numbers of result records that the store has not been given yet."""
+        self.arriving: set[str] = set()
+        """Ids given out whose envelope record is not in the journal yet."""
+        self._segment_bytes = 0
+        self._writing = False
+        self._pump_soon = False
+        self._tasks: set[asyncio.Future[None]] = set()
+        # Set by the parts that do it; here, because others ask for it.
+        self.pump: Callable[[], None]
+        self.lost_message: Callable[[Group, StoreError], None]
+        self.end: Callable[[Lease, int, Reply, StoreError | None], None]
+        self.schedule = Schedule(config, store, marks, self._rekey, self.changed, self._unpin, self._requeued)
+
+    # -- the journal
+
+    def record(self, kind: Type, body: bytes) -> int:
+        """Appends a record, beginning a new segment when this one is full."""
+        if not self._writing or self._segment_bytes > self.config.queue.segment_bytes:
+            self.rotate()
+        self._segment_bytes += len(body) + 24
+        return self.journal.append(kind, body, self.clock.ms())
+
+    def rotate(self) -> None:
+        """Closes the segment that is being written, if there is one, and begins the next."""
+        now_ms = self.clock.ms()
+        if self._writing:
+            self.journal.append(Type.END, records.pack(None), now_ms)
+        self._writing = True
+        floor = self.ids.next(now_ms)
+        first = self.journal.next_seq
+        self.journal.append(Type.SEGMENT, records.pack({"version": 1, "first": first, "floor": floor}), now_ms)
+        self.segments.begin(first, floor)
+        self._segment_bytes = 0
+
+    # -- what goes into every batch last (commit.Closing)
+
+    def changes(self) -> list[Operation]:
+        operations = self.sizes.changes()
+        state = (self.applied(), self.journal.stable_seq, self.message_count, self.message_bytes)
+        operations.append((keys.STATE, records.pack(state)))
+        return operations
+
+    def again(self) -> None:
+        self.sizes.again()
+
+    def _rekey(self, operations: list[Operation], done: Callable[[], None]) -> None:
+        self.lines.submit(operations, lambda _: done(), sync=False, keep=True)
+
+    def applied(self) -> int:
+        """Every result record up to here has been given to the store."""
+        return self.unsettled[0] - 1 if self.unsettled else self.journal.stable_seq
+
+    def _unpin(self, message_id: str) -> None:
+        self.messages.unpin(self.messages.get(message_id))
+
+    def _requeued(self, zone: str, address: str) -> None:
+        """A deferred recipient is due and was parked: it counts as queued from now on."""
+        domain = address.rpartition("@")[2]
+        self.sizes.add(zone, domain, DEFERRED, -1)
+        self.sizes.add(zone, domain, QUEUED, 1)
+
+    # -- what cannot be read
+
+    def read_failed(self, error: StoreError) -> None:
+        """A range could not be walked: the store must be repaired, and a fresh process does that."""
+        self.damaged(error if isinstance(error, StoreDamaged) else StoreDamaged(str(error)))
+
+    def keep(self, task: asyncio.Future[None]) -> None:
+        """The loop itself holds tasks only weakly."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- waking the scheduler
+
+    def changed(self) -> None:
+        """Something may be allowed now; the scheduler looks at the end of this turn of the loop."""
+        if not self._pump_soon:
+            self._pump_soon = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._pump_soon = False
+        self.pump()

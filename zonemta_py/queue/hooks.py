@@ -1,0 +1,67 @@
+"""Where the queue lets others have a say: routing a recipient, stopping a notification. Plugins come in through this.
+
+`NoHooks` is the answer when nobody listens: the flags are False, and nothing is called.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from zonemta_py.mail.dsn import Failed
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.reply import Reply
+
+
+@dataclass(slots=True)
+class Routed:
+    """Where one recipient goes. routing: what plugins decided (host, port, source, auth, tls), None if nothing.
+
+    delay_s: seconds to wait first. refusal: do not accept this recipient, and say so. drop: forget it silently.
+    """
+
+    recipient: Recipient
+    zone: str
+    routing: dict[str, Any] | None = None
+    delay_s: float = 0.0
+    refusal: Reply | None = None
+    drop: str = ""
+
+
+class Hooks(Protocol):
+    """Flags tell whether anybody listens; a call is made only then."""
+
+    routes: bool
+    delays: bool
+    bounces: bool
+    releases: bool
+
+    async def route(self, envelope: Envelope, routed: Routed) -> Routed:
+        """queue_route. May raise QueueRefusal: the whole message gets that reply."""
+
+    async def delayed(self, message_id: str, zone: str, envelope: Envelope, failed: Failed, first_ms: int) -> bool:
+        """queue_delayed. False: no delay notice for this recipient."""
+
+    async def bounced(self, message_id: str, zone: str, envelope: Envelope, failed: list[Failed]) -> list[Failed]:
+        """queue_bounce. The failures that are to be notified, their texts changed perhaps."""
+
+    async def released(self, message_id: str, zone: str, envelope: Envelope) -> None:
+        """queue_release. The message's last recipient has ended."""
+
+
+class NoHooks:
+    """Nobody listens."""
+
+    routes = delays = bounces = releases = False
+
+    async def route(self, envelope: Envelope, routed: Routed) -> Routed:
+        return routed
+
+    async def delayed(self, message_id: str, zone: str, envelope: Envelope, failed: Failed, first_ms: int) -> bool:
+        return True
+
+    async def bounced(self, message_id: str, zone: str, envelope: Envelope, failed: list[Failed]) -> list[Failed]:
+        return failed
+
+    async def released(self, message_id: str, zone: str, envelope: Envelope) -> None:
+        return None

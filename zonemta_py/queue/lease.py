@@ -1,0 +1,224 @@
+"""Leasing: hands deliveries to sender processes, each with a start record that is stable before the sender hears of it.
+
+A lease is a permission: it counts as a connection of its zone and of its destination until it is settled. Senders wait
+here; whenever something changes, `pump` lets the schedule read on and gives the waiting senders what may go, in turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.store import StoreError
+from zonemta_py.mail.envelope import Recipient
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import BOUNCED, Delivery
+from zonemta_py.queue.core import Core
+from zonemta_py.queue.messages import Message
+from zonemta_py.queue.schedule import Entry, Group
+
+DAMAGED = Reply(554, "5.3.0", "the stored message was damaged and could not be sent")
+
+
+class Lease:
+    """What a sender has: the group, its message, who has it, since when."""
+
+    __slots__ = ("group", "message", "number", "sent", "settling", "since_ms", "worker")
+
+    def __init__(self, number: int, group: Group, message: Message, worker: str, since_ms: int) -> None:
+        self.number, self.group, self.message = number, group, message
+        self.worker, self.since_ms = worker, since_ms
+        self.sent = False  # its sender has heard of it
+        self.settling = False  # its result has arrived
+
+    def row(self) -> list[Any]:
+        """For start and position records: [lease, id, zone, destination, recipients, since_ms].
+
+        A recipient is its address, or [address, due_ms] where it was deferred.
+        """
+        recipients = [_who(entry) for entry in self.group.entries]
+        zone, target = self.group.zone.zone.name, self.group.lane.target.key
+        return [self.number, self.message.id, zone, target, recipients, self.since_ms]
+
+
+class Taker:
+    """A sender that waits: how many it can take, and whom to give them to."""
+
+    __slots__ = ("deliver", "deliveries", "gone", "leases", "most", "worker")
+
+    def __init__(self, worker: str, most: int, deliver: Callable[[list[Delivery]], None]) -> None:
+        self.worker, self.most, self.deliver = worker, most, deliver
+        self.deliveries: list[Delivery] = []
+        self.leases: list[Lease] = []
+        self.gone = False
+
+
+class Leases:
+    """The leases that are out, and the senders that wait for more."""
+
+    def __init__(self, core: Core, first_number: int) -> None:
+        self.out: dict[int, Lease] = {}
+        self._core = core
+        self._next = first_number
+        self._takers: deque[Taker] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._sources: dict[str, int] = {}
+
+    def take(self, most: int, worker: str, deliver: Callable[[list[Delivery]], None]) -> Taker:
+        """`deliver` is called once, with 1…most deliveries, when something may go."""
+        taker = Taker(worker, most, deliver)
+        self._takers.append(taker)
+        self._core.changed()
+        return taker
+
+    def leave(self, taker: Taker) -> None:
+        """It waits no longer; what it was to get goes back. Harmless after it was served."""
+        if taker.gone:
+            return
+        taker.gone = True
+        self._takers = deque(other for other in self._takers if other is not taker)
+        for lease in taker.leases:
+            if not lease.sent:
+                self.take_back(lease)
+
+    def take_back(self, lease: Lease) -> None:
+        """A lease whose sender never heard of it."""
+        if self.out.pop(lease.number, None) is not None:
+            lease.group.zone.done(lease.group.lane)
+            lease.group.zone.put_back(lease.group.lane, lease.group.entries)
+
+    def pump(self) -> None:
+        """Lets the schedule read on, and serves the senders that wait."""
+        core = self._core
+        now, now_ms = core.clock.monotonic(), core.clock.ms()
+        try:
+            core.schedule.wake(now)
+            more = core.schedule.fill(now_ms)
+            served = self._serve(now_ms)
+        except StoreError as error:
+            core.read_failed(error)
+            return
+        for taker in served:
+            core.journal.when_stable(partial(self._deliver, taker))
+        if more:
+            core.changed()
+        elif self._timer is None or self._timer.cancelled() or self._timer.when() > now + 0.01:
+            self._sleep(core.schedule.next_wake(now, now_ms))
+
+    def _sleep(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(max(seconds, 0.001), self._woken)
+
+    def _woken(self) -> None:
+        self._timer = None
+        self._core.changed()
+
+    def _serve(self, now_ms: int) -> list[Taker]:
+        served: dict[int, Taker] = {}
+        while self._takers:
+            group = self._core.schedule.next()
+            if group is None:
+                break
+            taker = self._takers[0]
+            if self._give(taker, group, now_ms):
+                served[id(taker)] = taker
+                self._takers.rotate(-1)
+                if len(taker.deliveries) >= taker.most:
+                    self._takers.pop()
+        if served:
+            self._takers = deque(taker for taker in self._takers if id(taker) not in served)
+        return list(served.values())
+
+    def _give(self, taker: Taker, group: Group, now_ms: int) -> bool:
+        lease = self.grant(group, taker.worker)
+        if lease is None:
+            return False
+        refused = (group.entries[0].note.routing or {}).get("refused")
+        if refused:
+            self._core.end(lease, BOUNCED, Reply(*refused), None)
+            return False
+        try:
+            body = self._core.messages.body(lease.message)
+        except StoreError as error:
+            self._core.end(lease, BOUNCED, DAMAGED, error)
+            return False
+        taker.leases.append(lease)
+        taker.deliveries.append(self._delivery(lease, body))
+        return True
+
+    def grant(self, group: Group, worker: str) -> Lease | None:
+        """A lease with its start record; None when the message's metadata cannot be read (it has been dealt with)."""
+        core = self._core
+        try:
+            message = core.messages.get(group.entries[0].id)
+        except StoreError as error:
+            core.lost_message(group, error)
+            return None
+        lease = Lease(self._next, group, message, worker, core.clock.ms())
+        self._next += 1
+        for entry in group.entries:
+            if not entry.pinned:
+                entry.pinned = True
+                message.pins += 1
+        self.out[lease.number] = lease
+        core.record(Type.START, records.pack(lease.row()))
+        return lease
+
+    def _deliver(self, taker: Taker) -> None:
+        if taker.gone:
+            return
+        taker.gone = True
+        for lease in taker.leases:
+            lease.sent = True
+        taker.deliver(taker.deliveries)
+
+    def _delivery(self, lease: Lease, body: bytes | None) -> Delivery:
+        group, message = lease.group, lease.message
+        routing = group.entries[0].note.routing or {}
+        metadata = message.metadata
+        return Delivery(
+            lease=lease.number,
+            id=message.id,
+            zone=group.zone.zone.name,
+            destination=group.lane.target.key,
+            sender=metadata["sender"],
+            recipients=[_recipient(entry) for entry in group.entries],
+            size=metadata["size"],
+            chunks=metadata["chunks"],
+            body=body,
+            host=group.lane.target.host,
+            port=group.lane.target.port,
+            source=routing.get("source") or self._source(group),
+            ret=metadata.get("ret"),
+            envid=metadata.get("envid"),
+            smtputf8=metadata.get("smtputf8", False),
+            eightbit=metadata.get("body") == "8BITMIME",
+            attempts=[entry.note.attempts for entry in group.entries],
+            routing=routing,
+        )
+
+    def _source(self, group: Group) -> str:
+        zone = group.zone.zone
+        if not zone.sources:
+            return ""
+        turn = self._sources[zone.name] = (self._sources.get(zone.name, -1) + 1) % len(zone.sources)
+        return zone.sources[turn]
+
+    def of(self, worker: str) -> list[Lease]:
+        return [lease for lease in self.out.values() if lease.worker == worker]
+
+
+def _who(entry: Entry) -> str | list[Any]:
+    if entry.key.startswith(b"deferred "):
+        return [entry.address, keys.place(entry.key).due_ms]
+    return entry.address
+
+
+def _recipient(entry: Entry) -> Recipient:
+    return Recipient(entry.address, entry.note.notify, entry.note.orcpt)

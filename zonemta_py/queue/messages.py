@@ -1,0 +1,117 @@
+"""Messages that somebody in memory is busy with: metadata, how many recipients are left, and the body while it is warm.
+
+A message is pinned by every recipient of it in the window or leased, and by every batch that changes it and is not
+written yet; with the last pin it is forgotten, and read again from the store when needed. So what is in the store is
+never older than what is believed here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.store import Operation, Store, StoreDamaged
+
+WARM_BYTES_MAX = 8 * 1024 * 1024
+"""Bodies of one chunk that are kept in memory, so that the usual message is never read back from the disk."""
+
+
+class Message:
+    """One message. body: its bytes if it is one chunk and warm. left: recipients that have not come to an end."""
+
+    __slots__ = ("body", "created_ms", "id", "left", "metadata", "pins", "total")
+
+    def __init__(self, message_id: str, metadata: dict[str, Any], created_ms: int, total: int, left: int) -> None:
+        self.id, self.metadata = message_id, metadata
+        self.created_ms, self.total, self.left = created_ms, total, left
+        self.body: bytes | None = None
+        self.pins = 0
+
+    @property
+    def chunks(self) -> int:
+        return int(self.metadata["chunks"])
+
+
+class Messages:
+    """The pinned messages, by id."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, Message] = {}
+        self._warm = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def add(self, message: Message, body: bytes | None) -> None:
+        """A message just accepted; its body stays warm if there is room."""
+        self._known[message.id] = message
+        if body is not None and self._warm + len(body) <= WARM_BYTES_MAX:
+            message.body = body
+            self._warm += len(body)
+
+    def get(self, message_id: str) -> Message:
+        """From memory or the store. Raises StoreDamaged when its keys are missing or cannot be read."""
+        message = self._known.get(message_id)
+        if message is None:
+            message = self._known[message_id] = self._load(message_id)
+        return message
+
+    def peek(self, message_id: str) -> dict[str, Any]:
+        """A message's metadata, without keeping it. Raises StoreDamaged."""
+        message = self._known.get(message_id)
+        return message.metadata if message is not None else self._load(message_id).metadata
+
+    def _load(self, message_id: str) -> Message:
+        existence = self._store.get(keys.existence(message_id))
+        metadata = self._store.get(keys.metadata(message_id))
+        if existence is None or metadata is None:
+            raise StoreDamaged(f"message {message_id} has lost its metadata")
+        try:
+            return Message(message_id, records.unpack(metadata), *records.Existence.of(existence))
+        except (ValueError, TypeError) as error:
+            raise StoreDamaged(f"message {message_id} has unreadable metadata ({error})") from None
+
+    def body(self, message: Message) -> bytes | None:
+        """The body, if it is one chunk."""
+        if message.body is not None or message.chunks != 1:
+            return message.body
+        return self.chunk(message.id, 1)
+
+    def chunk(self, message_id: str, number: int) -> bytes:
+        data = self._store.get(keys.chunk(message_id, number))
+        if data is None:
+            raise StoreDamaged(f"message {message_id} has lost chunk {number} of its body")
+        return data
+
+    def cool(self, message: Message) -> None:
+        """Nobody is expected to need the body again."""
+        if message.body is not None:
+            self._warm -= len(message.body)
+            message.body = None
+
+    def pin(self, message: Message, count: int = 1) -> None:
+        message.pins += count
+
+    def unpin(self, message: Message, count: int = 1) -> None:
+        message.pins -= count
+        if message.pins <= 0 and self._known.get(message.id) is message:
+            self.cool(message)
+            del self._known[message.id]
+
+    def drop(self, message_id: str) -> None:
+        """Forgets a message whatever its pins: it turned out to be damaged."""
+        message = self._known.pop(message_id, None)
+        if message is not None:
+            self.cool(message)
+
+    def finish(self, message: Message, count: int) -> list[Operation]:
+        """`count` of its recipients have ended: what that changes in the store. The last one takes all its keys along."""
+        message.left -= count
+        if message.left > 0:
+            value = records.Existence(message.created_ms, message.total, message.left).value()
+            return [(keys.existence(message.id), value)]
+        numbers = range(1, message.chunks + 1)
+        operations: list[Operation] = [(keys.existence(message.id), None), (keys.metadata(message.id), None)]
+        operations += [(keys.chunk(message.id, number), None) for number in numbers]
+        return operations

@@ -1,0 +1,62 @@
+"""Notifications to senders (RFC 3464, RFC 3461): who gets one, and the message itself, ready to be queued.
+
+Never for a null return path, at most one of each kind for a recipient; recipients that end together share one. With
+RET=FULL a message of one chunk is returned whole, a larger one by its header section (RFC 3461 4.3 leaves that to us).
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from zonemta_py.disk.store import StoreError
+from zonemta_py.mail import dsn
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.queue.messages import Message, Messages
+
+
+class Notices:
+    """Makes notifications in the name of `hostname`."""
+
+    def __init__(self, messages: Messages, hostname: str) -> None:
+        self._messages, self._hostname = messages, hostname
+
+    def make(
+        self, kind: dsn.Kind, message: Message, failures: list[dsn.Failed], now_ms: int
+    ) -> tuple[Envelope, bytes] | None:
+        """The envelope and bytes of a notification, or None if nobody is to get one."""
+        sender = str(message.metadata.get("sender") or "")
+        failures = [failed for failed in failures if dsn.wanted(kind, failed.recipient.notify)]
+        if not sender or not failures:
+            return None
+        envelope = Envelope.from_metadata(message.metadata, [failed.recipient for failed in failures])
+        whole = envelope.ret == "FULL" and message.chunks == 1
+        data = dsn.build(
+            kind,
+            envelope,
+            failures,
+            self._original(message, whole),
+            reporting_mta=self._hostname,
+            now_ms=now_ms,
+            unique=secrets.token_hex(12),
+            whole=whole,
+        )
+        return dsn.enclose(envelope, data, now_ms), data
+
+    def _original(self, message: Message, whole: bool) -> bytes:
+        try:
+            data = message.body or self._messages.chunk(message.id, 1)
+        except StoreError:
+            return b""
+        header = data.partition(b"\r\n\r\n")[0] + b"\r\n"
+        return data if whole else header
+
+
+def failed(
+    address: str, notify: int, orcpt: str | None, reply_line: str, remote: str, attempts: int, last_ms: int
+) -> dsn.Failed:
+    """One recipient's row, its reply parsed back from "code enhanced text"."""
+    from zonemta_py.mail.reply import Reply
+
+    code, _, rest = reply_line.partition(" ")
+    reply = Reply.from_lines(int(code) if code.isdigit() else 550, [rest])
+    return dsn.Failed(Recipient(address, notify, orcpt), reply, remote, attempts, last_ms)

@@ -1,0 +1,203 @@
+"""Recovery: the only way up. Opens the store, reads the journal from the last position record, makes both agree.
+
+Seed 000's restart, with the positions in the journal itself. What lies behind the last position record is the working
+suffix; the record names the leases that were out when it was written, so the suffix never begins before it. Each result
+in the suffix that the store has not seen is applied now (the recipient's key is still where the record found it); each
+start record without a result is in doubt, and listed; a message without an envelope record gets one; chunks of messages
+that were never committed are deleted.
+
+Damage is copied to quarantine/ with a note; then the store is repaired, the journal mended, and everything compared
+(`check`). Nothing is deleted for being damaged.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from zonemta_py.config import Config
+from zonemta_py.disk import journal, keys, records
+from zonemta_py.disk.frame import Record
+from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.store import Store, StoreDamaged
+from zonemta_py.queue import check
+from zonemta_py.queue.commit import JournalLine
+from zonemta_py.queue.core import Clock, Core
+from zonemta_py.queue.hooks import Hooks
+from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.queue.replay import Replay
+from zonemta_py.queue.segments import Segments
+
+REPAIR_MARK = "repair-needed"
+"""A file in the queue's folder: the process before found the store damaged."""
+
+RESULTS = (Type.DELIVERY, Type.IN_DOUBT, Type.REMOVED, Type.MOVED)
+
+
+class Suffix:
+    """What the journal says since the last position record (or since its beginning, if there is none)."""
+
+    def __init__(self, position: Record | None) -> None:
+        body: dict[str, Any] = records.unpack(position.body) if position else {}
+        self.position_seq = position.seq if position else 0
+        self.applied = int(body.get("applied", 0))
+        self.floor = str(body.get("floor", "0" * 16))
+        self.marks: dict[str, dict[str, bytes]] = body.get("marks", {})
+        self.segments = Segments(body.get("segments", []))
+        self.working: dict[int, list[Any]] = {row[0]: row for row in body.get("working", [])}
+        self.opened: set[str] = set(body.get("opened", []))
+        self.enveloped: set[str] = set()
+        self.finished: set[str] = set()
+        self.results: list[Record] = []
+        self.last: Record | None = position
+
+    def take(self, record: Record) -> None:
+        """One more record. Segments are counted by the position record up to it, and from here behind it."""
+        self.last = record
+        if record.type in RESULTS:
+            self.results.append(record)
+        if record.type == Type.POSITION:
+            return
+        body = records.unpack(record.body)
+        counts = record.seq > self.position_seq
+        if record.type == Type.START:
+            self.working[body[0]] = body
+        elif record.type == Type.DELIVERY:
+            self.working.pop(body[0], None)
+        elif record.type == Type.IN_DOUBT:
+            for lease in body[0]:
+                self.working.pop(lease, None)
+        elif record.type == Type.ENVELOPE:
+            self.enveloped.add(body[0])
+            self.opened.discard(body[0])
+            if counts:
+                self.segments.born(body[0])
+        elif record.type == Type.OPEN:
+            self.opened.add(body[0])
+        elif record.type == Type.FINISH:
+            self.finished.add(body[0])
+            if counts:
+                self.segments.ended(body[0])
+        elif record.type == Type.SEGMENT and counts:
+            self.segments.begin(body["first"], body["floor"])
+
+
+def read_suffix(folder: Path, faults: list[journal.Fault]) -> Suffix:
+    suffix = Suffix(journal.last_of(folder, Type.POSITION))
+    for record in journal.read(folder, suffix.applied + 1 if suffix.position_seq else 0, faults):
+        suffix.take(record)
+    return suffix
+
+
+async def open_queue(
+    config: Config, hooks: Hooks, clock: Clock, damaged: Callable[[StoreDamaged], None] | None
+) -> LocalQueue:
+    """Recovers and returns a queue that is ready to `start`. Raises StoreError, OSError."""
+    folder = config.folder
+    quarantine = Quarantine(folder / "quarantine")
+    store, repaired = _open_store(config, quarantine)
+    faults: list[journal.Fault] = []
+    suffix = read_suffix(folder / "journal", faults)
+    state = check.state_of(store)
+    next_seq = _seal(folder / "journal", suffix, clock.ms())
+    lost_tail = next_seq <= state.stable
+    if faults or lost_tail or repaired:
+        _mend(config, store, quarantine, faults, lost_tail, state.stable)
+        next_seq = max(next_seq, state.stable + 2)
+        faults = []
+        suffix = read_suffix(folder / "journal", faults)
+        state = check.state_of(store)
+    core = Core(
+        config,
+        store,
+        JournalLine(journal.Writer(folder / "journal"), next_seq),
+        marks={} if repaired else suffix.marks,
+        segments=suffix.segments,
+        last_id=check.last_id(store, suffix.floor),
+        totals=(state.messages, state.bytes),
+        clock=clock,
+        damaged=damaged or stop_for_repair(folder),
+        hooks=hooks,
+    )
+    queue = LocalQueue(core, first_lease=next_seq)
+    await Replay(queue, suffix.results, suffix.finished).run()
+    _leftovers(queue, suffix)
+    await core.journal.stable()
+    return queue
+
+
+def _open_store(config: Config, quarantine: Quarantine) -> tuple[Store, bool]:
+    folder, mark = config.folder / "store", config.folder / REPAIR_MARK
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if not mark.exists():
+        try:
+            return Store(folder, config.queue.write_buffer_bytes), False
+        except StoreDamaged as error:
+            mark.write_text(str(error))
+    reason = mark.read_text()
+    say(f"the store is damaged ({reason}); a copy goes to {quarantine.folder}, then it is repaired")
+    quarantine.copy("store", {"error": reason, "remedy": "none needed: what could be read was kept"}, [folder])
+    Store.repair(folder)
+    store = Store(folder, config.queue.write_buffer_bytes)
+    mark.unlink()
+    return store, True
+
+
+def _seal(folder: Path, suffix: Suffix, now_ms: int) -> int:
+    """Ends the file that a crash left open; returns the next sequence number."""
+    files = journal.files(folder)
+    if suffix.last is None or not files:
+        return 1
+    return journal.seal(files[-1], suffix.last, now_ms).seq + 1
+
+
+def _mend(
+    config: Config, store: Store, quarantine: Quarantine, faults: list[journal.Fault], lost_tail: bool, stable: int
+) -> None:
+    for fault in faults:
+        say(f"damage in the journal: {fault}")
+    if lost_tail:
+        note = {
+            "error": f"the journal ends before record {stable}, which was on stable storage",
+            "remedy": "none needed",
+        }
+        say(f"damage in the journal: its end is missing, up to record {stable}; what is queued will be sent")
+        quarantine.copy("journal", note, journal.files(config.folder / "journal")[-1:])
+    check.mend_journal(config.folder / "journal", quarantine)
+    if lost_tail:
+        check.bridge(config.folder / "journal", stable)
+    for problem in check.compare(config, store, repair=True, quarantine=quarantine).problems:
+        say(f"repaired: {problem}")
+
+
+def _leftovers(queue: LocalQueue, suffix: Suffix) -> None:
+    """What the crash left in the middle: leases in doubt, chunks without a message, messages without a record."""
+    queue.in_doubt_rows(list(suffix.working.values()))
+    core = queue.core
+    for message_id in suffix.opened:
+        if core.store.get(keys.existence(message_id)) is None:
+            prefix = keys.message_range(message_id)
+            operations = [(key, None) for key in core.store.keys(prefix, keys.end(prefix))]
+            core.lines.submit(list(operations), lambda _: None, sync=False, keep=True)
+    for message_id, metadata, rows in check.without_envelope(core.store, suffix.floor, suffix.enveloped):
+        core.record(Type.ENVELOPE, b"\x93" + records.pack(message_id) + metadata + records.pack(rows))
+        core.segments.born(message_id)
+
+
+def stop_for_repair(folder: Path) -> Callable[[StoreDamaged], None]:
+    """What a running queue does about a damaged store: it leaves a mark and ends; the next start repairs."""
+
+    def stop(error: StoreDamaged) -> None:
+        say(f"{error}; starting again to repair it")
+        (folder / REPAIR_MARK).write_text(str(error))
+        os._exit(os.EX_IOERR)
+
+    return stop
+
+
+def say(line: str) -> None:
+    print(f"zonemta: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,136 @@
+"""Replay: gives the store the results that the journal has and the store has not.
+
+A result was applied if the recipient's key is no longer where the record found it; so replaying twice changes nothing.
+Records of the same message wait for each other's batch, since what one wrote is where the next one looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.frame import Record
+from zonemta_py.disk.records import Note, Type
+from zonemta_py.disk.store import StoreDamaged
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue import sizes
+from zonemta_py.queue.api import RELEASED
+from zonemta_py.queue.settle import Row, Settlement
+
+if TYPE_CHECKING:
+    from zonemta_py.queue.queue import LocalQueue
+
+
+class Replay:
+    """Over the results of the working suffix, in order. finished: messages whose FINISH record is there already."""
+
+    def __init__(self, queue: LocalQueue, results: list[Record], finished: set[str]) -> None:
+        self._queue, self._core, self._results = queue, queue.core, results
+        self._pending: set[str] = set()
+        queue.settling.finished = finished
+
+    async def run(self) -> None:
+        for record in self._results:
+            self._core.unsettled.append(record.seq)
+        for record in self._results:
+            body = records.unpack(record.body)
+            if record.type == Type.DELIVERY:
+                await self._delivery(record, body)
+            elif record.type == Type.IN_DOUBT:
+                await self._flush()
+                self._queue.apply_in_doubt(body[1])
+            elif record.type == Type.REMOVED:
+                await self._flush()
+                self._queue.apply_removed(*body[:3])
+            if self._core.unsettled and self._core.unsettled[0] <= record.seq:
+                self._core.unsettled.popleft()
+        await self._flush()
+        self._queue.settling.finished = set()
+
+    async def _delivery(self, record: Record, body: list[Any]) -> None:
+        _, message_id, zone, target, outcomes, trace = body[:6]
+        if message_id in self._pending:
+            await self._flush()
+        rows = [
+            row
+            for verdict, code, enhanced, text, _, recipients, relayed in (outcome[:7] for outcome in outcomes)
+            if verdict != RELEASED
+            for who in recipients
+            if (row := self._row(record, message_id, zone, target, verdict, Reply(code, enhanced, text), who, relayed))
+        ]
+        if not rows:
+            self._ended_already(message_id, zone)
+            return
+        try:
+            message = self._core.messages.get(message_id)
+        except StoreDamaged:
+            return  # fsck names it; there is nothing to send any more
+        self._core.messages.pin(message, len(rows))
+        settlement = Settlement(message, zone, rows, trace[0], record.ms, record.seq)
+        for row in rows:
+            row.delayed = self._queue.settling.late(message, row, record.ms)
+        settlement.notices = self._queue.settling.notices(settlement)
+        self._queue.settling.apply(settlement)
+        self._pending.add(message_id)
+
+    def _row(
+        self,
+        record: Record,
+        message_id: str,
+        zone: str,
+        target: str,
+        verdict: int,
+        reply: Reply,
+        who: Any,
+        relayed: bool,
+    ) -> Row | None:
+        address, before, due_ms = who if isinstance(who, list) else (who, 0, 0)
+        found = find(self._core.store.get, zone, target, message_id, address, before)
+        if found is None:
+            return None
+        key, value = found
+        note = Note.of(value).tried(record.ms, str(reply))
+        state = sizes.DEFERRED if before else sizes.QUEUED
+        return Row(key, address, note, verdict, reply, due_ms, relayed, state=state)
+
+    def _ended_already(self, message_id: str, zone: str) -> None:
+        """The store had it; the FINISH record may not have reached the disk."""
+        core = self._core
+        if message_id not in self._queue.settling.finished and core.store.get(keys.existence(message_id)) is None:
+            core.record(Type.FINISH, records.pack([message_id]))
+            core.segments.ended(message_id)
+            self._queue.settling.finished.add(message_id)
+
+    async def _flush(self) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._core.lines.submit([], lambda _: future.set_result(None), sync=False, keep=True)
+        self._core.lines.flush()
+        await future
+        self._pending.clear()
+
+
+def find(get: Any, zone: str, target: str, message_id: str, address: str, before_ms: int) -> tuple[bytes, bytes] | None:
+    """Where a recipient's key is, of the places where a record may have found it; its key and value."""
+    if before_ms:
+        places = [keys.deferred(zone, before_ms, message_id, address)]
+        places.append(keys.parked(zone, target, message_id, address))
+    else:
+        places = [keys.fresh(zone, message_id, address), keys.parked(zone, target, message_id, address)]
+    for key in places:
+        value = get(key)
+        if value is not None:
+            return key, value
+    return None
+
+
+def leased_keys(get: Any, row: list[Any]) -> list[tuple[str, bytes, bytes]]:
+    """The recipients of a start record that are still there: address, key, value."""
+    _, message_id, zone, target, recipients = row[:5]
+    found = []
+    for who in recipients:
+        address, before = who if isinstance(who, list) else (who, 0)
+        place = find(get, zone, target, message_id, address, before)
+        if place is not None:
+            found.append((address, *place))
+    return found

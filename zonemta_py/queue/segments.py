@@ -1,0 +1,101 @@
+"""Which journal segments still speak of living mail, and their way into the archive.
+
+A message belongs to the segment that was open when its id was given out; each segment counts its living messages. An
+envelope record that comes after the segment was closed (a large message takes its time) is kept as `late` in the one
+that holds it. A closed segment without living messages, all of it before the restart position, goes to the archive.
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+from pathlib import Path
+from typing import Any
+
+from zonemta_py.disk import journal
+
+
+class Segment:
+    """first: sequence number of its first record. floor: ids from here on belong to it."""
+
+    __slots__ = ("first", "floor", "late", "live")
+
+    def __init__(self, first: int, floor: str, live: int = 0, late: list[str] | None = None) -> None:
+        self.first, self.floor, self.live, self.late = first, floor, live, set(late or ())
+
+    def row(self) -> list[Any]:
+        return [self.first, self.floor, self.live, sorted(self.late)]
+
+
+class Segments:
+    """The segments that are not archived, oldest first; the last one is being written."""
+
+    def __init__(self, rows: list[list[Any]]) -> None:
+        self._all = [Segment(*row) for row in rows]
+
+    def begin(self, first: int, floor: str) -> None:
+        self._all.append(Segment(first, floor))
+
+    def _home(self, message_id: str) -> Segment | None:
+        index = bisect.bisect_right(self._all, message_id, key=lambda segment: segment.floor) - 1
+        return self._all[max(0, index)] if self._all else None
+
+    def born(self, message_id: str) -> None:
+        """Its envelope record goes into the segment that is being written."""
+        home = self._home(message_id)
+        if home is not None:
+            home.live += 1
+            if home is not self._all[-1]:
+                self._all[-1].late.add(message_id)
+
+    def ended(self, message_id: str) -> None:
+        home = self._home(message_id)
+        if home is not None:
+            home.live -= 1
+            if home is not self._all[-1]:
+                for segment in self._all:
+                    segment.late.discard(message_id)
+
+    def rows(self) -> list[list[Any]]:
+        """For the position record."""
+        return [segment.row() for segment in self._all]
+
+    def finished(self, before_seq: int) -> list[tuple[int, int]]:
+        """Closed segments that may go, as (first record, first record of the next); they are forgotten here."""
+        gone = [
+            (segment.first, following.first)
+            for segment, following in zip(self._all, self._all[1:], strict=False)
+            if segment.live <= 0 and not segment.late and following.first <= before_seq
+        ]
+        firsts = {first for first, _ in gone}
+        # The floor of a segment that goes is inherited: its ids are all dead, but ids are looked up by floor.
+        self._all = [segment for segment in self._all if segment.first not in firsts]
+        return gone
+
+
+def archive(folder: Path, target: Path, spans: list[tuple[int, int]]) -> list[Path]:
+    """Moves the files of those segments; returns where they are now."""
+    moved: list[Path] = []
+    if not spans:
+        return moved
+    target.mkdir(parents=True, exist_ok=True)
+    for path in journal.files(folder):
+        seq = journal.first_seq(path)
+        if any(first <= seq < following for first, following in spans):
+            path.rename(target / path.name)
+            moved.append(target / path.name)
+    return moved
+
+
+def prune(folder: Path, now_ms: int, days: float, bytes_max: int) -> list[Path]:
+    """Deletes archived segments past their time, and the oldest ones beyond the size; 0 means no bound."""
+    rows = [(path, path.stat()) for path in journal.files(folder)]
+    total = sum(stat.st_size for _, stat in rows)
+    gone = []
+    for path, stat in rows:
+        old = days and stat.st_mtime * 1000 < now_ms - days * 86_400_000
+        if old or (bytes_max and total > bytes_max):
+            os.unlink(path)
+            total -= stat.st_size
+            gone.append(path)
+    return gone

@@ -1,0 +1,315 @@
+"""Settling: a delivery record, stable before the sender is answered; the store follows lazily, in journal order.
+
+A `Settlement` is what a delivery record says, with the store's keys found. It is made from a lease and its result, or
+by recovery from the record alone; `apply` does the same with both, so a crash between record and store changes
+nothing.
+
+Rules: a temporary failure waits by the zone's retry schedule, until its life is over, then it bounces (4.4.7 becomes
+5.4.7). A bounce tells the sender (RFC 3464), in the same batch that ends the recipient: never twice, never not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.records import Note, Type
+from zonemta_py.disk.store import Operation
+from zonemta_py.mail.dsn import Failed, Kind
+from zonemta_py.mail.envelope import Envelope, Notify, Recipient
+from zonemta_py.mail.limits import CHUNK_BYTES, REPLY_TEXT_STORED_MAX
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue import sizes
+from zonemta_py.queue.accept import Acceptance
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, RELEASED, Outcome, Result
+from zonemta_py.queue.core import Core
+from zonemta_py.queue.lease import Lease, Leases
+from zonemta_py.queue.messages import Message
+from zonemta_py.queue.schedule import Entry
+from zonemta_py.zones.retry import delay_s, expired
+
+
+@dataclass(slots=True)
+class Row:
+    """One recipient of a settlement: where its key is, and what becomes of it."""
+
+    key: bytes
+    address: str
+    note: Note
+    verdict: int
+    reply: Reply
+    due_ms: int = 0
+    relayed: bool = False
+    delayed: bool = False
+    entry: Entry | None = None
+    state: int = sizes.QUEUED
+
+
+@dataclass(slots=True)
+class Settlement:
+    """A delivery record's content. seq: the record's number."""
+
+    message: Message
+    zone: str
+    rows: list[Row]
+    remote: str = ""
+    ms: int = 0
+    seq: int = 0
+    lease: Lease | None = None
+    notices: list[tuple[Kind, list[Failed]]] = field(default_factory=list)
+
+
+class Settling:
+    """Takes results, and makes them true."""
+
+    def __init__(self, core: Core, leases: Leases, acceptance: Acceptance) -> None:
+        self._core, self._leases, self._acceptance = core, leases, acceptance
+        self.finished: set[str] = set()
+        """Messages whose FINISH record recovery has seen; it must not be written twice."""
+
+    # -- from a result to a record
+
+    def settle(self, result: Result, done: Callable[[], None]) -> None:
+        """Calls `done` once the result is on stable storage; a lease that is not out any more is ignored."""
+        lease = self._leases.out.get(result.lease)
+        if lease is None or lease.settling:
+            done()
+            return
+        lease.settling = True
+        settlement = self._settlement(lease, result)
+        hooks = self._core.hooks
+        if settlement.notices and (hooks.bounces or hooks.delays):
+            self._core.keep(asyncio.ensure_future(self._ask_and_settle(lease, settlement, result, done)))
+        else:
+            self._settled(lease, settlement, result, done)
+
+    async def _ask_and_settle(
+        self, lease: Lease, settlement: Settlement, result: Result, done: Callable[[], None]
+    ) -> None:
+        await self._ask(settlement)
+        self._settled(lease, settlement, result, done)
+
+    def _settled(self, lease: Lease, settlement: Settlement, result: Result, done: Callable[[], None]) -> None:
+        self._record(settlement, result)
+        del self._leases.out[result.lease]
+        self._core.journal.when_stable(lambda: self._stable(settlement, done))
+        group = lease.group
+        if result.down_s is not None:
+            text = str(result.outcomes[0].reply) if result.outcomes else ""
+            group.zone.down(group.lane, self._core.clock.monotonic(), result.down_s, text)
+        elif not result.outcomes or result.outcomes[0].stage != "queue":  # else nobody was asked: nothing is known
+            group.zone.up(group.lane)
+        group.zone.done(group.lane)
+        self._core.changed()
+
+    def _stable(self, settlement: Settlement, done: Callable[[], None]) -> None:
+        self.apply(settlement)
+        done()
+
+    def _settlement(self, lease: Lease, result: Result) -> Settlement:
+        now_ms = self._core.clock.ms()
+        entries, zone = lease.group.entries, lease.group.zone.zone
+        rows = [
+            self._row(lease.message, entries[index], outcome, now_ms)
+            for outcome in result.outcomes
+            for index in outcome.recipients
+        ]
+        settlement = Settlement(lease.message, zone.name, rows, result.remote, now_ms, lease=lease)
+        settlement.notices = self.notices(settlement)
+        return settlement
+
+    def _row(self, message: Message, entry: Entry, outcome: Outcome, now_ms: int) -> Row:
+        note, reply, verdict, due_ms = entry.note, outcome.reply, outcome.verdict, 0
+        state = sizes.DEFERRED if entry.key.startswith(b"deferred ") else sizes.QUEUED
+        if verdict == RELEASED:
+            return Row(entry.key, entry.address, note, verdict, reply, entry=entry, state=state)
+        note = note.tried(now_ms, str(reply))
+        delayed = False
+        if verdict == DEFERRED:
+            retry = self._core.config.retry
+            end_ms = message.created_ms + int(retry.life_h * 3_600_000)
+            if expired(message.created_ms, now_ms, retry):
+                verdict = BOUNCED
+            else:
+                wait = outcome.delay_s if outcome.delay_s is not None else delay_s(note.attempts, retry, self._random())
+                due_ms = min(now_ms + int(wait * 1000), max(end_ms, now_ms + 1000))
+                delayed = self._is_late(message, note, now_ms)
+                note = note._replace(noticed=note.noticed or delayed)
+        return Row(entry.key, entry.address, note, verdict, reply, due_ms, outcome.relayed, delayed, entry, state)
+
+    def _random(self) -> float:
+        return self._core.clock.random()
+
+    def late(self, message: Message, row: Row, now_ms: int) -> bool:
+        """Whether this deferral calls for a delay notice; the note then says that it was sent."""
+        delayed = row.verdict == DEFERRED and self._is_late(message, row.note, now_ms)
+        row.note = row.note._replace(noticed=row.note.noticed or delayed)
+        return delayed
+
+    def _is_late(self, message: Message, note: Note, now_ms: int) -> bool:
+        hours = self._core.config.retry.delay_notice_h
+        late = now_ms - message.created_ms >= hours * 3_600_000
+        return bool(hours and late and not note.noticed and note.notify & Notify.DELAY)
+
+    def _record(self, settlement: Settlement, result: Result) -> None:
+        trace = [result.remote, result.local, result.tls, result.started_ms, result.took_ms]
+        stages = {index: outcome.stage for outcome in result.outcomes for index in outcome.recipients}
+        order = [index for outcome in result.outcomes for index in outcome.recipients]
+        lease = settlement.lease
+        number, target = (lease.number, lease.group.lane.target.key) if lease else (0, "")
+        body = [
+            number,
+            settlement.message.id,
+            settlement.zone,
+            target,
+            _outcomes(settlement.rows, order, stages),
+            trace,
+        ]
+        settlement.seq = self._core.record(Type.DELIVERY, records.pack(body))
+        self._core.unsettled.append(settlement.seq)
+
+    # -- notices
+
+    def notices(self, settlement: Settlement) -> list[tuple[Kind, list[Failed]]]:
+        """What the sender is to be told, by kind."""
+        kinds: dict[Kind, list[Failed]] = {}
+        retry = self._core.config.retry
+        until_ms = settlement.message.created_ms + int(retry.life_h * 3_600_000)
+        for row in settlement.rows:
+            if row.verdict == BOUNCED:
+                kind: Kind = "failed"
+            elif row.verdict == DELIVERED and row.relayed:
+                kind = "relayed"
+            elif row.delayed:
+                kind = "delayed"
+            else:
+                continue
+            recipient = Recipient(row.address, row.note.notify, row.note.orcpt)
+            kinds.setdefault(kind, []).append(
+                Failed(recipient, row.reply, settlement.remote, row.note.attempts, row.note.last_ms, until_ms)
+            )
+        return list(kinds.items())
+
+    async def _ask(self, settlement: Settlement) -> None:
+        hooks, message = self._core.hooks, settlement.message
+        asked: list[tuple[Kind, list[Failed]]] = []
+        for kind, failures in settlement.notices:
+            envelope = Envelope.from_metadata(message.metadata, [failed.recipient for failed in failures])
+            if kind == "failed" and hooks.bounces:
+                failures = await hooks.bounced(message.id, settlement.zone, envelope, failures)
+            elif kind == "delayed" and hooks.delays:
+                notes = {row.address: row.note.first_ms for row in settlement.rows}
+                failures = [
+                    failed
+                    for failed in failures
+                    if await hooks.delayed(
+                        message.id, settlement.zone, envelope, failed, notes[failed.recipient.address]
+                    )
+                ]
+            asked.append((kind, failures))
+        settlement.notices = asked
+
+    # -- from a record to the store
+
+    def apply(self, settlement: Settlement) -> None:
+        """Gives the store what the record says. Called in the order of the records."""
+        core, message = self._core, settlement.message
+        operations: list[Operation] = []
+        ended = 0
+        for row in settlement.rows:
+            ended += self._apply_row(settlement, row, operations)
+        due = [row.due_ms for row in settlement.rows if row.verdict == DEFERRED]
+        notices = self._notifications(settlement)
+        if ended:
+            operations += core.messages.finish(message, ended)
+            if message.left <= 0:
+                self._finish(message, settlement.zone)
+        if core.unsettled and core.unsettled[0] <= settlement.seq:
+            core.unsettled.popleft()
+
+        def written(_: Reply | None) -> None:
+            self._written(settlement, due)
+
+        if not notices:
+            core.lines.submit(operations, written, sync=False, keep=True)
+            return
+        for index, (envelope, data) in enumerate(notices):
+            last = index == len(notices) - 1
+            chunks = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
+            self._acceptance.commit(
+                envelope,
+                self._acceptance.routes(envelope),
+                chunks,
+                (lambda _, reply: written(reply)) if last else (lambda *_: None),
+                along=operations if index == 0 else [],
+            )
+
+    def _apply_row(self, settlement: Settlement, row: Row, operations: list[Operation]) -> int:
+        """Adds what it takes to `operations`; returns 1 if the recipient has come to its end."""
+        core, zone, message_id = self._core, settlement.zone, settlement.message.id
+        if row.verdict == RELEASED:
+            return 0
+        domain = row.address.rpartition("@")[2]
+        operations.append((row.key, None))
+        core.sizes.add(zone, domain, row.state, -1)
+        if row.verdict == DEFERRED:
+            operations.append((keys.deferred(zone, row.due_ms, message_id, row.address), row.note.value()))
+            core.sizes.add(zone, domain, sizes.DEFERRED, 1)
+            return 0
+        if row.verdict == HELD:
+            operations.append((keys.held(zone, message_id, row.address), row.note.value()))
+            core.sizes.add(zone, domain, sizes.HELD, 1)
+            return 0
+        return 1
+
+    def _finish(self, message: Message, zone: str) -> None:
+        core = self._core
+        core.message_count -= 1
+        core.message_bytes -= message.metadata["size"]
+        if message.id not in self.finished:
+            core.record(Type.FINISH, records.pack([message.id]))
+            core.segments.ended(message.id)
+        if core.hooks.releases:
+            envelope = Envelope.from_metadata(message.metadata, [])
+            core.keep(asyncio.ensure_future(core.hooks.released(message.id, zone, envelope)))
+
+    def _notifications(self, settlement: Settlement) -> list[tuple[Envelope, bytes]]:
+        made = (
+            self._core.notices.make(kind, settlement.message, failures, settlement.ms)
+            for kind, failures in settlement.notices
+            if failures
+        )
+        return [notice for notice in made if notice is not None]
+
+    def _written(self, settlement: Settlement, due: list[int]) -> None:
+        core = self._core
+        lease = settlement.lease
+        if lease is None:
+            core.schedule.busy.difference_update([row.key for row in settlement.rows])
+        else:
+            back = [row.entry for row in settlement.rows if row.verdict == RELEASED and row.entry]
+            gone = [row for row in settlement.rows if row.verdict != RELEASED]
+            core.schedule.busy.difference_update([row.key for row in gone])
+            if back:
+                lease.group.zone.put_back(lease.group.lane, back)
+            core.messages.unpin(lease.message, len(gone))
+        if due:
+            core.schedule.zones[settlement.zone].due_at(min(due))
+
+
+def _outcomes(rows: list[Row], order: list[int], stages: dict[int, str]) -> list[list[Any]]:
+    """[[verdict, code, enhanced, text, stage, recipients, relayed]…]: recipients that share all, together.
+
+    A recipient is its address, or [address, due_ms before, due_ms now] where it was or is deferred.
+    """
+    grouped: dict[tuple[Any, ...], list[Any]] = {}
+    for row, index in zip(rows, order, strict=True):
+        reply = row.reply
+        key = (row.verdict, reply.code, reply.enhanced, reply.text[:REPLY_TEXT_STORED_MAX], stages[index], row.relayed)
+        before = keys.place(row.key).due_ms if row.state == sizes.DEFERRED else 0
+        who = [row.address, before, row.due_ms] if before or row.due_ms else row.address
+        grouped.setdefault(key, []).append(who)
+    return [[*key[:5], recipients, key[5]] for key, recipients in grouped.items()]

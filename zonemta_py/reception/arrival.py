@@ -1,0 +1,174 @@
+"""One message on its way in: its header section completed, its bytes cut into chunks for the queue.
+
+Blocks of decoded DATA go in; the header section is held back until it is whole, gets its trace fields, and goes out
+before the body. What went in comes out byte for byte, but for the fields added (and the empty line after them, if the
+message has no header section) and X-Sending-Zone, which is taken out.
+
+Failures: `refusal` is the reply for a header section that is too long or tells of a loop; from then on nothing is kept.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.headers import Headers, split
+from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.trace import date_field, message_id_field, received
+
+SENDING_ZONE = "X-Sending-Zone"
+KEPT = ("subject", "from", "to", "message-id", "date", "list-id", "feedback-id")
+"""Fields that go into `Envelope.headers`, decoded."""
+_HEADER_TOO_LONG = Reply(552, "5.3.4", "The header section is longer than this server takes")
+_LOOP = Reply(554, "5.4.6", "Too many Received fields, the message is going round in circles")
+
+
+class Chunks:
+    """Cuts a stream into pieces of exactly CHUNK_BYTES, and a last one of 1…CHUNK_BYTES."""
+
+    __slots__ = ("_held", "_pieces", "ready", "total")
+
+    def __init__(self) -> None:
+        self.ready: deque[bytes] = deque()
+        self._pieces: list[bytes] = []
+        self._held = 0
+        self.total = 0
+
+    def add(self, block: bytes) -> None:
+        self._pieces.append(block)
+        self._held += len(block)
+        self.total += len(block)
+        if self._held > CHUNK_BYTES:
+            self._cut()
+
+    def _cut(self) -> None:
+        whole = b"".join(self._pieces)
+        at = 0
+        while len(whole) - at > CHUNK_BYTES:  # one byte more: the last chunk is never empty
+            self.ready.append(whole[at : at + CHUNK_BYTES])
+            at += CHUNK_BYTES
+        self._pieces = [whole[at:]]
+        self._held = len(whole) - at
+
+    def last(self) -> bytes:
+        """What is left at the end."""
+        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+
+
+@dataclass(slots=True, frozen=True)
+class Rules:
+    """The same for all messages of a listener. host: our name. trust_zone: X-Sending-Zone may choose the zone.
+
+    hooked: plugins see the body, so it is kept in `Arrival.unseen` for them instead of being cut at once.
+    """
+
+    host: str
+    trust_zone: bool
+    header_bytes: int
+    hops: int
+    hooked: bool = False
+
+
+class Arrival:
+    """opening: the Received field up to its id (`Trace.opening`). transaction: that id. now_ms: when DATA began.
+
+    headers: None until the header section is complete; then without X-Sending-Zone, with Date and Message-ID, and
+    without our Received.
+    """
+
+    __slots__ = (
+        "_opening", "_rules", "_section", "_transaction", "chunks", "envelope", "headers", "now_ms", "refusal",
+        "unseen",
+    )  # fmt: skip
+
+    def __init__(self, rules: Rules, envelope: Envelope, opening: str, transaction: str, now_ms: int) -> None:
+        self._rules, self._opening, self._transaction = rules, opening, transaction
+        self._section = bytearray()
+        self.envelope, self.now_ms = envelope, now_ms
+        self.headers: Headers | None = None
+        self.refusal: Reply | None = None
+        self.chunks = Chunks()
+        self.unseen: deque[bytes] = deque()
+
+    def add(self, block: bytes) -> None:
+        """Takes the next bytes of the message, line ends already CRLF."""
+        if self.refusal is not None or not block:
+            return
+        if self.headers is not None:
+            if self._rules.hooked:
+                self.unseen.append(block)
+            else:
+                self.chunks.add(block)
+            return
+        section = self._section
+        if not section and b"\r\n\r\n" in block:
+            self._read_header(block)
+            return
+        seam = max(0, len(section) - 3)
+        section += block
+        if len(section) > self._rules.header_bytes or section.find(b"\r\n\r\n", seam) >= 0 or section[:2] == b"\r\n":
+            self._read_header(bytes(section))
+
+    def finish(self) -> None:
+        """The message is complete; one that is all header section is known to be so only now."""
+        if self.headers is None and self.refusal is None:
+            self._read_header(bytes(self._section))
+
+    def _read_header(self, whole: bytes) -> None:
+        self._section = bytearray()
+        headers, end = split(whole)
+        if end > self._rules.header_bytes:
+            self.refusal = _HEADER_TOO_LONG
+        elif headers.count("received") > self._rules.hops:
+            self.refusal = _LOOP
+        else:
+            self._complete(headers, whole, end)
+
+    def _complete(self, headers: Headers, whole: bytes, end: int) -> None:
+        fields = whole[:end]
+        if SENDING_ZONE in headers:
+            zone = headers.get(SENDING_ZONE)
+            if self._rules.trust_zone and zone:
+                self.envelope.sending_zone = zone
+            headers.remove(SENDING_ZONE)
+            fields = headers.build()
+        fields += self._add_missing(headers)
+        self.headers = headers
+        self.note_headers()
+        body = whole[end:]
+        if self._rules.hooked:
+            self.unseen.append(body[2:] if body.startswith(b"\r\n") else body)
+            return
+        if body and not body.startswith(b"\r\n"):
+            fields += b"\r\n"  # there is a body but no empty line before it
+        self.chunks.add(b"".join((self.trace(), fields, body)))
+
+    def _add_missing(self, headers: Headers) -> bytes:
+        added = b""
+        if "date" not in headers:
+            added = date_field(self.now_ms)
+            headers.append(added[:-2])
+        if "message-id" not in headers:
+            field = message_id_field(self._transaction, self.now_ms, self._rules.host)
+            headers.append(field[:-2])
+            added += field
+        return added
+
+    def trace(self) -> bytes:
+        """Our Received field; the recipient is named only where it is the only one."""
+        recipients = self.envelope.recipients
+        recipient = recipients[0].address if len(recipients) == 1 else None
+        return received(self._opening, self._transaction, recipient, self.now_ms)
+
+    def note_headers(self) -> None:
+        """Copies the chosen fields into the envelope; once more after plugins have changed them."""
+        headers = self.headers
+        if headers is not None:
+            self.envelope.headers = {name: headers.decoded(name) for name in KEPT if name in headers}
+
+    def store_header(self) -> None:
+        """Hooked messages only: gives out the header section as plugins have left it."""
+        if self.headers is not None:
+            self.chunks.add(b"".join((self.trace(), self.headers.build(), b"\r\n")))

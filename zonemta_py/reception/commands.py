@@ -1,0 +1,238 @@
+"""The SMTP commands (RFC 5321 4.1): plain functions of a door and the command's argument.
+
+Each returns the reply as bytes, or None if the reply comes later: then it has given the door something to wait for.
+Every reply has an enhanced status code (RFC 2034), but for those to HELO and EHLO and the 3xx ones, which have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from zonemta_py.mail.address import AddressRefused, MailCommand, parse_mail, parse_rcpt
+from zonemta_py.mail.envelope import Recipient
+from zonemta_py.mail.reply import Reply
+from zonemta_py.plugin.arguments import Address
+from zonemta_py.plugin.verdicts import Verdict
+from zonemta_py.reception.transaction import Transaction
+
+if TYPE_CHECKING:
+    from zonemta_py.reception.smtp_door import Door
+
+Command = Callable[["Door", str], bytes | None]
+
+_SENDER_OK = b"250 2.1.0 Sender OK\r\n"
+_RECIPIENT_OK = b"250 2.1.5 Recipient OK\r\n"
+_GO_AHEAD = b"354 End data with <CR><LF>.<CR><LF>\r\n"
+_HELO_MAX = 255
+
+BAD_SEQUENCE = "5.5.1"
+NO_GREETING = Reply(503, BAD_SEQUENCE, "Say EHLO first")
+NESTED = Reply(503, BAD_SEQUENCE, "A transaction is open already, end it with DATA or RSET")
+NO_MAIL = Reply(503, BAD_SEQUENCE, "Say MAIL first")
+NO_RCPT = Reply(554, BAD_SEQUENCE, "No valid recipients")
+NEED_TLS = Reply(530, "5.7.0", "Say STARTTLS first")
+NO_RELAY = Reply(550, "5.7.1", "Relaying denied: authenticate first")
+TOO_MANY_RECIPIENTS = Reply(452, "4.5.3", "Too many recipients, send the rest in another transaction")
+TOO_LARGE = Reply(552, "5.3.4", "Message is larger than the limit announced with SIZE")
+NO_PARAMETERS_HELO = Reply(555, "5.5.4", "Parameters need EHLO")
+
+
+def reply_bytes(reply: Reply) -> bytes:
+    """One line for the wire, whatever the text came from."""
+    text = "".join(letter if letter.isprintable() else " " for letter in str(reply))
+    return text.encode("ascii", "replace") + b"\r\n"
+
+
+def helo(door: Door, argument: str) -> bytes | None:
+    name = _greeted(argument)
+    if not name:
+        return door.refuse(Reply(501, "5.5.4", "Say HELO and your host name"))
+    door.greeted(name, extended=False)
+    return b"250 " + door.site.hostname.encode() + b"\r\n"
+
+
+def ehlo(door: Door, argument: str) -> bytes | None:
+    name = _greeted(argument)
+    if not name:
+        return door.refuse(Reply(501, "5.5.4", "Say EHLO and your host name"))
+    door.greeted(name, extended=True)
+    return door.site.greeting(bool(door.session.tls), bool(door.session.user))
+
+
+def _greeted(argument: str) -> str:
+    name = argument.strip().partition(" ")[0]
+    return name if name.isprintable() and len(name) <= _HELO_MAX else ""
+
+
+def mail(door: Door, argument: str) -> bytes | None:
+    if argument[:5].upper() != "FROM:":
+        return door.refuse(Reply(501, "5.5.4", "Say MAIL FROM:<address>"))
+    if not door.session.helo:
+        return door.refuse(NO_GREETING)
+    if door.transaction is not None:
+        return door.refuse(NESTED)
+    if door.site.listener.require_tls and not door.session.tls:
+        return door.refuse(NEED_TLS)
+    try:
+        command = parse_mail(argument[5:])
+    except AddressRefused as refused:
+        return door.refuse(refused.reply)
+    if command.parameters and not door.extended:
+        return door.refuse(NO_PARAMETERS_HELO)
+    if command.size > door.site.limits.message_bytes:
+        return door.refuse(TOO_LARGE)
+    if door.site.host.listens("smtp_mail_from"):
+        return door.wait_for(_ask_mail(door, command))
+    return _open(door, command)
+
+
+def _open(door: Door, command: MailCommand) -> bytes:
+    door.set_protocol(command.smtputf8)
+    door.transaction = Transaction(door.site, door.session, command)
+    return _SENDER_OK
+
+
+async def _ask_mail(door: Door, command: MailCommand) -> bytes:
+    address = Address(command.address, command.parameters)
+    try:
+        await door.site.host.call("smtp_mail_from", address=address, session=door.session)
+    except Verdict as verdict:
+        return door.refuse(verdict.reply)
+    command.address = address.address
+    return _open(door, command)
+
+
+def rcpt(door: Door, argument: str) -> bytes | None:
+    transaction = door.transaction
+    if argument[:3].upper() != "TO:":
+        return door.refuse(Reply(501, "5.5.4", "Say RCPT TO:<address>"))
+    if transaction is None:
+        return door.refuse(NO_MAIL)
+    if not door.may_relay:
+        return door.refuse(NO_RELAY)
+    if transaction.rcpts >= door.site.limits.recipients:
+        return reply_bytes(TOO_MANY_RECIPIENTS)  # no error of the client: it sends the rest later
+    try:
+        recipient, parameters = parse_rcpt(argument[3:], transaction.envelope.smtputf8)
+    except AddressRefused as refused:
+        return door.refuse(refused.reply)
+    if parameters and not door.extended:
+        return door.refuse(NO_PARAMETERS_HELO)
+    if recipient.address == "postmaster":
+        recipient.address = f"postmaster@{door.site.hostname.lower()}"
+    if door.site.host.listens("smtp_rcpt_to"):
+        return door.wait_for(_ask_rcpt(door, transaction, recipient, parameters))
+    transaction.rcpts += 1
+    transaction.recipients.setdefault(recipient.address, recipient)
+    return _RECIPIENT_OK
+
+
+async def _ask_rcpt(door: Door, transaction: Transaction, recipient: Recipient, parameters: dict[str, str]) -> bytes:
+    address = Address(recipient.address, parameters)
+    try:
+        await door.site.host.call("smtp_rcpt_to", address=address, session=door.session)
+    except Verdict as verdict:
+        return door.refuse(verdict.reply)
+    recipient.address = address.address
+    transaction.rcpts += 1
+    transaction.recipients.setdefault(recipient.address, recipient)
+    return _RECIPIENT_OK
+
+
+def data(door: Door, argument: str) -> bytes | None:
+    transaction = door.transaction
+    if argument:
+        return door.refuse(Reply(501, "5.5.4", "DATA takes no argument"))
+    if transaction is None:
+        return door.refuse(NO_MAIL)
+    if not transaction.recipients:
+        return door.refuse(NO_RCPT)
+    transaction.seal()
+    if door.site.host.listens("smtp_data"):
+        return door.wait_for(_ask_data(door, transaction))
+    return _begin(door, transaction)
+
+
+def _begin(door: Door, transaction: Transaction) -> bytes:
+    transaction.begin(door.opening(), door.next_transaction_id())
+    return _GO_AHEAD
+
+
+async def _ask_data(door: Door, transaction: Transaction) -> bytes:
+    try:
+        await door.site.host.call("smtp_data", envelope=transaction.envelope, session=door.session)
+    except Verdict as verdict:
+        door.reset()
+        return door.refuse(verdict.reply)
+    return _begin(door, transaction)
+
+
+def rset(door: Door, argument: str) -> bytes | None:
+    if argument:
+        return door.refuse(Reply(501, "5.5.4", "RSET takes no argument"))
+    door.reset()
+    return b"250 2.0.0 OK\r\n"
+
+
+def noop(door: Door, argument: str) -> bytes | None:
+    return b"250 2.0.0 OK\r\n"
+
+
+def help_(door: Door, argument: str) -> bytes | None:
+    return b"214 2.0.0 EHLO HELO MAIL RCPT DATA RSET NOOP VRFY STARTTLS AUTH QUIT, see RFC 5321\r\n"
+
+
+def vrfy(door: Door, argument: str) -> bytes | None:
+    if not argument:
+        return door.refuse(Reply(501, "5.5.4", "Say VRFY and an address"))
+    return b"252 2.1.5 Cannot verify it, but will try to deliver to it\r\n"
+
+
+def expn(door: Door, argument: str) -> bytes | None:
+    return door.refuse(Reply(502, BAD_SEQUENCE, "There are no lists here"))
+
+
+def quit_(door: Door, argument: str) -> bytes | None:
+    door.hang_up(Reply(221, "2.0.0", "Bye"))
+    return None
+
+
+def starttls(door: Door, argument: str) -> bytes | None:
+    if argument:
+        return door.refuse(Reply(501, "5.5.4", "STARTTLS takes no argument"))
+    if door.site.listener.tls != "starttls":
+        return door.refuse(Reply(502, BAD_SEQUENCE, "STARTTLS is not offered here"))
+    if door.session.tls:
+        return door.refuse(Reply(503, BAD_SEQUENCE, "TLS is on already"))
+    return door.wait_for(door.start_tls())
+
+
+def auth(door: Door, argument: str) -> bytes | None:
+    if not door.site.listener.auth or not door.extended:
+        return door.refuse(Reply(502, BAD_SEQUENCE, "AUTH is not offered here"))
+    if not door.session.tls:
+        return door.refuse(Reply(538, "5.7.11", "Say STARTTLS first, passwords never travel in the clear"))
+    if door.session.user or door.transaction is not None:
+        return door.refuse(Reply(503, BAD_SEQUENCE, "Authentication is done once, and before MAIL"))
+    words = argument.split()
+    if len(words) not in (1, 2):
+        return door.refuse(Reply(501, "5.5.4", "Say AUTH PLAIN or AUTH LOGIN"))
+    words[0] = words[0].upper()
+    if words[0] not in ("PLAIN", "LOGIN"):
+        return door.refuse(Reply(504, "5.5.4", "Only AUTH PLAIN and AUTH LOGIN are known here"))
+    return door.wait_for(door.authenticate(words))
+
+
+def not_smtp(door: Door, argument: str) -> bytes | None:
+    """A web browser that was talked into posting here: its body must never be taken for commands."""
+    door.hang_up(Reply(421, "4.7.0", "This is an SMTP server"))
+    return None
+
+
+COMMANDS: dict[bytes, Command] = {
+    b"HELO": helo, b"EHLO": ehlo, b"MAIL": mail, b"RCPT": rcpt, b"DATA": data, b"RSET": rset, b"NOOP": noop,
+    b"HELP": help_, b"VRFY": vrfy, b"EXPN": expn, b"QUIT": quit_, b"STARTTLS": starttls, b"AUTH": auth,
+    b"GET": not_smtp, b"POST": not_smtp, b"PUT": not_smtp, b"HEAD": not_smtp, b"OPTIONS": not_smtp,
+    b"CONNECT": not_smtp,
+}  # fmt: skip

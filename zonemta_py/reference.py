@@ -1,0 +1,124 @@
+"""The configuration as commented TOML, made from the configuration's classes: their docstrings are its comments.
+
+`reference()` is config/zonemta.toml: every key there is, commented out at its default. `effective(config)` is what
+`zonemta config show` prints: the same with the values in force, secrets hidden.
+
+    python -m zonemta_py.reference > config/zonemta.toml
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from zonemta_py.config import Config, Zone
+
+_WIDTH = 100
+_SECRETS = frozenset(("password", "users"))
+_OPENING = """\
+Every key of the configuration, commented out at its default. Uncomment what you change.
+Check a file with `zonemta config check FILE`, start with it by `zonemta run --config FILE`.
+Made by `python -m zonemta_py.reference`: change the classes in zonemta_py/config.py, not this file."""
+
+
+def reference() -> str:
+    """The whole reference; loading it gives the defaults."""
+    return "\n".join(_wrapped(_OPENING.replace("\n", " ")) + list(_document(Config(), live=False))) + "\n"
+
+
+def effective(config: Config) -> str:
+    """The configuration in force: every key with its value; keys without one are commented out."""
+    return "\n".join(_document(config, live=True)).lstrip("\n") + "\n"
+
+
+def _document(config: Config, live: bool) -> Iterator[str]:
+    for name, field in Config.model_fields.items():
+        value = getattr(config, name)
+        if isinstance(value, BaseModel):
+            yield from _section(f"[{name}]", name, value, live)
+        elif isinstance(value, dict):
+            yield from ("", f"[{name}]", *_wrapped(field.description or ""))
+            yield from (_line(key, _secret(name, item), live=True) for key, item in value.items())
+        else:
+            for item in value:
+                yield from _section(f"[[{name}]]", name, item, live)
+
+
+def _section(header: str, name: str, section: BaseModel, live: bool) -> Iterator[str]:
+    yield from ("", header, *_wrapped((type(section).__doc__ or "").strip()))
+    tables: list[tuple[str, dict[str, Any]]] = []
+    for key, field in type(section).model_fields.items():
+        value = getattr(section, key)
+        if isinstance(value, dict):
+            tables.append((f"{name}.{key}", value))
+            continue
+        yield ""
+        yield from _wrapped(_described(field))
+        yield _line(key, _secret(key, value), live=(live or _needed(section, key)) and value is not None)
+    for table, rows in tables:
+        for key, row in rows.items():
+            yield from ("", f"[{table}.{_key(key)}]", *(_line(k, v, live=True) for k, v in row.items()))
+
+
+def _needed(section: BaseModel, key: str) -> bool:
+    """The one zone that the reference must spell out, since a zone has no default name."""
+    return isinstance(section, Zone) and key in ("name", "default")
+
+
+def _described(field: FieldInfo) -> str:
+    """The docstring, with the choices and bounds that it does not spell out itself."""
+    text = field.description or ""
+    choices = [str(value) for value in get_args(field.annotation)] if get_origin(field.annotation) is Literal else []
+    notes = [] if all(choice in text for choice in choices) else [f"one of {', '.join(choices)}"]
+    rules = [(rule, name, word) for rule in field.metadata for name, word in _BOUNDS]
+    notes += [f"{word} {getattr(rule, name)}" for rule, name, word in rules if hasattr(rule, name)]
+    return f"{text} ({', '.join(notes)})" if notes else text
+
+
+_BOUNDS = (("ge", "at least"), ("gt", "more than"), ("le", "at most"))
+
+
+def _secret(key: str, value: Any) -> Any:
+    return "(hidden)" if key in _SECRETS and value else value
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(" ".join(text.split()), _WIDTH, initial_indent="# ", subsequent_indent="# ")
+
+
+def _line(key: str, value: Any, live: bool) -> str:
+    if value is None:
+        return f"#{_key(key)} = …"
+    return f"{'' if live else '#'}{_key(key)} = {_toml(value)}"
+
+
+def _key(key: str) -> str:
+    return key if key.replace("-", "").replace("_", "").isalnum() and key.isascii() else _quoted(key)
+
+
+def _toml(value: Any) -> str:
+    """Strings, numbers, arrays: JSON's forms are TOML's too; tables inside values become inline ones."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_key(str(k))} = {_toml(v)}" for k, v in value.items()) + " }" if value else "{}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, Path):
+        value = str(value)
+    if isinstance(value, str):
+        return _quoted(value)
+    return json.dumps(value, default=str)
+
+
+def _quoted(text: str) -> str:
+    """JSON's string is TOML's basic string, except that TOML wants DEL escaped and no surrogate pairs."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+if __name__ == "__main__":
+    print(reference(), end="")

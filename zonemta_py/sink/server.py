@@ -1,0 +1,136 @@
+"""The sink itself: `Sink` inside a running event loop, `run_sink` as a process of its own.
+
+Failures: a port that is taken or an address this machine lacks is a SinkError of one sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import uvloop
+
+from zonemta_py.sink.certificate import tls_context
+from zonemta_py.sink.options import SinkError, SinkOptions
+from zonemta_py.sink.record import Counters, Message, Recorder
+from zonemta_py.sink.service import Service
+from zonemta_py.sink.session import Session
+
+_FLUSH_S = 0.1
+_BACKLOG = 4096
+
+
+class Sink:
+    """`async with Sink(options) as sink:` listens until the block ends, then cuts all connections."""
+
+    def __init__(self, options: SinkOptions | None = None) -> None:
+        """Without options: everything taken and kept, on a free port of 127.0.0.1. Raises SinkError."""
+        self.options = options or SinkOptions(listen=("127.0.0.1:0",), keep=True)
+        self.options.check()
+        self._recorder = Recorder(self.options)
+        self._service = Service(self.options, self._recorder, tls_context(self.options))
+        self._servers: list[asyncio.Server] = []
+        self._timers: list[asyncio.Task[None]] = []
+        self.ports: list[int] = []
+        """The ports in the order of `options.listen`."""
+
+    @property
+    def port(self) -> int:
+        """The first port."""
+        return self.ports[0]
+
+    @property
+    def counters(self) -> Counters:
+        return self._recorder.counters
+
+    @property
+    def messages(self) -> list[Message]:
+        """Every accepted message, oldest first. Raises RuntimeError unless `keep` is set."""
+        if not self.options.keep:
+            raise RuntimeError("this sink keeps no messages; give it SinkOptions(keep=True)")
+        return self._recorder.messages
+
+    def write_record(self) -> None:
+        """Brings the record file and the log up to date now."""
+        self._recorder.write()
+        self._recorder.flush()
+
+    async def __aenter__(self) -> Self:
+        try:
+            for address, port in self.options.addresses():
+                self._servers.append(await self._listen(address, port))
+        except SinkError:
+            await self._close_servers()
+            raise
+        self.ports = [server.sockets[0].getsockname()[1] for server in self._servers]
+        self._recorder.write()
+        self._timers = [
+            asyncio.create_task(_every(_FLUSH_S, self._recorder.flush)),
+            asyncio.create_task(_every(self.options.record_every_s, self._recorder.write)),
+        ]
+        return self
+
+    async def _listen(self, address: str, port: int) -> asyncio.Server:
+        loop, implicit = asyncio.get_running_loop(), self._service.tls if self.options.implicit_tls else None
+        try:
+            return await loop.create_server(
+                lambda: Session(self._service), address, port, backlog=_BACKLOG, ssl=implicit
+            )
+        except OSError as error:
+            raise SinkError(_cannot_listen(address, port, error)) from None
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        await asyncio.gather(*self._timers, return_exceptions=True)
+        await self._close_servers()
+        self._recorder.close()
+
+    async def _close_servers(self) -> None:
+        for server in self._servers:
+            server.close()
+        for session in list(self._service.sessions):
+            session.abort()
+        await asyncio.gather(*(server.wait_closed() for server in self._servers))
+
+
+async def _every(seconds: float, work: Callable[[], None]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        work()
+
+
+def _cannot_listen(address: str, port: int, error: OSError) -> str:
+    remedy = "name an address of this machine"
+    if error.errno == errno.EADDRINUSE:
+        remedy = "another process has this port: stop it, or choose another port"
+    elif error.errno == errno.EACCES:
+        remedy = "ports below 1024 need root: choose a higher one"
+    return f"cannot listen on {address}:{port} ({os.strerror(error.errno or 0)}); {remedy}"
+
+
+def run_sink(options: SinkOptions, on_start: Callable[[Sink], None] | None = None) -> Counters:
+    """Runs a sink until SIGTERM or SIGINT and returns what came. SIGUSR1 writes the record now.
+
+    on_start: called once, when all ports are open. Raises SinkError before that.
+    """
+    return uvloop.run(_run(options, on_start))
+
+
+async def _run(options: SinkOptions, on_start: Callable[[Sink], None] | None) -> Counters:
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    async with Sink(options) as sink:
+        loop.add_signal_handler(signal.SIGUSR1, sink.write_record)
+        if on_start is not None:
+            on_start(sink)
+        await ended.wait()
+    return sink.counters

@@ -1,0 +1,161 @@
+"""`zonemta run`: binds the ports, forks the queue, receivers and senders, and starts again whichever of them ends.
+
+There is no shutdown: SIGTERM and SIGKILL end all of them alike (children die with the supervisor), and starting is
+recovering. The listening sockets stay open here, so clients that connect while a receiver starts again only wait. A
+child that keeps ending at once is started more and more slowly, every two seconds at the slowest.
+
+Failures: a port that is taken or a bad plugin is a `StartError`, one sentence. After the start nothing is final.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import NoReturn
+
+from zonemta_py.config import Config, Listener, processes
+
+PAUSE_MAX_S = 2.0
+_PR_SET_PDEATHSIG = 1
+
+
+class StartError(Exception):
+    """Why the MTA cannot start: one sentence with the remedy."""
+
+
+def run(config: Config) -> NoReturn:
+    """Never returns. Raises StartError, PluginError, ConfigError before the first process is started."""
+    sockets = [bind(config.listeners) for _ in range(processes(config.server.receivers))]
+    from zonemta_py import children  # imported here, before the fork, so that the children share its pages
+
+    host = children.plugins(config)
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, signal.SIG_DFL)
+    roles: dict[str, Callable[[], None]] = {"queue": lambda: children.queue(config, host)}
+    for number, row in enumerate(sockets, 1):
+        roles[f"receiver-{number}"] = _receiver(config, host, row, len(sockets))
+    for number in range(1, processes(config.server.senders) + 1):
+        roles[f"sender-{number}"] = _sender(config, host, f"sender-{number}")
+    Supervisor(roles).forever()
+
+
+def _receiver(
+    config: Config, host: object, row: list[tuple[Listener, socket.socket]], share: int
+) -> Callable[[], None]:
+    from zonemta_py import children
+
+    return lambda: children.receiver(config, host, row, share)  # type: ignore[arg-type]
+
+
+def _sender(config: Config, host: object, name: str) -> Callable[[], None]:
+    from zonemta_py import children
+
+    return lambda: children.sender(config, host, name)  # type: ignore[arg-type]
+
+
+def bind(listeners: list[Listener]) -> list[tuple[Listener, socket.socket]]:
+    """One listening socket for each listener; every receiver has its own (SO_REUSEPORT). Raises StartError."""
+    rows = []
+    for listener in listeners:
+        family = socket.AF_INET6 if ":" in listener.address else socket.AF_INET
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        try:
+            bound.bind((listener.address, listener.port))
+            bound.listen(1024)
+        except OSError as error:
+            where = f"{listener.address}:{listener.port}"
+            remedy = f"give listener {listener.name!r} another address or port, or stop who has it"
+            raise StartError(f"cannot listen on {where} ({error.strerror}); {remedy}") from None
+        bound.setblocking(False)
+        rows.append((listener, bound))
+    return rows
+
+
+class Supervisor:
+    """Keeps one process for each role."""
+
+    def __init__(self, roles: dict[str, Callable[[], None]]) -> None:
+        self._roles = roles
+        self._running: dict[int, str] = {}
+        self._started: dict[str, float] = {}
+        self._pause: dict[str, float] = {}
+        self._due: dict[str, float] = dict.fromkeys(roles, 0.0)
+
+    def forever(self) -> NoReturn:
+        gc.collect()
+        gc.freeze()  # the children share these pages until somebody writes to them
+        while True:
+            self._start_due()
+            self._wait()
+
+    def _start_due(self) -> None:
+        now = time.monotonic()
+        for role in [role for role, due in self._due.items() if due <= now]:
+            del self._due[role]
+            self._running[self._fork(role)] = role
+            self._started[role] = time.monotonic()
+
+    def _wait(self) -> None:
+        """Until a child ends, or it is time to start one."""
+        if self._due:
+            time.sleep(max(0.0, min(0.05, min(self._due.values()) - time.monotonic())))
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG if self._due else 0)
+        except ChildProcessError:
+            return
+        role = self._running.pop(pid, None)
+        if role is not None:
+            self._ended(role, pid, status)
+
+    def _ended(self, role: str, pid: int, status: int) -> None:
+        now = time.monotonic()
+        if now - self._started[role] > 5:
+            self._pause[role] = 0.0
+        pause = self._pause.get(role, 0.0)
+        self._due[role] = now + pause
+        self._pause[role] = min(PAUSE_MAX_S, pause * 2 or 0.05)
+        print(f"zonemta: {role} (process {pid}) ended, {_how(status)}; starting it again", file=sys.stderr, flush=True)
+
+    def _fork(self, role: str) -> int:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid:
+            return pid
+        status = os.EX_SOFTWARE
+        try:
+            ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:  # the supervisor died in between
+                os._exit(0)
+            _rename(role)
+            self._roles[role]()
+            status = 0
+        except BaseException as error:
+            import traceback
+
+            print(f"zonemta: {role}: {error!r}", file=sys.stderr, flush=True)
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+
+
+def _how(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"killed by {signal.Signals(os.WTERMSIG(status)).name}"
+    return f"exit status {os.WEXITSTATUS(status)}"
+
+
+def _rename(role: str) -> None:
+    """The role in `ps` and `top`: the thread's name."""
+    try:
+        with open("/proc/self/comm", "w") as comm:
+            comm.write(f"zonemta {role}"[:15])
+    except OSError:
+        return  # not Linux, or /proc is not there: only looks

@@ -1,0 +1,222 @@
+"""The other end of the unix socket: `RemoteQueue` is Intake, Outlet and Office for receivers, senders and operators.
+
+Requests of one turn of the event loop leave in one write. When the queue's process dies, everything open fails with
+451; a receiver connects again by itself (`reconnect=True`), a sender has nothing left to do (`gone` tells).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import Delivery, QueueRefusal, Result
+from zonemta_py.wire.frames import OK, REFUSED, Operation, delivery_of, pack, result_row, unpacker
+
+SOCKET = "socket"
+GONE = Reply(451, "4.3.0", "the queue is starting again, try again in a moment")
+RECONNECT_S = 0.05
+
+
+class RemoteQueue:
+    """The queue behind the socket."""
+
+    def __init__(self, folder: Path, name: str, reconnect: bool) -> None:
+        self._path, self._name, self._reconnect = folder / SOCKET, name, reconnect
+        self._protocol: _Protocol | None = None
+        self._token = 0
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @classmethod
+    async def connect(cls, folder: Path, name: str, reconnect: bool = False, patience_s: float = 60) -> RemoteQueue:
+        """Waits up to `patience_s` for the queue to be there. Raises QueueRefusal."""
+        queue = cls(folder, name, reconnect)
+        deadline = asyncio.get_running_loop().time() + patience_s
+        while not await queue._connect():
+            if asyncio.get_running_loop().time() > deadline:
+                raise QueueRefusal(GONE)
+            await asyncio.sleep(RECONNECT_S)
+        return queue
+
+    async def _connect(self) -> bool:
+        loop = asyncio.get_running_loop()
+        try:
+            _, protocol = await loop.create_unix_connection(lambda: _Protocol(self._lost), str(self._path))
+        except OSError:
+            return False
+        self._protocol = protocol
+        protocol.send((Operation.HELLO, 0, self._name))
+        return True
+
+    def _lost(self) -> None:
+        self._protocol = None
+        if self._reconnect:
+            self._again = asyncio.ensure_future(self._connect_again())
+        elif not self.gone.done():
+            self.gone.set_result(None)
+
+    async def _connect_again(self) -> None:
+        while not await self._connect():  # noqa: ASYNC110 (another process is waited for, no event can tell)
+            await asyncio.sleep(RECONNECT_S)
+
+    def _request(self, operation: Operation, *arguments: Any) -> asyncio.Future[Any]:
+        if self._protocol is None:
+            raise QueueRefusal(GONE)
+        return self._protocol.request(operation, arguments)
+
+    # -- Intake
+
+    async def put(self, envelope: Envelope, body: bytes) -> str:
+        return str(await self._request(Operation.PUT, envelope.to_wire(), body))
+
+    def begin(self) -> RemoteIncoming:
+        self._token += 1
+        return RemoteIncoming(self, self._token)
+
+    # -- Outlet
+
+    async def lease(self, most: int) -> list[Delivery]:
+        return [delivery_of(row) for row in await self._request(Operation.LEASE, most)]
+
+    async def settle(self, result: Result) -> None:
+        await self._request(Operation.SETTLE, result_row(result))
+
+    async def chunk(self, message_id: str, number: int) -> bytes:
+        return bytes(await self._request(Operation.FETCH, message_id, number))
+
+    # -- Office
+
+    async def ask(self, question: str, **arguments: Any) -> Any:
+        return await self._request(Operation.ASK, question, arguments)
+
+
+class RemoteIncoming:
+    """A message of several chunks; two chunks may be on their way at once."""
+
+    def __init__(self, queue: RemoteQueue, token: int) -> None:
+        self._queue, self._token = queue, token
+        self._open: asyncio.Future[Any] | None = None
+        self._protocol = queue._protocol
+
+    async def write(self, chunk: bytes) -> None:
+        self._check()
+        before, self._open = self._open, self._queue._request(Operation.CHUNK, self._token, chunk)
+        if before is not None:
+            await before
+
+    async def commit(self, envelope: Envelope, last_chunk: bytes) -> str:
+        self._check()
+        answer = self._queue._request(Operation.COMMIT, self._token, envelope.to_wire(), last_chunk)
+        if self._open is not None:
+            await asyncio.wait([self._open, answer])
+            self._open.result()
+        return str(await answer)
+
+    def abort(self) -> None:
+        if self._open is not None:
+            self._open.add_done_callback(_ignore)
+        if self._queue._protocol is self._protocol and self._protocol is not None:
+            self._protocol.send((Operation.ABORT, 0, self._token))
+
+    def _check(self) -> None:
+        """The chunks went to a queue process that is no more: the message cannot be completed."""
+        if self._queue._protocol is not self._protocol or self._protocol is None:
+            raise QueueRefusal(GONE)
+
+
+class _Protocol(asyncio.Protocol):
+    def __init__(self, lost: Any) -> None:
+        self._lost = lost
+        self._loop = asyncio.get_running_loop()
+        self._unpacker = unpacker()
+        self._open: dict[int, asyncio.Future[Any]] = {}
+        self._number = 0
+        self._out: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def send(self, frame: tuple[Any, ...]) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(pack(frame))
+
+    def _flush(self) -> None:
+        if self._transport is not None:
+            self._transport.write(b"".join(self._out))
+        self._out.clear()
+
+    def request(self, operation: Operation, arguments: tuple[Any, ...]) -> asyncio.Future[Any]:
+        self._number += 1
+        future = self._open[self._number] = self._loop.create_future()
+        self.send((operation, self._number, *arguments))
+        return future
+
+    def data_received(self, data: bytes) -> None:
+        self._unpacker.feed(data)
+        for number, status, payload in self._unpacker:
+            future = self._open.pop(number, None)
+            if future is None or future.done():
+                continue
+            if status == OK:
+                future.set_result(payload)
+            elif status == REFUSED:
+                future.set_exception(QueueRefusal(Reply(*payload)))
+            else:
+                future.set_exception(ValueError(payload))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        for future in self._open.values():
+            if not future.done():
+                future.set_exception(QueueRefusal(GONE))
+                future.add_done_callback(_ignore)
+        self._open.clear()
+        self._lost()
+
+
+def _ignore(future: asyncio.Future[Any]) -> None:
+    """Nobody may be left to look at it."""
+    if not future.cancelled():
+        future.exception()
+
+
+class QueueGone(Exception):
+    """Nobody answers on the socket."""
+
+
+def ask(folder: Path, question: str, **arguments: Any) -> Any:
+    """One question, without an event loop, for the command line. Raises QueueGone, ValueError."""
+    path = folder / SOCKET
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(30)
+        try:
+            connection.connect(str(path))
+            connection.sendall(pack((int(Operation.ASK), 1, question, arguments)))
+            return _answer(connection)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise QueueGone(f"no queue answers at {path} ({reason}); start it with `zonemta run`") from None
+
+
+def _answer(connection: socket.socket) -> Any:
+    unpacked = unpacker()
+    while True:
+        data = connection.recv(1 << 20)
+        if not data:
+            raise OSError("the queue hung up")
+        unpacked.feed(data)
+        try:
+            for _, status, payload in unpacked:
+                if status == OK:
+                    return payload
+                raise ValueError(payload if isinstance(payload, str) else " ".join(str(part) for part in payload))
+        except msgpack.OutOfData:
+            continue

@@ -1,0 +1,78 @@
+"""What travels on the unix socket: msgpack arrays, one behind the other, in both directions.
+
+A request is [operation, number, …]; its answer [number, status, payload]. Numbers are the client's; several requests
+may be open at once, and answers come in any order. Results and deliveries travel as rows of their fields' values.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from operator import attrgetter
+from typing import Any
+
+import msgpack
+
+from zonemta_py.mail.envelope import Recipient
+from zonemta_py.mail.limits import FRAME_BYTES_MAX
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import Delivery, Outcome, Result
+
+
+class Operation(IntEnum):
+    HELLO = 0  # [name]: who asks; its leases are its own
+    PUT = 1  # [envelope, body] → id
+    CHUNK = 2  # [token, chunk] → nil; the first one begins the message
+    COMMIT = 3  # [token, envelope, last chunk] → id
+    ABORT = 4  # [token], no answer
+    LEASE = 5  # [most] → deliveries
+    SETTLE = 6  # [result] → nil
+    FETCH = 7  # [id, number] → chunk
+    ASK = 8  # [question, arguments] → anything
+
+
+OK, REFUSED, WRONG = 0, 1, 2
+
+_packer = msgpack.Packer(use_bin_type=True, autoreset=True)
+pack = _packer.pack
+
+
+def unpacker() -> msgpack.Unpacker:
+    return msgpack.Unpacker(raw=False, strict_map_key=False, max_buffer_size=4 * FRAME_BYTES_MAX)
+
+
+_SCALARS = (
+    "lease", "id", "zone", "destination", "sender", "size", "chunks", "body", "host", "port", "source", "ret", "envid",
+    "smtputf8", "eightbit", "attempts", "routing",
+)  # fmt: skip
+_scalars = attrgetter(*_SCALARS)
+
+
+def delivery_row(delivery: Delivery) -> list[Any]:
+    return [*_scalars(delivery), [[r.address, r.notify, r.orcpt] for r in delivery.recipients]]
+
+
+def delivery_of(row: list[Any]) -> Delivery:
+    fields = dict(zip(_SCALARS, row, strict=False))
+    return Delivery(recipients=[Recipient(*recipient) for recipient in row[-1]], **fields)
+
+
+def result_row(result: Result) -> list[Any]:
+    outcomes = [
+        [o.verdict, o.reply.code, o.reply.enhanced, o.reply.text, o.stage, o.recipients, o.delay_s, o.relayed]
+        for o in result.outcomes
+    ]
+    return [
+        result.lease,
+        outcomes,
+        result.down_s,
+        result.remote,
+        result.local,
+        result.tls,
+        result.started_ms,
+        result.took_ms,
+    ]
+
+
+def result_of(row: list[Any]) -> Result:
+    outcomes = [Outcome(o[0], Reply(o[1], o[2], o[3]), *o[4:]) for o in row[1]]
+    return Result(row[0], outcomes, *row[2:])

@@ -1,0 +1,194 @@
+"""The queue's end of the unix socket. One connection is one receiver, sender or operator.
+
+Everything that arrives in one turn of the event loop is answered in one write. A connection that ends takes along what
+was half done on it: messages that were not committed are forgotten, leases are in doubt (`LocalQueue.lost`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.accept import LocalIncoming
+from zonemta_py.queue.api import Delivery, QueueRefusal
+from zonemta_py.queue.lease import Taker
+from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row, pack, result_of, unpacker
+
+SOCKET = "socket"
+"""Name of the socket in the queue's folder."""
+
+
+async def serve(queue: LocalQueue, folder: Path) -> asyncio.AbstractServer:
+    """Listens on `folder`/socket, readable by this user only; a socket left by a dead process is replaced."""
+    path = folder / SOCKET
+    path.unlink(missing_ok=True)
+    before = os.umask(0o177)
+    try:
+        server = await asyncio.get_running_loop().create_unix_server(lambda: Connection(queue), str(path))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    return server
+
+
+class Connection(asyncio.Protocol):
+    """One peer."""
+
+    count = 0
+
+    def __init__(self, queue: LocalQueue) -> None:
+        Connection.count += 1
+        self._queue = queue
+        self._name = f"connection-{Connection.count}"
+        self._loop = asyncio.get_running_loop()
+        self._unpacker = unpacker()
+        self._out: list[bytes] = []
+        self._incoming: dict[int, LocalIncoming] = {}
+        self._order: dict[int, asyncio.Task[None]] = {}
+        self._takers: set[Taker] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._transport: asyncio.Transport | None = None
+        self._handlers: dict[int, Callable[..., None]] = {
+            Operation.HELLO: self._hello,
+            Operation.PUT: self._put,
+            Operation.CHUNK: self._chunk,
+            Operation.COMMIT: self._commit,
+            Operation.ABORT: self._abort,
+            Operation.LEASE: self._lease,
+            Operation.SETTLE: self._settle,
+            Operation.FETCH: self._fetch,
+            Operation.ASK: self._ask,
+        }
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._unpacker.feed(data)
+        try:
+            for frame in self._unpacker:
+                self._handlers[frame[0]](*frame[1:])
+        except (msgpack.UnpackException, ValueError, KeyError, TypeError, IndexError):
+            if self._transport is not None:  # not one of ours: nothing it says can be trusted
+                self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        for taker in self._takers:
+            self._queue.leases.leave(taker)
+        for task in self._tasks:
+            task.cancel()
+        for incoming in self._incoming.values():
+            incoming.abort()
+        self._queue.lost(self._name)
+
+    # -- answers
+
+    def _answer(self, number: int, status: int, payload: Any) -> None:
+        if self._transport is None:
+            return
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(pack((number, status, payload)))
+
+    def _flush(self) -> None:
+        if self._transport is not None:
+            self._transport.write(b"".join(self._out))
+        self._out.clear()
+
+    def _stored(self, number: int, message_id: str, refused: Reply | None) -> None:
+        if refused is None:
+            self._answer(number, OK, message_id)
+        else:
+            self._answer(number, REFUSED, (refused.code, refused.enhanced, refused.text))
+
+    def _run(self, number: int, work: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
+        """Answers with what the coroutine returns or raises."""
+        task = self._loop.create_task(self._finish(number, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _finish(self, number: int, work: Coroutine[Any, Any, Any]) -> None:
+        try:
+            self._answer(number, OK, await work)
+        except QueueRefusal as refusal:
+            self._stored(number, "", refusal.reply)
+        except ValueError as error:
+            self._answer(number, WRONG, str(error))
+
+    # -- requests
+
+    def _hello(self, _: int, name: str) -> None:
+        self._name = f"{name}-{Connection.count}"
+
+    def _put(self, number: int, envelope: list[Any], body: bytes) -> None:
+        message = Envelope.from_wire(envelope)
+        if self._queue.core.hooks.routes:
+            self._run(number, self._queue.put(message, body))
+        else:
+            self._queue.put_soon(message, body, partial(self._stored, number))
+
+    def _chunk(self, number: int, token: int, chunk: bytes) -> None:
+        incoming = self._incoming.get(token)
+        if incoming is None:
+            incoming = self._incoming[token] = self._queue.begin()
+        self._in_order(number, token, incoming.write(chunk))
+
+    def _commit(self, number: int, token: int, envelope: list[Any], last: bytes) -> None:
+        incoming = self._incoming.get(token) or self._queue.begin()
+        self._in_order(number, token, self._commit_one(token, incoming, Envelope.from_wire(envelope), last))
+
+    async def _commit_one(self, token: int, incoming: LocalIncoming, envelope: Envelope, last: bytes) -> str:
+        try:
+            return await incoming.commit(envelope, last)
+        except QueueRefusal:
+            incoming.abort()
+            raise
+        finally:
+            self._incoming.pop(token, None)
+            self._order.pop(token, None)
+
+    def _in_order(self, number: int, token: int, work: Coroutine[Any, Any, Any]) -> None:
+        before = self._order.get(token)
+
+        async def after() -> Any:
+            if before is not None:
+                await asyncio.wait([before])
+            return await work
+
+        self._order[token] = self._run(number, after())
+
+    def _abort(self, _: int, token: int) -> None:
+        incoming = self._incoming.pop(token, None)
+        self._order.pop(token, None)
+        if incoming is not None:
+            incoming.abort()
+
+    def _lease(self, number: int, most: int) -> None:
+        def deliver(deliveries: list[Delivery]) -> None:
+            self._takers.discard(taker)
+            self._answer(number, OK, [delivery_row(delivery) for delivery in deliveries])
+
+        taker = self._queue.leases.take(most, self._name, deliver)
+        self._takers.add(taker)
+
+    def _settle(self, number: int, result: list[Any]) -> None:
+        self._queue.settling.settle(result_of(result), partial(self._answer, number, OK, None))
+
+    def _fetch(self, number: int, message_id: str, chunk: int) -> None:
+        self._run(number, self._queue.chunk(message_id, chunk))
+
+    def _ask(self, number: int, question: str, arguments: dict[str, Any]) -> None:
+        self._run(number, self._queue.ask(question, **arguments))
