@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from email.message import EmailMessage
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -84,30 +85,41 @@ def _running(folder: Path, mta_port: int, sink_port: int) -> Iterator[None]:
     """A sink and an MTA that listen, and are gone again afterwards. Raises Failure if one does not come up."""
     sink = ["sink", "--quiet", "--listen", f"127.0.0.1:{sink_port}", "--record", str(_record(folder)), "--rule", SHY]
     mta = ["run", "--folder", str(folder), "--listen", f"127.0.0.1:{mta_port}", "--relay", f"127.0.0.1:{sink_port}"]
-    with _process(sink, folder / "sink.log", sink_port), _process(mta, folder / "zonemta.log", mta_port):
+    with (
+        _process(sink, folder / "sink.log", lambda: _listens(sink_port)),
+        _process(mta, folder / "zonemta.log", lambda: _listens(mta_port) and _serves(folder)),
+    ):
         yield
 
 
 @contextmanager
-def _process(arguments: Sequence[str], log: Path, port: int) -> Iterator[None]:
+def _process(arguments: Sequence[str], log: Path, answers: Callable[[], bool]) -> Iterator[None]:
     with log.open("wb") as output:
         process = subprocess.Popen([*ZONEMTA, *arguments], stdout=output, stderr=output)
     try:
-        _wait_for(port, process, log)
+        end = time.monotonic() + PATIENCE_S
+        while not answers():
+            if process.poll() is not None or time.monotonic() > end:
+                raise Failure(
+                    f"`zonemta {arguments[0]}` does not answer: {log.read_text().strip() or 'it says nothing'}"
+                )
+            time.sleep(0.02)
         yield
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait()
 
 
-def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end and process.poll() is None:
-        with closing(socket.socket()) as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.02)
-    raise Failure(f"nothing listens on port {port}: {log.read_text().strip() or log}")
+def _listens(port: int) -> bool:
+    with closing(socket.socket()) as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _serves(folder: Path) -> bool:
+    try:
+        return bool(ask(folder, "size"))
+    except QueueGone:
+        return False
 
 
 def _send(console: Console, folder: Path, port: int, count: int) -> tuple[float, dict[str, int]]:
@@ -118,7 +130,7 @@ def _send(console: Console, folder: Path, port: int, count: int) -> tuple[float,
         accepted, tried = progress.add_task("accepted", total=count), progress.add_task("tried", total=count)
         shares = [range(first, count, SESSIONS) for first in range(SESSIONS)]
         sessions = [pool.submit(_session, port, share, lambda: progress.advance(accepted)) for share in shares]
-        while True:
+        while time.monotonic() < start + PATIENCE_S:
             over = all(session.done() for session in sessions)
             total = _size(folder)["total"]
             waiting = total["queued"] + total["leased"]
@@ -126,21 +138,24 @@ def _send(console: Console, folder: Path, port: int, count: int) -> tuple[float,
             if over and not waiting:
                 break
             time.sleep(0.05)
-        for session in sessions:
-            session.result()
+        try:
+            for session in sessions:
+                session.result(timeout=0)
+        except (OSError, smtplib.SMTPException, TimeoutError) as error:
+            raise Failure(f"the server did not take everything ({error}); see {folder / 'zonemta.log'}") from None
     deferred = {domain: row.get("deferred", 0) for domain, row in _size(folder)["domains"].items()}
     return time.monotonic() - start, deferred
 
 
-def _size(folder: Path) -> dict[str, dict[str, dict[str, int]]]:
+def _size(folder: Path) -> Any:
     try:
-        return ask(folder, "size")  # type: ignore[no-any-return]
+        return ask(folder, "size")
     except QueueGone as error:
         raise Failure(f"{error}; see {folder / 'zonemta.log'}") from None
 
 
 def _session(port: int, numbers: range, accepted: Callable[[], None]) -> None:
-    with smtplib.SMTP("127.0.0.1", port) as client:
+    with smtplib.SMTP("127.0.0.1", port, timeout=PATIENCE_S) as client:
         for number in numbers:
             client.send_message(_newsletter(number))
             accepted()

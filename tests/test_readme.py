@@ -28,7 +28,7 @@ def blocks(language: str) -> list[str]:
 def test_configurations_load_and_their_plugins_too(text: str) -> None:
     """Every fragment is a configuration that can be used as it is."""
     config = Config.model_validate(tomllib.loads(text))
-    Host.load(config.plugins)
+    Host.load(config.plugins, [zone.name for zone in config.zones])
 
 
 @pytest.mark.parametrize("name", re.findall(r"`((?:config|zonemta_py|plugins|scripts)/[\w./-]+)`", README))

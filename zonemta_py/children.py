@@ -18,7 +18,7 @@ LEASES_PER_SENDER_MAX = 500
 
 def plugins(config: Config) -> Host:
     """Loads and checks the plugins, once, for all children. Raises PluginError."""
-    return Host.load(config.plugins) if config.plugins.enabled else Host.empty()
+    return Host.load(config.plugins, [zone.name for zone in config.zones]) if config.plugins.enabled else Host.empty()
 
 
 def queue(config: Config, host: Host) -> None:
@@ -69,8 +69,7 @@ async def _sender(config: Config, host: Host, name: str) -> None:
     from zonemta_py.wire.client import RemoteQueue
 
     outlet = await RemoteQueue.connect(config.folder, name)
-    most = min(
-        LEASES_PER_SENDER_MAX, sum(zone.connections for zone in config.zones) // processes(config.server.senders) + 1
-    )
+    share = sum(zone.connections for zone in config.zones) // processes(config.server.senders) + 1
+    most = min(LEASES_PER_SENDER_MAX, share)
     work = asyncio.ensure_future(run(config, outlet, host, most))
     await asyncio.wait([work, outlet.gone], return_when=asyncio.FIRST_COMPLETED)

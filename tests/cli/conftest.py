@@ -20,6 +20,7 @@ class Ran(NamedTuple):
 def zonemta(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
     """zonemta("queue", "size", stdin=b"…") → Ran."""
     monkeypatch.delenv("ZONEMTA_CONFIG", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")  # tables are not to be wrapped
 
     def run(*arguments: object, stdin: bytes = b"") -> Ran:
         monkeypatch.setattr(sys, "argv", ["zonemta", *map(str, arguments)])

@@ -14,7 +14,7 @@ from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.folder import check_unlocked, ensure_writable
 
 MISTAKES = [
-    ("queu", Exit.USAGE, "No such command 'queu'", "zonemta --help"),
+    ("queu", Exit.USAGE, "No such command 'queu'", "`zonemta --help`"),
     ("queue lst", Exit.USAGE, "No such command 'lst'", "zonemta queue --help"),
     ("queue list --limit many", Exit.USAGE, "--limit", "zonemta queue list --help"),
     ("queue list --limit 0", Exit.USAGE, "--limit", "zonemta queue list --help"),

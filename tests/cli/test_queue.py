@@ -10,8 +10,10 @@ import pytest
 
 from zonemta_py.cli.errors import Exit
 from zonemta_py.config import Config
+from zonemta_py.disk.store import Store
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.wire.frames import Operation, pack
 from zonemta_py.wire.server import serve
 
 HEADER = b"From: ann@example.com\r\nSubject: Hello [red]you[/red]\r\n"
@@ -21,7 +23,8 @@ BODY = HEADER + b"\r\nHi\r\n"
 class Running:
     """A queue in a thread; leaving it is like the end of its process, except that the store is closed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, crash: bool = False) -> None:
+        self.crash = crash
         self.config = Config.model_validate({"server": {"folder": folder}})
         self.ready, self.ids = threading.Event(), list[str]()
         self.thread = threading.Thread(target=lambda: asyncio.run(self.run()))
@@ -36,9 +39,22 @@ class Running:
                 sender, recipients, len(BODY), received_ms=1_700_000_000_000, headers={"subject": "Hello"}
             )
             self.ids.append(await queue.put(envelope, BODY))
+        if self.crash:
+            await self.lose_a_sender(queue)
         self.ready.set()
         await self.end.wait()
         queue.core.store.close()
+
+    async def lose_a_sender(self, queue: LocalQueue) -> None:
+        """A sender leases a delivery, which makes every record so far stable, and hangs up."""
+        reader, writer = await asyncio.open_unix_connection(self.config.folder / "socket")
+        writer.write(pack((int(Operation.LEASE), 1, 1)))
+        await reader.read(1)
+        writer.close()
+        for _ in range(1000):
+            if await queue.ask("in-doubt"):
+                return
+            await asyncio.sleep(0.01)
 
     def __enter__(self) -> list[str]:
         self.thread.start()
@@ -51,6 +67,12 @@ class Running:
 
 
 @pytest.fixture
+def ask_after_a_crash(zonemta: Callable[..., object], tmp_path: Path) -> Iterator[Callable[..., object]]:
+    with Running(tmp_path, crash=True):
+        yield lambda *arguments: zonemta("queue", *arguments, "--folder", tmp_path)
+
+
+@pytest.fixture
 def ids(tmp_path: Path) -> Iterator[list[str]]:
     """Ids of two messages in the queue in tmp_path: two recipients of ann's, one of nobody's."""
     with Running(tmp_path) as ids:
@@ -58,10 +80,7 @@ def ids(tmp_path: Path) -> Iterator[list[str]]:
 
 
 @pytest.fixture
-def ask(
-    zonemta: Callable[..., object], ids: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., object]:
-    monkeypatch.setenv("COLUMNS", "200")
+def ask(zonemta: Callable[..., object], ids: list[str], tmp_path: Path) -> Callable[..., object]:
     return lambda *arguments: zonemta("queue", *arguments, "--folder", tmp_path)
 
 
@@ -148,3 +167,38 @@ def test_fsck_of_a_good_queue(zonemta: Callable[..., object], tmp_path: Path) ->
     assert (ran.code, report["problems"]) == (Exit.OK, [])
     assert report["counts"]["queued"] == 3
     assert "messages" in zonemta("fsck", "--folder", tmp_path).out
+
+
+def test_fsck_finds_and_repairs(zonemta: Callable[..., object], tmp_path: Path) -> None:
+    """A recipient lost from the store is found (exit status 1), queued again by --repair, and then all is well."""
+    with Running(tmp_path, crash=True):
+        pass
+    store = Store(tmp_path / "store")
+    (key,) = (key for key in store.keys(b"delivery-zone ", b"delivery-zone!") if b"dora@y.org" in key)
+    store.write([(key, None)], sync=True)
+    store.close()
+    found = zonemta("fsck", "--folder", tmp_path)
+    assert found.code == Exit.PROBLEMS
+    assert "dora@y.org is not queued" in found.out
+    assert zonemta("fsck", "--repair", "--folder", tmp_path).code == Exit.OK
+    assert json.loads(zonemta("fsck", "--json", "--folder", tmp_path).out)["problems"] == []
+
+
+def test_fsck_of_a_store_that_cannot_be_opened(zonemta: Callable[..., object], tmp_path: Path) -> None:
+    """Files that are not LevelDB's any more are one sentence, not a traceback."""
+    with Running(tmp_path):
+        pass
+    (tmp_path / "store" / "CURRENT").write_text("nonsense\n")
+    ran = zonemta("fsck", "--folder", tmp_path)
+    assert ran.code == Exit.DISK
+    assert ran.err.splitlines()[-1].startswith("zonemta: ")
+
+
+def test_what_is_in_doubt_is_listed(ask_after_a_crash: Callable[..., object]) -> None:
+    """A sender that dies while it awaits a final reply leaves its recipients on this list, with what is done."""
+    (row,) = json.loads(ask_after_a_crash("in-doubt", "--json").out)
+    assert (row["recipient"], row["sender"], row["zone"]) == ("bob@x.org", "ann@example.com", "default")
+    assert row["action"]
+    text = ask_after_a_crash("in-doubt").out
+    assert "In doubt: 1" in text
+    assert "bob@x.org" in text

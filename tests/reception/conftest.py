@@ -45,6 +45,7 @@ class MemoryIntake:
     writes: int = 0
     refusal: QueueRefusal | None = None
     refuse_at: str = "put"
+    keep_nothing: bool = False
     gate: threading.Event = field(default_factory=threading.Event)
     waiting: threading.Event = field(default_factory=threading.Event)
 
@@ -54,7 +55,7 @@ class MemoryIntake:
     async def settle(self, envelope: Envelope, body: bytes) -> str:
         self.waiting.set()
         await asyncio.to_thread(self.gate.wait)
-        assert envelope.size == len(body)
+        assert envelope.size == len(body) or self.keep_nothing
         self.kept.append((envelope, body))
         return f"id{len(self.kept)}"
 
@@ -71,7 +72,9 @@ class MemoryIntake:
 
 class MemoryIncoming:
     def __init__(self, intake: MemoryIntake) -> None:
-        self.intake, self.chunks, self.done = intake, [], False
+        self.intake, self.done = intake, False
+        self.chunks: list[bytes] = []
+        self.size = 0
 
     async def write(self, chunk: bytes) -> None:
         assert len(chunk) == CHUNK_BYTES
@@ -80,12 +83,15 @@ class MemoryIncoming:
             raise self.intake.refusal
         if not self.intake.gate.is_set():
             await asyncio.to_thread(self.intake.gate.wait)
-        self.chunks.append(chunk)
+        self.size += len(chunk)
+        if not self.intake.keep_nothing:
+            self.chunks.append(chunk)
 
     async def commit(self, envelope: Envelope, last_chunk: bytes) -> str:
         assert 0 < len(last_chunk) <= CHUNK_BYTES
         if self.intake.refusal and self.intake.refuse_at == "commit":
             raise self.intake.refusal
+        assert envelope.size == self.size + len(last_chunk)
         name = await self.intake.settle(envelope, b"".join(self.chunks) + last_chunk)
         self.done = True
         return name

@@ -6,7 +6,9 @@ import itertools
 import re
 import smtplib
 import socket
+import threading
 import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -356,7 +358,7 @@ def test_the_standard_library_can_send(door: Any) -> None:
         text = "Subject: hi\n\n.\n..\n. dot\nGrüße\n".encode()
         assert client.sendmail("a@b.test", ["c@d.test", "e@d.test"], text, mail_options=["BODY=8BITMIME"]) == {}
     stored = door.intake.kept[0][1]
-    assert stored.endswith("\r\n\r\n.\r\n..\r\n. dot\r\nGrüße\r\n".encode())
+    assert stored.endswith("\r\n\r\n.\r\n..\r\n. dot\r\nGrüße\r\n\r\n".encode())  # its way with bare LF
 
 
 def test_ids_differ(door: Any) -> None:
@@ -367,3 +369,49 @@ def test_ids_differ(door: Any) -> None:
             wire.mail(MESSAGE)
     ids = [re.search(rb" id (\S+)", stored)[1] for _, stored in door.intake.kept]  # type: ignore[index]
     assert all(one != other for one, other in itertools.combinations(ids, 2))
+
+
+def test_a_large_message_costs_little_memory(door: Any) -> None:
+    """Chunks are handed on as they come: 60 MB pass through, a few MB are held at any moment."""
+    door.intake.keep_nothing = True
+    block = b"0123456789 a line as lines go, more or less\r\n" * 20_000
+    with door.greeted() as wire:
+        for command in ("MAIL FROM:<a@b.test>", "RCPT TO:<c@d.test>", "DATA"):
+            wire.ask(command)
+        tracemalloc.start()
+        wire.send(MESSAGE)
+        for _ in range(60_000_000 // len(block)):
+            wire.send(block)
+        wire.send(b".\r\n")
+        assert wire.reply()[:3] == "250"
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert door.intake.writes > 900
+    assert peak < 8_000_000
+
+
+def test_a_client_that_does_not_read_is_not_read_either(open_door: Any) -> None:
+    """Replies do not pile up in memory; once the client reads, all of them come, in order."""
+    door = open_door(limits={"commands_per_connection": 1_000_000})
+    with door.greeted() as wire:
+        commands = b"NOOP\r\nVRFY x\r\n" * 150_000
+        sending = threading.Thread(target=wire.send, args=(commands,))
+        sending.start()
+        time.sleep(0.2)
+        answers = [wire.file.readline()[:3] for _ in range(300_000)]
+        sending.join(10)
+    assert answers == [b"250", b"252"] * 150_000
+
+
+@pytest.mark.parametrize(("declared", "text", "kept"), [
+    ("", "Gruß", "8BITMIME"), ("", "hi", "7BIT"), (" BODY=7BIT", "Gruß", "8BITMIME"),
+    (" BODY=8BITMIME", "hi", "8BITMIME"),
+])  # fmt: skip
+def test_eight_bit_text_is_known_as_such(door: Any, declared: str, text: str, kept: str) -> None:
+    """Clients often send it without saying so; the queue hears what is true (RFC 6152)."""
+    with door.greeted() as wire:
+        wire.ask(f"MAIL FROM:<a@b.test>{declared}")
+        wire.ask("RCPT TO:<c@d.test>")
+        wire.ask("DATA")
+        assert wire.ask(MESSAGE + text.encode() + b"\r\n.")[:3] == "250"
+    assert door.intake.kept[0][0].body == kept

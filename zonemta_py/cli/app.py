@@ -1,37 +1,23 @@
-"""The command tree of `zonemta`, and how its mistakes are reported: one sentence, an exit code (see `errors.Exit`)."""
+"""The command tree of `zonemta`, and how its mistakes are reported: one sentence, an exit code (see `errors.Exit`).
+
+A name that is none of ours is looked for among the commands of the plugins that ZONEMTA_CONFIG's file enables.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from zonemta_py.cli import config, fsck, journal, queue, send, sink
 from zonemta_py.cli.errors import Exit, Stop, guarded
+from zonemta_py.config import load
 
-app = typer.Typer(
-    name="zonemta",
-    help="An outbound MTA that never forgets and never stalls.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-
-@app.command("run", add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def _run(context: typer.Context) -> None:
-    """Run the MTA in the foreground (see `zonemta run --help`)."""
-    from zonemta_py.cli.run import run
-
-    run(context.args)
-
-
-app.command("send")(send.send)
-app.command("sink")(sink.sink)
-app.add_typer(queue.app, name="queue")
-app.add_typer(journal.app, name="journal")
-app.command("fsck")(fsck.fsck)
-app.add_typer(config.app, name="config")
+_COMMANDS: dict[str, Callable[..., None]] = {"send": send.send, "sink": sink.sink, "fsck": fsck.fsck}
+_GROUPS = {"queue": queue.app, "journal": journal.app, "config": config.app}
 
 
 def main(arguments: list[str]) -> int:
@@ -40,8 +26,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _dispatch(arguments: list[str]) -> None:
+    app = _tree(arguments[0] if arguments else "")
     try:
-        code: Any = app(arguments, standalone_mode=False)
+        code: Any = app(arguments, prog_name="zonemta", standalone_mode=False)
     except typer.Abort:
         raise Stop(Exit.INTERRUPTED) from None
     except Exception as error:
@@ -49,6 +36,42 @@ def _dispatch(arguments: list[str]) -> None:
         raise _usage(error) from None
     if code:
         raise Stop(Exit(code))
+
+
+def _tree(wanted: str) -> typer.Typer:
+    app = typer.Typer(
+        name="zonemta",
+        help="An outbound MTA that never forgets and never stalls.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    pass_on = {"allow_extra_args": True, "ignore_unknown_options": True}
+    app.command("run", add_help_option=False, context_settings=pass_on)(_run)
+    for name, command in _COMMANDS.items():
+        app.command(name)(command)
+    for name, group in _GROUPS.items():
+        app.add_typer(group, name=name)
+    if wanted and wanted[0] != "-" and wanted not in {"run", *_COMMANDS, *_GROUPS}:
+        _add_plugins_commands(app)
+    return app
+
+
+def _run(context: typer.Context) -> None:
+    """Run the MTA in the foreground (see `zonemta run --help`)."""
+    from zonemta_py.cli.run import run
+
+    run(context.args)
+
+
+def _add_plugins_commands(app: typer.Typer) -> None:
+    from zonemta_py.plugin.host import Host
+
+    file = os.environ.get("ZONEMTA_CONFIG")
+    settings = load(Path(file) if file else None)
+    host = Host.load(settings.plugins, [zone.name for zone in settings.zones])
+    for name, function in host.commands.items():
+        app.command(name)(function)
 
 
 def _usage(error: Exception) -> Exception:

@@ -25,7 +25,7 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="Configurati
         for path in (listener.certificate, listener.key):
             if path is not None and not path.is_file():
                 raise ConfigError(f"{file}: listener {listener.name!r}: {path} is not a file; name a PEM file")
-    Host.load(config.plugins)
+    Host.load(config.plugins, [zone.name for zone in config.zones])
     names = ", ".join(zone.name for zone in config.zones)
     where = ", ".join(f"{listener.address}:{listener.port}" for listener in config.listeners)
     print(f"{file}: good; listens on {where}; zones: {names}; queue in {config.folder}")

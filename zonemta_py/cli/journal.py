@@ -23,9 +23,10 @@ app = typer.Typer(help="Every acceptance, attempt and result, as it was written 
 _FIELDS: dict[int, tuple[str, ...]] = {
     Type.ENVELOPE: ("id", "metadata", "recipients"),
     Type.OPEN: ("id",),
-    Type.START: ("lease", "id", "zone", "destination", "recipients", "source"),
+    Type.START: ("lease", "id", "zone", "destination", "recipients", "since_ms"),
     Type.DELIVERY: ("lease", "id", "zone", "destination", "outcomes", "trace"),
     Type.FINISH: ("id",),
+    Type.IN_DOUBT: ("leases", "recipients"),
     Type.REMOVED: ("id", "zone", "recipients", "reason"),
     Type.MOVED: ("id", "zone", "recipients", "state"),
 }

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+_UNWRAPPED = 10_000
 
 
 def print_json(value: Any) -> None:
@@ -14,7 +18,10 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], footer: str = "") -> None:
-    """Columns whose name ends in a blank are numbers and stand to the right. Nothing in a row is markup."""
+    """Columns whose name ends in a blank are numbers and stand to the right. Nothing in a row is markup.
+
+    Rows are fitted to a terminal's width; where the output is not a terminal they are not wrapped.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -24,7 +31,8 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         table.add_column(name.strip(), justify="right" if name.endswith(" ") else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
-    Console().print(table)
+    wide = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    Console(width=_UNWRAPPED if wide else None).print(table)
 
 
 def printable(cell: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, Any, Literal
 
 import typer
@@ -46,10 +47,9 @@ def size(config: ConfigFile = None, folder: Folder = None, json: AsJson = False)
     if json:
         return print_json(sizes)
     total = sizes["total"]
-    zones = [(name, *_counts(row), row.get("messages", "")) for name, row in sorted(sizes["zones"].items())]
-    zones.append(("all", *_counts(total), total.get("messages", "")))
-    columns = [f"{name} " for name in (*_COUNTS, "messages")]
-    print_table("Recipients by zone", ["zone", *columns], zones, footer=f"{total.get('bytes', 0):,} bytes")
+    zones = [(name, *_counts(row)) for name, row in (*sorted(sizes["zones"].items()), ("all", total))]
+    footer = f"{total['messages']:,} messages, {total['bytes']:,} bytes"
+    print_table("Recipients by zone", ["zone", *(f"{name} " for name in _COUNTS)], zones, footer)
     largest = sorted(sizes["domains"].items(), key=lambda item: -sum(item[1].values()))[:50]
     if largest:
         rows = [(name, *(row.get(key, 0) for key in ("queued", "deferred", "held"))) for name, row in largest]
@@ -76,13 +76,13 @@ def list_(
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Recipients in the queue, oldest first."""
+    """Recipients in the queue, page by page."""
     chosen = configuration(config, folder)
     filters = {"state": state, "domain": domain, "sender": sender, "recipient": recipient, "after": after}
     page = answer(chosen, "list", zone=known_zone(chosen, zone), limit=limit, **filters)
     if json:
         return print_json(page)
-    more = f"More: --after '{page['next']}'" if page.get("next") else ""
+    more = f"More: --after {shlex.quote(page['next'])}" if page.get("next") else ""
     return print_table("Recipients", _COLUMNS, [_row(row) for row in page["rows"]], footer=more)
 
 
@@ -120,9 +120,14 @@ def show(
     message = answer(configuration(config, folder), "show", id=id)
     if json:
         return print_json(message)
-    fields = [(name, value) for name, value in message["envelope"].items() if name not in ("headers", "recipients")]
-    print_table(f"Message {message['id']}", ("envelope", "value"), fields)
-    print_table("Recipients", _COLUMNS, [_row(row) for row in message["recipients"]])
+    envelope = {name: value for name, value in message["envelope"].items() if name not in ("headers", "recipients")}
+    envelope["received"] = moment(envelope.pop("received_ms", None))
+    print_table(f"Message {message['id']}", ("envelope", "value"), envelope.items())
+    rows = [
+        (row["recipient"], row["zone"], row["state"], row["attempts"], moment(row["due_ms"]), row["last"])
+        for row in message["recipients"]
+    ]
+    print_table("Recipients", ("recipient", "zone", "state", "tried ", "due", "last reply"), rows)
     header = message["header"].replace("\r\n", "\n").rstrip("\n").split("\n")
     return print_table("Header section", ("header",), [(line,) for line in header])
 

@@ -63,5 +63,3 @@ class Body:
         chunk = await self._outlet.chunk(self._delivery.id, self._next)
         self._next += 1
         return chunk
-
-

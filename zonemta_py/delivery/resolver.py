@@ -1,10 +1,10 @@
 """Where a domain's mail goes: MX hosts by preference, their addresses, or why there is no way (RFC 5321 5.1, RFC 7505).
 
-The only door to dnspython. One cache for all, bounded, as old as the records' TTLs allow; failures are kept briefly. The
-same question is never asked twice at once. Clock (`now`, seconds) and randomness are arguments.
+The only door to dnspython. One cache for all, bounded, as old as the records' TTLs allow; failures are kept briefly.
+The same question is never asked twice at once. Clock (`now`, seconds) and randomness are arguments.
 
-Failures: `targets` raises NoRoute. Permanent: the domain does not exist (5.1.2), takes no mail (null MX, 5.1.10), or its
-MX hosts have no address at all (5.4.4). Temporary: DNS does not answer, or answers with a failure (4.4.3).
+Failures: `targets` raises NoRoute. Permanent: the domain does not exist (5.1.2), takes no mail (null MX, 5.1.10), or
+its MX hosts have no address at all (5.4.4). Temporary: DNS does not answer, or answers with a failure (4.4.3).
 """
 
 from __future__ import annotations
@@ -107,7 +107,9 @@ class Resolver:
         exchanges = _value(await self._mx.get(name, now, self._ask_mx))
         order = sorted(exchanges, key=lambda exchange: (exchange[0], self._chance.random()))
         hosts = [host for _, host in order[:HOSTS_MAX]] or [name]
-        return _reachable(domain, hosts, await asyncio.gather(*(self._host(host, now) for host in hosts)), not exchanges)
+        return _reachable(
+            domain, hosts, await asyncio.gather(*(self._host(host, now) for host in hosts)), not exchanges
+        )
 
     async def addresses(self, host: str, now: float) -> tuple[str, ...]:
         """Addresses of a named host, without MX. Raises NoRoute."""
@@ -126,19 +128,19 @@ class Resolver:
             return Found(found.value, found.ttl_s)
         exchanges = [(record.preference, record.exchange.to_text(omit_final_dot=True)) for record in found.value]
         if len(exchanges) == 1 and exchanges[0][1] in ("", "."):
-            return Found(NoRoute(556, "5.1.10", f"domain {domain} takes no mail (null MX, RFC 7505)"), found.ttl_s)
+            return Found(
+                NoRoute(556, "5.1.10", f"domain {domain.rstrip('.')} takes no mail (null MX, RFC 7505)"), found.ttl_s
+            )
         return Found([exchange for exchange in exchanges if exchange[1] not in ("", ".")], found.ttl_s)
 
     async def _ask_addresses(self, host: str) -> Found[tuple[str, ...]]:
         four, six = await asyncio.gather(self._ask(host, "A"), self._ask(host, "AAAA"))
-        texts: list[str] = []
-        for found in (four, six):
-            if not isinstance(found.value, NoRoute):
-                texts += [record.address for record in found.value]
+        with_records = [found for found in (four, six) if found.value and not isinstance(found.value, NoRoute)]
+        ttl_s = min(found.ttl_s for found in with_records or (four, six))
         failures = [found.value for found in (four, six) if isinstance(found.value, NoRoute)]
-        ttl_s = min(four.ttl_s, six.ttl_s) if len(failures) != 1 else max(four.ttl_s, six.ttl_s)
-        if not texts and failures:
+        if not with_records and failures:
             return Found(next((error for error in failures if error.temporary), failures[0]), ttl_s)
+        texts = [record.address for found in with_records for record in _value(found)]
         return Found(tuple(texts), ttl_s)
 
     async def _ask(self, name: str, kind: str) -> Found[list[Any]]:
@@ -148,10 +150,12 @@ class Resolver:
                 dns.name.from_text(name), kind, raise_on_no_answer=False, search=False, lifetime=self._timeout_s
             )
         except dns.resolver.NXDOMAIN:
-            return Found(NoRoute(550, "5.1.2", f"domain {name} does not exist"), NEGATIVE_S)
+            return Found(NoRoute(550, "5.1.2", f"domain {name.rstrip('.')} does not exist"), NEGATIVE_S)
         except (dns.exception.DNSException, OSError) as error:
             reason = "no answer" if isinstance(error, dns.exception.Timeout) else "name server failure"
-            return Found(NoRoute(451, "4.4.3", f"DNS lookup of {name} ({kind}) failed: {reason}"), FAILURE_S)
+            return Found(
+                NoRoute(451, "4.4.3", f"DNS lookup of {name.rstrip('.')} ({kind}) failed: {reason}"), FAILURE_S
+            )
         if answer.rrset is None:
             return Found([], NEGATIVE_S)
         return Found(list(answer.rrset), min(max(float(answer.rrset.ttl), TTL_MIN_S), TTL_MAX_S))
@@ -171,8 +175,13 @@ class Resolver:
 
 def _value(found: Found[T]) -> T:
     if isinstance(found.value, NoRoute):
-        raise found.value
+        raise _again(found.value)
     return found.value
+
+
+def _again(error: NoRoute) -> NoRoute:
+    """A new one with the same reply: an error that is kept and raised time and again would grow its traceback."""
+    return NoRoute(error.reply.code, error.reply.enhanced, error.reply.text)
 
 
 def _reachable(
@@ -189,7 +198,7 @@ def _reachable(
         return targets
     for error in failures:
         if error.temporary or implicit:
-            raise NoRoute(error.reply.code, error.reply.enhanced, error.reply.text)
+            raise _again(error)
     if implicit:
         raise NoRoute(550, "5.1.2", f"domain {domain} has neither MX nor address records")
     raise NoRoute(550, "5.4.4", f"no mail exchanger of {domain} has an address")

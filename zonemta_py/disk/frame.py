@@ -131,7 +131,7 @@ def _record(payload: bytes) -> Record | None:
 
 
 def good_end(data: bytes, start: int = 0) -> int:
-    """Where the last whole record ends, in bytes that are read from the block boundary `start` on; 0 if there is none."""
+    """Where the last whole record ends, reading from the block boundary `start` on; 0 if there is none."""
     end, inside = 0, False
     for offset, kind, part in _walk(data, [], start):
         if kind in (FULL, FIRST):

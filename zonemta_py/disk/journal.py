@@ -175,11 +175,23 @@ def mend(path: Path, expected: int, quarantine: Quarantine, faults: list[Fault])
     _sync_folder(path.parent)
 
 
-def files(folder: Path) -> list[Path]:
-    """The segment files of a folder in the order of their records."""
-    return (
-        sorted(folder.glob("*" + SUFFIX), key=lambda path: (first_seq(path), len(path.name))) if folder.is_dir() else []
-    )
+def files(folder: Path, archive: Path | None = None) -> list[Path]:
+    """The segment files of a folder in the order of their records.
+
+    With `archive`, also those archived files that come after the folder's oldest one: a segment goes there as soon as
+    its own mail has ended, and may hold the ends of mail whose envelopes are in older segments.
+    """
+    if not folder.is_dir():
+        return []
+    found = sorted(folder.glob("*" + SUFFIX), key=_order)
+    if archive is not None and found:
+        oldest = first_seq(found[0])
+        found = sorted(found + [path for path in files(archive) if first_seq(path) > oldest], key=_order)
+    return found
+
+
+def _order(path: Path) -> tuple[int, int]:
+    return first_seq(path), len(path.name)
 
 
 def first_seq(path: Path) -> int:
@@ -187,15 +199,17 @@ def first_seq(path: Path) -> int:
     return int(path.name.removesuffix(SUFFIX).rstrip("+"))
 
 
-def read(folder: Path, since_seq: int = 0, faults: list[Fault] | None = None) -> Iterator[Record]:
-    """All records with seq ≥ since_seq, in order, each once.
+def read(
+    folder: Path, since_seq: int = 0, faults: list[Fault] | None = None, archive: Path | None = None
+) -> Iterator[Record]:
+    """All records with seq ≥ since_seq, in order, each once; `archive` as for `files`.
 
     Missing records are a fault; damage that cost no record (a torn tail that was written again into the next file) is
     none. Segments that have gone to the archive are not missed: each ends with an END record.
     """
     found: list[Fault] = []
     expected, ended = 0, True
-    for path in _from(folder, since_seq):
+    for path in _from(files(folder, archive), since_seq):
         for record in read_file(path, found):
             if record.seq < expected:
                 continue
@@ -218,8 +232,7 @@ def read_file(path: Path, faults: list[Fault]) -> Iterator[Record]:
     faults += [Fault(path, damage.offset, damage.what) for damage in damages]
 
 
-def _from(folder: Path, since_seq: int) -> list[Path]:
-    every = files(folder)
+def _from(every: list[Path], since_seq: int) -> list[Path]:
     later = [index for index, path in enumerate(every) if first_seq(path) > since_seq]
     start = (later[0] - 1) if later else len(every) - 1
     return every[max(0, start) :]

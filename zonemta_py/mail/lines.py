@@ -17,6 +17,7 @@ END = b"\r\n.\r\n"
 _LF_DOTS = re.compile(rb"(?<!\r)\n\.\.")
 """Clients that end lines in bare LF double the dots behind those too (Python's smtplib does, given bytes). Where bare
 LF is made a line end, one dot of two is taken off; a single one stays, for it was put there by nobody."""
+_NO_LINE_ENDS = bytes(octet for octet in range(256) if octet not in b"\r\n")
 _OPEN_ENDS = (END[:4], END[:3], END[:2], b"\n.", b"\n", b"\r")
 
 TOO_LARGE = Reply(552, "5.3.4", "Message is larger than the limit announced with SIZE")
@@ -29,12 +30,13 @@ class Decoder:
     """State of one DATA: feed blocks until `done`; then `rest` is what followed the end (the next commands).
 
     refusal: None, or the reply for the first violation; from it on `feed` gives b"" but still finds the end.
-    size: bytes given out so far. message_bytes, line_bytes: limits (a line's CRLF not counted).
+    size: bytes given out so far. eightbit: whether one of them was not ASCII.
+    message_bytes, line_bytes: limits (a line's CRLF not counted).
     """
 
     __slots__ = (
-        "_carry", "_line", "_line_bytes", "_message_bytes", "_normalise", "_nul", "_skip", "done", "refusal", "rest",
-        "size",
+        "_carry", "_line", "_line_bytes", "_message_bytes", "_normalise", "_nul", "_skip", "done", "eightbit",
+        "refusal", "rest", "size",
     )  # fmt: skip
 
     def __init__(self, message_bytes: int, line_bytes: int, normalise: bool = True, refuse_nul: bool = True) -> None:
@@ -44,6 +46,7 @@ class Decoder:
         self._skip = 2  # of which nothing is given out
         self._line = 0  # bytes of the line that is still open
         self.size = 0
+        self.eightbit = False
         self.done = False
         self.rest = b""
         self.refusal: Reply | None = None
@@ -51,7 +54,9 @@ class Decoder:
     def feed(self, block: bytes) -> bytes:
         """Gives the decoded bytes that are certain by now."""
         block = self._carry + block
-        end = block.find(END)
+        end = dot = block.find(b"\r\n.")
+        if dot >= 0 and not block.startswith(END, dot):
+            end = block.find(END, dot)
         if end >= 0:
             self.rest = block[end + 5 :]
             self.done = True
@@ -63,21 +68,22 @@ class Decoder:
             content = block[: len(block) - held]
         if not content or self.refusal is not None:
             return b""
+        if dot != end:
+            content = content.replace(b"\r\n.", b"\r\n")
         return self._decode(content)
 
     def _decode(self, content: bytes) -> bytes:
-        content = content.replace(b"\r\n.", b"\r\n")
         if self._skip:
             content = content[self._skip :]
             self._skip = 0
-        feeds = content.count(b"\n")
-        if content.count(b"\r\n") != feeds or content.count(b"\r") != feeds:
+        if len(content.translate(None, _NO_LINE_ENDS)) != 2 * content.count(b"\r\n"):  # some CR or LF has no partner
             if not self._normalise:
                 return self._refuse(BARE_LINE_END)
             content = _LF_DOTS.sub(b"\n.", content)
             content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\r\n")
         if self._nul and b"\0" in content:
             return self._refuse(NUL_BYTE)
+        self.eightbit = self.eightbit or not content.isascii()
         self.size += len(content)
         if self.size > self._message_bytes:
             return self._refuse(TOO_LARGE)

@@ -116,10 +116,19 @@ class Acceptance:
                 self._accepted(message, packed, placed, chunks[0] if metadata["chunks"] == 1 else None)
             else:
                 self._count(placed, envelope.size, -1)
-                core.schedule.busy.difference_update([row.key for row in placed])
+                self._undo(operations, placed)
             done(message_id, reply)
 
         core.lines.submit(operations, finish, sync=True, keep=along is not None)
+
+    def _undo(self, operations: list[Operation], placed: list[_Placed]) -> None:
+        """A batch that failed may be found in LevelDB's log all the same; until it is deleted nobody may read it."""
+        core = self._core
+
+        def gone(_: Reply | None) -> None:
+            core.schedule.busy.difference_update([row.key for row in placed])
+
+        core.lines.submit([(key, None) for key, _ in operations], gone, sync=False, keep=True)
 
     def _place(self, message_id: str, routed: Routed, now_ms: int) -> _Placed:
         recipient = routed.recipient
@@ -221,9 +230,16 @@ class LocalIncoming:
     async def commit(self, envelope: Envelope, last_chunk: bytes) -> str:
         await self._until(0)
         chunks = [last_chunk] if last_chunk else []
-        message_id = await put(self._acceptance, self._core, envelope, chunks, self._id, self._chunks)
-        self._id = ""  # from now on there is nothing to abort
-        return message_id
+        return await put(self._acceptance, self._core, envelope, chunks, self)
+
+    def hand_over(self) -> tuple[str, int]:
+        """Id and number of the chunks stored: the commit is on its way, and abort must leave it alone."""
+        message_id, self._id = self._id, ""
+        return message_id, self._chunks
+
+    def take_back(self, message_id: str) -> None:
+        """The commit was refused: there are chunks to abort again."""
+        self._id = message_id if self._chunks else ""
 
     def abort(self) -> None:
         if self._id:
@@ -231,11 +247,11 @@ class LocalIncoming:
             operations: list[Operation] = [(keys.chunk(self._id, number), None) for number in numbers]
             self._core.lines.submit(operations, immediately, sync=False, keep=True)
             self._core.arriving.discard(self._id)
-            self._id, self._trouble = "", GONE
+        self._id, self._trouble = "", GONE
 
 
 async def put(
-    acceptance: Acceptance, core: Core, envelope: Envelope, chunks: list[bytes], message_id: str = "", before: int = 0
+    acceptance: Acceptance, core: Core, envelope: Envelope, chunks: list[bytes], incoming: LocalIncoming | None = None
 ) -> str:
     """Commits a message and waits for it. Raises QueueRefusal."""
     reply = acceptance.refusal()
@@ -251,5 +267,11 @@ async def put(
             else:
                 future.set_exception(QueueRefusal(refused))
 
+    message_id, before = incoming.hand_over() if incoming else ("", 0)
     acceptance.commit(envelope, routed, chunks, done, message_id=message_id, before=before)
-    return await future
+    try:
+        return await future
+    except QueueRefusal:
+        if incoming:
+            incoming.take_back(message_id)
+        raise

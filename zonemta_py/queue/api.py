@@ -79,7 +79,7 @@ class Delivery:
 
 
 DELIVERED, DEFERRED, BOUNCED, HELD, RELEASED = 1, 2, 3, 4, 5
-"""Verdicts of an outcome. HELD: a plugin held it. RELEASED: not tried, back to the queue without counting an attempt.
+"""Verdicts of an outcome. HELD: a plugin held it. RELEASED: not tried, back to the queue, no attempt counted.
 """
 
 

@@ -100,10 +100,10 @@ def without_envelope(store: Store, floor: str, known: set[str]) -> list[tuple[st
     return [(message_id, *found) for message_id, found in missing.items()]
 
 
-def mend_journal(folder: Path, quarantine: Quarantine) -> None:
+def mend_journal(folder: Path, quarantine: Quarantine, archive: Path) -> None:
     """Mends every damaged file; afterwards the journal reads without a fault."""
     expected = 0
-    for path in journal.files(folder):
+    for path in journal.files(folder, archive):
         faults: list[journal.Fault] = []
         last, gap = 0, False
         for record in journal.read_file(path, faults):
@@ -121,7 +121,7 @@ def _bridged(path: Path, record: Record) -> bool:
 
 
 def bridge(folder: Path, stable: int) -> None:
-    """Records up to `stable` were on stable storage and are gone: a file that says so, for readers to go on behind it."""
+    """Records up to `stable` were on stable storage and are gone: a file that says so, to bridge the gap."""
     last = 0
     for path in journal.files(folder)[-1:]:
         for record in journal.read_file(path, []):
@@ -187,7 +187,7 @@ def compare(
     report = Report(repaired=repair)
     truth, faults = _Truth(), list[journal.Fault]()
     progress("reading the journal")
-    for record in journal.read(config.folder / "journal", 0, faults):
+    for record in journal.read(config.folder / "journal", 0, faults, config.folder / "archive"):
         truth.take(record)
     for fault in faults:
         report.add("damage", f"the journal: {fault.what}", str(fault.path), "zonemta fsck --repair mends it")
@@ -286,7 +286,7 @@ class _Comparison:
             self._settle_left(message_id, existence)
 
     def _is_over(self, place: keys.Place) -> bool:
-        """The journal has its end. A message the journal does not know is alive: its record may be lost or unwritten."""
+        """The journal has its end. A message it does not know is alive: its record may be lost or unwritten."""
         if place.id in self.truth.ended:
             return True
         alive = self.truth.alive.get(place.id)
@@ -361,7 +361,8 @@ def check(config: Config, repair: bool = False, progress: Callable[[str], None] 
     store = Store(config.folder / "store", config.queue.write_buffer_bytes)
     try:
         if repair:
-            mend_journal(config.folder / "journal", Quarantine(config.folder / "quarantine"))
+            folder = config.folder
+            mend_journal(folder / "journal", Quarantine(folder / "quarantine"), folder / "archive")
         return compare(config, store, repair, progress=progress)
     finally:
         store.close()

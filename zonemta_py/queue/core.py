@@ -83,6 +83,8 @@ class Core:
         """Ids given out whose envelope record is not in the journal yet."""
         self._segment_bytes = 0
         self._writing = False
+        self.ready = False
+        """Recovery is over: from now on the schedule may read the store."""
         self._pump_soon = False
         self._tasks: set[asyncio.Future[None]] = set()
         # Set by the parts that do it; here, because others ask for it.
@@ -124,7 +126,8 @@ class Core:
         self.sizes.again()
 
     def _rekey(self, operations: list[Operation], done: Callable[[], None]) -> None:
-        self.lines.submit(operations, lambda _: done(), sync=False, keep=True)
+        # Synced: the journal will say that it found the recipient there.
+        self.lines.submit(operations, lambda _: done(), sync=True, keep=True)
 
     def applied(self) -> int:
         """Every result record up to here has been given to the store."""
@@ -154,7 +157,7 @@ class Core:
 
     def changed(self) -> None:
         """Something may be allowed now; the scheduler looks at the end of this turn of the loop."""
-        if not self._pump_soon:
+        if self.ready and not self._pump_soon:
             self._pump_soon = True
             asyncio.get_running_loop().call_soon(self._pump)
 

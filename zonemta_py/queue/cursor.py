@@ -30,6 +30,9 @@ class Cursor:
     def read(self, most: int, stop: bytes | None = None) -> list[tuple[bytes, bytes]]:
         """The next keys and values that nobody answers for: at most `most`, below `stop`."""
         rows: list[tuple[bytes, bytes]] = []
+        if self._store.fenced:  # it is being closed and opened again
+            self.exhausted = False
+            return rows
         busy = self._busy
         limit = stop or self._stop
         if self.position >= limit:

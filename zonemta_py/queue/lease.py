@@ -22,6 +22,8 @@ from zonemta_py.queue.core import Core
 from zonemta_py.queue.messages import Message
 from zonemta_py.queue.schedule import Entry, Group
 
+FENCED_S = 0.1
+"""How soon to look whether the store can be read again."""
 DAMAGED = Reply(554, "5.3.0", "the stored message was damaged and could not be sent")
 
 
@@ -96,6 +98,9 @@ class Leases:
         """Lets the schedule read on, and serves the senders that wait."""
         core = self._core
         now, now_ms = core.clock.monotonic(), core.clock.ms()
+        if core.store.fenced:  # nothing can be read, and nothing is damaged: look again in a moment
+            self._sleep(FENCED_S)
+            return
         try:
             core.schedule.wake(now)
             more = core.schedule.fill(now_ms)

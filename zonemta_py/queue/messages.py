@@ -106,7 +106,7 @@ class Messages:
             self.cool(message)
 
     def finish(self, message: Message, count: int) -> list[Operation]:
-        """`count` of its recipients have ended: what that changes in the store. The last one takes all its keys along."""
+        """What it changes in the store that `count` recipients have ended; the last one takes all keys along."""
         message.left -= count
         if message.left > 0:
             value = records.Existence(message.created_ms, message.total, message.left).value()

@@ -87,11 +87,19 @@ class LocalQueue:
 
     async def lease(self, most: int, worker: str = "") -> list[Delivery]:
         future: asyncio.Future[list[Delivery]] = asyncio.get_running_loop().create_future()
-        taker = self.leases.take(most, worker, future.set_result)
+
+        def deliver(deliveries: list[Delivery]) -> None:
+            if not future.done():
+                future.set_result(deliveries)
+
+        taker = self.leases.take(most, worker, deliver)
         try:
             return await future
-        finally:
+        except asyncio.CancelledError:
             self.leases.leave(taker)
+            for lease in taker.leases:  # given, and never taken
+                self.leases.take_back(lease)
+            raise
 
     async def settle(self, result: Result) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -102,7 +110,8 @@ class LocalQueue:
         try:
             return self.core.messages.chunk(message_id, number)
         except StoreError as error:
-            self._quarantine(message_id, error)
+            if isinstance(error, StoreDamaged):
+                self._quarantine(message_id, error)
             raise QueueRefusal(UNREADABLE) from None
 
     # -- Office
@@ -268,7 +277,8 @@ class LocalQueue:
         if spans:
             segments.archive(folder / "journal", folder / "archive", spans)
             queue = core.config.queue
-            segments.prune(folder / "archive", core.clock.ms(), queue.archive_days, queue.archive_bytes)
+            oldest = segments.oldest(folder / "journal")
+            segments.prune(folder / "archive", core.clock.ms(), queue.archive_days, queue.archive_bytes, oldest)
 
     async def _sweeps(self) -> None:
         while True:
@@ -278,6 +288,8 @@ class LocalQueue:
     async def sweep(self) -> None:
         """Ends the parked recipients of destinations that stay down, once their life is over."""
         now_ms = self.core.clock.ms()
+        if self.core.store.fenced:
+            return
         for zone in self.core.schedule.zones.values():
             for lane in [lane for lane in zone.lanes.values() if lane.failures]:
                 await self._expire(zone, lane, now_ms)

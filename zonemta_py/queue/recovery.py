@@ -167,7 +167,7 @@ def _mend(
         }
         say(f"damage in the journal: its end is missing, up to record {stable}; what is queued will be sent")
         quarantine.copy("journal", note, journal.files(config.folder / "journal")[-1:])
-    check.mend_journal(config.folder / "journal", quarantine)
+    check.mend_journal(config.folder / "journal", quarantine, config.folder / "archive")
     if lost_tail:
         check.bridge(config.folder / "journal", stable)
     for problem in check.compare(config, store, repair=True, quarantine=quarantine).problems:

@@ -120,6 +120,7 @@ class ZoneSchedule:
     def due_at(self, due_ms: int) -> None:
         """A deferred key that is due then is in the store now."""
         self.next_due_ms = min(self.next_due_ms, due_ms)
+        self.due.back_to(b"%s%012x " % (keys.deferred_range(self.zone.name), due_ms))  # the clock may have gone back
         self._schedule.changed()
 
     def parked_key(self, lane: Lane, key: bytes) -> None:
@@ -138,7 +139,7 @@ class ZoneSchedule:
         self._list(lane)
 
     def fill(self, now_ms: int) -> bool:
-        """Reads on where there is room: due recipients, fresh ones, parked ones. True: there is more to read at once."""
+        """Reads on where there is room: due recipients, fresh ones, parked ones. True: there is more to read."""
         more = False
         if self.loaded < self._schedule.window // 2:
             if self.next_due_ms <= now_ms:
@@ -182,15 +183,19 @@ class ZoneSchedule:
         if self.loaded >= self._schedule.window:
             self._hungry.append(lane)
             return
+        elsewhere: list[tuple[Lane, Entry]] = []
         for key, value in lane.parked.read(self.zone.recipients_per_delivery if lane.failures else self._lane_max):
             place, note = keys.place(key), Note.of(value)
             target = self.target(place.recipient, note.routing)
-            if target.key == lane.target.key:
-                lane.target, home = target, lane
-            else:  # the configuration names another host now
-                home = self.lane(target)
+            entry = Entry(key, place.id, place.recipient, note)
             self._busy.add(key)
-            self.put(home, Entry(key, place.id, place.recipient, note))
+            if target.key == lane.target.key:
+                lane.target = target
+                self.put(lane, entry)
+            else:  # the configuration names another host now; journal and key must name the same one
+                elsewhere.append((self.lane(target), entry))
+        if elsewhere:
+            self._park(elsewhere)
 
     # -- what goes out
 

@@ -87,9 +87,18 @@ def archive(folder: Path, target: Path, spans: list[tuple[int, int]]) -> list[Pa
     return moved
 
 
-def prune(folder: Path, now_ms: int, days: float, bytes_max: int) -> list[Path]:
-    """Deletes archived segments past their time, and the oldest ones beyond the size; 0 means no bound."""
-    rows = [(path, path.stat()) for path in journal.files(folder)]
+def oldest(folder: Path) -> int:
+    """The sequence number with which the journal's oldest file begins; 0 if it has none."""
+    return min((journal.first_seq(path) for path in journal.files(folder)), default=0)
+
+
+def prune(folder: Path, now_ms: int, days: float, bytes_max: int, before_seq: int) -> list[Path]:
+    """Deletes archived segments past their time, and the oldest ones beyond the size; 0 means no bound.
+
+    before_seq: where the journal's oldest segment begins; what was archived from there on may hold the ends of its
+    mail, and stays.
+    """
+    rows = [(path, path.stat()) for path in journal.files(folder) if journal.first_seq(path) < before_seq]
     total = sum(stat.st_size for _, stat in rows)
     gone = []
     for path, stat in rows:

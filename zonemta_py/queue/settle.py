@@ -78,8 +78,9 @@ class Settling:
         if lease is None or lease.settling:
             done()
             return
-        lease.settling = True
+        _check(lease, result)
         settlement = self._settlement(lease, result)
+        lease.settling = True
         hooks = self._core.hooks
         if settlement.notices and (hooks.bounces or hooks.delays):
             self._core.keep(asyncio.ensure_future(self._ask_and_settle(lease, settlement, result, done)))
@@ -289,6 +290,7 @@ class Settling:
         lease = settlement.lease
         if lease is None:
             core.schedule.busy.difference_update([row.key for row in settlement.rows])
+            core.messages.unpin(settlement.message, len(settlement.rows))
         else:
             back = [row.entry for row in settlement.rows if row.verdict == RELEASED and row.entry]
             gone = [row for row in settlement.rows if row.verdict != RELEASED]
@@ -296,8 +298,16 @@ class Settling:
             if back:
                 lease.group.zone.put_back(lease.group.lane, back)
             core.messages.unpin(lease.message, len(gone))
-        if due:
-            core.schedule.zones[settlement.zone].due_at(min(due))
+        zone = core.schedule.zones.get(settlement.zone)
+        if due and zone is not None:  # a zone may have left the configuration since
+            zone.due_at(min(due))
+
+
+def _check(lease: Lease, result: Result) -> None:
+    """Every recipient has one outcome: one left out would wait for ever. Raises ValueError."""
+    indices = sorted(index for outcome in result.outcomes for index in outcome.recipients)
+    if indices != list(range(len(lease.group.entries))):
+        raise ValueError(f"lease {lease.number}: {len(lease.group.entries)} recipients, but outcomes for {indices}")
 
 
 def _outcomes(rows: list[Row], order: list[int], stages: dict[int, str]) -> list[list[Any]]:

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 
 from zonemta_py.mail.address import AddressRefused, MailCommand, parse_mail, parse_rcpt
 from zonemta_py.mail.envelope import Recipient
+from zonemta_py.mail.lines import TOO_LARGE
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import Address
 from zonemta_py.plugin.verdicts import Verdict
+from zonemta_py.reception import replies
+from zonemta_py.reception.replies import reply_bytes
 from zonemta_py.reception.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -25,23 +28,6 @@ _SENDER_OK = b"250 2.1.0 Sender OK\r\n"
 _RECIPIENT_OK = b"250 2.1.5 Recipient OK\r\n"
 _GO_AHEAD = b"354 End data with <CR><LF>.<CR><LF>\r\n"
 _HELO_MAX = 255
-
-BAD_SEQUENCE = "5.5.1"
-NO_GREETING = Reply(503, BAD_SEQUENCE, "Say EHLO first")
-NESTED = Reply(503, BAD_SEQUENCE, "A transaction is open already, end it with DATA or RSET")
-NO_MAIL = Reply(503, BAD_SEQUENCE, "Say MAIL first")
-NO_RCPT = Reply(554, BAD_SEQUENCE, "No valid recipients")
-NEED_TLS = Reply(530, "5.7.0", "Say STARTTLS first")
-NO_RELAY = Reply(550, "5.7.1", "Relaying denied: authenticate first")
-TOO_MANY_RECIPIENTS = Reply(452, "4.5.3", "Too many recipients, send the rest in another transaction")
-TOO_LARGE = Reply(552, "5.3.4", "Message is larger than the limit announced with SIZE")
-NO_PARAMETERS_HELO = Reply(555, "5.5.4", "Parameters need EHLO")
-
-
-def reply_bytes(reply: Reply) -> bytes:
-    """One line for the wire, whatever the text came from."""
-    text = "".join(letter if letter.isprintable() else " " for letter in str(reply))
-    return text.encode("ascii", "replace") + b"\r\n"
 
 
 def helo(door: Door, argument: str) -> bytes | None:
@@ -69,17 +55,17 @@ def mail(door: Door, argument: str) -> bytes | None:
     if argument[:5].upper() != "FROM:":
         return door.refuse(Reply(501, "5.5.4", "Say MAIL FROM:<address>"))
     if not door.session.helo:
-        return door.refuse(NO_GREETING)
+        return door.refuse(replies.NO_GREETING)
     if door.transaction is not None:
-        return door.refuse(NESTED)
+        return door.refuse(replies.NESTED)
     if door.site.listener.require_tls and not door.session.tls:
-        return door.refuse(NEED_TLS)
+        return door.refuse(replies.NEED_TLS)
     try:
         command = parse_mail(argument[5:])
     except AddressRefused as refused:
         return door.refuse(refused.reply)
     if command.parameters and not door.extended:
-        return door.refuse(NO_PARAMETERS_HELO)
+        return door.refuse(replies.NO_PARAMETERS_HELO)
     if command.size > door.site.limits.message_bytes:
         return door.refuse(TOO_LARGE)
     if door.site.host.listens("smtp_mail_from"):
@@ -108,17 +94,17 @@ def rcpt(door: Door, argument: str) -> bytes | None:
     if argument[:3].upper() != "TO:":
         return door.refuse(Reply(501, "5.5.4", "Say RCPT TO:<address>"))
     if transaction is None:
-        return door.refuse(NO_MAIL)
+        return door.refuse(replies.NO_MAIL)
     if not door.may_relay:
-        return door.refuse(NO_RELAY)
+        return door.refuse(replies.NO_RELAY)
     if transaction.rcpts >= door.site.limits.recipients:
-        return reply_bytes(TOO_MANY_RECIPIENTS)  # no error of the client: it sends the rest later
+        return reply_bytes(replies.TOO_MANY_RECIPIENTS)  # no error of the client: it sends the rest later
     try:
         recipient, parameters = parse_rcpt(argument[3:], transaction.envelope.smtputf8)
     except AddressRefused as refused:
         return door.refuse(refused.reply)
     if parameters and not door.extended:
-        return door.refuse(NO_PARAMETERS_HELO)
+        return door.refuse(replies.NO_PARAMETERS_HELO)
     if recipient.address == "postmaster":
         recipient.address = f"postmaster@{door.site.hostname.lower()}"
     if door.site.host.listens("smtp_rcpt_to"):
@@ -145,9 +131,9 @@ def data(door: Door, argument: str) -> bytes | None:
     if argument:
         return door.refuse(Reply(501, "5.5.4", "DATA takes no argument"))
     if transaction is None:
-        return door.refuse(NO_MAIL)
+        return door.refuse(replies.NO_MAIL)
     if not transaction.recipients:
-        return door.refuse(NO_RCPT)
+        return door.refuse(replies.NO_RCPT)
     transaction.seal()
     if door.site.host.listens("smtp_data"):
         return door.wait_for(_ask_data(door, transaction))
@@ -190,7 +176,7 @@ def vrfy(door: Door, argument: str) -> bytes | None:
 
 
 def expn(door: Door, argument: str) -> bytes | None:
-    return door.refuse(Reply(502, BAD_SEQUENCE, "There are no lists here"))
+    return door.refuse(Reply(502, replies.BAD_SEQUENCE, "There are no lists here"))
 
 
 def quit_(door: Door, argument: str) -> bytes | None:
@@ -202,19 +188,19 @@ def starttls(door: Door, argument: str) -> bytes | None:
     if argument:
         return door.refuse(Reply(501, "5.5.4", "STARTTLS takes no argument"))
     if door.site.listener.tls != "starttls":
-        return door.refuse(Reply(502, BAD_SEQUENCE, "STARTTLS is not offered here"))
+        return door.refuse(Reply(502, replies.BAD_SEQUENCE, "STARTTLS is not offered here"))
     if door.session.tls:
-        return door.refuse(Reply(503, BAD_SEQUENCE, "TLS is on already"))
+        return door.refuse(Reply(503, replies.BAD_SEQUENCE, "TLS is on already"))
     return door.wait_for(door.start_tls())
 
 
 def auth(door: Door, argument: str) -> bytes | None:
     if not door.site.listener.auth or not door.extended:
-        return door.refuse(Reply(502, BAD_SEQUENCE, "AUTH is not offered here"))
+        return door.refuse(Reply(502, replies.BAD_SEQUENCE, "AUTH is not offered here"))
     if not door.session.tls:
         return door.refuse(Reply(538, "5.7.11", "Say STARTTLS first, passwords never travel in the clear"))
     if door.session.user or door.transaction is not None:
-        return door.refuse(Reply(503, BAD_SEQUENCE, "Authentication is done once, and before MAIL"))
+        return door.refuse(Reply(503, replies.BAD_SEQUENCE, "Authentication is done once, and before MAIL"))
     words = argument.split()
     if len(words) not in (1, 2):
         return door.refuse(Reply(501, "5.5.4", "Say AUTH PLAIN or AUTH LOGIN"))

@@ -8,7 +8,8 @@ aiosmtpd: the AUTH challenges and mechanisms.
 Promises: replies keep the order of the commands, and those to one packet go out in one write. Nothing that waits is
 cancelled because the client hung up. Bytes that came before a TLS handshake are forgotten.
 
-Failures: a bug met while serving a command is logged with its traceback and answered 451 4.3.0.
+Failures: a bug met in what is waited for is logged with its traceback and answered 451 4.3.0; one met elsewhere is
+logged by the loop and ends the connection. Either way the transaction is given up.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.trace import Trace, protocol
 from zonemta_py.plugin.arguments import Auth, Session
 from zonemta_py.plugin.verdicts import Verdict
-from zonemta_py.reception import tls
-from zonemta_py.reception.commands import COMMANDS, reply_bytes
+from zonemta_py.reception import replies, tls
+from zonemta_py.reception.commands import COMMANDS
 from zonemta_py.reception.gate import plain_ip
 from zonemta_py.reception.proxy import Origin
+from zonemta_py.reception.replies import reply_bytes
 from zonemta_py.reception.site import Site
 from zonemta_py.reception.transaction import Transaction
 
@@ -40,16 +42,6 @@ _HELD_BYTES_MAX = 262_144
 _AUTH_LINE_BYTES_MAX = 12_288
 """RFC 4954 4."""
 _HANDSHAKE_S_MAX = 60.0
-
-_TOO_LONG = Reply(500, "5.5.2", f"Command line is longer than {COMMAND_BYTES_MAX} octets")
-_NOT_UTF8 = Reply(500, "5.5.2", "Command line has characters that do not belong there")
-_UNKNOWN = Reply(500, "5.5.1", "Command not recognised")
-_TOO_MANY_COMMANDS = Reply(421, "4.7.0", "Too many commands on one connection, connect again")
-_TOO_MANY_ERRORS = Reply(421, "4.7.0", "Too many errors")
-_TOO_MANY_CONNECTIONS = Reply(421, "4.7.0", "Too many connections, try again later")
-_SILENT = Reply(421, "4.4.2", "Nothing heard for too long")
-_OWN_FAULT = Reply(451, "4.3.0", "Local error, try again later")
-_BAD_LOGIN = Reply(535, "5.7.8", "User name or password is wrong")
 
 
 class _Client(Session):
@@ -103,7 +95,7 @@ class Door(SMTP):
             session.tls = tls.described(transport.get_extra_info("ssl_object"))
         self._heard = self.loop.time()
         if not site.gate.enter(self, session.client):
-            self.hang_up(_TOO_MANY_CONNECTIONS)
+            self.hang_up(replies.TOO_MANY_CONNECTIONS)
             return
         self.may_relay = site.may_relay(session.client)
         if site.host.listens("smtp_connect"):
@@ -147,7 +139,7 @@ class Door(SMTP):
         if self._closing:
             self.transport.abort()
         else:
-            self.hang_up(_SILENT)
+            self.hang_up(replies.SILENT)
 
     def hang_up(self, reply: Reply) -> None:
         """Says why and closes, after what has been written is sent."""
@@ -196,6 +188,9 @@ class Door(SMTP):
         busy = transaction.take(block)
         decoder = transaction.decoder
         assert decoder is not None
+        if transaction.endless:
+            self.hang_up(replies.ENDLESS)
+            return b""
         if decoder.done:
             self.wait_for(self._commit(transaction))
             return decoder.rest
@@ -206,13 +201,13 @@ class Door(SMTP):
     def _command(self, line: bytes) -> None:
         self._commands += 1
         if self._commands > self.site.limits.commands_per_connection:
-            self.hang_up(_TOO_MANY_COMMANDS)
+            self.hang_up(replies.TOO_MANY_COMMANDS)
             return
         if line.endswith(b"\r"):
             line = line[:-1]
         if self._overlong or len(line) > COMMAND_BYTES_MAX:
             self._overlong = False
-            self._out.append(self.refuse(_TOO_LONG))
+            self._out.append(self.refuse(replies.LINE_TOO_LONG))
             return
         word, _, argument = line.partition(b" ")
         command = COMMANDS.get(word) or COMMANDS.get(word.upper())
@@ -221,7 +216,7 @@ class Door(SMTP):
         except UnicodeDecodeError:
             command, text = None, "\0"
         if "\r" in text or "\0" in text:
-            reply: bytes | None = self.refuse(_NOT_UTF8)
+            reply: bytes | None = self.refuse(replies.NOT_UTF8)
         elif command is not None:
             reply = command(self, text)
         else:
@@ -232,7 +227,7 @@ class Door(SMTP):
     def _unknown(self, word: bytes, argument: str) -> bytes | None:
         handler = self.site.server.commands.get(word.upper().decode("ascii", "replace"))
         if handler is None:
-            return self.refuse(_UNKNOWN)
+            return self.refuse(replies.UNKNOWN)
 
         async def ask() -> bytes:
             return reply_bytes(await handler(argument, self.session))
@@ -246,7 +241,7 @@ class Door(SMTP):
         self._errors += 1
         if self._errors > self.site.limits.errors_per_connection and not self._closing:
             self._out.append(reply_bytes(reply))
-            self.hang_up(_TOO_MANY_ERRORS)
+            self.hang_up(replies.TOO_MANY_ERRORS)
             return b""
         return reply_bytes(reply)
 
@@ -281,7 +276,7 @@ class Door(SMTP):
         except Exception:
             log.exception("session %s, client %s: a command failed", self.session.id, self.session.client)
             self.reset()
-            reply = reply_bytes(_OWN_FAULT)
+            reply = reply_bytes(replies.OWN_FAULT)
         self._task = None
         if self._lost:
             self.reset()
@@ -385,7 +380,7 @@ class Door(SMTP):
         mechanism = self.auth_PLAIN if words[0] == "PLAIN" else self.auth_LOGIN
         result = await mechanism(self, words)
         if not result.success:
-            self.refuse(_BAD_LOGIN)  # counted; what was wrong has been said already
+            self.refuse(replies.BAD_LOGIN)  # counted; what was wrong has been said already
             return None
         try:
             login, password = (part.decode() for part in result.auth_data or ())
@@ -396,7 +391,7 @@ class Door(SMTP):
             self.session.user = ""
             return self.refuse(verdict.reply)
         if not accepted:
-            return self.refuse(_BAD_LOGIN)
+            return self.refuse(replies.BAD_LOGIN)
         self.may_relay = True
         self.set_protocol(False)
         return b"235 2.7.0 Authenticated\r\n"

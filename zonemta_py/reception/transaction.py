@@ -28,20 +28,37 @@ _NOBODY = Reply(550, "5.7.1", "No recipient is left for this message")
 class Transaction:
     """decoder: None before DATA. recipients: by address, so that one named twice is kept once."""
 
-    __slots__ = ("_arrival", "_hooks", "_incoming", "_session", "_site", "decoder", "envelope", "rcpts", "recipients")
+    __slots__ = (
+        "_arrival",
+        "_hooks",
+        "_incoming",
+        "_session",
+        "_site",
+        "_taken",
+        "decoder",
+        "envelope",
+        "rcpts",
+        "recipients",
+    )
 
     def __init__(self, site: Site, session: Session, command: MailCommand) -> None:
         self._site, self._session = site, session
         self.envelope = Envelope(
             command.address, [], ret=command.ret, envid=command.envid, body=command.body, smtputf8=command.smtputf8,
-            origin=session.client, origin_name=session.helo, user=session.user or None,
+            origin=session.client, origin_name=session.helo, user=session.user or None, protocol=session.protocol,
         )  # fmt: skip
         self.recipients: dict[str, Recipient] = {}
         self.rcpts = 0
+        self._taken = 0
         self.decoder: Decoder | None = None
         self._arrival: Arrival | None = None
         self._incoming: Incoming | None = None
         self._hooks: BodyHooks | None = None
+
+    @property
+    def endless(self) -> bool:
+        """Whether so much came that there is no point in waiting politely for the end of a message long refused."""
+        return self._taken > 3 * self._site.limits.message_bytes
 
     def seal(self) -> Envelope:
         """No more recipients: DATA was given."""
@@ -52,7 +69,6 @@ class Transaction:
         """354 goes out; from now on blocks are taken. opening: of the Received field."""
         limits = self._site.limits
         self.envelope.received_ms = self._site.clock_ms()
-        self.envelope.protocol = self._session.protocol
         self.decoder = Decoder(
             limits.message_bytes, limits.line_bytes, limits.line_ends == "normalise", limits.nul == "refuse"
         )
@@ -62,6 +78,7 @@ class Transaction:
         """Takes raw bytes of DATA; returns whether `pump` has something to do."""
         assert self.decoder is not None
         assert self._arrival is not None
+        self._taken += len(block)
         self._arrival.add(self.decoder.feed(block))
         if self.decoder.refusal is not None:
             self.abort()
@@ -82,6 +99,8 @@ class Transaction:
         try:
             if self.decoder.refusal is None:
                 self._arrival.finish()
+                if self.decoder.eightbit:
+                    self.envelope.body = "8BITMIME"  # whatever was declared: the next server has to know
                 if self._arrival.refusal is None:
                     return await self._store(self._arrival)
         except (QueueRefusal, Verdict) as refusal:

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgpack
 
@@ -48,8 +48,9 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, queue: LocalQueue) -> None:
         Connection.count += 1
+        self._number = Connection.count
         self._queue = queue
-        self._name = f"connection-{Connection.count}"
+        self._name = f"connection-{self._number}"
         self._loop = asyncio.get_running_loop()
         self._unpacker = unpacker()
         self._out: list[bytes] = []
@@ -71,15 +72,14 @@ class Connection(asyncio.Protocol):
         }
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods only
 
     def data_received(self, data: bytes) -> None:
-        self._unpacker.feed(data)
         try:
+            self._unpacker.feed(data)
             for frame in self._unpacker:
                 self._handlers[frame[0]](*frame[1:])
-        except (msgpack.UnpackException, ValueError, KeyError, TypeError, IndexError):
+        except (msgpack.UnpackException, ValueError, KeyError, TypeError, IndexError, AttributeError):
             if self._transport is not None:  # not one of ours: nothing it says can be trusted
                 self._transport.abort()
 
@@ -131,24 +131,26 @@ class Connection(asyncio.Protocol):
     # -- requests
 
     def _hello(self, _: int, name: str) -> None:
-        self._name = f"{name}-{Connection.count}"
+        self._name = f"{name}-{self._number}"
 
     def _put(self, number: int, envelope: list[Any], body: bytes) -> None:
-        message = Envelope.from_wire(envelope)
+        message = _checked(envelope, body)
         if self._queue.core.hooks.routes:
             self._run(number, self._queue.put(message, body))
         else:
             self._queue.put_soon(message, body, partial(self._stored, number))
 
     def _chunk(self, number: int, token: int, chunk: bytes) -> None:
+        _bytes(chunk)
         incoming = self._incoming.get(token)
         if incoming is None:
             incoming = self._incoming[token] = self._queue.begin()
         self._in_order(number, token, incoming.write(chunk))
 
     def _commit(self, number: int, token: int, envelope: list[Any], last: bytes) -> None:
+        message = _checked(envelope, last)
         incoming = self._incoming.get(token) or self._queue.begin()
-        self._in_order(number, token, self._commit_one(token, incoming, Envelope.from_wire(envelope), last))
+        self._in_order(number, token, self._commit_one(token, incoming, message, last))
 
     async def _commit_one(self, token: int, incoming: LocalIncoming, envelope: Envelope, last: bytes) -> str:
         try:
@@ -192,3 +194,20 @@ class Connection(asyncio.Protocol):
 
     def _ask(self, number: int, question: str, arguments: dict[str, Any]) -> None:
         self._run(number, self._queue.ask(question, **arguments))
+
+
+def _bytes(value: Any) -> None:
+    """LevelDB must never be given anything else: what it refuses is taken for damage. Raises TypeError."""
+    if not isinstance(value, bytes):
+        raise TypeError(f"bytes are expected, not {type(value).__name__}")
+
+
+def _checked(row: list[Any], body: Any) -> Envelope:
+    """An envelope that can be stored. Raises TypeError, ValueError, KeyError, AttributeError for any other."""
+    _bytes(body)
+    envelope = Envelope.from_wire(row)
+    if not envelope.recipients:
+        raise ValueError("an envelope needs a recipient")
+    for recipient in envelope.recipients:
+        recipient.address.encode()
+    return envelope

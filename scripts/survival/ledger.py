@@ -1,0 +1,117 @@
+"""The ledger: what was sent and acknowledged, what came, and the judgement over both.
+
+The rules: an acknowledged recipient has its mail, or its sender one notification where it was refused for good. A letter
+that was never acknowledged came to all of its recipients or to none. Nothing came that was not sent, not a byte changed
+but for trace fields in front. Nobody got anything twice but those that the queue lists as in doubt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from survival.letters import Letter, again, name_in
+
+_TRACE = re.compile(rb"(?:Received:[^\r\n]*\r\n(?:[ \t][^\r\n]*\r\n)*)+", re.IGNORECASE)
+
+
+@dataclass
+class Judgement:
+    """Each list names recipients (or messages) that break a rule; `doubles`: how many came twice, being in doubt."""
+
+    lost: list[str] = field(default_factory=list)
+    torn: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    doubled: list[str] = field(default_factory=list)
+    unnotified: list[str] = field(default_factory=list)
+    sent: int = 0
+    acknowledged: int = 0
+    recipients: int = 0
+    doubles: int = 0
+    in_doubt: int = 0
+
+    RULES = ("lost", "torn", "foreign", "wrong", "doubled", "unnotified")
+
+    @property
+    def broken(self) -> list[str]:
+        """One line for each rule that was broken; empty: all is well."""
+        return [f"{rule}: {len(rows)} ({', '.join(rows[:5])})" for rule in self.RULES if (rows := getattr(self, rule))]
+
+    def figures(self) -> dict[str, Any]:
+        names = ("sent", "acknowledged", "recipients", "in_doubt", "doubles")
+        return {name: getattr(self, name) for name in names} | {rule: len(getattr(self, rule)) for rule in self.RULES}
+
+
+class Ledger:
+    """Kept by the client (`open`, `acknowledge`) and the sink (`came`)."""
+
+    def __init__(self, **same: Any) -> None:
+        self._same = same
+        self._sent: dict[str, bool] = {}
+        self._came: Counter[str] = Counter()
+        self._notified: Counter[str] = Counter()
+        self._judgement = Judgement()
+
+    def open(self, letter: Letter) -> None:
+        """It is about to be handed in."""
+        self._sent[letter.name] = False
+
+    def acknowledge(self, letter: Letter) -> None:
+        """Its 250 has come."""
+        self._sent[letter.name] = True
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(self._sent.values())
+
+    def came(self, sender: str, recipients: Iterable[str], body: bytes) -> None:
+        """Something was delivered."""
+        if not sender:
+            self._notified.update(recipients)
+            return
+        name = name_in(sender)
+        if name is None or name not in self._sent:
+            self._judgement.foreign.append(f"{sender} to {', '.join(recipients)}")
+            return
+        letter = again(name, **self._same)
+        trace = body[: len(body) - len(letter.data)]
+        if not body.endswith(letter.data) or not _TRACE.fullmatch(trace):
+            self._judgement.wrong.append(name)
+        for recipient in recipients:
+            if recipient in letter.recipients:
+                self._came[recipient] += 1
+            else:
+                self._judgement.foreign.append(f"{name} to {recipient}")
+
+    def judge(self, in_doubt: Iterable[str]) -> Judgement:
+        """in_doubt: addresses that the queue lists."""
+        judgement, doubtful = self._judgement, set(in_doubt)
+        judgement.in_doubt = len(doubtful)
+        for name, acknowledged in self._sent.items():
+            self._judge_letter(judgement, again(name, **self._same), acknowledged, doubtful)
+        return judgement
+
+    def _judge_letter(self, judgement: Judgement, letter: Letter, acknowledged: bool, doubtful: set[str]) -> None:
+        judgement.sent += 1
+        judgement.acknowledged += acknowledged
+        refused = [address for address in letter.recipients if address.startswith("gone-")]
+        missing = [address for address in letter.recipients if not self._came[address] and address not in refused]
+        if refused and (acknowledged or len(missing) < len(letter.recipients) - len(refused)):
+            if not self._notified[letter.sender]:
+                judgement.unnotified.append(letter.sender)
+        if acknowledged:
+            judgement.recipients += len(letter.recipients)
+            judgement.lost += missing
+        elif missing and len(missing) + len(refused) < len(letter.recipients):
+            judgement.torn.append(letter.name)
+        for address in letter.recipients:
+            if self._came[address] > 1:
+                judgement.doubles += 1
+                if address not in doubtful:
+                    judgement.doubled.append(address)
+        if self._notified[letter.sender] > max(1, len(refused)) and letter.sender not in doubtful:
+            judgement.doubled.append(letter.sender)

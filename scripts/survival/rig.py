@@ -1,0 +1,231 @@
+"""The rig: the real MTA as processes of its own, the real sink in this one, and the ledger between them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from survival.client import Connection, Refused
+from survival.ledger import Ledger
+from zonemta_py.config import Config, load
+from zonemta_py.queue.check import check
+from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.sink import Sink, SinkOptions
+from zonemta_py.wire.client import QueueGone, ask
+
+TOP = Path(__file__).resolve().parents[2]
+PATIENCE_S = 60.0
+RULES = ("rcpt:/^later-/ 450 4.2.1 not now, 50%", "rcpt:/^gone-/ 550 5.1.1 nobody here")
+
+_CONFIG = """
+[server]
+hostname = "mta.test"
+folder = "{folder}"
+receivers = {processes}
+senders = {processes}
+[[listeners]]
+name = "smtp"
+port = {port}
+[limits]
+errors_per_connection = 100000
+[retry]
+schedule_min = [0.01]
+jitter = 0.5
+down_s = 0.2
+down_max_s = 0.5
+[queue]
+segment_bytes = {segment_bytes}
+write_buffer_bytes = {write_buffer_bytes}
+position_s = 0.5
+reserve_bytes = {reserve_bytes}
+[[zones]]
+name = "default"
+default = true
+host = "127.0.0.1"
+port = {sink}
+tls = "none"
+in_doubt = "retry"
+[[zones]]
+name = "bulk"
+recipient_domains = ["bulk.test"]
+host = "127.0.0.1"
+port = {sink}
+tls = "none"
+connections = 5
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Mta:
+    """`zonemta run` with small segments and buffers, so that a short run sees many of them."""
+
+    def __init__(
+        self,
+        folder: Path,
+        sink_port: int,
+        *,
+        environment: dict[str, str] | None = None,
+        home: Path | None = None,
+        **settings: Any,
+    ) -> None:
+        """folder: where the queue lives. home: where configuration and log are written, `folder` if not said."""
+        self.folder, self.port = folder, free_port()
+        home = home or folder
+        home.mkdir(parents=True, exist_ok=True)
+        self.config_file, self.log = home / "zonemta.toml", home / "zonemta.log"
+        values = {"processes": 2, "segment_bytes": 262_144, "write_buffer_bytes": 262_144, "reserve_bytes": 0}
+        text = _CONFIG.format(folder=folder, port=self.port, sink=sink_port, **values | settings)
+        self.config_file.write_text(text)
+        self.environment = environment or {}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def config(self) -> Config:
+        return load(self.config_file)
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "zonemta_py", "run", "--config", str(self.config_file)]
+        with self.log.open("ab") as log:
+            environment = os.environ | {"PYTHONPATH": str(TOP)} | self.environment
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=TOP)
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def children(self) -> dict[int, str]:
+        """Process ids and what they are: queue, receiver, sender."""
+        if self._process is None:
+            return {}
+        found = {}
+        try:
+            pids = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+            for pid in pids:
+                name = Path(f"/proc/{pid}/comm").read_text().strip().removeprefix("zonemta ")
+                found[int(pid)] = next((role for role in ("queue", "receiver", "sender") if role[:6] in name), "new")
+        except OSError:
+            return found  # one that has just died
+        return found
+
+    def kill(self, role: str, choice: float = 0.0) -> bool:
+        """SIGKILL to one process of that role ("supervisor", "all" too); False if there is none just now."""
+        children = self.children()
+        if role in ("supervisor", "all"):
+            if self._process is None:
+                return False
+            victims = [self._process.pid, *(children if role == "all" else ())]
+        else:
+            some = [pid for pid, its_role in children.items() if its_role == role]
+            victims = some[int(choice * len(some)) :][:1]
+        for pid in victims:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        if role in ("supervisor", "all") and self._process is not None:
+            self._process.wait()
+        return bool(victims)
+
+    def end(self) -> None:
+        """Kills all of it, and waits until nobody has the store open."""
+        children = self.children()
+        self.kill("all")
+        end = time.monotonic() + PATIENCE_S
+        while any(_runs(pid) for pid in children) and time.monotonic() < end:
+            time.sleep(0.005)
+
+    def ask(self, question: str, **arguments: Any) -> Any:
+        """Raises QueueGone after a while."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return ask(self.folder, question, **arguments)
+            except QueueGone:
+                if time.monotonic() > end:
+                    raise
+            time.sleep(0.05)
+
+    async def accepting(self) -> float:
+        """Waits until a client is greeted; returns how many seconds that took."""
+        start = time.monotonic()
+        while time.monotonic() < start + PATIENCE_S:
+            try:
+                (await Connection.open(self.port)).close()
+                return time.monotonic() - start
+            except (OSError, EOFError, Refused):
+                if not self.alive:
+                    raise AssertionError(f"the MTA has ended: {self.log_tail()}") from None
+            await asyncio.sleep(0.02)
+        raise AssertionError(f"the MTA does not accept: {self.log_tail()}")
+
+    async def drained(self) -> None:
+        """Waits until nothing is queued, leased or deferred any more."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            total = (await asyncio.to_thread(self.ask, "size"))["total"]
+            if not any(total[state] for state in ("queued", "leased", "deferred")):
+                return
+            if time.monotonic() > end:
+                raise AssertionError(f"the queue does not drain: {total}; {self.log_tail()}")
+            await asyncio.sleep(0.1)
+
+    def in_doubt(self) -> list[str]:
+        return [row["recipient"] for row in self.ask("in-doubt")]
+
+    async def problems(self) -> list[str]:
+        """What a check of everything finds after one more recovery; harmless things do not count."""
+        queue = await LocalQueue.open(self.config)
+        await queue.position()  # with it, all that recovery found out is in the store
+        queue.core.store.close()
+        return [str(problem) for problem in check(self.config).problems if problem.severity != "harmless"]
+
+    def log_tail(self, lines: int = 15) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
+
+
+@asynccontextmanager
+async def sink(ledger: Ledger, *, rules: tuple[str, ...] = RULES, port: int = 0, **options: Any) -> AsyncIterator[Sink]:
+    """A sink that enters into the ledger what comes; the last of it when the block ends."""
+    settings = SinkOptions(listen=(f"127.0.0.1:{port}",), keep=True, rules=rules, **options)
+    async with Sink(settings) as running:
+        taking = asyncio.create_task(_take(running, ledger))
+        try:
+            yield running
+        finally:
+            taking.cancel()
+            enter(running, ledger)
+
+
+def enter(running: Sink, ledger: Ledger) -> None:
+    """Everything that has come until now."""
+    messages = list(running.messages)
+    running.messages.clear()
+    for message in messages:
+        ledger.came(message.sender, message.recipients, message.body)
+
+
+async def _take(running: Sink, ledger: Ledger) -> None:
+    while True:
+        await asyncio.sleep(0.2)
+        enter(running, ledger)

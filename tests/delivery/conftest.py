@@ -1,0 +1,239 @@
+"""A real SMTP server on loopback that misbehaves on command, and a queue that hands out what a test gives it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import uvloop
+
+from zonemta_py.config import Config, Zone
+from zonemta_py.delivery import worker
+from zonemta_py.mail.envelope import Recipient
+from zonemta_py.mail.reply import Reply
+from zonemta_py.plugin.host import Host
+from zonemta_py.queue.api import Delivery, QueueRefusal, Result
+
+PATIENCE_S = 0.5
+
+KEYWORDS = ("PIPELINING", "8BITMIME", "SIZE 100000000", "DSN")
+LINES = {"4xx": b"450 4.9.1 not now\r\n", "5xx": b"550 5.9.1 never\r\n", "421": b"421 4.3.2 going away\r\n"}
+
+
+class Server:
+    """script: point → way. Points: banner, ehlo, starttls, mail, rcpt1 …, data, body, dot, after, next, rset, quit.
+
+    Ways: 4xx, 5xx, 421, silence, reset, garbage, half, or the bytes of a reply. bodies: every message whose end came,
+    as it came but for the dot-stuffing. partial: messages that broke off. commands: every line of every connection.
+    """
+
+    def __init__(self, script: dict[str, Any], keywords: tuple[str, ...], tls: ssl.SSLContext | None) -> None:
+        self.script, self.keywords, self.tls = script, keywords, tls
+        self.connections = 0
+        self.bodies: list[bytes] = []
+        self.partial: list[bytes] = []
+        self.commands: list[str] = []
+        self.port = 0
+        self.slow_s = 0.0
+
+    async def start(self) -> None:
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named: no Nagle then
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        listener.bind(("127.0.0.1", 0))
+        self.port = listener.getsockname()[1]
+        self._server = await asyncio.start_server(self._serve, sock=listener, limit=65536)
+
+    def close(self) -> None:
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        with contextlib.suppress(ConnectionError, EOFError, ssl.SSLError, asyncio.CancelledError):
+            await self._talk(reader, writer)
+        writer.close()
+
+    async def _act(self, point: str, usual: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        way = self.script.get(point)
+        if way == "silence":
+            await asyncio.sleep(4 * PATIENCE_S)
+            raise EOFError
+        if way == "reset":
+            await asyncio.sleep(0.02)  # a reset overtakes what was not read yet
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+            raise EOFError
+        if way == "garbage":
+            writer.write(b"\x00\xfe what?\r\n")
+        elif way == "half":
+            writer.write(b"250-ha")
+            await writer.drain()
+            raise EOFError
+        elif isinstance(way, bytes):
+            writer.write(way)
+        else:
+            writer.write(LINES.get(way or "", usual))
+        await writer.drain()
+        if way == "421":
+            raise EOFError
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._act("banner", b"220 scripted ESMTP\r\n", reader, writer)
+        recipients = messages = accepted = 0
+        point = ""
+        while line := (await reader.readline()).decode():
+            self.commands.append(line.rstrip("\r\n"))
+            verb = line[:4].strip().upper()
+            if verb in ("EHLO", "HELO"):
+                lines = ["scripted", *self.keywords] if verb == "EHLO" else ["scripted"]
+                usual = "".join(f"250{'-' if one is not lines[-1] else ' '}{one}\r\n" for one in lines)
+                await self._act("ehlo", usual.encode(), reader, writer)
+            elif verb == "STAR":
+                await self._act("starttls", b"220 go\r\n", reader, writer)
+                if self.tls is not None:
+                    await writer.start_tls(self.tls)
+            elif verb == "MAIL":
+                recipients = accepted = 0
+                point = "next" if messages else "mail"
+                await self._act(point, b"250 2.1.0 ok\r\n", reader, writer)
+                messages += 1
+            elif point in ("mail", "next") and point in self.script and verb in ("RCPT", "DATA"):
+                writer.write(b"503 5.5.1 MAIL first\r\n")
+            elif verb == "RCPT":
+                recipients += 1
+                which = f"rcpt{recipients}" if f"rcpt{recipients}" in self.script else "rcpt"
+                accepted += which not in self.script
+                await self._act(which, b"250 2.1.5 ok\r\n", reader, writer)
+            elif verb == "DATA":
+                if not accepted and "data" not in self.script:
+                    writer.write(b"503 5.5.1 no recipients\r\n")
+                    continue
+                await self._act("data", b"354 go\r\n", reader, writer)
+                if self.script.get("data") in (None, b"354 go\r\n"):
+                    await self._message(reader, writer)
+            elif verb == "RSET":
+                await self._act("rset", b"250 2.0.0 ok\r\n", reader, writer)
+            elif verb == "QUIT":
+                await self._act("quit", b"221 2.0.0 bye\r\n", reader, writer)
+                return
+            else:
+                writer.write(b"500 5.5.2 what?\r\n")
+
+    async def _message(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        kept: list[bytes] = []
+        size = 0
+        try:
+            while (line := await reader.readuntil(b"\n")) != b".\r\n":
+                kept.append(line[1:] if line.startswith(b".") else line)
+                size += len(line)
+                if self.slow_s and len(kept) % 2000 == 0:
+                    await asyncio.sleep(self.slow_s)
+                if size > 100_000 and "body" in self.script:
+                    await self._act("body", b"", reader, writer)
+                    await asyncio.sleep(PATIENCE_S / 2)
+                    raise EOFError
+        except (EOFError, ConnectionError):
+            self.partial.append(b"".join(kept))
+            raise
+        self.bodies.append(b"".join(kept))
+        await self._act("dot", b"250 2.0.0 taken\r\n", reader, writer)
+        if "after" in self.script:
+            await self._act("after", b"", reader, writer)
+
+
+class Queue:
+    """An `Outlet` that gives out what it was given, one by one or `batch` at a time, and is gone after the last."""
+
+    def __init__(self, deliveries: list[Delivery], chunk: Callable[[str, int], bytes] | None, batch: int) -> None:
+        self.waiting, self.batch = list(deliveries), batch
+        self.results: list[Result] = []
+        self._all = len(deliveries)
+        self._chunk = chunk
+        self._end = asyncio.Event()
+        self.fetched = 0
+
+    async def lease(self, most: int) -> list[Delivery]:
+        if not self.waiting:
+            await self._end.wait()
+            raise QueueRefusal(Reply(451, "4.3.0", "nothing left"))
+        count = min(most, self.batch)
+        given, self.waiting = self.waiting[:count], self.waiting[count:]
+        return given
+
+    async def settle(self, result: Result) -> None:
+        self.results.append(result)
+        await asyncio.sleep(0.02)
+        if len(self.results) == self._all:
+            self._end.set()
+
+    async def chunk(self, message_id: str, number: int) -> bytes:
+        assert self._chunk is not None
+        self.fetched = max(self.fetched, number)
+        return self._chunk(message_id, number)
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loop that the sender process runs on."""
+    return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+async def scripted() -> AsyncIterator[Callable[..., Awaitable[Server]]]:
+    """Starts servers: `await scripted({"mail": "4xx"}, keywords, tls)`."""
+    servers: list[Server] = []
+
+    async def start(
+        script: dict[str, Any] | None = None, keywords: tuple[str, ...] = KEYWORDS, tls: ssl.SSLContext | None = None
+    ) -> Server:
+        server = Server(script or {}, keywords, tls)
+        await server.start()
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def letter() -> Callable[..., Delivery]:
+    """Makes a delivery to `port` on 127.0.0.1 with `count` recipients."""
+
+    def make(port: int, count: int = 1, body: bytes = b"Subject: x\r\n\r\nhello\r\n", **fields: Any) -> Delivery:
+        given: dict[str, Any] = {"size": len(body), "chunks": 1, "body": body, "host": "127.0.0.1", "port": port}
+        recipients = [Recipient(f"r{number}@d.example") for number in range(1, count + 1)]
+        given |= {"recipients": recipients} | fields
+        return Delivery(0, "m1", "default", given.pop("destination", "d.example"), "a@b.example", **given)
+
+    return make
+
+
+@pytest.fixture
+def deliver() -> Callable[..., Awaitable[list[Result]]]:
+    """Runs the worker over deliveries until all are settled; keyword arguments set the zone's fields."""
+
+    async def run(
+        *deliveries: Delivery, host: Host | None = None, most: int = 1, chunk: Any = None, batch: int = 1,
+        resolver: Any = None, contexts: Any = None, queue: Queue | None = None, **zone: Any,
+    ) -> list[Result]:  # fmt: skip
+        for number, delivery in enumerate(deliveries, 1):
+            delivery.lease = number
+        timeouts = {f"{name}_timeout_s": PATIENCE_S for name in ("connect", "reply", "dot")}
+        config = Config(zones=[Zone(name="default", default=True, **({"tls": "none"} | timeouts | zone))])
+        queue = queue or Queue(list(deliveries), chunk, batch)
+        await asyncio.wait_for(
+            worker.run(config, queue, host or Host.empty(), most, resolver=resolver, contexts=contexts), 30
+        )
+        return sorted(queue.results, key=lambda result: result.lease)
+
+    return run
+
+
+@pytest.fixture
+def queue_of() -> type[Queue]:
+    return Queue

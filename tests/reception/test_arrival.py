@@ -1,0 +1,65 @@
+"""Header section and chunks of a message that comes in pieces."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.reception.arrival import Arrival, Chunks, Rules
+
+RULES = Rules("mx.test", trust_zone=True, header_bytes=1000, hops=5)
+PIECES = st.lists(
+    st.sampled_from(
+        [b"A: b\r\n", b" fold\r\n", b"\r\n", b"text\r\n", b"X-Sending-Zone: z\r\n", b"Date: d\r\n", b"\r\n\r\n"]
+    )
+)
+
+
+def arrive(blocks: list[bytes], rules: Rules = RULES) -> tuple[bytes, Arrival]:
+    arrival = Arrival(rules, Envelope("a@b.test", [Recipient("c@d.test")]), "Received: from x id ", "t1", 0)
+    for block in blocks:
+        arrival.add(block)
+    arrival.finish()
+    return b"".join(arrival.chunks.ready) + arrival.chunks.last(), arrival
+
+
+@given(PIECES, st.lists(st.integers(1, 9), max_size=40))
+@settings(max_examples=150)
+def test_where_blocks_are_cut_does_not_matter(pieces: list[bytes], cuts: list[int]) -> None:
+    """The same message gives the same bytes, fields and zone."""
+    message = b"".join(pieces)
+    blocks, at = [], 0
+    for length in cuts:
+        blocks.append(message[at : at + length])
+        at += length
+    whole, one = arrive([message])
+    parts, other = arrive([*blocks, message[at:]])
+    assert parts == whole
+    assert one.envelope == other.envelope
+    assert one.chunks.total == len(whole)
+
+
+@given(st.lists(st.integers(0, 3 * CHUNK_BYTES), max_size=8))
+@settings(max_examples=40)
+def test_chunks_are_exact(lengths: list[int]) -> None:
+    """All but the last have CHUNK_BYTES; the last is never empty unless all is; no byte is lost or moved."""
+    chunks, blocks = Chunks(), [bytes([n]) * length for n, length in enumerate(lengths)]
+    for block in blocks:
+        chunks.add(block)
+    assert all(len(chunk) == CHUNK_BYTES for chunk in chunks.ready)
+    last = chunks.last()
+    assert b"".join([*chunks.ready, last]) == b"".join(blocks)
+    assert 0 < len(last) <= CHUNK_BYTES or not any(lengths)
+
+
+def test_a_header_section_over_the_limit_is_refused_and_forgotten() -> None:
+    """However it comes; a body as long is no matter."""
+    for blocks in ([b"A: " + b"x" * 1000 + b"\r\n\r\n"], [b"A: x\r\n"] * 200, [b"A: x"] + [b"x"] * 1000):
+        whole, arrival = arrive(blocks)
+        assert arrival.refusal is not None
+        assert arrival.refusal.code == 552
+        assert whole == b""
+    assert arrive([b"A: b\r\n", b"body\r\n" * 200])[1].refusal is None
+    assert arrive([b"\r\n", b"body\r\n" * 200])[1].refusal is None

@@ -1,0 +1,75 @@
+"""The sender process's loop: lease as much as there is room for, deliver each on its own, settle.
+
+A place is free as soon as its result has been written to the queue; nobody waits for the answer before leasing more,
+and results leave in the order in which they became known. One task per delivery. The limits (connections, rates) were
+granted with the lease; `most` only bounds this process.
+
+Failures: when the queue refuses a lease or a result it is gone, and `run` returns: the process ends and starts anew.
+A delivery that meets a bug of ours is deferred (451 4.3.0) and logged with its traceback: one letter must not stop all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from zonemta_py.config import Config
+from zonemta_py.delivery.attempt import Attempt, Means
+from zonemta_py.delivery.connections import Connections
+from zonemta_py.delivery.resolver import Resolver
+from zonemta_py.delivery.session import TlsContexts
+from zonemta_py.mail.reply import Reply
+from zonemta_py.plugin.host import Host
+from zonemta_py.queue.api import DEFERRED, DELIVERED, Delivery, Outcome, Outlet, QueueRefusal, Result
+
+log = logging.getLogger(__name__)
+
+OUR_FAULT = Reply(451, "4.3.0", "internal error while delivering, see the log")
+
+
+class Slots:
+    """Places for deliveries under way."""
+
+    def __init__(self, most: int) -> None:
+        self.free = most
+        self._freed = asyncio.Event()
+
+    async def some(self) -> int:
+        """How many are free, at least one."""
+        while not self.free:
+            self._freed.clear()
+            await self._freed.wait()
+        return self.free
+
+    def release(self) -> None:
+        self.free += 1
+        self._freed.set()
+
+
+async def run(
+    config: Config, outlet: Outlet, host: Host, most: int, *,
+    resolver: Resolver | None = None, contexts: TlsContexts | None = None,
+) -> None:  # fmt: skip
+    """Delivers for ever, at most `most` at once; returns when the queue is gone."""
+    means = Means(config, outlet, host, resolver or Resolver(), contexts or TlsContexts(), Connections())
+    slots = Slots(most)
+    try:
+        async with asyncio.TaskGroup() as group:
+            while True:
+                for delivery in await outlet.lease(await slots.some()):
+                    slots.free -= 1
+                    group.create_task(_handle(means, delivery, slots))
+    except* QueueRefusal as refusals:
+        log.warning("the queue is gone (%s), stopping", refusals.exceptions[0])
+
+
+async def _handle(means: Means, delivery: Delivery, slots: Slots) -> None:
+    try:
+        result = await Attempt(means, delivery).run()
+    except Exception:
+        log.exception("bug while delivering message %s of zone %s", delivery.id, delivery.zone)
+        result = Result(delivery.lease, [Outcome(DEFERRED, OUR_FAULT, "plugin", [*range(len(delivery.recipients))])])
+    slots.release()  # the settle below writes before it first waits, so the next lease is asked for behind it
+    await means.outlet.settle(result)
+    if means.host.listens("sender_delivered") and any(outcome.verdict == DELIVERED for outcome in result.outcomes):
+        await means.host.call("sender_delivered", delivery=delivery, result=result)

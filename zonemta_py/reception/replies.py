@@ -1,0 +1,34 @@
+"""What a client is told: fixed replies, each with its enhanced status code (RFC 3463), and how replies are written."""
+
+from __future__ import annotations
+
+from zonemta_py.mail.limits import COMMAND_BYTES_MAX
+from zonemta_py.mail.reply import Reply
+
+BAD_SEQUENCE = "5.5.1"
+NO_GREETING = Reply(503, BAD_SEQUENCE, "Say EHLO first")
+NESTED = Reply(503, BAD_SEQUENCE, "A transaction is open already, end it with DATA or RSET")
+NO_MAIL = Reply(503, BAD_SEQUENCE, "Say MAIL first")
+NO_RCPT = Reply(554, BAD_SEQUENCE, "No valid recipients")
+NEED_TLS = Reply(530, "5.7.0", "Say STARTTLS first")
+NO_RELAY = Reply(550, "5.7.1", "Relaying denied: authenticate first")
+TOO_MANY_RECIPIENTS = Reply(452, "4.5.3", "Too many recipients, send the rest in another transaction")
+NO_PARAMETERS_HELO = Reply(555, "5.5.4", "Parameters need EHLO")
+LINE_TOO_LONG = Reply(500, "5.5.2", f"Command line is longer than {COMMAND_BYTES_MAX} octets")
+NOT_UTF8 = Reply(500, "5.5.2", "Command line has characters that do not belong there")
+UNKNOWN = Reply(500, "5.5.1", "Command not recognised")
+TOO_MANY_COMMANDS = Reply(421, "4.7.0", "Too many commands on one connection, connect again")
+TOO_MANY_ERRORS = Reply(421, "4.7.0", "Too many errors")
+TOO_MANY_CONNECTIONS = Reply(421, "4.7.0", "Too many connections, try again later")
+SILENT = Reply(421, "4.4.2", "Nothing heard for too long")
+ENDLESS = Reply(421, "4.3.4", "Message goes on and on beyond the limit announced with SIZE")
+OWN_FAULT = Reply(451, "4.3.0", "Local error, try again later")
+BAD_LOGIN = Reply(535, "5.7.8", "User name or password is wrong")
+
+
+def reply_bytes(reply: Reply) -> bytes:
+    """One line for the wire, whatever the text came from."""
+    text = str(reply)
+    if not text.isprintable():
+        text = "".join(letter if letter.isprintable() else " " for letter in text)
+    return text.encode("ascii", "replace") + b"\r\n"
