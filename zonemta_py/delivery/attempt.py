@@ -35,7 +35,7 @@ CONNECT_SHARE = 2.0
 
 @dataclass(slots=True)
 class Means:
-    """What every attempt of a sender process shares."""
+    """What every attempt of a sender process shares. hostname: the server's (asking the system each time is dear)."""
 
     config: Config
     outlet: Outlet
@@ -43,6 +43,7 @@ class Means:
     resolver: Resolver
     contexts: TlsContexts
     connections: Connections
+    hostname: str
 
     def zone(self, name: str) -> Zone:
         """The zone as configured; the default one's limits if the queue still knows a zone that we do not."""
@@ -149,7 +150,7 @@ class Attempt:
             delivery.port,
             source=delivery.source,
             tls=delivery.routing.get("tls") or zone.tls,
-            hostname=zone.hostname or self._means.config.server.name,
+            hostname=zone.hostname or self._means.hostname,
         )
 
     def _auth(self) -> tuple[str, str] | None:

@@ -55,23 +55,28 @@ class Route:
 
 
 class TlsContexts:
-    """Both made once for a process: reading the system's certificates costs milliseconds."""
+    """Both made at most once for a process, when first needed: the system's certificates cost time and memory."""
 
     def __init__(self, trusted: ssl.SSLContext | None = None) -> None:
-        self.opportunistic = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        self.opportunistic.check_hostname = False
-        self.opportunistic.verify_mode = ssl.CERT_NONE
-        self.required = trusted or ssl.create_default_context()
+        self._trusted = trusted
+        self._lax: ssl.SSLContext | None = None
 
     def of(self, mode: str) -> ssl.SSLContext:
-        return self.required if mode == "required" else self.opportunistic
+        """For "required" one that validates, else one that does not look."""
+        if mode == "required":
+            self._trusted = self._trusted or ssl.create_default_context()
+            return self._trusted
+        if self._lax is None:
+            self._lax = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            self._lax.check_hostname = False
+            self._lax.verify_mode = ssl.CERT_NONE
+        return self._lax
 
 
 class Session:
     """Greeted and ready for MAIL. keywords: lower-case EHLO keyword → parameters. sent: messages tried over it.
 
-    unfinished: a transaction is open at the server. reused: at least one message went before. tls: "" or
-    "TLSv1.3 TLS_AES_256_GCM_SHA384". local: our IP address.
+    unfinished: a transaction is open at the server. tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384". local: our IP address.
     """
 
     __slots__ = (
@@ -87,10 +92,6 @@ class Session:
         self.tls = _tls_name(dialogue.transport)
         self.sent = 0
         self.unfinished = False
-
-    @property
-    def reused(self) -> bool:
-        return self.sent > 1
 
     @property
     def usable(self) -> bool:

@@ -51,7 +51,9 @@ async def run(
     resolver: Resolver | None = None, contexts: TlsContexts | None = None,
 ) -> None:  # fmt: skip
     """Delivers for ever, at most `most` at once; returns when the queue is gone."""
-    means = Means(config, outlet, host, resolver or Resolver(), contexts or TlsContexts(), Connections())
+    means = Means(
+        config, outlet, host, resolver or Resolver(), contexts or TlsContexts(), Connections(), config.server.name
+    )
     slots = Slots(most)
     try:
         async with asyncio.TaskGroup() as group:

@@ -105,7 +105,7 @@ def _walk(data: bytes, damages: list[Damage], at: int = 0) -> Iterator[tuple[int
     size = len(data)
     while at < size:
         left = BLOCK_BYTES - at % BLOCK_BYTES
-        if left < 7 or (data[at : at + 7] == b"\0\0\0\0\0\0\0"):
+        if left < 7:
             at += left
             continue
         if at + 7 > size:

@@ -12,6 +12,7 @@ one file, or several where a disk error cut it. Readers skip sequence numbers th
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.records import Type, pack, unpack
 
 SUFFIX = ".journal"
+_NAME = re.compile(r"[0-9]{16}\+*\.journal")
 _WINDOW_BYTES = 32 * BLOCK_BYTES
 
 
@@ -86,14 +88,17 @@ class Writer:
 
     def _start_over(self) -> None:
         """Writes everything since the last successful sync into a new file, and syncs that."""
-        if self._unsynced:
-            path = self._open(self._unsynced[0].seq)
-            try:
-                self._put(self._unsynced)
-                self._sync()
-            except OSError:
+        opened: list[Path] = []
+        try:
+            for records in _by_file(self._unsynced):
+                opened.append(self._open(records[0].seq))
+                self._put(records)
+                os.fdatasync(self._file)
+        except OSError:
+            for path in opened:
                 path.unlink(missing_ok=True)  # all of it is still in memory, and will be written again
-                raise
+            raise
+        self._unsynced = []
         self._broken = False
 
     def _open(self, seq: int) -> Path:
@@ -111,6 +116,12 @@ class Writer:
         self._offset = 0
         _sync_folder(self.folder)
         return path
+
+
+def _by_file(records: list[Record]) -> list[list[Record]]:
+    """Each SEGMENT record begins a file: a file must not hold two segments, they are archived one by one."""
+    starts = [index for index, record in enumerate(records) if index == 0 or record.type == Type.SEGMENT]
+    return [records[start:stop] for start, stop in zip(starts, [*starts[1:], len(records)], strict=True)]
 
 
 def _write_all(file: int, data: bytes) -> None:
@@ -183,7 +194,7 @@ def files(folder: Path, archive: Path | None = None) -> list[Path]:
     """
     if not folder.is_dir():
         return []
-    found = sorted(folder.glob("*" + SUFFIX), key=_order)
+    found = sorted((path for path in folder.glob("*" + SUFFIX) if _NAME.fullmatch(path.name)), key=_order)
     if archive is not None and found:
         oldest = first_seq(found[0])
         found = sorted(found + [path for path in files(archive) if first_seq(path) > oldest], key=_order)
@@ -239,18 +250,16 @@ def _from(every: list[Path], since_seq: int) -> list[Path]:
 
 
 def last_of(folder: Path, kind: Type) -> Record | None:
-    """The latest record of that type, found from the end: windows of blocks, backwards."""
+    """The latest record of that type, found from the end: a window of blocks that doubles until it holds one."""
     for path in reversed(files(folder)):
         data = path.read_bytes()
-        stop = len(data)
-        while stop > 0:
-            start = max(0, (stop - 1) // _WINDOW_BYTES * _WINDOW_BYTES)
-            # One window more at the end, so that a record across the border is seen from one of the two.
-            piece = data[start : stop + _WINDOW_BYTES]
-            latest = [record for record in parse(piece, []) if record.type == kind]
+        window, start = _WINDOW_BYTES, len(data)
+        while start > 0:
+            start = max(0, len(data) - window) // BLOCK_BYTES * BLOCK_BYTES
+            latest = [record for record in parse(data[start:], []) if record.type == kind]
             if latest:
                 return latest[-1]
-            stop = start
+            window *= 2
     return None
 
 

@@ -24,6 +24,7 @@ from zonemta_py.disk.store import Operation, Store, StoreError
 from zonemta_py.queue import sizes
 from zonemta_py.queue.api import BOUNCED, DELIVERED
 from zonemta_py.queue.state import FAMILY
+from zonemta_py.zones.zone import destination
 
 _STATE_OF = {"delivery-zone": sizes.QUEUED, "parked": sizes.QUEUED, "deferred": sizes.DEFERRED, "held": sizes.HELD}
 assert {name: FAMILY[name].value for name in FAMILY} == {name: sizes.NAMES[_STATE_OF[name]] for name in _STATE_OF}
@@ -83,13 +84,18 @@ def recipients(store: Store, floor: str = "") -> Iterator[tuple[keys.Place, byte
                 yield place, key, value
 
 
-def without_envelope(store: Store, floor: str, known: set[str]) -> list[tuple[str, bytes, list[list[Any]]]]:
-    """Messages from `floor` on whose envelope record a crash has cost: id, packed metadata, recipients."""
-    start = b"message %s " % floor.encode()
+def without_envelope(
+    store: Store, floor: str, arriving: set[str], known: set[str]
+) -> list[tuple[str, bytes, list[list[Any]]]]:
+    """Messages whose envelope record a crash has cost: id, packed metadata, recipients.
+
+    Those are among the ones that were `arriving` at the last position record and those from `floor` on.
+    """
+    start = b"message %s " % min([floor, *arriving]).encode()
     missing: dict[str, tuple[bytes, list[list[Any]]]] = {}
     for key in store.keys(start, keys.end(keys.MESSAGES)):
         _, message_id, part = key.decode().split(" ")
-        if part == "*" and message_id not in known:
+        if part == "*" and message_id not in known and (message_id >= floor or message_id in arriving):
             missing[message_id] = (store.get(key) or b"", [])
     if missing:
         lowest = min(missing)
@@ -102,22 +108,19 @@ def without_envelope(store: Store, floor: str, known: set[str]) -> list[tuple[st
 
 def mend_journal(folder: Path, quarantine: Quarantine, archive: Path) -> None:
     """Mends every damaged file; afterwards the journal reads without a fault."""
-    expected = 0
+    expected, ended = 0, True
     for path in journal.files(folder, archive):
         faults: list[journal.Fault] = []
-        last, gap = 0, False
+        first, gap = journal.first_seq(path), False
+        start = min(expected, first) if expected and not ended else first
+        expected = max(expected, start)
         for record in journal.read_file(path, faults):
-            if expected and record.seq > expected and not (record.type == Type.LOST or _bridged(path, record)):
+            if record.seq > expected and record.type != Type.LOST:
                 gap = True
-            last = max(last, record.seq)
-            expected = max(expected, record.seq + 1)
+            if record.seq >= expected:
+                expected, ended = record.seq + 1, record.type == Type.END
         if faults or gap:
-            journal.mend(path, journal.first_seq(path), quarantine, faults)
-            expected = max(expected, last + 1)
-
-
-def _bridged(path: Path, record: Record) -> bool:
-    return record.type == Type.SEGMENT and record.seq == journal.first_seq(path)
+            journal.mend(path, start, quarantine, faults)
 
 
 def bridge(folder: Path, stable: int) -> None:
@@ -126,6 +129,8 @@ def bridge(folder: Path, stable: int) -> None:
     for path in journal.files(folder)[-1:]:
         for record in journal.read_file(path, []):
             last = record.seq
+    if last >= stable:  # the END record has taken the number of the last one that was lost
+        return
     rows = [
         Record(stable, 0, Type.LOST, records.pack([last + 1, stable])),
         Record(stable + 1, 0, Type.END, records.pack(None)),
@@ -299,9 +304,11 @@ class _Comparison:
 
     def _bring_back(self, message_id: str, zone: str, address: str, note: Note) -> None:
         self.report.add("repairable", f"{address} is not queued, and has not ended", message_id, "it is queued again")
-        zone = zone if self.config.zone(zone) else self.config.default_zone.name
-        self.operations.append((keys.fresh(zone, message_id, address), note.value()))
-        self._count(zone, address, sizes.QUEUED, message_id)
+        home = self.config.zone(zone) or self.config.default_zone
+        # Among the parked ones: a fresh key might lie below the low-water mark, and never be read.
+        target = destination(home, address.rpartition("@")[2]).key
+        self.operations.append((keys.parked(home.name, target, message_id, address), note.value()))
+        self._count(home.name, address, sizes.QUEUED, message_id)
 
     def _count(self, zone: str, address: str, state: int, message_id: str) -> None:
         self._counted.setdefault((zone, address.rpartition("@")[2]), [0, 0, 0])[state] += 1

@@ -117,6 +117,12 @@ class StoreLine:
         """Writes what waits without more delay."""
         self._kick()
 
+    async def stable(self) -> None:
+        """Waits until everything submitted so far is on stable storage."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self.submit([], lambda _: future.set_result(None), sync=True, keep=True)
+        await asyncio.shield(future)
+
     def _kick(self) -> None:
         if not self._busy and not self._soon:
             self._soon = True  # at the end of this turn of the loop: who else comes in it rides along

@@ -251,20 +251,19 @@ class LocalQueue:
         """Writes a position record: the batch before it makes true what it says."""
         core = self.core
         marks, applied = core.schedule.marks(), core.applied()
-        floor = min(core.arriving, default=core.ids.next(core.clock.ms()))
+        arriving, floor = sorted(core.arriving), core.ids.next(core.clock.ms())
         for name, zone_marks in marks.items():
-            zone_marks["fresh"] = min(zone_marks["fresh"], keys.fresh_range(name) + floor.encode())
+            lowest = min([floor, *arriving])
+            zone_marks["fresh"] = min(zone_marks["fresh"], keys.fresh_range(name) + lowest.encode())
         working = [lease.row() for lease in self.leases.out.values()]
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        core.lines.submit([], lambda _: _wake(future), sync=True, keep=True)
-        await future
+        await core.lines.stable()
         body = {
             "applied": applied,
             "working": working,
             "marks": marks,
             "floor": floor,
             "segments": core.segments.rows(),
-            "opened": sorted(core.arriving),
+            "opened": arriving,
         }
         core.record(Type.POSITION, records.pack(body))
         await core.journal.stable()

@@ -46,10 +46,11 @@ class Suffix:
         self.position_seq = position.seq if position else 0
         self.applied = int(body.get("applied", 0))
         self.floor = str(body.get("floor", "0" * 16))
+        self.arriving: set[str] = set(body.get("opened", []))
         self.marks: dict[str, dict[str, bytes]] = body.get("marks", {})
         self.segments = Segments(body.get("segments", []))
         self.working: dict[int, list[Any]] = {row[0]: row for row in body.get("working", [])}
-        self.opened: set[str] = set(body.get("opened", []))
+        self.opened = set(self.arriving)
         self.enveloped: set[str] = set()
         self.finished: set[str] = set()
         self.results: list[Record] = []
@@ -103,8 +104,13 @@ async def open_queue(
     faults: list[journal.Fault] = []
     suffix = read_suffix(folder / "journal", faults)
     state = check.state_of(store)
+    lost_tail = (suffix.last.seq if suffix.last else 0) < state.stable
+    if lost_tail:
+        _keep_tail(folder / "journal", quarantine, state.stable)
     next_seq = _seal(folder / "journal", suffix, clock.ms())
-    lost_tail = next_seq <= state.stable
+    if faults and not lost_tail:  # a torn tail is what every crash may leave: it is cut off now
+        faults = []
+        suffix = read_suffix(folder / "journal", faults)
     if faults or lost_tail or repaired:
         _mend(config, store, quarantine, faults, lost_tail, state.stable)
         next_seq = max(next_seq, state.stable + 2)
@@ -117,7 +123,7 @@ async def open_queue(
         JournalLine(journal.Writer(folder / "journal"), next_seq),
         marks={} if repaired else suffix.marks,
         segments=suffix.segments,
-        last_id=check.last_id(store, suffix.floor),
+        last_id=max(check.last_id(store, suffix.floor), *suffix.enveloped, *suffix.opened, suffix.floor),
         totals=(state.messages, state.bytes),
         clock=clock,
         damaged=damaged or stop_for_repair(folder),
@@ -126,7 +132,10 @@ async def open_queue(
     queue = LocalQueue(core, first_lease=next_seq)
     await Replay(queue, suffix.results, suffix.finished).run()
     _leftovers(queue, suffix)
+    await core.lines.stable()
     await core.journal.stable()
+    core.ready = True
+    core.changed()
     return queue
 
 
@@ -155,18 +164,21 @@ def _seal(folder: Path, suffix: Suffix, now_ms: int) -> int:
     return journal.seal(files[-1], suffix.last, now_ms).seq + 1
 
 
+def _keep_tail(folder: Path, quarantine: Quarantine, stable: int) -> None:
+    """Before the end of the journal is cut: it holds more than what a crash tears."""
+    note = {
+        "error": f"the journal ends before record {stable}, which was on stable storage",
+        "remedy": "none needed",
+    }
+    say(f"damage in the journal: its end is missing, up to record {stable}; what is queued will be sent")
+    quarantine.copy("journal", note, journal.files(folder)[-1:])
+
+
 def _mend(
     config: Config, store: Store, quarantine: Quarantine, faults: list[journal.Fault], lost_tail: bool, stable: int
 ) -> None:
     for fault in faults:
         say(f"damage in the journal: {fault}")
-    if lost_tail:
-        note = {
-            "error": f"the journal ends before record {stable}, which was on stable storage",
-            "remedy": "none needed",
-        }
-        say(f"damage in the journal: its end is missing, up to record {stable}; what is queued will be sent")
-        quarantine.copy("journal", note, journal.files(config.folder / "journal")[-1:])
     check.mend_journal(config.folder / "journal", quarantine, config.folder / "archive")
     if lost_tail:
         check.bridge(config.folder / "journal", stable)
@@ -183,7 +195,9 @@ def _leftovers(queue: LocalQueue, suffix: Suffix) -> None:
             prefix = keys.message_range(message_id)
             operations = [(key, None) for key in core.store.keys(prefix, keys.end(prefix))]
             core.lines.submit(list(operations), lambda _: None, sync=False, keep=True)
-    for message_id, metadata, rows in check.without_envelope(core.store, suffix.floor, suffix.enveloped):
+    for message_id, metadata, rows in check.without_envelope(
+        core.store, suffix.floor, suffix.arriving, suffix.enveloped
+    ):
         core.record(Type.ENVELOPE, b"\x93" + records.pack(message_id) + metadata + records.pack(rows))
         core.segments.born(message_id)
 
