@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from survival.ledger import Ledger
@@ -34,7 +34,6 @@ class Client:
         self.port, self.ledger, self.pause_s, self._same = port, ledger, pause_s, same
         self.replies: Counter[int] = Counter()
         self.broken = 0
-        self.on_reply: Callable[[int], None] = lambda _: None
 
     async def hand_in(self, numbers: range, sessions: int = 10) -> None:
         """Returns when every letter has its 250."""
@@ -44,41 +43,54 @@ class Client:
                 group.create_task(self._session(rest))
 
     async def _session(self, rest: Iterator[int]) -> None:
-        connection: Connection | None = None
-        for number in rest:
-            attempt = 0
-            while True:
-                try:
-                    if connection is None:
-                        connection = await Connection.open(self.port)
-                    await self.give(connection, letter(number, attempt, **self._same))
-                    break
-                except Refused as refused:
-                    self._count(refused.code)
-                    if refused.code == 421:
-                        connection = _drop(connection)
-                except (OSError, EOFError, asyncio.IncompleteReadError, TimeoutError):
-                    self.broken += 1
-                    connection = _drop(connection)
-                attempt += 1
-                await asyncio.sleep(self.pause_s)
-        _drop(connection)
+        session = _Session(self)
+        try:
+            for number in rest:
+                attempt = 0
+                while not await session.give(letter(number, attempt, **self._same)):
+                    attempt += 1
+                    await asyncio.sleep(self.pause_s)
+        finally:
+            session.drop()
 
     async def give(self, connection: Connection, message: Letter) -> None:
         """One attempt. Raises Refused, OSError, EOFError."""
         self.ledger.open(message)
         await connection.transaction(message)
         self.ledger.acknowledge(message)
-        self._count(250)
+        self.count(250)
 
-    def _count(self, code: int) -> None:
+    def count(self, code: int) -> None:
         self.replies[code] += 1
-        self.on_reply(code)
 
 
-def _drop(connection: Connection | None) -> None:
-    if connection is not None:
-        connection.close()
+class _Session:
+    """A connection that is opened when it is needed, and again when it broke."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._connection: Connection | None = None
+
+    async def give(self, message: Letter) -> bool:
+        """One attempt; whether it got its 250."""
+        try:
+            if self._connection is None:
+                self._connection = await Connection.open(self._client.port)
+            await self._client.give(self._connection, message)
+            return True
+        except Refused as refused:
+            self._client.count(refused.code)
+            if refused.code == 421:
+                self.drop()
+        except (OSError, EOFError, TimeoutError):
+            self._client.broken += 1
+            self.drop()
+        return False
+
+    def drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 class Connection:

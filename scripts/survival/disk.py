@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import mmap
+import os
 import random
 import shutil
 import struct
@@ -21,10 +22,11 @@ from typing import Any
 from survival.client import Client
 from survival.ledger import Ledger
 from survival.rig import PATIENCE_S, RULES, TOP, Mta, enter, sink
+from zonemta_py.sink import Sink
 
 SOURCE = TOP / "tests" / "faults" / "disk_faults.c"
 AGAIN_S = 5.0
-BUSY = ("mail 450 4.3.2 busy, 50%", *RULES)
+BUSY = ("mail 450 4.3.2 busy, 40%", RULES[1])
 Progress = Callable[[int, str], None]
 
 
@@ -82,47 +84,156 @@ class Faults:
         return self._get("failed")
 
 
-class _Bench:
-    """An MTA beneath whose feet the disk fails, and clients that go on all the while."""
+class _Trial:
+    """An MTA beneath which the disk fails, and clients that go on all the while."""
 
-    def __init__(self, folder: Path, port: int, ledger: Ledger, *, shim: bool) -> None:
-        self.ledger, queue = ledger, folder / "queue"
-        self.faults = Faults(folder, queue) if shim else None
-        environment = self.faults.environment if self.faults else {}
-        self.mta = Mta(queue, port, home=folder, environment=environment)
-        self.client = Client(self.mta.port, ledger)
-        self.codes: set[int] = set()
+    def __init__(self, mta: Mta, ledger: Ledger, heal: Callable[[], None]) -> None:
+        self.mta, self._heal = mta, heal
+        self.client = Client(mta.port, ledger)
         self.slowest_s = 0.0
-        self.silent: list[int] = []
+        self.unfelt: list[int] = []
         self._next = 0
 
-    async def round(self, number: int, code: int, begin: Callable[[], None], struck: Callable[[], bool]) -> None:
-        """begin: breaks the disk. struck: whether it has been felt. Ends when mail is taken again."""
-        begin()
-        work = asyncio.create_task(self._load(lambda: struck() and self.client.replies[code] > before))
-        before, taken = self.client.replies[code], self.client.replies[250]
-        await work
-        if self.client.replies[code] == before:
-            self.silent.append(number)
-        if self.faults:
-            self.faults.heal()
-        start, taken = time.monotonic(), self.client.replies[250]
-        again = asyncio.create_task(self._load(lambda: self.client.replies[250] > taken))
-        await again
+    async def blow(self, number: int, code: int, strike: Callable[[], None]) -> None:
+        """Breaks the disk, hands in until `code` is the answer, mends it, hands in until mail is taken again."""
+        replies = self.client.replies
+        before = replies[code]
+        strike()
+        if not await self._hand_in(lambda: replies[code] >= before + 5):
+            self.unfelt.append(number)
+        self._heal()
+        start, taken = time.monotonic(), replies[250]
+        await self._hand_in(lambda: replies[250] > taken)
         self.slowest_s = max(self.slowest_s, time.monotonic() - start)
 
-    async def _load(self, enough: Callable[[], bool]) -> None:
-        """Hands letters in until `enough`, whatever the answers are."""
-        end = time.monotonic() + PATIENCE_S
-        tasks = {asyncio.create_task(self._one()) for _ in range(6)}
+    async def _hand_in(self, enough: Callable[[], bool]) -> bool:
+        """Hands letters in until it is enough; False: that did not come, however long."""
+        end = time.monotonic() + PATIENCE_S / 3
+        sessions = [asyncio.create_task(self._session()) for _ in range(6)]
         while not enough() and time.monotonic() < end:
-            _, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED, timeout=0.05)
-            tasks |= {asyncio.create_task(self._one()) for _ in range(6 - len(tasks))}
-        self._rest = tasks
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            ended, _ = await asyncio.wait(sessions, timeout=0.01, return_when=asyncio.FIRST_COMPLETED)
+            if ended:
+                break
+        for session in sessions:
+            session.cancel()
+        for ended in await asyncio.gather(*sessions, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended
+        return enough()
 
-    async def _one(self) -> None:
-        self._next += 1
-        await self.client.hand_in(range(self._next, self._next + 1), 1)
+    async def _session(self) -> None:
+        while True:
+            self._next += 1
+            await self.client.hand_in(range(self._next, self._next + 1), 1)
+
+    async def figures(self, ledger: Ledger, running: Sink, code: int) -> dict[str, Any]:
+        """Waits until all is delivered, ends the MTA, and judges."""
+        await self.mta.drained()
+        in_doubt = self.mta.in_doubt()
+        self.mta.end()
+        enter(running, ledger)
+        judgement = ledger.judge(in_doubt)
+        broken = judgement.broken + [f"check: {problem}" for problem in (await self.mta.problems())[:5]]
+        if self.unfelt:
+            broken.append(f"{code} was never said in rounds {self.unfelt}")
+        if self.slowest_s > AGAIN_S:
+            broken.append(f"mail was taken again only after {self.slowest_s:.1f} s")
+        strange = set(self.client.replies) - {250, code}
+        if strange:
+            broken.append(f"replies {sorted(strange)} were given, not only 250 and {code}")
+        return {
+            "slowest_again_s": round(self.slowest_s, 2),
+            "replies": dict(self.client.replies),
+            **judgement.figures(),
+            "broken": broken,
+        }
+
+
+async def no_space(
+    folder: Path, *, rounds: int, seed: int, progress: Progress = lambda done, note: None
+) -> dict[str, Any]:
+    """ENOSPC at random offsets, from the very next byte to a few hundred KB on."""
+    ledger, dice = Ledger(), random.Random(seed)
+    faults = Faults(folder, folder / "queue")
+    async with sink(ledger, rules=BUSY, seed=seed) as running:
+        mta = Mta(folder / "queue", running.port, home=folder, environment=faults.environment)
+        mta.start()
+        try:
+            await mta.accepting()
+            trial = _Trial(mta, ledger, faults.heal)
+            for number in range(rounds):
+                room = 0 if number == 0 else dice.randrange(1 << dice.randint(3, 19))
+                await trial.blow(number, 452, lambda room=room: faults.fill_after(room))  # type: ignore[misc]
+                progress(number + 1, f"full after {room:,} bytes")
+            return {"rounds": rounds, **await trial.figures(ledger, running, 452)}
+        finally:
+            mta.end()
+
+
+async def failing_syncs(
+    folder: Path, *, calls: range, seed: int, progress: Progress = lambda done, note: None
+) -> dict[str, Any]:
+    """EIO from the k-th sync, for each k in `calls`; what it should have made stable is gone. At last all is killed."""
+    ledger = Ledger()
+    faults = Faults(folder, folder / "queue")
+    async with sink(ledger, rules=BUSY, seed=seed) as running:
+        mta = Mta(folder / "queue", running.port, home=folder, environment=faults.environment)
+        mta.start()
+        try:
+            await mta.accepting()
+            trial = _Trial(mta, ledger, faults.heal)
+            for number, call in enumerate(calls, 1):
+                await trial.blow(call, 451, lambda call=call: faults.fail_syncs(call, call))  # type: ignore[misc]
+                progress(number, f"sync {call} failed")
+            mta.end()
+            mta.start()
+            await mta.accepting()
+            return {"failed": faults.failed, **await trial.figures(ledger, running, 451)}
+        finally:
+            mta.end()
+
+
+def cannot_mount() -> str:
+    """Why no file system can be mounted here; empty if one can."""
+    return "" if os.geteuid() == 0 else "only root can mount a file system"
+
+
+@contextmanager
+def small_disk(place: Path, size_mb: int) -> Iterator[None]:
+    """A tmpfs of that size. Raises CalledProcessError."""
+    place.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mb}m", "zonemta-test", place], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+async def full_disk(folder: Path, *, rounds: int, progress: Progress = lambda done, note: None) -> dict[str, Any]:
+    """A disk of 64 MB that is filled to the last byte by another program, again and again."""
+    ledger = Ledger()
+    ballast = folder / "disk" / "ballast"
+    async with sink(ledger, rules=BUSY) as running:
+        with small_disk(folder / "disk", 64):
+            mta = Mta(folder / "disk" / "queue", running.port, home=folder)
+            mta.start()
+            try:
+                await mta.accepting()
+                trial = _Trial(mta, ledger, lambda: ballast.unlink())
+                for number in range(rounds):
+                    await trial.blow(number, 452, lambda: _fill(ballast))
+                    progress(number + 1, "full and free again")
+                return {"rounds": rounds, **await trial.figures(ledger, running, 452)}
+            finally:
+                mta.end()
+
+
+def _fill(ballast: Path) -> None:
+    """Takes all the space there is."""
+    with ballast.open("wb", buffering=0) as file:
+        for block in (1 << 20, 4096, 1):
+            try:
+                while file.write(bytes(block)) == block:
+                    pass
+            except OSError:
+                continue

@@ -1,6 +1,6 @@
 """The ledger: what was sent and acknowledged, what came, and the judgement over both.
 
-The rules: an acknowledged recipient has its mail, or its sender one notification where it was refused for good. A letter
+The rules: an acknowledged recipient has its mail, or its sender a notification where it was refused for good. A letter
 that was never acknowledged came to all of its recipients or to none. Nothing came that was not sent, not a byte changed
 but for trace fields in front. Nobody got anything twice but those that the queue lists as in doubt.
 """
@@ -100,13 +100,13 @@ class Ledger:
         judgement.acknowledged += acknowledged
         refused = [address for address in letter.recipients if address.startswith("gone-")]
         missing = [address for address in letter.recipients if not self._came[address] and address not in refused]
-        if refused and (acknowledged or len(missing) < len(letter.recipients) - len(refused)):
-            if not self._notified[letter.sender]:
-                judgement.unnotified.append(letter.sender)
+        accepted = acknowledged or len(missing) + len(refused) < len(letter.recipients)
+        if refused and accepted and not self._notified[letter.sender]:
+            judgement.unnotified.append(letter.sender)
         if acknowledged:
             judgement.recipients += len(letter.recipients)
             judgement.lost += missing
-        elif missing and len(missing) + len(refused) < len(letter.recipients):
+        elif missing and accepted:
             judgement.torn.append(letter.name)
         for address in letter.recipients:
             if self._came[address] > 1:

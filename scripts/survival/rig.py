@@ -16,9 +16,7 @@ from typing import Any
 
 from survival.client import Connection, Refused
 from survival.ledger import Ledger
-from zonemta_py.config import Config, load
-from zonemta_py.queue.check import check
-from zonemta_py.queue.queue import LocalQueue
+from survival.recover import problems
 from zonemta_py.sink import Sink, SinkOptions
 from zonemta_py.wire.client import QueueGone, ask
 
@@ -92,10 +90,6 @@ class Mta:
         self.config_file.write_text(text)
         self.environment = environment or {}
         self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def config(self) -> Config:
-        return load(self.config_file)
 
     def start(self) -> None:
         command = [sys.executable, "-m", "zonemta_py", "run", "--config", str(self.config_file)]
@@ -187,11 +181,8 @@ class Mta:
         return [row["recipient"] for row in self.ask("in-doubt")]
 
     async def problems(self) -> list[str]:
-        """What a check of everything finds after one more recovery; harmless things do not count."""
-        queue = await LocalQueue.open(self.config)
-        await queue.position()  # with it, all that recovery found out is in the store
-        queue.core.store.close()
-        return [str(problem) for problem in check(self.config).problems if problem.severity != "harmless"]
+        """What a check of the ended MTA's queue finds after one more recovery."""
+        return await asyncio.to_thread(problems, self.config_file)
 
     def log_tail(self, lines: int = 15) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""

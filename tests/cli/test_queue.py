@@ -27,7 +27,13 @@ class Running:
         self.crash = crash
         self.config = Config.model_validate({"server": {"folder": folder}})
         self.ready, self.ids = threading.Event(), list[str]()
-        self.thread = threading.Thread(target=lambda: asyncio.run(self.run()))
+        self.thread = threading.Thread(target=self.work)
+
+    def work(self) -> None:
+        try:
+            asyncio.run(self.run())
+        finally:
+            self.ready.set()
 
     async def run(self) -> None:
         self.loop, self.end = asyncio.get_running_loop(), asyncio.Event()
@@ -59,6 +65,7 @@ class Running:
     def __enter__(self) -> list[str]:
         self.thread.start()
         assert self.ready.wait(20)
+        assert self.thread.is_alive(), "the queue did not open"
         return self.ids
 
     def __exit__(self, *_: object) -> None:

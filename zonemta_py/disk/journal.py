@@ -120,8 +120,12 @@ class Writer:
 
 def _by_file(records: list[Record]) -> list[list[Record]]:
     """Each SEGMENT record begins a file: a file must not hold two segments, they are archived one by one."""
-    starts = [index for index, record in enumerate(records) if index == 0 or record.type == Type.SEGMENT]
-    return [records[start:stop] for start, stop in zip(starts, [*starts[1:], len(records)], strict=True)]
+    rows: list[list[Record]] = []
+    for record in records:
+        if not rows or record.type == Type.SEGMENT:
+            rows.append([])
+        rows[-1].append(record)
+    return rows
 
 
 def _write_all(file: int, data: bytes) -> None:

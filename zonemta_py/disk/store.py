@@ -10,6 +10,9 @@ StoreFailed (the disk said no; `full` tells whether for want of space).
 
 from __future__ import annotations
 
+import os
+import ctypes
+import mmap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -17,6 +20,11 @@ import plyvel
 
 Operation = tuple[bytes, bytes | None]
 """A key and its new value; None deletes it."""
+
+
+TRIM_BYTES = 16 * 1024 * 1024
+"""Written or read through mapped table files until their pages are given back."""
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class StoreError(Exception):
@@ -44,6 +52,7 @@ class Store:
         self.folder = folder
         self._buffer = write_buffer_bytes
         self.fenced = False
+        self._touched = 0
         folder.mkdir(parents=True, exist_ok=True)
         self._db = self._open()
 
@@ -65,9 +74,12 @@ class Store:
 
     def get(self, key: bytes) -> bytes | None:
         try:
-            return self._db.get(key, verify_checksums=True)  # type: ignore[no-any-return]
+            value: bytes | None = self._db.get(key, verify_checksums=True)
         except (plyvel.Error, RuntimeError) as error:
             raise _named(error, self.folder) from None
+        if value is not None and len(value) > mmap.PAGESIZE:
+            self._touch(len(value))
+        return value
 
     def scan(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Keys and values from start (included) to stop (not included), in order."""
@@ -108,10 +120,35 @@ class Store:
                     delete(key)
                 else:
                     put(key, value)
+                    self._touched += len(value)
             batch.write()
-        except (plyvel.Error, RuntimeError) as error:
+            self._touch(0)
+            if sync:
+                self._sync_older_logs()
+        except (plyvel.Error, RuntimeError, OSError) as error:
             self.fenced = True
             raise _named(error, self.folder) from None
+
+    def _sync_older_logs(self) -> None:
+        """LevelDB syncs its newest log only; unsynced writes before may be in one that is still being compacted."""
+        logs = sorted(name for name in os.listdir(self.folder) if name.endswith(".log"))
+        for name in logs[:-1]:
+            try:
+                file = os.open(self.folder / name, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:  # it is in a table now, and that is synced
+                continue
+            try:
+                os.fdatasync(file)
+            finally:
+                os.close(file)
+
+    def _touch(self, size: int) -> None:
+        """LevelDB maps its tables; what it has read or merged of them would count as our memory for ever."""
+        self._touched += size
+        if self._touched > TRIM_BYTES:
+            self._touched = 0
+            for start, length in _mapped(self.folder):
+                _LIBC.madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_DONTNEED)
 
     def reopen(self) -> None:
         """Closes and opens it again, which ends the fence. Raises what opening can raise; then it stays fenced."""
@@ -127,9 +164,19 @@ class Store:
     def repair(folder: Path) -> None:
         """LevelDB's own repair: keeps every block whose checksum is right. Copy the folder to quarantine first."""
         try:
-            plyvel.repair_db(str(folder), paranoid_checks=False, compression=None)
+            plyvel.repair_db(str(folder), paranoid_checks=True, compression=None)
         except plyvel.Error as error:
             raise _named(error, folder) from None
+
+
+def _mapped(folder: Path) -> Iterator[tuple[int, int]]:
+    """Where this process has table files of that folder mapped: address and length."""
+    name = str(folder.resolve()).encode()
+    with open("/proc/self/maps", "rb") as maps:
+        for line in maps:
+            if name in line and line.rstrip().endswith(b".ldb"):
+                start, _, stop = line.split(b" ", 1)[0].partition(b"-")
+                yield int(start, 16), int(stop, 16) - int(start, 16)
 
 
 def _named(error: Exception, folder: Path) -> StoreError:

@@ -57,6 +57,10 @@ class Cursor:
         if key >= self.position:
             self.position = key + b"\0"
 
+    def promise(self, key: bytes) -> None:
+        """A key that will be in the store soon, and is busy until then: the mark stays below it."""
+        heapq.heappush(self._handed, key)
+
     def back_to(self, key: bytes) -> None:
         """There is a key to be read again, or one that came behind the position."""
         if key < self.position:

@@ -117,10 +117,20 @@ class ZoneSchedule:
         self.loaded += 1
         self._list(lane)
 
+    def promise(self, due: list[bytes]) -> None:
+        """These deferred keys are on their way to the store, and busy until they are there (`due_at`).
+
+        However long the disk takes, and however far the walk has come by then, no mark is set beyond them.
+        """
+        self._busy.update(due)
+        for key in due:
+            self.due.promise(key)
+
     def due_at(self, due_ms: int) -> None:
         """A deferred key that is due then is in the store now."""
         self.next_due_ms = min(self.next_due_ms, due_ms)
-        self.due.back_to(b"%s%012x " % (keys.deferred_range(self.zone.name), due_ms))  # the clock may have gone back
+        # The walk may have come further while the key was on its way, or the clock has gone back.
+        self.due.back_to(b"%s%012x " % (keys.deferred_range(self.zone.name), due_ms))
         self._schedule.changed()
 
     def parked_key(self, lane: Lane, key: bytes) -> None:

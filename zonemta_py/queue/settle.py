@@ -222,7 +222,9 @@ class Settling:
         ended = 0
         for row in settlement.rows:
             ended += self._apply_row(settlement, row, operations)
-        due = [row.due_ms for row in settlement.rows if row.verdict == DEFERRED]
+        due = [_deferred_key(settlement, row) for row in settlement.rows if row.verdict == DEFERRED]
+        if (place := core.schedule.zones.get(settlement.zone)) is not None:  # it may have left the configuration
+            place.promise(due)
         notices = self._notifications(settlement)
         if ended:
             operations += core.messages.finish(message, ended)
@@ -257,7 +259,7 @@ class Settling:
         operations.append((row.key, None))
         core.sizes.add(zone, domain, row.state, -1)
         if row.verdict == DEFERRED:
-            operations.append((keys.deferred(zone, row.due_ms, message_id, row.address), row.note.value()))
+            operations.append((_deferred_key(settlement, row), row.note.value()))
             core.sizes.add(zone, domain, sizes.DEFERRED, 1)
             return 0
         if row.verdict == HELD:
@@ -285,7 +287,7 @@ class Settling:
         )
         return [notice for notice in made if notice is not None]
 
-    def _written(self, settlement: Settlement, due: list[int]) -> None:
+    def _written(self, settlement: Settlement, due: list[bytes]) -> None:
         core = self._core
         lease = settlement.lease
         if lease is None:
@@ -298,9 +300,13 @@ class Settling:
             if back:
                 lease.group.zone.put_back(lease.group.lane, back)
             core.messages.unpin(lease.message, len(gone))
-        zone = core.schedule.zones.get(settlement.zone)
-        if due and zone is not None:  # a zone may have left the configuration since
-            zone.due_at(min(due))
+        core.schedule.busy.difference_update(due)
+        if due and (zone := core.schedule.zones.get(settlement.zone)) is not None:
+            zone.due_at(min(row.due_ms for row in settlement.rows if row.verdict == DEFERRED))
+
+
+def _deferred_key(settlement: Settlement, row: Row) -> bytes:
+    return keys.deferred(settlement.zone, row.due_ms, settlement.message.id, row.address)
 
 
 def _check(lease: Lease, result: Result) -> None:

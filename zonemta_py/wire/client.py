@@ -113,6 +113,7 @@ class RemoteIncoming:
         self._check()
         answer = self._queue._request(Operation.COMMIT, self._token, envelope.to_wire(), last_chunk)
         if self._open is not None:
+            answer.add_done_callback(_ignore)  # when the chunk before it fails, nobody asks for it
             await asyncio.wait([self._open, answer])
             self._open.result()
         return str(await answer)

@@ -1,0 +1,332 @@
+"""Damage: one byte flipped, or the tail cut off, in a file of a stopped queue that holds mail in every state.
+
+Each blow falls on a copy of the same queue. A process opens the copy and delivers all there is; where it ends because it
+found damage while it ran, it is started again, as the supervisor does. Then: every body that came is right; whatever did
+not come, or came though it had come before, is named (on standard error or by a note in quarantine/); a blow that nothing
+was said about has changed nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from survival.letters import Letter, again, letter, name_in
+from zonemta_py.config import Config
+from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, Delivery, Outcome, QueueRefusal, Result
+from zonemta_py.queue.core import Clock
+from zonemta_py.queue.queue import LocalQueue
+
+LETTERS = 240
+STARTS_MAX = 5
+IDLE_S = 3.0
+PATIENCE_S = 120.0
+Progress = Callable[[int, str], None]
+_VERDICTS = {0: DELIVERED, 1: DEFERRED, 2: HELD}
+"""By a letter's number modulo 5, of the first two thirds; 3 stays leased at the crash, 4 and the rest are never tried."""
+
+
+def _config(folder: Path) -> Config:
+    many = {"host": "127.0.0.1", "port": 2, "connections": 100_000, "connections_per_destination": 100_000}
+    return Config.model_validate(
+        {
+            "server": {"folder": folder, "hostname": "mta.test"},
+            "queue": {"segment_bytes": 65_536, "write_buffer_bytes": 65_536, "reserve_bytes": 0},
+            "zones": [
+                {"name": "default", "default": True, **many},
+                {"name": "bulk", "recipient_domains": ["bulk.test"], "in_doubt": "hold", **many},
+            ],
+        }
+    )
+
+
+def _letter(number: int) -> Letter:
+    return letter(number, kinds="plain", large=0.03)
+
+
+# -- the queue that is damaged
+
+
+def make(folder: Path) -> dict[str, str]:
+    """Fills a queue in two lives, both ended by a crash; returns the state that each recipient should be in."""
+    for life in (_first_life, _second_life):
+        code = _process(life, folder)
+        assert code == 0, f"the queue could not be made: exit status {code}"
+    states = {}
+    for number in range(LETTERS):
+        for address in _letter(number).recipients:
+            held_doubt = number % 5 == 3 and address.endswith("@bulk.test")
+            tried = number < LETTERS * 2 // 3
+            state = {0: "ended", 2: "held", 3: "held" if held_doubt else "alive"}.get(number % 5, "alive")
+            states[address] = state if tried else "alive"
+    return states
+
+
+async def _first_life(folder: Path) -> None:
+    queue = await LocalQueue.open(_config(folder))
+    await _put(queue, range(LETTERS * 2 // 3))
+    number = {}
+    deliveries = await queue.lease(100_000, "sender")
+    for delivery in deliveries:
+        number[delivery.lease] = int(str(name_in(delivery.sender)).partition(".")[0])
+        verdict = _VERDICTS.get(number[delivery.lease] % 5)
+        if verdict is not None:
+            outcome = Outcome(verdict, Reply(450, "", "so be it"), "dot", list(range(len(delivery.recipients))), 3600.0)
+            await queue.settle(Result(delivery.lease, [outcome]))
+    for delivery in deliveries:
+        if number[delivery.lease] % 5 == 4:
+            queue.leases.take_back(queue.leases.out[delivery.lease])
+    await queue.position()
+
+
+async def _second_life(folder: Path) -> None:
+    queue = await LocalQueue.open(_config(folder))
+    await _put(queue, range(LETTERS * 2 // 3, LETTERS))
+    await queue.position()
+    await _put(queue, range(0))
+
+
+async def _put(queue: LocalQueue, numbers: range) -> None:
+    for number in numbers:
+        one = _letter(number)
+        envelope = Envelope(one.sender, [Recipient(address) for address in one.recipients], size=len(one.data))
+        chunks = [one.data[at : at + CHUNK_BYTES] for at in range(0, len(one.data), CHUNK_BYTES)]
+        if len(chunks) == 1:
+            await queue.put(envelope, chunks[0])
+            continue
+        incoming = queue.begin()
+        for chunk in chunks[:-1]:
+            await incoming.write(chunk)
+        await incoming.commit(envelope, chunks[-1])
+
+
+# -- what a blow is, and what became of the queue
+
+
+class Blow(NamedTuple):
+    """file: relative to the queue's folder. at: the byte that is flipped, or the length that is left."""
+
+    kind: str
+    file: str
+    at: int
+    bit: int
+
+    def strike(self, folder: Path) -> None:
+        with (folder / self.file).open("r+b") as file:
+            if self.kind == "cut":
+                file.truncate(self.at)
+                return
+            file.seek(self.at)
+            byte = file.read(1)[0]
+            file.seek(self.at)
+            file.write(bytes([byte ^ self.bit]))
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.file} at {self.at}"
+
+
+def blows(folder: Path, *, flips: int, cuts: int, seed: int) -> list[Blow]:
+    """Files are drawn by turns of their kind (journal, tables, LevelDB's own), so that small ones are hit too."""
+    dice = random.Random(seed)
+    kinds: dict[str, list[Path]] = {}
+    for path in [*folder.glob("journal/*"), *folder.glob("store/*")]:
+        if path.stat().st_size:
+            kind = path.suffix if path.suffix in (".journal", ".ldb", ".log") else path.name.partition("-")[0]
+            kinds.setdefault(kind, []).append(path)
+    weights = {".journal": 40, ".ldb": 40, ".log": 8}
+    drawn = dice.choices(sorted(kinds), [weights.get(kind, 4) for kind in sorted(kinds)], k=flips + cuts)
+    rows = []
+    for index, kind in enumerate(drawn):
+        path = dice.choice(sorted(kinds[kind]))
+        what = "flip" if index < flips else "cut"
+        row = Blow(what, str(path.relative_to(folder)), dice.randrange(path.stat().st_size), 1 << dice.randrange(8))
+        rows.append(row)
+    return rows
+
+
+class Outcomes(NamedTuple):
+    """came: recipient → how often. wrong: bodies that were not as sent. said: all that was said of damage."""
+
+    came: Counter[str]
+    held: set[str]
+    wrong: list[str]
+    said: str
+    starts: int
+    finished: bool
+
+
+def deliver_all(folder: Path) -> Outcomes:
+    """Starts the queue, as often as it needs, until all is delivered."""
+    starts, code = 0, -1
+    while code != 0 and starts < STARTS_MAX:
+        starts += 1
+        code = _process(_deliver, folder)
+    came: Counter[str] = Counter()
+    held: set[str] = set()
+    wrong = []
+    log = folder / "deliveries"
+    for line in log.read_text().splitlines() if log.exists() else ():
+        row = json.loads(line)
+        if "held" in row:
+            held = set(row["held"])
+            continue
+        name = name_in(row["sender"]) if row["sender"] else None
+        if name is None:
+            continue  # a notification
+        came.update(row["recipients"])
+        if hashlib.sha256(again(name, kinds="plain", large=0.03).data).hexdigest() != row["sha256"]:
+            wrong.append(name)
+    said = (folder / "stderr").read_text(errors="replace")
+    notes = "".join((case / "note.json").read_text() for case in Quarantine(folder / "quarantine").cases())
+    return Outcomes(came, held, wrong, said + notes, starts, code == 0)
+
+
+class _Later(Clock):
+    """Two hours on: what was deferred is due."""
+
+    def ms(self) -> int:
+        return super().ms() + 7_200_000
+
+
+async def _deliver(folder: Path) -> None:
+    queue = await LocalQueue.open(_config(folder), clock=_Later())
+    queue.start()
+    with (folder / "deliveries").open("a") as log:
+        while (deliveries := await _lease(queue)) is not None:
+            for delivery in deliveries:
+                await _deliver_one(queue, delivery, log)
+        held = (await queue.ask("list", state="held", limit=10_000))["rows"]
+        log.write(json.dumps({"held": [row["recipient"] for row in held]}) + "\n")
+
+
+async def _lease(queue: LocalQueue) -> list[Delivery] | None:
+    """None: nothing is left that could be leased."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            total = (await queue.ask("size"))["total"]
+            if not any(total[state] for state in ("queued", "deferred", "leased")):
+                return None
+            try:
+                return await asyncio.wait_for(queue.lease(100, "sender"), IDLE_S)
+            except TimeoutError:
+                continue
+
+
+async def _deliver_one(queue: LocalQueue, delivery: Delivery, log: Any) -> None:
+    everyone = list(range(len(delivery.recipients)))
+    try:
+        chunks = [await queue.chunk(delivery.id, number) for number in range(1, delivery.chunks + 1)]
+    except QueueRefusal as refusal:
+        await queue.settle(Result(delivery.lease, [Outcome(BOUNCED, refusal.reply, "body", everyone)]))
+        return
+    row = {
+        "sender": delivery.sender,
+        "recipients": [recipient.address for recipient in delivery.recipients],
+        "sha256": hashlib.sha256(b"".join(chunks)).hexdigest(),
+    }
+    log.write(json.dumps(row) + "\n")
+    log.flush()
+    await queue.settle(Result(delivery.lease, [Outcome(DELIVERED, Reply(250, "2.0.0", "Ok"), "dot", everyone)]))
+
+
+# -- processes, and the trial
+
+
+def _process(work: Callable[[Path], Any], folder: Path) -> int:
+    """Runs it in a process of its own; its exit status. A queue ends with its process, never before."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    child = context.Process(target=_run, args=(work, folder))
+    child.start()
+    child.join(PATIENCE_S)
+    if child.exitcode is None:
+        child.kill()
+        child.join()
+    return int(child.exitcode or 0)
+
+
+def _run(work: Callable[[Path], Any], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "stderr").open("ab") as errors:
+        os.dup2(errors.fileno(), 2)
+    asyncio.run(_then_end(work, folder))
+
+
+async def _then_end(work: Callable[[Path], Any], folder: Path) -> None:
+    try:
+        await work(folder)
+    except BaseException as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        os._exit(1)
+    os._exit(0)
+
+
+def judge(blow: Blow, states: dict[str, str], outcomes: Outcomes) -> list[str]:
+    """Sentences about the rules that were broken."""
+    broken = []
+    if not outcomes.finished:
+        broken.append(f"{blow}: after {outcomes.starts} starts not all was delivered: {outcomes.said[-300:]}")
+    if outcomes.wrong:
+        broken.append(f"{blow}: wrong bytes were delivered of {outcomes.wrong}")
+    alive = {address for address, state in states.items() if state == "alive"}
+    held = {address for address, state in states.items() if state == "held"}
+    different = (
+        [address for address in alive if outcomes.came[address] != 1]
+        + [address for address in held if address not in outcomes.held]
+        + [address for address in outcomes.came if address not in alive]
+    )
+    if different and not outcomes.said.strip():
+        broken.append(
+            f"{blow}: nothing was said, and {len(different)} recipients are not as they were: {different[:3]}"
+        )
+    return broken
+
+
+def trial(
+    folder: Path, *, flips: int, cuts: int, seed: int, progress: Progress = lambda done, note: None
+) -> dict[str, Any]:
+    """All blows, two at a time."""
+    original = folder / "original"
+    states = make(original)
+    (original / "stderr").unlink()
+    rows = blows(original, flips=flips, cuts=cuts, seed=seed)
+    figures: Counter[str] = Counter()
+    broken: list[str] = []
+
+    def one(index: int) -> tuple[Blow, Outcomes]:
+        place = folder / f"blow-{index}"
+        shutil.copytree(original, place, ignore=shutil.ignore_patterns("stderr"))
+        rows[index].strike(place)
+        return rows[index], deliver_all(place)
+
+    with ThreadPoolExecutor(2) as pool:
+        for index, (blow, outcomes) in enumerate(pool.map(one, range(len(rows)))):
+            wrong = judge(blow, states, outcomes)
+            broken += wrong
+            figures[f"{'named' if outcomes.said.strip() else 'harmless'}_{blow.kind}s"] += 1
+            alive = [address for address, state in states.items() if state == "alive"]
+            figures["recipients_lost_by_damage"] += sum(not outcomes.came[address] for address in alive)
+            figures["recipients_sent_again"] += sum(
+                count > (states[address] == "alive") for address, count in outcomes.came.items()
+            )
+            figures["starts"] += outcomes.starts
+            if not wrong:
+                shutil.rmtree(folder / f"blow-{index}")
+            progress(index + 1, str(blow))
+    alive_count = sum(state == "alive" for state in states.values())
+    return {"blows": len(rows), "recipients_alive_in_each": alive_count, **figures, "broken": broken}

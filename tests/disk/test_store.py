@@ -1,0 +1,121 @@
+"""The store: atomic synced batches, a fence after any write error, and one sentence for everything that goes wrong."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zonemta_py.disk.store import Store, StoreDamaged, StoreError, StoreFailed, StoreLocked
+
+
+def test_a_second_opening_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    """It names the folder, and says what to do."""
+    store = Store(tmp_path / "store")
+    with pytest.raises(StoreLocked) as caught:
+        Store(tmp_path / "store")
+    assert str(tmp_path / "store") in str(caught.value)
+    assert "stop that `zonemta run` or name another folder" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    store.close()
+
+
+def test_a_batch_is_read_again(tmp_path: Path) -> None:
+    """After a write, and after closing and opening: keys in order, deletions done."""
+    store = Store(tmp_path)
+    store.write([(b"a 2", b"two"), (b"a 1", b"one"), (b"b 1", b"x")], sync=True)
+    store.write([(b"a 2", None), (b"a 3", b"three")], sync=False)
+    for _ in range(2):
+        assert list(store.scan(b"a ", b"a!")) == [(b"a 1", b"one"), (b"a 3", b"three")]
+        assert list(store.keys(b"a 2", b"b!")) == [b"a 3", b"b 1"]
+        assert (store.first(b"a ", b"a!"), store.last(b"a ", b"a!")) == (b"a 1", b"a 3")
+        assert (store.first(b"c ", b"c!"), store.last(b"c ", b"c!"), store.get(b"none")) == (None, None, None)
+        store.reopen()
+    store.close()
+
+
+def test_a_write_error_fences_the_store_until_it_is_reopened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LevelDB may lose what it acknowledges after an error, so nothing is acknowledged before it was opened afresh."""
+    store = Store(tmp_path)
+    store.write([(b"a", b"1")], sync=True)
+
+    def fail(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "listdir", fail)  # the last thing that a synced write does
+        with pytest.raises(StoreFailed) as caught:
+            store.write([(b"b", b"2")], sync=True)
+    assert caught.value.full
+    with pytest.raises(StoreFailed, match="fenced") as refused:
+        store.write([(b"c", b"3")], sync=True)
+    assert not refused.value.full
+    store.reopen()
+    store.write([(b"c", b"3")], sync=True)
+    assert (store.get(b"a"), store.get(b"c")) == (b"1", b"3")
+    store.close()
+
+
+def test_a_closed_store_fails_and_is_not_damaged(tmp_path: Path) -> None:
+    """What is only being opened again must not be taken for damage: that would set mail aside."""
+    store = Store(tmp_path)
+    store.close()
+    for read in (lambda: store.get(b"a"), lambda: list(store.scan(b"a", b"b")), lambda: store.last(b"a", b"b")):
+        with pytest.raises(StoreFailed):
+            read()
+
+
+def test_a_flipped_byte_is_damage(tmp_path: Path) -> None:
+    """In a table or in the log: reading or opening says so, and repair keeps the rest."""
+    store = Store(tmp_path)
+    store.write([(b"key %03d" % number, os.urandom(1000)) for number in range(100)], sync=True)
+    store.reopen()  # makes a table of the log
+    store.close()
+    (table,) = tmp_path.glob("*.ldb")
+    data = bytearray(table.read_bytes())
+    data[50_000] ^= 1
+    table.write_bytes(data)
+    with pytest.raises(StoreDamaged, match="fsck --repair"):
+        list((store := Store(tmp_path)).scan(b"key ", b"key!"))
+    store.close()
+    Store.repair(tmp_path)
+    store = Store(tmp_path)
+    assert 90 <= len(list(store.keys(b"key ", b"key!"))) < 100
+    store.close()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    """Files in the way are the caller's OSError; files that are not LevelDB's are a StoreError."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="exist|directory"):
+        Store(tmp_path / "file")
+    folder = tmp_path / "store"
+    Store(folder).close()
+    (folder / "CURRENT").write_text("nonsense\n")
+    with pytest.raises(StoreError):
+        Store(folder)
+
+
+def test_a_synced_write_covers_the_unsynced_ones_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LevelDB changes logs without syncing the old one; chunks written there must be stable when their batch is."""
+    synced: set[int] = set()
+    real = os.fdatasync
+
+    def fdatasync(file: int) -> None:
+        synced.add(os.fstat(file).st_ino)
+        real(file)
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    store, seen = Store(tmp_path, 65_536), 0
+    for number in range(40):
+        for part in range(4):
+            store.write([(b"message %d %06d" % (number, part), bytes(65_536))], sync=False)
+        store.write([(b"message %d #" % number, b"")], sync=True)
+        older = sorted(tmp_path.glob("*.log"))[:-1]
+        seen += len(older)
+        for log in older:
+            try:
+                assert log.stat().st_ino in synced
+            except FileNotFoundError:
+                continue
+    store.close()

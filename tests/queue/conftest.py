@@ -1,0 +1,256 @@
+"""A queue on a real disk whose clock the test moves, and crash images of its folder.
+
+`House` opens the queue, gives mail to it, takes leases; `House.crash` makes a copy of the folder as SIGKILL (or, with
+power=True, a power cut, which also loses what was never synced) would leave it at this instant, and goes on from there.
+"""
+
+import asyncio
+import contextlib
+import random
+import shutil
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zonemta_py.config import Config
+from zonemta_py.disk.store import Store
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue import check
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery, Outcome, Result
+from zonemta_py.queue.core import Clock
+from zonemta_py.queue.queue import LocalQueue
+
+REPLIES = {
+    DELIVERED: Reply(250, "2.0.0", "ok"),
+    DEFERRED: Reply(451, "4.2.0", "later"),
+    BOUNCED: Reply(550, "5.1.1", "no such user"),
+}
+BODY = b"Subject: hello\r\n\r\nHi\r\n"
+
+
+class Hand(Clock):
+    """A clock that stands still until the test moves it; the die always shows the middle."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_700_000_000.0
+
+    def ms(self) -> int:
+        return int(self.now_s * 1000)
+
+    def monotonic(self) -> float:
+        return self.now_s - 1_699_000_000.0
+
+    def random(self) -> float:
+        return 0.5
+
+
+class House:
+    """One folder, and the queue that has it open."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.base, self.options, self.clock = folder, options, Hand()
+        self.generation = 0
+        self.damages: list[Exception] = []
+        self.hooks: Any = None
+        self.folder = folder / "0"
+        self.queue: LocalQueue
+
+    @property
+    def config(self) -> Config:
+        sections = {"server": {"folder": self.folder, "hostname": "mta.test"}, **self.options}
+        sections["queue"] = {"reserve_bytes": 0, **self.options.get("queue", {})}
+        return Config.model_validate(sections)
+
+    async def open(self) -> LocalQueue:
+        self.queue = await LocalQueue.open(self.config, self.hooks, self.clock, self.damages.append)
+        self._watch()
+        return self.queue
+
+    def _watch(self) -> None:
+        """Notes after each sync what is on stable storage; `dead` drops what the threads have not begun."""
+        self.dead, self.synced = False, dict[str, int]()
+        store, writer = self.queue.core.store, self.queue.core.journal._writer
+        self._wrap(store, lambda arguments: bool(arguments[1]), "store/*.log")
+        self._wrap(writer, lambda arguments: bool(arguments[1]), "journal/*")
+        self._note("store/*.log", "journal/*")
+
+    def _wrap(self, owner: Any, syncs: Callable[[Any], bool], pattern: str) -> None:
+        write = owner.write
+
+        def watched(*arguments: Any) -> None:
+            if self.dead:
+                return
+            write(*arguments)
+            if syncs(arguments):
+                self._note(pattern)
+
+        owner.write = watched
+
+    def _note(self, *patterns: str) -> None:
+        for pattern in patterns:
+            for path in self.folder.glob(pattern):
+                with contextlib.suppress(FileNotFoundError):  # LevelDB has just turned this log into a table
+                    self.synced[str(path.relative_to(self.folder))] = path.stat().st_size
+
+    # -- mail
+
+    async def put(self, *addresses: str, sender: str = "ann@src.test", body: bytes = BODY, **more: Any) -> str:
+        notify, orcpt = more.pop("notify", 0), more.pop("orcpt", None)
+        recipients = [Recipient(address, int(notify), orcpt) for address in addresses]
+        envelope = Envelope(sender, recipients, len(body), received_ms=self.clock.ms(), **more)
+        return await self.put_envelope(envelope, body)
+
+    async def put_envelope(self, envelope: Envelope, body: bytes = BODY) -> str:
+        return await self.queue.put(envelope, body)
+
+    async def lease(self, most: int = 1) -> list[Delivery]:
+        return await asyncio.wait_for(self.queue.lease(most), 5)
+
+    async def idle(self, most: int = 1) -> bool:
+        """True if nothing may be leased now; what comes all the same goes back."""
+        await self.rest()
+        task = asyncio.ensure_future(self.queue.lease(most))
+        await self.rest()
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    async def settle(self, delivery: Delivery, verdict: int = DELIVERED, **more: Any) -> None:
+        await self.queue.settle(self.result(delivery, verdict, **more))
+
+    @staticmethod
+    def result(delivery: Delivery, verdict: int = DELIVERED, down_s: float | None = None, **more: Any) -> Result:
+        reply = more.pop("reply", REPLIES.get(verdict, Reply(451, "4.3.0", "not tried")))
+        stage = more.pop("stage", "dot")
+        outcome = Outcome(verdict, reply, stage, list(range(len(delivery.recipients))), **more)
+        return Result(delivery.lease, [outcome], down_s, remote="mx.test[127.0.0.9]:25")
+
+    async def move(self, seconds: float) -> None:
+        """Time passes."""
+        self.clock.now_s += seconds
+        self.queue.core.changed()
+        await asyncio.sleep(0)
+
+    async def rest(self) -> None:
+        """Until both disks have everything, and the scheduler has looked at it."""
+        core = self.queue.core
+        for _ in range(5):
+            await core.lines.stable()
+            await core.journal.stable()
+        await asyncio.sleep(0)
+
+    async def sizes(self) -> dict[str, int]:
+        return dict((await self.queue.ask("size"))["total"])
+
+    # -- ends
+
+    def freeze(self) -> Callable[[], None]:
+        """Stops both threads between two jobs; what it returns lets them go."""
+        arrived, go = threading.Semaphore(0), threading.Event()
+
+        def stop() -> None:
+            arrived.release()
+            go.wait()
+
+        core = self.queue.core
+        for line in (core.lines, core.journal):
+            line._thread.run(stop, lambda _: None)
+        assert arrived.acquire(timeout=20)
+        assert arrived.acquire(timeout=20)
+        return go.set
+
+    def abandon(self) -> None:
+        """The process is gone: its threads do nothing more, its tasks end, its lock is free."""
+        queue = self.queue
+        for task in queue._tasks:
+            task.cancel()
+        core = queue.core
+        core.ready, core.pump = False, lambda: None
+        core.lines._finish = core.journal._finish = lambda *_: None  # type: ignore[method-assign]
+        core.lines._start = core.journal._start = lambda *_: None  # type: ignore[method-assign]
+        core.lines._reopen = core.journal._retry = lambda *_: None  # type: ignore[method-assign]
+        if queue.leases._timer is not None:
+            queue.leases._timer.cancel()
+        self.freeze()()
+        core.store.close()
+
+    def image(self, power: bool = False, die: random.Random | None = None, drop: bool = False) -> Path:
+        """A copy of the folder at this instant. drop: what the disks' threads have not begun is not done either."""
+        self.dead = drop
+        go = self.freeze()
+        self.generation += 1
+        copy = self.base / str(self.generation)
+        while not self._copied(copy):  # LevelDB was compacting meanwhile: that would be no image of one instant
+            shutil.rmtree(copy, ignore_errors=True)
+        if power:
+            self._cut(copy, die or random.Random(0))
+        go()
+        return copy
+
+    def _copied(self, copy: Path) -> bool:
+        def files() -> list[tuple[str, int]]:
+            return sorted((path.name, path.stat().st_size) for path in self.folder.glob("store/*"))
+
+        try:
+            before = files()
+            shutil.copytree(self.folder, copy, ignore=shutil.ignore_patterns("socket", "LOCK"))
+            return files() == before
+        except (shutil.Error, FileNotFoundError):
+            return False
+
+    def _cut(self, copy: Path, die: random.Random) -> None:
+        """What was not synced is there to a random point only."""
+        for path in (*copy.glob("journal/*"), *copy.glob("store/*.log")):
+            size, synced = path.stat().st_size, self.synced.get(str(path.relative_to(copy)), 0)
+            if size > synced:
+                with path.open("r+b") as file:
+                    file.truncate(die.choice((synced, size, die.randint(synced, size))))
+
+    async def crash(self, power: bool = False, die: random.Random | None = None, drop: bool = False) -> LocalQueue:
+        """Ends this queue and opens the image."""
+        copy = self.image(power, die, drop)
+        self.abandon()
+        if self.generation > 1:
+            shutil.rmtree(self.folder)
+        self.folder = copy
+        return await self.open()
+
+    def check(self, repair: bool = False) -> check.Report:
+        """`fsck` of what is there; the queue must have been abandoned."""
+        return check.check(self.config, repair)
+
+    async def sound(self) -> None:
+        """Rests, and finds every count equal to what is there, and nothing wrong, in an image of this instant."""
+        await self.rest()
+        config = self.config.model_copy(
+            update={"server": self.config.server.model_copy(update={"folder": self.image()})}
+        )
+        assert [problem for problem in check.check(config).problems if problem.severity != "harmless"] == []
+        shutil.rmtree(config.folder)
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
+    """house(zones=[…], queue={…}) → an open House."""
+    made: list[House] = []
+
+    async def make(hooks: Any = None, **options: Any) -> House:
+        one = House(tmp_path / f"house{len(made)}", **options)
+        one.hooks = hooks
+        made.append(one)
+        await one.open()
+        return one
+
+    yield make
+    for one in made:
+        one.abandon()
+        assert one.damages == []
+
+
+@pytest.fixture
+def open_store() -> Callable[[Path], Store]:
+    return Store
