@@ -139,7 +139,8 @@ class Connection:
 
     async def _reply(self) -> str:
         while True:
-            line = await asyncio.wait_for(self._reader.readline(), REPLY_S)
+            async with asyncio.timeout(REPLY_S):
+                line = await self._reader.readline()
             if not line.endswith(b"\n"):
                 raise EOFError("the connection ended in a reply")
             if line[3:4] != b"-":

@@ -23,6 +23,8 @@ from zonemta_py.queue import check
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery, Outcome, Result
 from zonemta_py.queue.core import Clock
 from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.wire.client import RemoteQueue
+from zonemta_py.wire.server import serve
 
 REPLIES = {
     DELIVERED: Reply(250, "2.0.0", "ok"),
@@ -117,6 +119,9 @@ class House:
         await self.rest()
         task.cancel()
         await asyncio.wait([task])
+        leases = self.queue.leases
+        for delivery in [] if task.cancelled() else reversed(task.result()):
+            leases.take_back(leases.out[delivery.lease])
         return task.cancelled()
 
     async def settle(self, delivery: Delivery, verdict: int = DELIVERED, **more: Any) -> None:
@@ -254,3 +259,33 @@ async def house(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
 @pytest.fixture
 def open_store() -> Callable[[Path], Store]:
     return Store
+
+
+@pytest.fixture(params=["local", "remote"])
+def front(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """front(house) → its queue, in this process or behind the unix socket."""
+
+    async def connect(home: House, name: str = "sender") -> Any:
+        if request.param == "local":
+            return Named(home.queue, name)
+        if not (home.folder / "socket").exists():
+            await serve(home.queue, home.folder)
+        return await RemoteQueue.connect(home.folder, name)
+
+    return connect
+
+
+class Named:
+    """A LocalQueue as one sender sees it; `close` is the end of that sender."""
+
+    def __init__(self, queue: LocalQueue, name: str) -> None:
+        self._queue, self._name = queue, name
+        self.put, self.begin, self.settle, self.chunk, self.ask = (
+            queue.put, queue.begin, queue.settle, queue.chunk, queue.ask,
+        )  # fmt: skip
+
+    async def lease(self, most: int) -> list[Delivery]:
+        return await self._queue.lease(most, self._name)
+
+    def close(self) -> None:
+        self._queue.lost(self._name)

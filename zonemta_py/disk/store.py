@@ -18,11 +18,13 @@ from pathlib import Path
 
 import plyvel
 
+from zonemta_py.disk import store_log
+
 Operation = tuple[bytes, bytes | None]
 """A key and its new value; None deletes it."""
 
 
-TRIM_BYTES = 16 * 1024 * 1024
+TRIM_BYTES = 4 * 1024 * 1024
 """Written or read through mapped table files until their pages are given back."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -163,6 +165,10 @@ class Store:
     @staticmethod
     def repair(folder: Path) -> None:
         """LevelDB's own repair: keeps every block whose checksum is right. Copy the folder to quarantine first."""
+        for path in folder.glob("*.log"):
+            mended = store_log.mend(path.read_bytes())
+            if mended is not None:
+                path.write_bytes(mended)
         try:
             plyvel.repair_db(str(folder), paranoid_checks=True, compression=None)
         except plyvel.Error as error:
@@ -181,7 +187,9 @@ def _mapped(folder: Path) -> Iterator[tuple[int, int]]:
 
 def _named(error: Exception, folder: Path) -> StoreError:
     text = str(error)
-    if isinstance(error, plyvel.CorruptionError) or "Corruption" in text:
+    # A table that was cut off is an invalid argument to LevelDB, and a lost file an IO error like any other.
+    gone = ("Invalid argument" in text or "No such file" in text) and str(folder) in text
+    if isinstance(error, plyvel.CorruptionError) or "Corruption" in text or gone:
         return StoreDamaged(
             f"{folder}: damaged ({text}); `zonemta fsck --repair` mends it, `zonemta run` does so itself"
         )

@@ -80,5 +80,5 @@ def build(batches: list[bytes]) -> bytes:
 
 
 def _checksum(kind: int, part: bytes) -> int:
-    crc = google_crc32c.extend(google_crc32c.value(bytes((kind,))), part)
+    crc: int = google_crc32c.extend(google_crc32c.value(bytes((kind,))), part)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF

@@ -25,8 +25,8 @@ from zonemta_py.queue.schedule import Entry, Lane, ZoneSchedule
 
 NO_RECIPIENTS = Reply(554, "5.5.1", "no valid recipients")
 GONE = Reply(451, "4.3.0", "the message was given up, try again")
-WRITES_MAX = 4
-"""Chunks of one message that may be on their way to the store at once."""
+WRITES_MAX = 2
+"""Writes of one message that may be on their way to the store at once."""
 
 Done = Callable[[str, Reply | None], None]
 
@@ -195,13 +195,20 @@ class LocalIncoming:
         self._wake: asyncio.Future[None] | None = None
 
     async def write(self, chunk: bytes) -> None:
+        await self.write_all([chunk])
+
+    async def write_all(self, chunks: list[bytes]) -> None:
+        """Several chunks at once."""
         self._check()
         if not self._id:
             self._open()
-        self._chunks += 1
+        numbers = range(self._chunks + 1, self._chunks + 1 + len(chunks))
+        self._chunks += len(chunks)
         self._pending += 1
-        operation = (keys.chunk(self._id, self._chunks), chunk)
-        self._core.lines.submit([operation], self._written, sync=False, keep=False)
+        operations: list[Operation] = [
+            (keys.chunk(self._id, number), chunk) for number, chunk in zip(numbers, chunks, strict=True)
+        ]
+        self._core.lines.submit(operations, self._written, sync=False, keep=False)
         await self._until(WRITES_MAX - 1)
 
     def _open(self) -> None:

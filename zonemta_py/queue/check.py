@@ -31,12 +31,13 @@ assert {name: FAMILY[name].value for name in FAMILY} == {name: sizes.NAMES[_STAT
 
 
 class State(NamedTuple):
-    """The store's own note of how far it is: value of the key `state`."""
+    """The store's own note of how far it is: value of the key `state`. batches: how many it has been given, ever."""
 
     applied: int = 0
     stable: int = 0
     messages: int = 0
     bytes: int = 0
+    batches: int = 0
 
 
 class Problem(NamedTuple):

@@ -60,6 +60,7 @@ class Core:
         segments: Segments,
         last_id: str,
         totals: tuple[int, int],
+        batches: int,
         clock: Clock,
         damaged: Callable[[StoreDamaged], None],
         hooks: Hooks,
@@ -70,6 +71,7 @@ class Core:
         self.quarantine = Quarantine(config.folder / "quarantine")
         self.sizes = Sizes(store)
         self.message_count, self.message_bytes = totals
+        self.batches = batches
         self.lines = StoreLine(store, self, damaged)
         self.messages = Messages(store)
         self.router = Router(config.zones)
@@ -118,7 +120,8 @@ class Core:
 
     def changes(self) -> list[Operation]:
         operations = self.sizes.changes()
-        state = (self.applied(), self.journal.stable_seq, self.message_count, self.message_bytes)
+        self.batches += 1
+        state = (self.applied(), self.journal.stable_seq, self.message_count, self.message_bytes, self.batches)
         operations.append((keys.STATE, records.pack(state)))
         return operations
 

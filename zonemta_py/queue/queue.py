@@ -107,8 +107,14 @@ class LocalQueue:
         await future
 
     async def chunk(self, message_id: str, number: int) -> bytes:
+        return (await self.chunks(message_id, number, 1))[0]
+
+    async def chunks(self, message_id: str, first: int, most: int) -> list[bytes]:
+        """Up to `most` chunks from `first` on, as far as the body goes. Raises QueueRefusal."""
+        messages = self.core.messages
         try:
-            return self.core.messages.chunk(message_id, number)
+            last = min(first + most - 1, messages.get(message_id).chunks)
+            return [messages.chunk(message_id, number) for number in range(first, max(first, last) + 1)]
         except StoreError as error:
             if isinstance(error, StoreDamaged):
                 self._quarantine(message_id, error)
@@ -256,8 +262,10 @@ class LocalQueue:
             lowest = min([floor, *arriving])
             zone_marks["fresh"] = min(zone_marks["fresh"], keys.fresh_range(name) + lowest.encode())
         working = [lease.row() for lease in self.leases.out.values()]
+        batches = core.batches
         await core.lines.stable()
         body = {
+            "batches": batches,
             "applied": applied,
             "working": working,
             "marks": marks,

@@ -45,6 +45,7 @@ class Suffix:
         body: dict[str, Any] = records.unpack(position.body) if position else {}
         self.position_seq = position.seq if position else 0
         self.applied = int(body.get("applied", 0))
+        self.batches = int(body.get("batches", 0))
         self.floor = str(body.get("floor", "0" * 16))
         self.arriving: set[str] = set(body.get("opened", []))
         self.marks: dict[str, dict[str, bytes]] = body.get("marks", {})
@@ -53,6 +54,7 @@ class Suffix:
         self.opened = set(self.arriving)
         self.enveloped: set[str] = set()
         self.finished: set[str] = set()
+        self.tried: set[str] = set()
         self.results: list[Record] = []
         self.last: Record | None = position
 
@@ -69,6 +71,9 @@ class Suffix:
             self.working[body[0]] = body
         elif record.type == Type.DELIVERY:
             self.working.pop(body[0], None)
+            self.tried.add(body[1])
+        elif record.type == Type.REMOVED:
+            self.tried.add(body[0])
         elif record.type == Type.IN_DOUBT:
             for lease in body[0]:
                 self.working.pop(lease, None)
@@ -98,9 +103,26 @@ async def open_queue(
     config: Config, hooks: Hooks, clock: Clock, damaged: Callable[[StoreDamaged], None] | None
 ) -> LocalQueue:
     """Recovers and returns a queue that is ready to `start`. Raises StoreError, OSError."""
+    quarantine = Quarantine(config.folder / "quarantine")
+    store, repaired = _open_store(config, quarantine)
+    damaged = damaged or stop_for_repair(config.folder)
+    try:
+        return await _recover(config, hooks, clock, damaged, store, repaired)
+    except StoreDamaged as error:
+        damaged(error)  # met only now, in a part that opening does not read
+        raise
+
+
+async def _recover(
+    config: Config,
+    hooks: Hooks,
+    clock: Clock,
+    damaged: Callable[[StoreDamaged], None],
+    store: Store,
+    repaired: bool,
+) -> LocalQueue:
     folder = config.folder
     quarantine = Quarantine(folder / "quarantine")
-    store, repaired = _open_store(config, quarantine)
     faults: list[journal.Fault] = []
     suffix = read_suffix(folder / "journal", faults)
     state = check.state_of(store)
@@ -111,6 +133,11 @@ async def open_queue(
     if faults and not lost_tail:  # a torn tail is what every crash may leave: it is cut off now
         faults = []
         suffix = read_suffix(folder / "journal", faults)
+    if not repaired and _store_is_behind(store, state, suffix):
+        repaired = True
+        say("damage in the store: its end is missing; what the journal still knows of it is named here")
+        note = {"error": "the end of the store is missing", "remedy": "send what is named from its source again"}
+        quarantine.copy("store", note, [folder / "store"])
     if faults or lost_tail or repaired:
         _mend(config, store, quarantine, faults, lost_tail, state.stable)
         next_seq = max(next_seq, state.stable + 2)
@@ -125,8 +152,9 @@ async def open_queue(
         segments=suffix.segments,
         last_id=max(check.last_id(store, suffix.floor), *suffix.enveloped, *suffix.opened, suffix.floor),
         totals=(state.messages, state.bytes),
+        batches=state.batches,
         clock=clock,
-        damaged=damaged or stop_for_repair(folder),
+        damaged=damaged,
         hooks=hooks,
     )
     queue = LocalQueue(core, first_lease=next_seq)
@@ -162,6 +190,14 @@ def _seal(folder: Path, suffix: Suffix, now_ms: int) -> int:
     if suffix.last is None or not files:
         return 1
     return journal.seal(files[-1], suffix.last, now_ms).seq + 1
+
+
+def _store_is_behind(store: Store, state: check.State, suffix: Suffix) -> bool:
+    """Whether batches are gone that were on stable storage: LevelDB takes the lost end of its log for a crash's."""
+    if state.batches < suffix.batches:
+        return True
+    known = suffix.enveloped - suffix.finished - suffix.tried
+    return any(store.get(keys.existence(message_id)) is None for message_id in known)
 
 
 def _keep_tail(folder: Path, quarantine: Quarantine, stable: int) -> None:

@@ -104,7 +104,15 @@ class ZoneSchedule:
 
     def takes(self, lane: Lane) -> bool:
         """Whether the lane has room for one more recipient."""
-        return len(lane.entries) < self._lane_max and lane.failures == 0
+        return lane.failures == 0 and self._room(lane) > 0
+
+    def _room(self, lane: Lane) -> int:
+        """How many more it may have: a part of what is free, so that however many are slow, a newcomer finds room."""
+        window = self._schedule.window
+        most = min(self._lane_max, (window - self.loaded) // 4)
+        if not lane.entries and self.loaded < 2 * window:
+            most = max(most, self.zone.recipients_per_delivery)
+        return max(0, most - len(lane.entries))
 
     def ready_for_new(self) -> bool:
         """Whether mail just accepted may go into the window without being read from the store."""
@@ -151,7 +159,9 @@ class ZoneSchedule:
     def fill(self, now_ms: int) -> bool:
         """Reads on where there is room: due recipients, fresh ones, parked ones. True: there is more to read."""
         more = False
-        if self.loaded < self._schedule.window // 2:
+        window = self._schedule.window
+        idle = not self._ready and self.active < self.zone.connections  # who waits behind the slow ones?
+        if self.loaded < window // 2 or idle:
             if self.next_due_ms <= now_ms:
                 more |= self._read_due(now_ms)
             if not self.fresh.exhausted:
@@ -159,7 +169,7 @@ class ZoneSchedule:
                 more |= not self.fresh.exhausted
             if self._hungry:
                 self.unpark(self._hungry.popleft())
-                more |= bool(self._hungry)
+                more |= bool(self._hungry) and self.loaded < 2 * window
         return more
 
     def _read_due(self, now_ms: int) -> bool:
@@ -190,11 +200,13 @@ class ZoneSchedule:
         """Fills a lane that has run low from its parked recipients; a lane that is being probed gets a few."""
         if lane.parked.exhausted or lane.down_until or len(lane.entries) > self._lane_max // 4:
             return
-        if self.loaded >= self._schedule.window:
-            self._hungry.append(lane)
+        room = self._room(lane)
+        if not room:
+            if not lane.entries:  # else it is looked at again when one of them goes
+                self._hungry.append(lane)
             return
         elsewhere: list[tuple[Lane, Entry]] = []
-        for key, value in lane.parked.read(self.zone.recipients_per_delivery if lane.failures else self._lane_max):
+        for key, value in lane.parked.read(min(room, self.zone.recipients_per_delivery) if lane.failures else room):
             place, note = keys.place(key), Note.of(value)
             target = self.target(place.recipient, note.routing)
             entry = Entry(key, place.id, place.recipient, note)

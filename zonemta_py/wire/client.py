@@ -16,11 +16,13 @@ import msgpack
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Delivery, QueueRefusal, Result
-from zonemta_py.wire.frames import OK, REFUSED, Operation, delivery_of, pack, result_row, unpacker
+from zonemta_py.wire.frames import CHUNKS_AT_ONCE, OK, REFUSED, Operation, delivery_of, pack, result_row, unpacker
 
 SOCKET = "socket"
 GONE = Reply(451, "4.3.0", "the queue is starting again, try again in a moment")
 RECONNECT_S = 0.05
+MESSAGES_AHEAD_MAX = 64
+"""Messages of which chunks are kept that came along with the one asked for."""
 
 
 class RemoteQueue:
@@ -30,6 +32,7 @@ class RemoteQueue:
         self._path, self._name, self._reconnect = folder / SOCKET, name, reconnect
         self._protocol: _Protocol | None = None
         self._token = 0
+        self._ahead: dict[str, tuple[int, list[bytes]]] = {}
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @classmethod
@@ -87,7 +90,15 @@ class RemoteQueue:
         await self._request(Operation.SETTLE, result_row(result))
 
     async def chunk(self, message_id: str, number: int) -> bytes:
-        return bytes(await self._request(Operation.FETCH, message_id, number))
+        ahead = self._ahead.pop(message_id, None)
+        if ahead is None or ahead[0] != number:
+            ahead = (number, await self._request(Operation.FETCH, message_id, number, CHUNKS_AT_ONCE))
+        chunk, rest = ahead[1][0], ahead[1][1:]
+        if rest:
+            self._ahead[message_id] = (number + 1, rest)
+            if len(self._ahead) > MESSAGES_AHEAD_MAX:
+                del self._ahead[next(iter(self._ahead))]
+        return bytes(chunk)
 
     # -- Office
 
@@ -96,24 +107,30 @@ class RemoteQueue:
 
 
 class RemoteIncoming:
-    """A message of several chunks; two chunks may be on their way at once."""
+    """A message of several chunks; two frames of them may be on their way at once."""
 
     def __init__(self, queue: RemoteQueue, token: int) -> None:
         self._queue, self._token = queue, token
+        self._gathered: list[bytes] = []
         self._open: asyncio.Future[Any] | None = None
         self._protocol = queue._protocol
 
     async def write(self, chunk: bytes) -> None:
         self._check()
-        before, self._open = self._open, self._queue._request(Operation.CHUNK, self._token, chunk)
+        self._gathered.append(chunk)
+        if len(self._gathered) < CHUNKS_AT_ONCE:
+            return
+        before = self._open
+        chunks, self._gathered = self._gathered, []
+        self._open = self._queue._request(Operation.CHUNK, self._token, chunks)
         if before is not None:
             await before
 
     async def commit(self, envelope: Envelope, last_chunk: bytes) -> str:
         self._check()
-        answer = self._queue._request(Operation.COMMIT, self._token, envelope.to_wire(), last_chunk)
+        chunks, self._gathered = self._gathered, []
+        answer = self._queue._request(Operation.COMMIT, self._token, envelope.to_wire(), chunks, last_chunk)
         if self._open is not None:
-            answer.add_done_callback(_ignore)  # when the chunk before it fails, nobody asks for it
             await asyncio.wait([self._open, answer])
             self._open.result()
         return str(await answer)

@@ -21,16 +21,19 @@ from zonemta_py.queue.api import Delivery, Outcome, Result
 class Operation(IntEnum):
     HELLO = 0  # [name]: who asks; its leases are its own
     PUT = 1  # [envelope, body] → id
-    CHUNK = 2  # [token, chunk] → nil; the first one begins the message
-    COMMIT = 3  # [token, envelope, last chunk] → id
+    CHUNK = 2  # [token, chunks] → nil; the first ones begin the message
+    COMMIT = 3  # [token, envelope, chunks, last chunk] → id
     ABORT = 4  # [token], no answer
     LEASE = 5  # [most] → deliveries
     SETTLE = 6  # [result] → nil
-    FETCH = 7  # [id, number] → chunk
+    FETCH = 7  # [id, first, most] → chunks
     ASK = 8  # [question, arguments] → anything
 
 
 OK, REFUSED, WRONG = 0, 1, 2
+
+CHUNKS_AT_ONCE = 4
+"""Chunks that travel in one frame: a frame costs about as much as copying a chunk."""
 
 _packer = msgpack.Packer(use_bin_type=True, autoreset=True)
 pack = _packer.pack

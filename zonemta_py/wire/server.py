@@ -140,20 +140,23 @@ class Connection(asyncio.Protocol):
         else:
             self._queue.put_soon(message, body, partial(self._stored, number))
 
-    def _chunk(self, number: int, token: int, chunk: bytes) -> None:
-        _bytes(chunk)
+    def _chunk(self, number: int, token: int, chunks: list[bytes]) -> None:
         incoming = self._incoming.get(token)
         if incoming is None:
             incoming = self._incoming[token] = self._queue.begin()
-        self._in_order(number, token, incoming.write(chunk))
+        self._in_order(number, token, incoming.write_all(chunks))
 
-    def _commit(self, number: int, token: int, envelope: list[Any], last: bytes) -> None:
-        message = _checked(envelope, last)
+    def _commit(self, number: int, token: int, envelope: list[Any], chunks: list[bytes], last: bytes) -> None:
         incoming = self._incoming.get(token) or self._queue.begin()
-        self._in_order(number, token, self._commit_one(token, incoming, message, last))
+        work = self._commit_one(token, incoming, Envelope.from_wire(envelope), chunks, last)
+        self._in_order(number, token, work)
 
-    async def _commit_one(self, token: int, incoming: LocalIncoming, envelope: Envelope, last: bytes) -> str:
+    async def _commit_one(
+        self, token: int, incoming: LocalIncoming, envelope: Envelope, chunks: list[bytes], last: bytes
+    ) -> str:
         try:
+            if chunks:
+                await incoming.write_all(chunks)
             return await incoming.commit(envelope, last)
         except QueueRefusal:
             incoming.abort()
@@ -189,8 +192,8 @@ class Connection(asyncio.Protocol):
     def _settle(self, number: int, result: list[Any]) -> None:
         self._queue.settling.settle(result_of(result), partial(self._answer, number, OK, None))
 
-    def _fetch(self, number: int, message_id: str, chunk: int) -> None:
-        self._run(number, self._queue.chunk(message_id, chunk))
+    def _fetch(self, number: int, message_id: str, first: int, most: int) -> None:
+        self._run(number, self._queue.chunks(message_id, first, most))
 
     def _ask(self, number: int, question: str, arguments: dict[str, Any]) -> None:
         self._run(number, self._queue.ask(question, **arguments))
