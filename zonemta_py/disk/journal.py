@@ -225,12 +225,13 @@ def read(
     found: list[Fault] = []
     expected, ended = 0, True
     for path in _from(files(folder, archive), since_seq):
+        if ended:  # what lies between has gone to the archive
+            expected, ended = max(expected, first_seq(path)), False
         for record in read_file(path, found):
             if record.seq < expected:
                 continue
-            bridged = record.type == Type.LOST or (ended and record.seq == first_seq(path))
-            if record.seq > expected and not bridged:
-                found.append(Fault(path, 0, f"records {expected or first_seq(path)} to {record.seq - 1} are missing"))
+            if record.seq > expected and record.type != Type.LOST:
+                found.append(Fault(path, 0, f"records {expected} to {record.seq - 1} are missing"))
                 if faults is not None:
                     faults += found
             found.clear()

@@ -13,6 +13,8 @@ from __future__ import annotations
 import os
 import ctypes
 import mmap
+import threading
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -24,8 +26,10 @@ Operation = tuple[bytes, bytes | None]
 """A key and its new value; None deletes it."""
 
 
-TRIM_BYTES = 4 * 1024 * 1024
-"""Written or read through mapped table files until their pages are given back."""
+BUSY_BYTES = 4 * 1024 * 1024
+"""Written or read until the trimmer wakes up."""
+TRIM_EVERY_S = 0.01
+TRIM_FOR_S = 0.3
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -55,8 +59,10 @@ class Store:
         self._buffer = write_buffer_bytes
         self.fenced = False
         self._touched = 0
+        self._busy = threading.Event()
         folder.mkdir(parents=True, exist_ok=True)
         self._db = self._open()
+        threading.Thread(target=self._trim, name="trim", daemon=True).start()
 
     def _open(self) -> plyvel.DB:
         try:
@@ -145,12 +151,24 @@ class Store:
                 os.close(file)
 
     def _touch(self, size: int) -> None:
-        """LevelDB maps its tables; what it has read or merged of them would count as our memory for ever."""
         self._touched += size
-        if self._touched > TRIM_BYTES:
+        if self._touched > BUSY_BYTES:
             self._touched = 0
-            for start, length in _mapped(self.folder):
-                _LIBC.madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_DONTNEED)
+            self._busy.set()
+
+    def _trim(self) -> None:
+        """LevelDB maps its tables; what it has read or merged of them would count as our memory for ever.
+
+        A thread of its own gives those pages back while there is much traffic; they stay in the system's cache.
+        """
+        while True:
+            self._busy.wait()
+            self._busy.clear()
+            until = time.monotonic() + TRIM_FOR_S
+            while time.monotonic() < until:
+                for start, length in _mapped(self.folder):
+                    _LIBC.madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_DONTNEED)
+                time.sleep(TRIM_EVERY_S)
 
     def reopen(self) -> None:
         """Closes and opens it again, which ends the fence. Raises what opening can raise; then it stays fenced."""

@@ -92,7 +92,7 @@ def without_envelope(
 
     Those are among the ones that were `arriving` at the last position record and those from `floor` on.
     """
-    start = b"message %s " % min([floor, *arriving]).encode()
+    start = _since(floor, arriving)
     missing: dict[str, tuple[bytes, list[list[Any]]]] = {}
     for key in store.keys(start, keys.end(keys.MESSAGES)):
         _, message_id, part = key.decode().split(" ")
@@ -107,14 +107,28 @@ def without_envelope(
     return [(message_id, *found) for message_id, found in missing.items()]
 
 
+def unfinished(store: Store, floor: str, arriving: set[str]) -> set[str]:
+    """Ids, of the same ones, of messages that never came to their commit: there are chunks, and nothing else."""
+    found: dict[str, bool] = {}
+    for key in store.keys(_since(floor, arriving), keys.end(keys.MESSAGES)):
+        _, message_id, part = key.decode().split(" ")
+        found[message_id] = found.get(message_id, False) or part in "#*"
+    return {message_id for message_id, whole in found.items() if not whole}
+
+
+def _since(floor: str, arriving: set[str]) -> bytes:
+    return keys.message_range(min([floor, *arriving]))
+
+
 def mend_journal(folder: Path, quarantine: Quarantine, archive: Path) -> None:
     """Mends every damaged file; afterwards the journal reads without a fault."""
     expected, ended = 0, True
     for path in journal.files(folder, archive):
         faults: list[journal.Fault] = []
         first, gap = journal.first_seq(path), False
-        start = min(expected, first) if expected and not ended else first
-        expected = max(expected, start)
+        if ended:
+            expected, ended = max(expected, first), False
+        start = min(expected, first)
         for record in journal.read_file(path, faults):
             if record.seq > expected and record.type != Type.LOST:
                 gap = True

@@ -226,7 +226,8 @@ def _leftovers(queue: LocalQueue, suffix: Suffix) -> None:
     """What the crash left in the middle: leases in doubt, chunks without a message, messages without a record."""
     queue.in_doubt_rows(list(suffix.working.values()))
     core = queue.core
-    for message_id in suffix.opened:
+    # Chunks may be there before the OPEN record that names them.
+    for message_id in suffix.opened | check.unfinished(core.store, suffix.floor, suffix.arriving):
         if core.store.get(keys.existence(message_id)) is None:
             prefix = keys.message_range(message_id)
             operations = [(key, None) for key in core.store.keys(prefix, keys.end(prefix))]

@@ -1,0 +1,85 @@
+"""scripts/faults: full disks, failing syncs, power cuts and damaged files, one trial after the other, at length."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from survival import damage, disk, powercut
+from survival.report import bar, table
+
+Trial = Callable[[Path, int, Callable[[int, str], None]], dict[str, Any]]
+
+
+def _no_space(folder: Path, seed: int, progress: Callable[[int, str], None]) -> dict[str, Any]:
+    return asyncio.run(disk.no_space(folder, rounds=100, seed=seed, progress=progress))
+
+
+def _failing_syncs(folder: Path, seed: int, progress: Callable[[int, str], None]) -> dict[str, Any]:
+    return asyncio.run(disk.failing_syncs(folder, calls=range(1, 101), seed=seed, progress=progress))
+
+
+def _full_disk(folder: Path, seed: int, progress: Callable[[int, str], None]) -> dict[str, Any]:
+    return asyncio.run(disk.full_disk(folder, rounds=20, progress=progress))
+
+
+def _power_cuts(folder: Path, seed: int, progress: Callable[[int, str], None]) -> dict[str, Any]:
+    return asyncio.run(powercut.trial(folder, cuts=50, seed=seed, progress=progress))
+
+
+def _damage(folder: Path, seed: int, progress: Callable[[int, str], None]) -> dict[str, Any]:
+    return damage.trial(folder, flips=500, cuts=200, seed=seed, progress=progress)
+
+
+TRIALS: dict[str, tuple[str, int, Callable[[], str], Trial]] = {
+    "no-space": ("ENOSPC at random offsets", 100, disk.missing, _no_space),
+    "failing-syncs": ("EIO from the k-th sync", 100, disk.missing, _failing_syncs),
+    "full-disk": ("A small disk, really full", 20, disk.cannot_mount, _full_disk),
+    "power-cuts": ("Power cuts", 50, powercut.missing, _power_cuts),
+    "damage": ("Flipped bytes and cut tails", 700, lambda: "", _damage),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/faults", description=__doc__)
+    parser.add_argument("trials", nargs="*", metavar="TRIAL", help=f"which of {', '.join(TRIALS)}; default: all")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="repeats a run's dice")
+    parser.add_argument("--folder", type=Path, help="where queues and logs lie; default: a new one under /tmp, kept")
+    parser.add_argument("--json", action="store_true", help="figures as JSON on standard output")
+    options = parser.parse_args()
+    unknown = [name for name in options.trials if name not in TRIALS]
+    if unknown:
+        parser.error(f"there is no trial {unknown[0]!r}; there are {', '.join(TRIALS)}")
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="zonemta-faults-"))
+    console = Console(stderr=options.json)
+    console.print(f"seed {options.seed}, queues and logs in {folder}")
+    figures = {name: _run(console, name, folder / name, options.seed) for name in options.trials or TRIALS}
+    if options.json:
+        print(json.dumps({"seed": options.seed, "trials": figures}, indent=1))
+    return 1 if any(row.get("broken") for row in figures.values()) else 0
+
+
+def _run(console: Console, name: str, folder: Path, seed: int) -> dict[str, Any]:
+    title, total, missing, trial = TRIALS[name]
+    reason = missing()
+    if reason:
+        console.print(f"[yellow]skipped[/yellow] {title}: {reason}")
+        return {"skipped": reason}
+    folder.mkdir(parents=True, exist_ok=True)
+    with bar(console, title, total) as progress:
+        figures = trial(folder, seed, progress)
+    table(console, title, figures)
+    return figures
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,6 @@
+"""The trials live in scripts/survival, where scripts/crash and scripts/faults run them at length; here, in short."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))

@@ -1,0 +1,28 @@
+"""SIGKILL at random moments; scripts/crash does ten times as much."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+from survival import crash
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+async def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
+    """Whichever process is killed, and whenever: what was acknowledged is delivered, only the in-doubt twice."""
+    figures = await crash.trial(tmp_path, letters=2_000, kills=20, seed=20)
+    assert figures["broken"] == []
+    assert figures["acknowledged"] == 2_000
+    assert sum(figures["kills"].values()) == 20
+
+
+def test_the_script_gives_figures_as_json(tmp_path: Path) -> None:
+    """scripts/crash --json prints one JSON object on standard output, and its exit status says whether all is well."""
+    command = ["scripts/crash", "--letters", "60", "--kills", "2", "--seed", "1", "--folder", str(tmp_path), "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert (figures["acknowledged"], figures["seed"], figures["broken"]) == (60, 1, [])

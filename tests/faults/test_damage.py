@@ -1,0 +1,36 @@
+"""Damaged files; scripts/faults strikes 700 blows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from survival import damage
+
+
+def test_every_damage_is_named_or_harmless(tmp_path: Path) -> None:
+    """Flipped bytes and cut tails anywhere: the rest is delivered, no wrong byte comes, what is missing is named."""
+    figures = damage.trial(tmp_path, flips=40, cuts=20, seed=60)
+    assert figures["broken"] == []
+    assert figures["blows"] == 60
+
+
+def test_an_undamaged_queue_is_delivered_whole(tmp_path: Path) -> None:
+    """The trial's own ground: without a blow, each recipient is in the state it was left in, and nothing is said."""
+    states = damage.make(tmp_path / "queue")
+    assert set(Counter(states.values())) == {"alive", "held", "ended"}
+    (tmp_path / "queue" / "stderr").unlink()
+    outcomes = damage.deliver_all(tmp_path / "queue")
+    blow = damage.Blow("flip", "nothing", 0, 0)
+    assert damage.judge(blow, states, outcomes) == []
+    assert (outcomes.said, outcomes.starts) == ("", 1)
+
+
+def test_the_judge_sees_a_silent_loss(tmp_path: Path) -> None:
+    """A recipient that did not come, and of which nothing was said, breaks the rule."""
+    states = {"a@one.test": "alive", "b@one.test": "held", "c@one.test": "ended"}
+    blow = damage.Blow("cut", "store/000003.log", 7, 0)
+    silent = damage.Outcomes(Counter(), {"b@one.test"}, set(), [], "", 1, True)
+    assert len(damage.judge(blow, states, silent)) == 1
+    assert damage.judge(blow, states, silent._replace(said="damage")) == []
+    assert len(damage.judge(blow, states, silent._replace(said="damage", wrong=["1.0"]))) == 1

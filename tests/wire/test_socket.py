@@ -1,0 +1,220 @@
+"""The unix socket: what travels, what is garbage, and what happens when the queue's process goes."""
+
+import asyncio
+import stat
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import DELIVERED, Delivery, Outcome, QueueRefusal, Result
+from zonemta_py.wire import client
+from zonemta_py.wire.frames import Operation, delivery_of, delivery_row, pack, result_of, result_row
+
+BODY = b"Subject: x\r\n\r\nHi\r\n"
+
+
+def mail(address: str = "bob@x.test", size: int = len(BODY)) -> Envelope:
+    return Envelope("ann@src.test", [Recipient(address)], size)
+
+
+def done(delivery: Delivery) -> Result:
+    indices = list(range(len(delivery.recipients)))
+    return Result(delivery.lease, [Outcome(DELIVERED, Reply(250, "2.0.0", "ok"), "dot", indices)])
+
+
+@given(
+    st.builds(
+        Delivery,
+        st.integers(0, 2**40), st.text(), st.text(), st.text(), st.text(),
+        st.lists(st.builds(Recipient, st.text(), st.integers(0, 15), st.none() | st.text())),
+        st.integers(0, 2**40), st.integers(0, 999_999), st.none() | st.binary(),
+        attempts=st.lists(st.integers(0, 100)), routing=st.dictionaries(st.text(), st.text()),
+    )
+)  # fmt: skip
+def test_a_delivery_travels_whole(delivery: Delivery) -> None:
+    """Every field, through msgpack and back."""
+    assert delivery_of(client.msgpack.unpackb(pack(delivery_row(delivery)))) == delivery
+
+
+@given(
+    st.builds(
+        Result,
+        st.integers(0, 2**40),
+        st.lists(
+            st.builds(
+                Outcome, st.integers(1, 5), st.builds(Reply, st.integers(200, 599), st.text(), st.text()), st.text(),
+                st.lists(st.integers(0, 100)), st.none() | st.floats(0, 1e6), st.booleans(),
+            )
+        ),
+        st.none() | st.floats(0, 1e6), st.text(), st.text(), st.text(), st.integers(0, 2**44), st.integers(0, 2**40),
+    )
+)  # fmt: skip
+def test_a_result_travels_whole(result: Result) -> None:
+    """Every field, through msgpack and back."""
+    assert result_of(client.msgpack.unpackb(pack(result_row(result)))) == result
+
+
+async def test_only_this_user_may_connect(service: Any) -> None:
+    """The socket is readable and writable by its owner alone."""
+    assert stat.S_IMODE((service.folder / "socket").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\xc1" * 10,
+        b"\x07" * 3000,
+        pack([99, 1]),
+        pack([]),
+        pack(7),
+        pack({}),
+        pack([[1], 2]),
+        pack([int(Operation.PUT), 1, [{}, []], b"x"]),
+        pack([int(Operation.PUT), 1, [{"sender": ""}, []], b"x"]),
+        pack([int(Operation.PUT), 1, [[], []], b"x"]),
+        pack([int(Operation.PUT), 1, [{"sender": ""}, [["a@b.test", 0, None]]], "text"]),
+        pack([int(Operation.PUT), 1, [{"sender": ""}, [[5, 0, None]]], b"x"]),
+        pack([int(Operation.CHUNK), 1, 1, "text"]),
+        pack([int(Operation.COMMIT), 1, 1, None, b""]),
+        pack([int(Operation.SETTLE), 1, [1, "x"]]),
+        pack([int(Operation.SETTLE), 1, []]),
+        pack([int(Operation.LEASE)]),
+    ],
+)
+async def test_garbage_closes_only_its_own_connection(service: Any, garbage: bytes) -> None:
+    """Whoever else is connected does not notice; nothing of it reaches the disk."""
+    good = await service.connect()
+    reader, writer = await asyncio.open_unix_connection(str(service.folder / "socket"))
+    writer.write(garbage)
+    assert await asyncio.wait_for(reader.read(), 5) == b""
+    writer.close()
+    await good.put(mail(), BODY)
+    assert (await good.ask("size"))["total"]["messages"] == 1
+    assert service.queue.core.lines.trouble is None
+
+
+async def test_wrong_arguments_of_a_question_are_answered(service: Any) -> None:
+    """A person may have typed them: the connection stays."""
+    good = await service.connect()
+    with pytest.raises(ValueError, match="there is no state"):
+        await good.ask("list", state="nonsense")
+    assert (await good.ask("size"))["total"]["messages"] == 0
+
+
+async def test_a_receiver_outlives_the_queue(service: Any) -> None:
+    """451 while it is gone, for new mail and for what was half handed over; afterwards everything works again."""
+    receiver = await service.connect()
+    first = await receiver.put(mail(), BODY)
+    half = receiver.begin()
+    await half.write(bytes(65_536))
+    await service.stop()
+    await asyncio.sleep(0)
+    for attempt in (receiver.put(mail(), BODY), half.commit(mail(), b"x"), receiver.ask("size")):
+        with pytest.raises(QueueRefusal) as caught:
+            await attempt
+        assert caught.value.reply.code == 451
+    half.abort()
+    await service.start()
+    while receiver._protocol is None:
+        await asyncio.sleep(0.01)
+    with pytest.raises(QueueRefusal):
+        await half.commit(mail(), b"x")
+    second = await receiver.put(mail(), BODY)
+    assert second > first
+    assert (await receiver.ask("size"))["total"]["messages"] == 2
+    assert len(list(service.queue.core.store.keys(b"message ", b"message!"))) == 6
+
+
+async def test_a_sender_learns_that_the_queue_is_gone(service: Any) -> None:
+    """What it waited for fails, and `gone` tells it to end."""
+    sender = await service.connect("sender", reconnect=False)
+    waiting = asyncio.ensure_future(sender.lease(1))
+    await asyncio.sleep(0.01)
+    await service.stop()
+    with pytest.raises(QueueRefusal):
+        await waiting
+    await asyncio.wait_for(sender.gone, 5)
+    await service.start()
+
+
+async def test_two_senders_of_one_name_are_two(service: Any) -> None:
+    """The end of one does not put the other's leases in doubt, in whatever order they said hello."""
+    one, two = await asyncio.gather(service.connect("sender", False), service.connect("sender", False))
+    for address in ("a@x.test", "b@x.test"):
+        await one.put(mail(address), BODY)
+    (lost,), (kept,) = await one.lease(1), await two.lease(1)
+    one._protocol._transport.abort()
+    (again,) = await two.lease(1)
+    assert again.id == lost.id
+    await two.settle(done(kept))
+    await two.settle(done(again))
+    assert (await two.ask("size"))["total"]["messages"] == 0
+    assert len(await two.ask("in-doubt")) == 1
+
+
+async def test_a_client_that_goes_between_chunks_and_commit(service: Any) -> None:
+    """A commit that is on its way is done whole or not at all: never a message without its chunks."""
+    for turns in range(12):
+        receiver = await service.connect("receiver", reconnect=False)
+        incoming = receiver.begin()
+        await incoming.write(bytes(65_536))
+        await incoming.write(bytes(65_536))
+        commit = asyncio.ensure_future(incoming.commit(mail(size=131_073), b"x"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        receiver._protocol._transport.abort()
+        await asyncio.wait([commit])
+        assert commit.exception() is None or isinstance(commit.exception(), QueueRefusal)
+    sender = await service.connect("sender", reconnect=False)
+    await service.queue.core.lines.stable()
+    count = (await sender.ask("size"))["total"]["messages"]
+    assert service.queue.core.arriving == set()
+    keys = list(service.queue.core.store.keys(b"message ", b"message!"))
+    assert len(keys) == 5 * count
+    for _ in range(count):
+        (delivery,) = await sender.lease(1)
+        assert [len(await sender.chunk(delivery.id, number)) for number in (1, 2, 3)] == [65_536, 65_536, 1]
+        await sender.settle(done(delivery))
+
+
+async def test_large_bodies_side_by_side(service: Any) -> None:
+    """Several messages of several chunks on one connection do not mix."""
+    receiver = await service.connect()
+
+    async def send(number: int) -> str:
+        incoming = receiver.begin()
+        for _ in range(number):
+            await incoming.write(bytes([number]) * 65_536)
+        return await incoming.commit(mail(f"r{number}@x.test", number * 65_536), b"")
+
+    ids = await asyncio.gather(*(send(number) for number in range(2, 12)))
+    for delivery in await receiver.lease(10):
+        number = ids.index(delivery.id) + 2
+        for part in range(1, number + 1):
+            assert await receiver.chunk(delivery.id, part) == bytes([number]) * 65_536
+
+
+async def test_ask_without_a_loop(service: Any) -> None:
+    """The command line's client: an answer, a ValueError, or QueueGone with the remedy."""
+    loop = asyncio.get_running_loop()
+    answer = await loop.run_in_executor(None, lambda: client.ask(service.folder, "size"))
+    assert answer["total"]["messages"] == 0
+    with pytest.raises(ValueError, match="it knows"):
+        await loop.run_in_executor(None, lambda: client.ask(service.folder, "nonsense"))
+    with pytest.raises(client.QueueGone, match="start it with `zonemta run`"):
+        client.ask(service.folder / "elsewhere", "size")
+
+
+async def test_a_long_answer(service: Any) -> None:
+    """Larger than one read of a socket."""
+    receiver = await service.connect()
+    envelope = Envelope("ann@src.test", [Recipient(f"r{n}@x.test") for n in range(3000)], len(BODY))
+    await receiver.put(envelope, BODY)
+    loop = asyncio.get_running_loop()
+    answer = await loop.run_in_executor(None, lambda: client.ask(service.folder, "list", limit=5000))
+    assert len(answer["rows"]) == 3000
