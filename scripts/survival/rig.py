@@ -50,14 +50,14 @@ name = "default"
 default = true
 host = "127.0.0.1"
 port = {sink}
-tls = "none"
+tls = "{tls}"
 in_doubt = "retry"
 [[zones]]
 name = "bulk"
 recipient_domains = ["bulk.test"]
 host = "127.0.0.1"
 port = {sink}
-tls = "none"
+tls = "{tls}"
 connections = 5
 """
 
@@ -78,16 +78,23 @@ class Mta:
         *,
         environment: dict[str, str] | None = None,
         home: Path | None = None,
+        more: str = "",
         **settings: Any,
     ) -> None:
-        """folder: where the queue lives. home: where configuration and log are written, `folder` if not said."""
+        """folder: where the queue lives. home: for configuration and log; `folder` if not said. more: configuration."""
         self.folder, self.port = folder, free_port()
         home = home or folder
         home.mkdir(parents=True, exist_ok=True)
         self.config_file, self.log = home / "zonemta.toml", home / "zonemta.log"
-        values = {"processes": 2, "segment_bytes": 262_144, "write_buffer_bytes": 262_144, "reserve_bytes": 0}
+        values = {
+            "processes": 2,
+            "segment_bytes": 262_144,
+            "write_buffer_bytes": 262_144,
+            "reserve_bytes": 0,
+            "tls": "none",
+        }
         text = _CONFIG.format(folder=folder, port=self.port, sink=sink_port, **values | settings)
-        self.config_file.write_text(text)
+        self.config_file.write_text(text + more)
         self.environment = environment or {}
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -3,7 +3,6 @@
 import errno
 import os
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -212,11 +211,6 @@ def test_the_last_position_is_found_wherever_it_lies(tmp_path: Path, size: int, 
     assert journal.last_of(tmp_path, Type.POSITION) == rows[3]
     assert journal.last_of(tmp_path, Type.LOST) is None
     assert [r.seq for r in journal.positions(tmp_path)] == [2, 4]
-
-
-@pytest.fixture
-def quarantine(tmp_path: Path) -> Callable[..., Quarantine]:
-    return lambda: Quarantine(tmp_path / "quarantine")
 
 
 def test_an_empty_folder_has_no_records(tmp_path: Path) -> None:

@@ -6,7 +6,17 @@ from hypothesis import strategies as st
 
 from zonemta_py.disk import keys
 
-ODD = ("a@b.test", "a b@c.test", '"x y" z@c.test', "jürgen@exämple.test", "用户@例子.广告", "a@[IPv6:::1]", "#", "*", "x!y@z")
+ODD = (
+    "a@b.test",
+    "a b@c.test",
+    '"x y" z@c.test',
+    "jürgen@exämple.test",
+    "用户@例子.广告",
+    "a@[IPv6:::1]",
+    "#",
+    "*",
+    "x!y@z",
+)
 addresses = st.one_of(st.sampled_from(ODD), st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1))
 zones = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,20}", fullmatch=True)
 ids = st.integers(0, 2**64 - 1).map(lambda number: f"{number:016x}")
@@ -31,7 +41,9 @@ def test_other_keys_are_no_recipient_keys(key: bytes) -> None:
 
 
 @given(zones, zones, ids, addresses, dues)
-def test_a_key_lies_in_the_range_of_its_zone_only(zone: str, other: str, message_id: str, address: str, due: int) -> None:
+def test_a_key_lies_in_the_range_of_its_zone_only(
+    zone: str, other: str, message_id: str, address: str, due: int
+) -> None:
     """Also when one zone's name begins like another's."""
     for key, span in (
         (keys.fresh(zone, message_id, address), keys.fresh_range),

@@ -87,7 +87,7 @@ def test_a_flipped_byte_is_damage(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     """Files in the way are the caller's OSError; files that are not LevelDB's are a StoreError."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="exist|directory"):
+    with pytest.raises(OSError, match=r"exist|directory"):
         Store(tmp_path / "file")
     folder = tmp_path / "store"
     Store(folder).close()

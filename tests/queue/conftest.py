@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from zonemta_py.config import Config
-from zonemta_py.disk.store import Store
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import check
@@ -254,11 +253,6 @@ async def house(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
     for one in made:
         one.abandon()
         assert one.damages == []
-
-
-@pytest.fixture
-def open_store() -> Callable[[Path], Store]:
-    return Store
 
 
 @pytest.fixture(params=["local", "remote"])

@@ -81,7 +81,9 @@ async def test_notify_is_honoured(house: Make, verdict: int, notify: Notify, exp
 
 
 @pytest.mark.parametrize(("notify", "expected"), [(Notify.SUCCESS, 1), (Notify.FAILURE, 0), (Notify.UNSET, 0)])
-async def test_success_is_told_where_the_server_could_not_be_asked_to(house: Make, notify: Notify, expected: int) -> None:
+async def test_success_is_told_where_the_server_could_not_be_asked_to(
+    house: Make, notify: Notify, expected: int
+) -> None:
     """`relayed`: the next server does not offer DSN (RFC 3461 5.2.2)."""
     home = await house()
     await home.put("bob@x.test", notify=notify)

@@ -20,7 +20,7 @@ def history(home: Any, kind: Type) -> list[Any]:
 
 
 async def test_a_message_without_its_record_gets_one(house: Make) -> None:
-    """The batch is the commit: a crash before the envelope record leaves the message, and recovery writes the record."""
+    """The batch is the commit: after a crash behind it the message is there, and recovery writes its record."""
     home = await house()
     await home.put("early@x.test")
     message_id = await home.put("bob@x.test", "cid@y.test")
@@ -59,7 +59,13 @@ async def test_a_result_is_final_when_its_record_is(house: Make, verdict: int, a
         await home.crash(power=not applied)
     assert await home.queue.ask("in-doubt") == []
     total = await home.sizes()
-    expected = {1: (0, 0, 0, 0), DEFERRED: (0, 2, 0, 1), BOUNCED: (1, 0, 0, 1), HELD: (0, 0, 2, 1), RELEASED: (2, 0, 0, 1)}
+    expected = {
+        1: (0, 0, 0, 0),
+        DEFERRED: (0, 2, 0, 1),
+        BOUNCED: (1, 0, 0, 1),
+        HELD: (0, 0, 2, 1),
+        RELEASED: (2, 0, 0, 1),
+    }
     assert (total["queued"], total["deferred"], total["held"], total["messages"]) == expected[verdict]
     await home.sound()
 
@@ -282,7 +288,7 @@ async def test_a_refused_message_does_not_come_back(house: Make, monkeypatch: py
     assert caught.value.reply.code == 452
     with pytest.raises(QueueRefusal):
         await home.put("meanwhile@x.test")
-    while home.queue.core.lines.trouble:
+    while home.queue.core.lines.trouble:  # noqa: ASYNC110
         await asyncio.sleep(0.05)
     await home.put("after@x.test")
     await home.sound()

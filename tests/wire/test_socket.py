@@ -80,7 +80,8 @@ async def test_only_this_user_may_connect(service: Any) -> None:
         pack([int(Operation.PUT), 1, [{"sender": ""}, [["a@b.test", 0, None]]], "text"]),
         pack([int(Operation.PUT), 1, [{"sender": ""}, [[5, 0, None]]], b"x"]),
         pack([int(Operation.CHUNK), 1, 1, "text"]),
-        pack([int(Operation.COMMIT), 1, 1, None, b""]),
+        pack([int(Operation.CHUNK), 1, 1, [b"x", 5]]),
+        pack([int(Operation.COMMIT), 1, 1, None, [], b""]),
         pack([int(Operation.SETTLE), 1, [1, "x"]]),
         pack([int(Operation.SETTLE), 1, []]),
         pack([int(Operation.LEASE)]),
@@ -120,7 +121,7 @@ async def test_a_receiver_outlives_the_queue(service: Any) -> None:
         assert caught.value.reply.code == 451
     half.abort()
     await service.start()
-    while receiver._protocol is None:
+    while receiver._protocol is None:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     with pytest.raises(QueueRefusal):
         await half.commit(mail(), b"x")
@@ -154,6 +155,7 @@ async def test_two_senders_of_one_name_are_two(service: Any) -> None:
     await two.settle(done(kept))
     await two.settle(done(again))
     assert (await two.ask("size"))["total"]["messages"] == 0
+    await service.queue.core.lines.stable()
     assert len(await two.ask("in-doubt")) == 1
 
 

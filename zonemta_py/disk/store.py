@@ -11,26 +11,15 @@ StoreFailed (the disk said no; `full` tells whether for want of space).
 from __future__ import annotations
 
 import os
-import ctypes
-import mmap
-import threading
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import plyvel
 
-from zonemta_py.disk import store_log
+from zonemta_py.disk import mapping, store_log
 
 Operation = tuple[bytes, bytes | None]
 """A key and its new value; None deletes it."""
-
-
-BUSY_BYTES = 4 * 1024 * 1024
-"""Written or read until the trimmer wakes up."""
-TRIM_EVERY_S = 0.01
-TRIM_FOR_S = 0.3
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class StoreError(Exception):
@@ -58,11 +47,9 @@ class Store:
         self.folder = folder
         self._buffer = write_buffer_bytes
         self.fenced = False
-        self._touched = 0
-        self._busy = threading.Event()
+        mapping.forbid()
         folder.mkdir(parents=True, exist_ok=True)
         self._db = self._open()
-        threading.Thread(target=self._trim, name="trim", daemon=True).start()
 
     def _open(self) -> plyvel.DB:
         try:
@@ -82,12 +69,9 @@ class Store:
 
     def get(self, key: bytes) -> bytes | None:
         try:
-            value: bytes | None = self._db.get(key, verify_checksums=True)
+            return self._db.get(key, verify_checksums=True)  # type: ignore[no-any-return]
         except (plyvel.Error, RuntimeError) as error:
             raise _named(error, self.folder) from None
-        if value is not None and len(value) > mmap.PAGESIZE:
-            self._touch(len(value))
-        return value
 
     def scan(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Keys and values from start (included) to stop (not included), in order."""
@@ -128,9 +112,7 @@ class Store:
                     delete(key)
                 else:
                     put(key, value)
-                    self._touched += len(value)
             batch.write()
-            self._touch(0)
             if sync:
                 self._sync_older_logs()
         except (plyvel.Error, RuntimeError, OSError) as error:
@@ -149,26 +131,6 @@ class Store:
                 os.fdatasync(file)
             finally:
                 os.close(file)
-
-    def _touch(self, size: int) -> None:
-        self._touched += size
-        if self._touched > BUSY_BYTES:
-            self._touched = 0
-            self._busy.set()
-
-    def _trim(self) -> None:
-        """LevelDB maps its tables; what it has read or merged of them would count as our memory for ever.
-
-        A thread of its own gives those pages back while there is much traffic; they stay in the system's cache.
-        """
-        while True:
-            self._busy.wait()
-            self._busy.clear()
-            until = time.monotonic() + TRIM_FOR_S
-            while time.monotonic() < until:
-                for start, length in _mapped(self.folder):
-                    _LIBC.madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_DONTNEED)
-                time.sleep(TRIM_EVERY_S)
 
     def reopen(self) -> None:
         """Closes and opens it again, which ends the fence. Raises what opening can raise; then it stays fenced."""
@@ -191,16 +153,6 @@ class Store:
             plyvel.repair_db(str(folder), paranoid_checks=True, compression=None)
         except plyvel.Error as error:
             raise _named(error, folder) from None
-
-
-def _mapped(folder: Path) -> Iterator[tuple[int, int]]:
-    """Where this process has table files of that folder mapped: address and length."""
-    name = str(folder.resolve()).encode()
-    with open("/proc/self/maps", "rb") as maps:
-        for line in maps:
-            if name in line and line.rstrip().endswith(b".ldb"):
-                start, _, stop = line.split(b" ", 1)[0].partition(b"-")
-                yield int(start, 16), int(stop, 16) - int(start, 16)
 
 
 def _named(error: Exception, folder: Path) -> StoreError:

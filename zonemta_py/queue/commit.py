@@ -5,7 +5,8 @@ Each line has one thread; while it is in the disk, what arrives is gathered for 
 the event loop, all callbacks run there.
 
 Failures. Store: the units that carry mail being accepted fail (their clients get 451 or 452), everything else is kept
-and written again once the store has been closed and opened (a LevelDB that met an error may lose later writes).
+and written again once the store has been closed and opened (a LevelDB that met an error may lose later writes); so is
+all that was written since the last good sync, and what a failed batch may have left of refused mail is deleted.
 Journal: nothing fails, everything waits and is written again into a new file. `trouble` says why mail is refused now.
 """
 
@@ -29,6 +30,8 @@ from zonemta_py.mail.reply import Reply
 NO_SPACE = Reply(452, "4.3.1", "the queue's disk is full, try again later")
 DISK_ERROR = Reply(451, "4.3.0", "the queue's disk reported an error, try again later")
 RETRY_S = 0.5
+UNSYNCED_BYTES_MAX = 8 * 1024 * 1024
+"""Written to the store and not yet synced: kept in memory until then, for a failing sync may lose it."""
 
 
 class _Thread:
@@ -91,6 +94,8 @@ class StoreLine:
         self._loop = asyncio.get_running_loop()
         self._thread = _Thread("store", self._loop)
         self._waiting: deque[Unit] = deque()
+        self._unsynced: list[list[Operation]] = []
+        self._unsynced_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._soon = False
         self._busy = False
@@ -139,19 +144,29 @@ class StoreLine:
         units, self._waiting = list(self._waiting), deque()
         operations = [operation for unit in units for operation in unit.operations]
         operations += self._closing.changes()
-        sync = any(unit.sync for unit in units)
+        sync = self._unsynced_bytes > UNSYNCED_BYTES_MAX or any(unit.sync for unit in units)
         self._busy = True
-        self._thread.run(lambda: self.store.write(operations, sync), lambda error: self._finish(units, error))
+        self._thread.run(
+            lambda: self.store.write(operations, sync), lambda error: self._finish(units, operations, sync, error)
+        )
 
-    def _finish(self, units: list[Unit], error: Exception | None) -> None:
+    def _finish(self, units: list[Unit], operations: list[Operation], sync: bool, error: Exception | None) -> None:
         self._busy = False
         if error is None:
+            self._written(operations, sync)
             for unit in units:
                 unit.done(None)
             if self._waiting:
                 self._kick()
             return
         self._fail(units, error)
+
+    def _written(self, operations: list[Operation], sync: bool) -> None:
+        if sync:
+            self._unsynced, self._unsynced_bytes = [], 0
+        else:
+            self._unsynced.append(operations)
+            self._unsynced_bytes += sum(len(key) + len(value or b"") for key, value in operations)
 
     def _fail(self, units: list[Unit], error: Exception) -> None:
         if isinstance(error, StoreDamaged) or not isinstance(error, StoreError):
@@ -161,7 +176,11 @@ class StoreLine:
         if units:
             self._closing.again()
         everything = [*units, *self._waiting]
+        # What failed may be there all the same. Ids never come again, so deleting the refused is always right.
+        refused = [(key, None) for unit in units if not unit.keep for key, _ in unit.operations]
         self._waiting = deque(unit for unit in everything if unit.keep)
+        if refused:
+            self._waiting.appendleft(Unit(list(refused), False, True, immediately))
         for unit in everything:
             if not unit.keep:
                 unit.done(self.trouble)
@@ -169,10 +188,12 @@ class StoreLine:
 
     def _reopen(self) -> None:
         self._busy = True
-        self._thread.run(self._reopen_and_try, self._reopened)
+        self._thread.run(partial(self._reopen_and_try, list(self._unsynced)), self._reopened)
 
-    def _reopen_and_try(self) -> None:
+    def _reopen_and_try(self, unsynced: list[list[Operation]]) -> None:
         self.store.reopen()
+        for operations in unsynced:
+            self.store.write(operations, False)
         self.store.write([(b"probe", b"x" * 4096)], True)
         self.store.write([(b"probe", None)], True)
 
@@ -181,6 +202,7 @@ class StoreLine:
         if error is not None:
             self._fail([], error)
             return
+        self._unsynced, self._unsynced_bytes = [], 0
         self.trouble = None
         self._kick()
 

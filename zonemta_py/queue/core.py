@@ -97,12 +97,12 @@ class Core:
 
     # -- the journal
 
-    def record(self, kind: Type, body: bytes) -> int:
-        """Appends a record, beginning a new segment when this one is full."""
+    def record(self, kind: Type, body: bytes, ms: int = 0) -> int:
+        """Appends a record (of now, unless `ms` says when), beginning a new segment when this one is full."""
         if not self._writing or self._segment_bytes > self.config.queue.segment_bytes:
             self.rotate()
         self._segment_bytes += len(body) + 24
-        return self.journal.append(kind, body, self.clock.ms())
+        return self.journal.append(kind, body, ms or self.clock.ms())
 
     def rotate(self) -> None:
         """Closes the segment that is being written, if there is one, and begins the next."""

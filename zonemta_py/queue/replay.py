@@ -90,7 +90,10 @@ class Replay:
         if found is None:
             return None
         key, value = found
-        note = Note.of(value).tried(record.ms, str(reply))
+        note = Note.of(value)
+        if key.startswith(b"parked ") and note.last_ms >= record.ms:
+            return None  # applied; it was deferred by this result, came due, and was parked
+        note = note.tried(record.ms, str(reply))
         state = sizes.DEFERRED if before else sizes.QUEUED
         return Row(key, address, note, verdict, reply, due_ms, relayed, state=state)
 

@@ -325,7 +325,7 @@ class ZoneSchedule:
 class Schedule:
     """All zones, in turns; and the clock for destinations that rest.
 
-    rekey(operations, done): writes to the store, unsynced. changed(): something may be allowed now that was not before.
+    rekey(operations, done): writes to the store, synced. changed(): something may be allowed now that was not before.
     unpin(id): a recipient of that message has left the window. requeued(zone, address): a deferred one was parked.
     """
 

@@ -169,7 +169,7 @@ class Settling:
             _outcomes(settlement.rows, order, stages),
             trace,
         ]
-        settlement.seq = self._core.record(Type.DELIVERY, records.pack(body))
+        settlement.seq = self._core.record(Type.DELIVERY, records.pack(body), settlement.ms)
         self._core.unsettled.append(settlement.seq)
 
     # -- notices

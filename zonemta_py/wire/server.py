@@ -141,14 +141,19 @@ class Connection(asyncio.Protocol):
             self._queue.put_soon(message, body, partial(self._stored, number))
 
     def _chunk(self, number: int, token: int, chunks: list[bytes]) -> None:
+        _bytes(*chunks)
         incoming = self._incoming.get(token)
         if incoming is None:
             incoming = self._incoming[token] = self._queue.begin()
         self._in_order(number, token, incoming.write_all(chunks))
 
     def _commit(self, number: int, token: int, envelope: list[Any], chunks: list[bytes], last: bytes) -> None:
-        incoming = self._incoming.get(token) or self._queue.begin()
-        work = self._commit_one(token, incoming, Envelope.from_wire(envelope), chunks, last)
+        _bytes(*chunks)
+        message = _checked(envelope, last)
+        incoming = self._incoming.get(token)
+        if incoming is None:  # all its chunks are in this frame; kept, so that it is aborted with the connection
+            incoming = self._incoming[token] = self._queue.begin()
+        work = self._commit_one(token, incoming, message, chunks, last)
         self._in_order(number, token, work)
 
     async def _commit_one(
@@ -199,10 +204,10 @@ class Connection(asyncio.Protocol):
         self._run(number, self._queue.ask(question, **arguments))
 
 
-def _bytes(value: Any) -> None:
+def _bytes(*values: Any) -> None:
     """LevelDB must never be given anything else: what it refuses is taken for damage. Raises TypeError."""
-    if not isinstance(value, bytes):
-        raise TypeError(f"bytes are expected, not {type(value).__name__}")
+    if not all(isinstance(value, bytes) for value in values):
+        raise TypeError("a body is bytes")
 
 
 def _checked(row: list[Any], body: Any) -> Envelope:

@@ -1,0 +1,89 @@
+"""The whole real MTA on loopback, between real clients in front and the sink behind; the sink's loop has a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from argon2 import PasswordHasher
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+from survival.rig import Mta, free_port
+
+from zonemta_py.sink import Message, Sink, SinkOptions
+from zonemta_py.sink.certificate import self_made
+
+USER, PASSWORD = "newsletter", "correct horse"
+PATIENCE_S = 30.0
+
+_LISTENERS = """
+[[listeners]]
+name = "secure"
+port = {port}
+tls = "starttls"
+certificate = "{certificate}"
+auth = true
+require_tls = true
+relay_networks = []
+[users]
+{user} = "{hash}"
+"""
+
+
+@dataclass
+class Relay:
+    """port: anybody on loopback may relay. secure_port: only after STARTTLS and AUTH as user with password."""
+
+    mta: Mta
+    sink: Sink
+    secure_port: int
+    user: str = USER
+    password: str = PASSWORD
+
+    @property
+    def port(self) -> int:
+        return self.mta.port
+
+    def came(self, recipient: str) -> Message:
+        """The message that the sink got for that recipient; waits for it. The last line's CRLF is part of it."""
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            for message in list(self.sink.messages):
+                if recipient in message.recipients:
+                    return message
+            time.sleep(0.005)
+        raise AssertionError(f"nothing came for {recipient}: {self.mta.log_tail()}")
+
+
+@pytest.fixture(scope="session")
+def relay() -> Iterator[Relay]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    sink = Sink(SinkOptions(listen=("127.0.0.1:0",), keep=True))
+    asyncio.run_coroutine_threadsafe(sink.__aenter__(), loop).result()
+    with tempfile.TemporaryDirectory(prefix="zonemta-real-") as name:
+        folder = Path(name)
+        certificate, secure_port = folder / "certificate.pem", free_port()
+        certificate.write_bytes(self_made("mta.test"))
+        more = _LISTENERS.format(
+            port=secure_port, certificate=certificate, user=USER, hash=PasswordHasher().hash(PASSWORD)
+        )
+        mta = Mta(folder / "queue", sink.port, home=folder, more=more)
+        mta.start()
+        try:
+            asyncio.run(mta.accepting())
+            yield Relay(mta, sink, secure_port)
+        finally:
+            mta.end()
+            asyncio.run_coroutine_threadsafe(sink.__aexit__(None, None, None), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
