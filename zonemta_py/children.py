@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import sys
 
@@ -21,8 +22,24 @@ def plugins(config: Config) -> Host:
     return Host.load(config.plugins, [zone.name for zone in config.zones]) if config.plugins.enabled else Host.empty()
 
 
+def listen_to_log(config: Config, host: Host) -> None:
+    """Lines go to standard error, from `server.log_level` on, and past the plugins that listen to `log_entry`."""
+    logging.basicConfig(level=config.server.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    if host.listens("log_entry"):
+        logging.getLogger().handlers[0].addFilter(lambda record: _entry(host, record))
+
+
+def _entry(host: Host, record: logging.LogRecord) -> bool:
+    entry = {"level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
+    kept = host.filter_log(entry)
+    if kept is not None:
+        record.msg, record.args = kept.get("message", record.msg), None
+    return kept is not None
+
+
 def queue(config: Config, host: Host) -> None:
     """The process that owns the disk."""
+    listen_to_log(config, host)
     sys.setswitchinterval(SWITCH_S)
     uvloop.run(_queue(config, host))
 
@@ -48,6 +65,7 @@ async def _queue(config: Config, host: Host) -> None:
 
 def receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.socket]], share: int) -> None:
     """A process that accepts mail. It outlives the queue's process: clients get 451 until that is back."""
+    listen_to_log(config, host)
     uvloop.run(_receiver(config, host, sockets, share))
 
 
@@ -61,6 +79,7 @@ async def _receiver(config: Config, host: Host, sockets: list[tuple[Listener, so
 
 def sender(config: Config, host: Host, name: str) -> None:
     """A process that delivers. It ends with the queue's process: what it had is in doubt then."""
+    listen_to_log(config, host)
     uvloop.run(_sender(config, host, name))
 
 

@@ -158,7 +158,7 @@ class Retry(_Section):
     life_h: float = Field(48, gt=0)
     """Hours after which an undelivered recipient is given up (5.4.7)."""
     delay_notice_h: float = Field(4, ge=0)
-    """Hours after which a sender is told of a delay, unless its NOTIFY leaves DELAY out; 0: never."""
+    """Hours after which a sender who asked for it (NOTIFY=DELAY) is told of a delay; 0: never."""
     down_s: float = Field(30, gt=0)
     """Seconds a destination that cannot be reached is rested at first; doubles up to down_max_s."""
     down_max_s: float = Field(600, gt=0)

@@ -31,7 +31,7 @@ def address(name: str) -> str:
 
 
 def only_trace_was_added(sent: bytes, received: bytes) -> bool:
-    """Bytes sent equal bytes received, but for Received in front, and Date and Message-ID behind the header if missing."""
+    """Bytes sent equal bytes received, but for Received in front, Date and Message-ID behind the header if missing."""
     trace = RECEIVED.match(received)
     header, _, body = sent.partition(b"\r\n\r\n")
     before, after = header + b"\r\n", b"\r\n" + body

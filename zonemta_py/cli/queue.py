@@ -144,3 +144,25 @@ def in_doubt(config: ConfigFile = None, folder: Folder = None, json: AsJson = Fa
         for row in rows
     ]
     return print_table(f"In doubt: {len(rows)}", columns, cells)
+
+
+@app.command()
+def release(
+    id: Annotated[str, typer.Argument(metavar="ID", help="Message id, as `zonemta queue list --state held` shows it.")],
+    config: ConfigFile = None,
+    folder: Folder = None,
+) -> None:
+    """Sends a message's held recipients after all."""
+    count = answer(configuration(config, folder), "release", id=id)
+    typer.echo(f"{count} recipients of {id} go back to the queue")
+
+
+@app.command()
+def drop(
+    id: Annotated[str, typer.Argument(metavar="ID", help="Message id, as `zonemta queue list --state held` shows it.")],
+    config: ConfigFile = None,
+    folder: Folder = None,
+) -> None:
+    """Takes a message's held recipients out of the queue for good; the journal keeps note of it."""
+    count = answer(configuration(config, folder), "drop", id=id)
+    typer.echo(f"{count} recipients of {id} are dropped")

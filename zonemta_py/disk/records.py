@@ -20,13 +20,13 @@ class Type(IntEnum):
     SEGMENT = 0  # {version, first, floor}: the first record of every segment
     ENVELOPE = 1  # [id, metadata, [[zone, address, notify, orcpt]…]]: a message was accepted
     OPEN = 2  # [id]: chunks of a large message start to arrive
-    START = 3  # [lease, id, zone, destination, [[address, due_ms]…], source]: handed to a sender
+    START = 3  # [lease, id, zone, destination, recipients, since_ms]: handed to a sender
     DELIVERY = 4  # [lease, id, zone, destination, outcomes, trace]: what the remote server said
     FINISH = 5  # [id]: no recipient is left
     POSITION = 6  # {…}: where a restart begins
     IN_DOUBT = 7  # [[id, zone, address, since_ms, action]…]: found at a restart or when a sender died
     REMOVED = 8  # [id, zone, addresses, reason]: taken out without a delivery
-    MOVED = 9  # [id, zone, addresses, state]: held or released by an operator
+    MOVED = 9  # [id, zone, addresses, due_ms]: held recipients released by an operator, deferred until then
     END = 10  # nil: the last record of a segment
     LOST = 11  # [first, last]: records that damage has cost, replaced by this one, which has the number of the last
 

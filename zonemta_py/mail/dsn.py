@@ -58,12 +58,14 @@ class Failed:
 
 
 def wanted(kind: Kind, notify: int) -> bool:
-    """Whether a recipient with these NOTIFY flags causes a notification (RFC 3461 4.1); unset: FAILURE and DELAY."""
+    """Whether a recipient with these NOTIFY flags causes a notification (RFC 3461 4.1); unset: FAILURE only."""
     if notify & Notify.NEVER:
         return False
     if kind == "relayed":
         return bool(notify & Notify.SUCCESS)
-    return not notify or bool(notify & (Notify.FAILURE if kind == "failed" else Notify.DELAY))
+    if kind == "delayed":  # unasked, a list's owner would get one for every slow subscriber
+        return bool(notify & Notify.DELAY)
+    return not notify or bool(notify & Notify.FAILURE)
 
 
 def enclose(envelope: Envelope, notification: bytes, now_ms: int) -> Envelope:

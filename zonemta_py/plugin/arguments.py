@@ -115,7 +115,7 @@ class Routing:
     """Where one recipient's mail goes. host "": MX lookup of the recipient's domain. auth: (username, password).
 
     tls: "" for the zone's setting, else "none", "opportunistic" or "required". source: local IP, "" for the zone's.
-    priority: higher goes first, 0 is normal. delay_s: seconds before the first attempt.
+    priority: above 0 goes before the others that wait for its destination. delay_s: seconds before the first attempt.
     """
 
     recipient: str
@@ -173,7 +173,7 @@ class Attempts:
 class Bounce:
     """A notification about to be queued (RFC 3464). id, zone: of the message that failed.
 
-    sender: who gets it. recipients: who did not get the message; leave some out to keep silent about them. reply: why
+    sender: who gets it (not to be changed). recipients: who did not get the message; leave some out to keep silent about them. reply: why
     the first of them failed; another one is told about all of them.
     """
 

@@ -39,6 +39,7 @@ class PluginHooks:
             "host": routing.host,
             "port": routing.port if routing.host else 0,
             "source": routing.source,
+            "priority": routing.priority,
             "tls": routing.tls,
             "auth": list(routing.auth) if routing.auth else None,
         }

@@ -5,6 +5,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
     list zone state domain sender recipient limit after     rows and a cursor for the next page
     show id                                 envelope, recipients, header
     in-doubt                                recipients whose final reply was awaited at a crash
+    release id, drop id                     orders about held recipients; how many there were
     positions                               low-water marks and journal numbers as they are now
 """
 
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Note
 from zonemta_py.disk.store import StoreError
-from zonemta_py.queue import sizes
+from zonemta_py.queue import orders, sizes
 from zonemta_py.queue.state import FAMILY, State
 
 if TYPE_CHECKING:
@@ -179,10 +180,20 @@ async def _positions(queue: LocalQueue) -> dict[str, Any]:
     }
 
 
+async def _release(queue: LocalQueue, id: str) -> int:
+    return await orders.release(queue, id)
+
+
+async def _drop(queue: LocalQueue, id: str) -> int:
+    return await orders.drop(queue, id)
+
+
 QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "size": _size,
     "list": _list,
     "show": _show,
     "in-doubt": _in_doubt,
+    "release": _release,
+    "drop": _drop,
     "positions": _positions,
 }

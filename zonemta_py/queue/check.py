@@ -156,7 +156,10 @@ def bridge(folder: Path, stable: int) -> None:
 class _Truth:
     """What the journal says is alive."""
 
-    def __init__(self) -> None:
+    def __init__(self, applied: int) -> None:
+        self.applied = applied
+        self.pending: set[tuple[str, str]] = set()
+        """Recipients that have ended in the journal, and in the store with the next start only."""
         self.alive: dict[str, dict[str, tuple[str, int, str | None]]] = {}
         self.metadata: set[str] = set()
         self.ended: set[str] = set()
@@ -178,7 +181,10 @@ class _Truth:
             body = records.unpack(record.body)
             for outcome in body[4]:
                 if outcome[0] in (DELIVERED, BOUNCED):
-                    self._end(body[1], [who[0] if isinstance(who, list) else who for who in outcome[5]])
+                    ended = [who[0] if isinstance(who, list) else who for who in outcome[5]]
+                    self._end(body[1], ended)
+                    if record.seq > self.applied:
+                        self.pending.update((body[1], address) for address in ended)
         elif record.type == Type.REMOVED:
             body = records.unpack(record.body)
             self._end(body[0], body[2])
@@ -205,7 +211,7 @@ def compare(
 ) -> Report:
     """Compares all there is; reads the whole store and every segment that is not archived."""
     report = Report(repaired=repair)
-    truth, faults = _Truth(), list[journal.Fault]()
+    truth, faults = _Truth(state_of(store).applied), list[journal.Fault]()
     progress("reading the journal")
     for record in journal.read(config.folder / "journal", 0, faults, config.folder / "archive"):
         truth.take(record)
@@ -313,7 +319,11 @@ class _Comparison:
         return alive is not None and place.recipient not in alive
 
     def _drop(self, place: keys.Place, key: bytes) -> None:
-        if place.id not in self.broken:
+        if (place.id, place.recipient) in self.truth.pending:
+            self.report.counts["ended since the last write"] = (
+                self.report.counts.get("ended since the last write", 0) + 1
+            )
+        elif place.id not in self.broken:
             self.report.add("repairable", f"{place.recipient} has ended and is still queued", place.id, "the key goes")
         self.operations.append((key, None))
 

@@ -197,14 +197,13 @@ class LocalQueue:
                 operations += hold_operations(core, zone, entry)
             core.lines.submit(operations, immediately, sync=False, keep=True)
 
-    def apply_removed(self, message_id: str, zone: str, addresses: list[str]) -> None:
-        """Makes a REMOVED record true, before anything is scheduled."""
-        core = self.core
-        for address in addresses:
-            entry = find_entry(core, zone, message_id, address)
-            if entry is not None:
-                core.sizes.add(zone, address.rpartition("@")[2], state_of(entry), -1)
-                core.lines.submit([(entry.key, None)], immediately, sync=False, keep=True)
+    def find_entry(self, zone: str, message_id: str, address: str) -> tuple[bytes, int] | None:
+        """The key of a recipient that is not leased, wherever it is, and how it is counted."""
+        key = keys.held(zone, message_id, address)
+        if self.core.store.get(key) is not None:
+            return key, sizes.HELD
+        entry = find_entry(self.core, zone, message_id, address)
+        return (entry.key, state_of(entry)) if entry is not None else None
 
     def _lost_message(self, group: Group, error: StoreError) -> None:
         """A message that cannot be read when its turn comes: aside, and the sender is told."""
@@ -300,6 +299,15 @@ class LocalQueue:
         for zone in self.core.schedule.zones.values():
             for lane in [lane for lane in zone.lanes.values() if lane.failures]:
                 await self._expire(zone, lane, now_ms)
+        self._forget_doubts(now_ms)
+
+    def _forget_doubts(self, now_ms: int) -> None:
+        """Recipients in doubt are listed for as long as the archive is kept."""
+        core, days = self.core, self.core.config.queue.archive_days
+        if days:
+            oldest = keys.IN_DOUBTS + keys.id_at(now_ms - int(days * 86_400_000)).encode()
+            old: list[Operation] = [(key, None) for key in core.store.keys(keys.IN_DOUBTS, oldest)]
+            core.lines.submit(old, immediately, sync=False, keep=True)
 
     async def _expire(self, zone: ZoneSchedule, lane: Lane, now_ms: int) -> None:
         core = self.core

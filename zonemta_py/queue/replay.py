@@ -16,6 +16,7 @@ from zonemta_py.disk.store import StoreDamaged
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import sizes
 from zonemta_py.queue.api import RELEASED
+from zonemta_py.queue.orders import apply_drop, apply_release
 from zonemta_py.queue.settle import Row, Settlement
 
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ class Replay:
                 self._queue.apply_in_doubt(body[1])
             elif record.type == Type.REMOVED:
                 await self._flush()
-                self._queue.apply_removed(*body[:3])
+                apply_drop(self._queue, *body[:3])
+            elif record.type == Type.MOVED:
+                await self._flush()
+                apply_release(self._queue, *body[:4])
             if self._core.unsettled and self._core.unsettled[0] <= record.seq:
                 self._core.unsettled.popleft()
         await self._flush()

@@ -119,9 +119,12 @@ class ZoneSchedule:
         return self.fresh.exhausted and self.loaded < self._schedule.window
 
     def put(self, lane: Lane, entry: Entry) -> None:
-        """Into the window. Its key must be in `busy`."""
+        """Into the window; priority, where a plugin gives it, is the head of the list. Its key must be in `busy`."""
         lane = self.lanes.setdefault(lane.target.key, lane)
-        lane.entries.append(entry)
+        if entry.note.routing and entry.note.routing.get("priority", 0) > 0:
+            lane.entries.appendleft(entry)
+        else:
+            lane.entries.append(entry)
         self.loaded += 1
         self._list(lane)
 

@@ -18,8 +18,8 @@ from typing import Any
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Note, Type
 from zonemta_py.disk.store import Operation
-from zonemta_py.mail.dsn import Failed, Kind
-from zonemta_py.mail.envelope import Envelope, Notify, Recipient
+from zonemta_py.mail.dsn import Failed, Kind, wanted
+from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES, REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import sizes
@@ -153,7 +153,7 @@ class Settling:
     def _is_late(self, message: Message, note: Note, now_ms: int) -> bool:
         hours = self._core.config.retry.delay_notice_h
         late = now_ms - message.created_ms >= hours * 3_600_000
-        return bool(hours and late and not note.noticed and note.notify & Notify.DELAY)
+        return bool(hours and late and not note.noticed and wanted("delayed", note.notify))
 
     def _record(self, settlement: Settlement, result: Result) -> None:
         trace = [result.remote, result.local, result.tls, result.started_ms, result.took_ms]
@@ -229,7 +229,7 @@ class Settling:
         if ended:
             operations += core.messages.finish(message, ended)
             if message.left <= 0:
-                self._finish(message, settlement.zone)
+                self.finish(message, settlement.zone)
         if core.unsettled and core.unsettled[0] <= settlement.seq:
             core.unsettled.popleft()
 
@@ -268,7 +268,8 @@ class Settling:
             return 0
         return 1
 
-    def _finish(self, message: Message, zone: str) -> None:
+    def finish(self, message: Message, zone: str) -> None:
+        """Its last recipient has ended."""
         core = self._core
         core.message_count -= 1
         core.message_bytes -= message.metadata["size"]

@@ -8,10 +8,12 @@ operator. The rest are ends: the recipient's key is gone, and with a message's l
               lease                 delivered
     QUEUED ───────────► LEASED ───────────────► DELIVERED
       ▲ ▲ ◄─────────────  │ │ ────────────────► BOUNCED
-      │ │  released,      │ │     bounced
-      │ │  worker lost    │ └─ held ► HELD ──► released ► QUEUED
+      │ │  not tried,     │ │     bounced
+      │ │  worker lost    │ └─ held ► HELD ─ release ► DEFERRED
       │ └──── due ──── DEFERRED ◄─ deferred
       └ accepted               (any) ─ removed ► REMOVED
+
+A released recipient is DEFERRED, due at once, so that its key is a new one (see `orders`).
 
 Which record makes a move durable is in MOVES; a move without one is derived again after a crash.
 """
@@ -53,8 +55,7 @@ MOVES = (
     Move("worker lost", State.LEASED, State.QUEUED, Type.IN_DOUBT),
     Move("worker lost, held", State.LEASED, State.HELD, Type.IN_DOUBT),
     Move("due", State.DEFERRED, State.QUEUED, None),
-    Move("hold", State.QUEUED, State.HELD, Type.MOVED),
-    Move("release", State.HELD, State.QUEUED, Type.MOVED),
+    Move("release", State.HELD, State.DEFERRED, Type.MOVED),
     Move("remove", State.QUEUED, State.REMOVED, Type.REMOVED),
     Move("remove", State.LEASED, State.REMOVED, Type.REMOVED),
     Move("remove", State.DEFERRED, State.REMOVED, Type.REMOVED),

@@ -1,0 +1,40 @@
+"""Segments go to the archive when their own mail has ended, out of turn; what they say of older mail still counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from zonemta_py.disk import journal
+from zonemta_py.disk.frame import Record, frame
+from zonemta_py.disk.records import Type, pack
+from zonemta_py.queue import segments
+
+
+def segment(folder: Path, first: int, count: int = 3) -> Path:
+    folder.mkdir(exist_ok=True)
+    rows = [Record(first, 0, Type.SEGMENT, pack({"version": 1, "first": first, "floor": ""}))]
+    rows += [Record(first + number, 0, Type.FINISH, pack(["x"])) for number in range(1, count - 1)]
+    rows.append(Record(first + count - 1, 0, Type.END, pack(None)))
+    path = folder / f"{first:016d}.journal"
+    path.write_bytes(frame(rows, 0))
+    return path
+
+
+def test_archived_segments_behind_the_oldest_are_read_along(tmp_path: Path) -> None:
+    """Those before it are of no interest: all their mail has ended."""
+    here, archive = tmp_path / "journal", tmp_path / "archive"
+    for first, folder in ((1, archive), (4, here), (7, archive), (10, here)):
+        segment(folder, first)
+    faults: list[journal.Fault] = []
+    assert [record.seq for record in journal.read(here, 0, faults, archive)] == list(range(4, 13))
+    assert faults == []
+
+
+def test_what_may_still_be_needed_is_not_pruned(tmp_path: Path) -> None:
+    """However small the archive has to be."""
+    here, archive = tmp_path / "journal", tmp_path / "archive"
+    for first, folder in ((1, archive), (4, here), (7, archive), (10, here)):
+        segment(folder, first)
+    gone = segments.prune(archive, 0, 0, 1, segments.oldest(here))
+    assert [journal.first_seq(path) for path in gone] == [1]
+    assert [journal.first_seq(path) for path in journal.files(archive)] == [7]

@@ -1,0 +1,106 @@
+"""Orders: what an operator tells the queue to do with recipients it holds. Journalled, and made true after a crash too.
+
+A released recipient goes back as deferred, due at once: so its key is one that it never had before, and recovery can
+tell whether an older record about it has been applied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.store import Operation, StoreDamaged
+from zonemta_py.queue import sizes
+from zonemta_py.queue.commit import immediately
+
+if TYPE_CHECKING:
+    from zonemta_py.queue.queue import LocalQueue
+
+
+async def release(queue: LocalQueue, message_id: str) -> int:
+    """Sends the held recipients of a message after all; returns how many. Raises ValueError if there are none."""
+    core, due_ms = queue.core, queue.core.clock.ms()
+    found = _held(queue, message_id)
+    for zone, addresses in found.items():
+        core.record(Type.MOVED, records.pack([message_id, zone, addresses, due_ms]))
+    await core.journal.stable()
+    for zone, addresses in found.items():
+        apply_release(queue, message_id, zone, addresses, due_ms)
+    await _written(queue)
+    return sum(map(len, found.values()))
+
+
+async def drop(queue: LocalQueue, message_id: str) -> int:
+    """Takes the held recipients of a message out of the queue for good; returns how many. Raises ValueError."""
+    core = queue.core
+    found = _held(queue, message_id)
+    for zone, addresses in found.items():
+        core.record(Type.REMOVED, records.pack([message_id, zone, addresses, "dropped by an operator"]))
+    await core.journal.stable()
+    for zone, addresses in found.items():
+        apply_drop(queue, message_id, zone, addresses)
+    await _written(queue)
+    return sum(map(len, found.values()))
+
+
+def _held(queue: LocalQueue, message_id: str) -> dict[str, list[str]]:
+    store, found = queue.core.store, dict[str, list[str]]()
+    for zone in queue.core.schedule.zones:
+        prefix = keys.held_range(zone) + message_id.encode() + b" "
+        addresses = [keys.place(key).recipient for key in store.keys(prefix, keys.end(prefix))]
+        if addresses:
+            found[zone] = addresses
+    if not found:
+        raise ValueError(f"message {message_id!r} has no held recipient; `zonemta queue list --state held` shows them")
+    return found
+
+
+def apply_release(queue: LocalQueue, message_id: str, zone: str, addresses: list[str], due_ms: int) -> None:
+    """Makes a MOVED record true, as far as it is not."""
+    core = queue.core
+    for address in addresses:
+        key = keys.held(zone, message_id, address)
+        value = core.store.get(key)
+        if value is None:
+            continue
+        domain = address.rpartition("@")[2]
+        core.sizes.add(zone, domain, sizes.HELD, -1)
+        core.sizes.add(zone, domain, sizes.DEFERRED, 1)
+        moved: list[Operation] = [(key, None), (keys.deferred(zone, due_ms, message_id, address), value)]
+        core.lines.submit(moved, immediately, sync=False, keep=True)
+
+
+def apply_drop(queue: LocalQueue, message_id: str, zone: str, addresses: list[str]) -> None:
+    """Makes a REMOVED record true, as far as it is not; the last recipient takes the message along."""
+    core, operations, ended = queue.core, list[Operation](), 0
+    for address in addresses:
+        entry = queue.find_entry(zone, message_id, address)
+        if entry is not None:
+            key, state = entry
+            operations.append((key, None))
+            core.sizes.add(zone, address.rpartition("@")[2], state, -1)
+            ended += 1
+    if not ended:
+        return
+    try:
+        message = core.messages.get(message_id)
+    except StoreDamaged:
+        core.lines.submit(operations, immediately, sync=False, keep=True)
+        return
+    core.messages.pin(message)
+    operations += core.messages.finish(message, ended)
+    if message.left <= 0:
+        queue.settling.finish(message, zone)
+    core.lines.submit(operations, lambda _: core.messages.unpin(message), sync=False, keep=True)
+
+
+async def _written(queue: LocalQueue) -> None:
+    """Until the store has it; then the schedule is told to look."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    queue.core.lines.submit([], lambda _: future.set_result(None), sync=False, keep=True)
+    queue.core.lines.flush()
+    await asyncio.shield(future)
+    for zone in queue.core.schedule.zones.values():
+        zone.due_at(queue.core.clock.ms())
