@@ -1,4 +1,4 @@
-"""What each child process does: the queue, a receiver, a sender. Called in a fresh fork; none of them returns by plan."""
+"""What each child process does: the queue, a receiver, a sender. Called in a fresh fork; none returns by plan."""
 
 from __future__ import annotations
 

@@ -99,9 +99,17 @@ class Supervisor:
     def _start_due(self) -> None:
         now = time.monotonic()
         for role in [role for role, due in self._due.items() if due <= now]:
+            self._started[role] = now
+            try:
+                pid = self._fork(role)
+            except OSError as error:  # no more processes or memory: later, perhaps
+                print(
+                    f"zonemta: {role} cannot be started ({error.strerror}); trying again", file=sys.stderr, flush=True
+                )
+                self._due[role] = now + PAUSE_MAX_S
+                continue
             del self._due[role]
-            self._running[self._fork(role)] = role
-            self._started[role] = time.monotonic()
+            self._running[pid] = role
 
     def _wait(self) -> None:
         """Until a child ends, or it is time to start one."""

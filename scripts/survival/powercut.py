@@ -90,6 +90,7 @@ async def trial(folder: Path, *, cuts: int, seed: int, progress: Progress = lamb
                 letters_before = client.replies[250]
                 disk.cut()
                 mta.end()
+                _damage_said(mta)  # what it said when its disk was gone beneath it does not count
                 letters.cancel()
                 await asyncio.gather(letters, return_exceptions=True)
                 disk.unmount()

@@ -51,7 +51,7 @@ def parts(message: EmailMessage) -> tuple[EmailMessage, list[EmailMessage], Emai
     ("kind", "notify", "answer"),
     [
         ("failed", Notify.UNSET, True),
-        ("delayed", Notify.UNSET, True),
+        ("delayed", Notify.UNSET, False),
         ("relayed", Notify.UNSET, False),
         ("failed", Notify.FAILURE, True),
         ("delayed", Notify.FAILURE, False),
@@ -65,7 +65,7 @@ def parts(message: EmailMessage) -> tuple[EmailMessage, list[EmailMessage], Emai
     ],
 )
 def test_who_is_told(kind: Kind, notify: Notify, answer: bool) -> None:
-    """A sender is told what it asked for, and without asking of failures and delays only."""
+    """A sender is told what it asked for, and without asking of failures only."""
     assert wanted(kind, int(notify)) is answer
 
 

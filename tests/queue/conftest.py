@@ -170,7 +170,7 @@ class House:
     def abandon(self) -> None:
         """The process is gone: its threads do nothing more, its tasks end, its lock is free."""
         queue = self.queue
-        for task in queue._tasks:
+        for task in queue.upkeep._tasks:
             task.cancel()
         core = queue.core
         core.ready, core.pump = False, lambda: None

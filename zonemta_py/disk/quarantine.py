@@ -42,6 +42,7 @@ class Quarantine:
                 shutil.copytree(path, place / path.name)
             elif path.exists():
                 shutil.copy2(path, place / path.name)
+        os.sync()  # the copies must be there before the original is mended
         return place
 
     def cases(self) -> list[Path]:

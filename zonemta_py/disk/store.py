@@ -95,7 +95,9 @@ class Store:
 
     def last(self, start: bytes, stop: bytes) -> bytes | None:
         try:
-            with self._db.iterator(start=start, stop=stop, reverse=True, include_value=False) as iterator:
+            with self._db.iterator(
+                start=start, stop=stop, reverse=True, include_value=False, verify_checksums=True, fill_cache=False
+            ) as iterator:
                 return next(iterator, None)
         except (plyvel.Error, RuntimeError) as error:
             raise _named(error, self.folder) from None
@@ -141,6 +143,18 @@ class Store:
 
     def close(self) -> None:
         self._db.close()
+
+    @staticmethod
+    def cut_torn_logs(folder: Path) -> bool:
+        """Cuts off what a power cut left half written behind the last whole batch of a log; False: it is not that."""
+        torn = {
+            path: mended for path in folder.glob("*.log") if (mended := store_log.mend(path.read_bytes())) is not None
+        }
+        if not torn or not all(path.read_bytes().startswith(mended) for path, mended in torn.items()):
+            return False
+        for path, mended in torn.items():
+            os.truncate(path, len(mended))
+        return True
 
     @staticmethod
     def repair(folder: Path) -> None:

@@ -48,7 +48,7 @@ class Envelope:
 
     sender: return path, "" for the null one. size: bytes as stored. ret: "FULL", "HDRS" or None (RFC 3461 4.3).
     body: "7BIT" or "8BITMIME". protocol: "ESMTP", "ESMTPS", "ESMTPSA" … (RFC 3848), "LOCAL" for our own notices.
-    origin: the client's IP address. received_ms: UNIX time in ms. headers: chosen header fields, lower-case name → value
+    origin: the client's IP address. received_ms: UNIX time in ms. headers: chosen fields, lower-case name → value
     (unfolded, first occurrence). sending_zone: value of X-Sending-Zone, if the listener let it pass.
     """
 

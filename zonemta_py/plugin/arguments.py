@@ -173,8 +173,8 @@ class Attempts:
 class Bounce:
     """A notification about to be queued (RFC 3464). id, zone: of the message that failed.
 
-    sender: who gets it (not to be changed). recipients: who did not get the message; leave some out to keep silent about them. reply: why
-    the first of them failed; another one is told about all of them.
+    sender: who gets it (not to be changed). recipients: who did not get the message; leave some out to keep silent
+    about them. reply: why the first of them failed; another one is told about all of them.
     """
 
     id: str

@@ -261,7 +261,7 @@ async def put(
     acceptance: Acceptance, core: Core, envelope: Envelope, chunks: list[bytes], incoming: LocalIncoming | None = None
 ) -> str:
     """Commits a message and waits for it. Raises QueueRefusal."""
-    reply = acceptance.refusal()
+    reply = acceptance.refusal() if envelope.recipients else NO_RECIPIENTS
     if reply is not None:
         raise QueueRefusal(reply)
     routed = await acceptance.asked_routes(envelope) if core.hooks.routes else acceptance.routes(envelope)

@@ -88,7 +88,7 @@ class Outcome:
     """The same verdict for some recipients of a delivery.
 
     recipients: indices into `Delivery.recipients`. stage: "connect", "banner", "ehlo", "tls", "auth", "mail", "rcpt",
-    "data", "body", "dot", "dns", "plugin". delay_s: None for the zone's retry schedule, else seconds until the next try.
+    "data", "body", "dot", "dns", "plugin". delay_s: None for the retry schedule, else seconds until the next try.
     relayed: NOTIFY could not be passed on, since the server does not offer DSN (RFC 3461 5.2.2).
     """
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Note
-from zonemta_py.disk.store import StoreError
+from zonemta_py.disk.store import StoreDamaged, StoreError
 from zonemta_py.queue import orders, sizes
 from zonemta_py.queue.state import FAMILY, State
 
@@ -36,6 +36,8 @@ async def answer(queue: LocalQueue, question: str, arguments: dict[str, Any]) ->
     except TypeError as error:
         raise ValueError(f"{question}: {error}") from None
     except StoreError as error:
+        if isinstance(error, StoreDamaged):
+            queue.core.read_failed(error)
         raise ValueError(str(error)) from None
 
 

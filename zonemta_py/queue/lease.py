@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from zonemta_py.config import Zone
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import StoreError
@@ -37,6 +38,10 @@ class Lease:
         self.worker, self.since_ms = worker, since_ms
         self.sent = False  # its sender has heard of it
         self.settling = False  # its result has arrived
+
+    @property
+    def zone(self) -> Zone:
+        return self.group.zone.zone
 
     def row(self) -> list[Any]:
         """For start and position records: [lease, id, zone, destination, recipients, since_ms].

@@ -14,6 +14,7 @@ from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Operation, StoreDamaged
 from zonemta_py.queue import sizes
 from zonemta_py.queue.commit import immediately
+from zonemta_py.queue.places import find_any
 
 if TYPE_CHECKING:
     from zonemta_py.queue.queue import LocalQueue
@@ -76,7 +77,7 @@ def apply_drop(queue: LocalQueue, message_id: str, zone: str, addresses: list[st
     """Makes a REMOVED record true, as far as it is not; the last recipient takes the message along."""
     core, operations, ended = queue.core, list[Operation](), 0
     for address in addresses:
-        entry = queue.find_entry(zone, message_id, address)
+        entry = find_any(core.store, zone, message_id, address)
         if entry is not None:
             key, state = entry
             operations.append((key, None))

@@ -24,7 +24,8 @@ from zonemta_py.disk.frame import Record
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Store, StoreDamaged
-from zonemta_py.queue import check
+from zonemta_py.queue import check, doubt
+from zonemta_py.queue.adoption import adopt
 from zonemta_py.queue.commit import JournalLine
 from zonemta_py.queue.core import Clock, Core
 from zonemta_py.queue.hooks import Hooks
@@ -137,7 +138,7 @@ async def _recover(
         repaired = True
         say("damage in the store: its end is missing; what the journal still knows of it is named here")
         note = {"error": "the end of the store is missing", "remedy": "send what is named from its source again"}
-        quarantine.copy("store", note, [folder / "store"])
+        quarantine.case("store", note)
     if faults or lost_tail or repaired:
         _mend(config, store, quarantine, faults, lost_tail, state.stable)
         next_seq = max(next_seq, state.stable + 2)
@@ -161,6 +162,10 @@ async def _recover(
     await Replay(queue, suffix.results, suffix.finished).run()
     _leftovers(queue, suffix)
     await core.lines.stable()
+    for zone, count in adopt(core).items():
+        home = config.default_zone.name
+        say(f"zone {zone!r} is gone from the configuration: its {count} recipients go on in zone {home!r}")
+    await core.lines.stable()
     await core.journal.stable()
     core.ready = True
     core.changed()
@@ -172,7 +177,7 @@ def _open_store(config: Config, quarantine: Quarantine) -> tuple[Store, bool]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     if not mark.exists():
         try:
-            return Store(folder, config.queue.write_buffer_bytes), False
+            return _open_torn(folder, config.queue.write_buffer_bytes), False
         except StoreDamaged as error:
             mark.write_text(str(error))
     reason = mark.read_text()
@@ -182,6 +187,16 @@ def _open_store(config: Config, quarantine: Quarantine) -> tuple[Store, bool]:
     store = Store(folder, config.queue.write_buffer_bytes)
     mark.unlink()
     return store, True
+
+
+def _open_torn(folder: Path, write_buffer_bytes: int) -> Store:
+    """Opens it, also after a power cut. What was cut off by more than that is missed later (`_store_is_behind`)."""
+    try:
+        return Store(folder, write_buffer_bytes)
+    except StoreDamaged:
+        if not Store.cut_torn_logs(folder):
+            raise
+    return Store(folder, write_buffer_bytes)
 
 
 def _seal(folder: Path, suffix: Suffix, now_ms: int) -> int:
@@ -224,7 +239,7 @@ def _mend(
 
 def _leftovers(queue: LocalQueue, suffix: Suffix) -> None:
     """What the crash left in the middle: leases in doubt, chunks without a message, messages without a record."""
-    queue.in_doubt_rows(list(suffix.working.values()))
+    doubt.recover(queue, list(suffix.working.values()))
     core = queue.core
     # Chunks may be there before the OPEN record that names them.
     for message_id in suffix.opened | check.unfinished(core.store, suffix.floor, suffix.arriving):

@@ -14,9 +14,10 @@ from zonemta_py.disk.frame import Record
 from zonemta_py.disk.records import Note, Type
 from zonemta_py.disk.store import StoreDamaged
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue import sizes
+from zonemta_py.queue import doubt, sizes
 from zonemta_py.queue.api import RELEASED
 from zonemta_py.queue.orders import apply_drop, apply_release
+from zonemta_py.queue.places import find
 from zonemta_py.queue.settle import Row, Settlement
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Replay:
                 await self._delivery(record, body)
             elif record.type == Type.IN_DOUBT:
                 await self._flush()
-                self._queue.apply_in_doubt(body[1])
+                doubt.apply(self._queue, body[1])
             elif record.type == Type.REMOVED:
                 await self._flush()
                 apply_drop(self._queue, *body[:3])
@@ -115,29 +116,3 @@ class Replay:
         self._core.lines.flush()
         await future
         self._pending.clear()
-
-
-def find(get: Any, zone: str, target: str, message_id: str, address: str, before_ms: int) -> tuple[bytes, bytes] | None:
-    """Where a recipient's key is, of the places where a record may have found it; its key and value."""
-    if before_ms:
-        places = [keys.deferred(zone, before_ms, message_id, address)]
-        places.append(keys.parked(zone, target, message_id, address))
-    else:
-        places = [keys.fresh(zone, message_id, address), keys.parked(zone, target, message_id, address)]
-    for key in places:
-        value = get(key)
-        if value is not None:
-            return key, value
-    return None
-
-
-def leased_keys(get: Any, row: list[Any]) -> list[tuple[str, bytes, bytes]]:
-    """The recipients of a start record that are still there: address, key, value."""
-    _, message_id, zone, target, recipients = row[:5]
-    found = []
-    for who in recipients:
-        address, before = who if isinstance(who, list) else (who, 0)
-        place = find(get, zone, target, message_id, address, before)
-        if place is not None:
-            found.append((address, *place))
-    return found

@@ -1,0 +1,81 @@
+"""Orders about held recipients, and zones that go from the configuration: nothing is lost, nothing is done twice."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from zonemta_py.queue.api import HELD
+
+Make = Callable[..., Any]
+
+
+async def held(home: Any) -> str:
+    message_id = await home.put("bob@x.test", "cid@x.test")
+    (delivery,) = await home.lease()
+    await home.settle(delivery, HELD)
+    await home.rest()
+    return str(message_id)
+
+
+async def test_released_recipients_are_sent(house: Make) -> None:
+    """`release` brings every held recipient of the message back, once, with sizes that agree."""
+    home = await house()
+    message_id = await held(home)
+    assert await home.queue.ask("release", id=message_id) == 2
+    (delivery,) = await home.lease()
+    assert sorted(recipient.address for recipient in delivery.recipients) == ["bob@x.test", "cid@x.test"]
+    await home.settle(delivery)
+    await home.rest()
+    assert (await home.sizes())["messages"] == 0
+    await home.sound()
+
+
+async def test_a_release_survives_a_crash(house: Make) -> None:
+    """The record is the order: a crash before the store has it changes nothing."""
+    home = await house()
+    message_id = await held(home)
+    assert await home.queue.ask("release", id=message_id) == 2
+    await home.crash(power=True)
+    total = await home.sizes()
+    assert (total["held"], total["deferred"]) == (0, 2)
+    await home.sound()
+
+
+async def test_dropped_recipients_end(house: Make) -> None:
+    """`drop` ends them, and with the last one the message; also after a crash."""
+    home = await house()
+    message_id = await held(home)
+    assert await home.queue.ask("drop", id=message_id) == 2
+    await home.crash(power=True)
+    total = await home.sizes()
+    assert (total["held"], total["queued"], total["messages"]) == (0, 0, 0)
+    assert list(home.queue.core.store.keys(b"message ", b"message!")) == []
+    await home.sound()
+
+
+@pytest.mark.parametrize("order", ["release", "drop"])
+async def test_an_order_about_nothing_is_refused_in_one_sentence(house: Make, order: str) -> None:
+    """A message that holds nobody is an error that says how to find those that do."""
+    home = await house()
+    message_id = await home.put("bob@x.test")
+    with pytest.raises(ValueError, match="has no held recipient; `zonemta queue list --state held`"):
+        await home.queue.ask(order, id=message_id)
+
+
+async def test_recipients_of_a_zone_that_is_gone_go_on_in_the_default_zone(house: Make) -> None:
+    """A zone may leave the configuration while mail waits in it: that mail is sent by the default zone."""
+    zones = [{"name": "main", "default": True}, {"name": "bulk", "recipient_domains": ["x.test"]}]
+    home = await house(zones=zones)
+    await home.put("bob@x.test", "cid@y.test")
+    home.options["zones"] = zones[:1]
+    await home.crash()
+    total = await home.queue.ask("size")
+    assert total["zones"]["main"] == {"queued": 1, "deferred": 1, "held": 0, "leased": 0}
+    deliveries = [(await home.lease())[0] for _ in range(2)]
+    assert sorted(r.address for d in deliveries for r in d.recipients) == ["bob@x.test", "cid@y.test"]
+    for delivery in deliveries:
+        await home.settle(delivery)
+    await home.rest()
+    assert (await home.sizes())["messages"] == 0
+    await home.sound()

@@ -1,0 +1,101 @@
+"""In doubt: recipients whose final reply may have been on its way when their sender, or the queue, died.
+
+They are the only ones that can get a message twice. They are listed under keys of their own, and sent again or held for
+an operator as their zone says (`in_doubt`). Recovery finds them as start records without a result.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.store import Operation
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue import sizes
+from zonemta_py.queue.commit import immediately
+from zonemta_py.queue.core import Core
+from zonemta_py.queue.lease import Lease
+from zonemta_py.queue.places import find_entry, leased_keys, state_of
+from zonemta_py.queue.schedule import Entry
+
+if TYPE_CHECKING:
+    from zonemta_py.queue.queue import LocalQueue
+
+
+def lost(queue: LocalQueue, worker: str) -> None:
+    """A sender has died: what it had heard of is in doubt, the rest goes back as if it had never been leased."""
+    doubtful = []
+    for lease in queue.leases.of(worker):
+        if lease.settling:
+            continue
+        if not lease.sent:
+            queue.leases.take_back(lease)
+            continue
+        del queue.leases.out[lease.number]
+        lease.group.zone.done(lease.group.lane)
+        doubtful.append(lease)
+    if doubtful:
+        rows = [
+            [lease.message.id, lease.zone.name, entry.address, lease.since_ms, lease.zone.in_doubt]
+            for lease in doubtful
+            for entry in lease.group.entries
+        ]
+        queue.core.record(Type.IN_DOUBT, records.pack([[lease.number for lease in doubtful], rows]))
+        for lease in doubtful:
+            _resolve(queue.core, lease)
+    queue.core.changed()
+
+
+def _resolve(core: Core, lease: Lease) -> None:
+    """Lists a lease's recipients, and frees or holds them."""
+    zone, entries = lease.zone, lease.group.entries
+    operations = [
+        _listed(lease.message.id, entry.address, zone.name, lease.since_ms, zone.in_doubt) for entry in entries
+    ]
+    if zone.in_doubt != "hold":
+        core.lines.submit(operations, immediately, sync=False, keep=True)
+        lease.group.zone.put_back(lease.group.lane, entries)
+        return
+    for entry in entries:
+        operations += _hold(core, zone.name, entry)
+
+    def held(_: Reply | None) -> None:
+        core.schedule.busy.difference_update([entry.key for entry in entries])
+        core.messages.unpin(lease.message, len(entries))
+
+    core.lines.submit(operations, held, sync=False, keep=True)
+
+
+def recover(queue: LocalQueue, working: list[list[Any]]) -> None:
+    """Start records without a result, [lease, id, zone, destination, recipients, since_ms], after a crash."""
+    core, rows = queue.core, []
+    for row in working:
+        zone = core.config.zone(row[2])
+        action = zone.in_doubt if zone else "retry"
+        rows += [[row[1], row[2], address, row[5], action] for address, _, _ in leased_keys(core.store.get, row)]
+    if working:
+        core.record(Type.IN_DOUBT, records.pack([[row[0] for row in working], rows]))
+        apply(queue, rows)
+
+
+def apply(queue: LocalQueue, rows: list[list[Any]]) -> None:
+    """Makes an IN_DOUBT record true, before anything is scheduled."""
+    core = queue.core
+    for message_id, zone, address, since_ms, action in rows:
+        operations = [_listed(message_id, address, zone, since_ms, action)]
+        entry = find_entry(core.store, zone, message_id, address) if action == "hold" else None
+        if entry is not None:
+            operations += _hold(core, zone, entry)
+        core.lines.submit(operations, immediately, sync=False, keep=True)
+
+
+def _listed(message_id: str, address: str, zone: str, since_ms: int, action: str) -> Operation:
+    return keys.in_doubt(message_id, address), records.pack([zone, since_ms, action])
+
+
+def _hold(core: Core, zone: str, entry: Entry) -> list[Operation]:
+    domain = entry.address.rpartition("@")[2]
+    core.sizes.add(zone, domain, state_of(entry), -1)
+    core.sizes.add(zone, domain, sizes.HELD, 1)
+    return [(entry.key, None), (keys.held(zone, entry.id, entry.address), entry.note.value())]

@@ -1,0 +1,66 @@
+"""Where a recipient's key is, of the places where it can be: after a crash, or for an operator's order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from zonemta_py.disk import keys
+from zonemta_py.disk.records import Note
+from zonemta_py.disk.store import Store
+from zonemta_py.queue import check, sizes
+from zonemta_py.queue.schedule import Entry
+
+Get = Callable[[bytes], bytes | None]
+
+
+def find(get: Get, zone: str, target: str, message_id: str, address: str, before_ms: int) -> tuple[bytes, bytes] | None:
+    """Where a recipient's key is, of the places where a record may have found it; its key and value."""
+    if before_ms:
+        places = [keys.deferred(zone, before_ms, message_id, address)]
+        places.append(keys.parked(zone, target, message_id, address))
+    else:
+        places = [keys.fresh(zone, message_id, address), keys.parked(zone, target, message_id, address)]
+    for key in places:
+        value = get(key)
+        if value is not None:
+            return key, value
+    return None
+
+
+def leased_keys(get: Get, row: list[Any]) -> list[tuple[str, bytes, bytes]]:
+    """The recipients of a start record that are still there: address, key, value."""
+    _, message_id, zone, target, recipients = row[:5]
+    found = []
+    for who in recipients:
+        address, before = who if isinstance(who, list) else (who, 0)
+        place = find(get, zone, target, message_id, address, before)
+        if place is not None:
+            found.append((address, *place))
+    return found
+
+
+def state_of(entry: Entry) -> int:
+    """How a recipient in the window is counted."""
+    return sizes.DEFERRED if entry.key.startswith(b"deferred ") else sizes.QUEUED
+
+
+def find_any(store: Store, zone: str, message_id: str, address: str) -> tuple[bytes, int] | None:
+    """The key of a recipient that is not leased, wherever it is, and how it is counted."""
+    key = keys.held(zone, message_id, address)
+    if store.get(key) is not None:
+        return key, sizes.HELD
+    entry = find_entry(store, zone, message_id, address)
+    return (entry.key, state_of(entry)) if entry is not None else None
+
+
+def find_entry(store: Store, zone: str, message_id: str, address: str) -> Entry | None:
+    """A queued or deferred recipient in the store, wherever its key is."""
+    key = keys.fresh(zone, message_id, address)
+    value = store.get(key)
+    if value is not None:
+        return Entry(key, message_id, address, Note.of(value))
+    for place, found, note in check.recipients(store, message_id):
+        if (place.id, place.recipient, place.zone) == (message_id, address, zone) and place.family != "held":
+            return Entry(found, message_id, address, Note.of(note))
+    return None

@@ -1,0 +1,136 @@
+"""What time drives: position records, the way of finished segments into the archive, the end of what is too old.
+
+A position record every few seconds says where the next start begins; it costs one empty synced batch and one record.
+Failures: a disk that says no is named once in the log, and asked again the next time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.records import Note, Type
+from zonemta_py.disk.store import Operation, StoreDamaged, StoreError
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue import segments
+from zonemta_py.queue.api import BOUNCED
+from zonemta_py.queue.commit import immediately
+from zonemta_py.queue.schedule import Entry, Group, Lane, ZoneSchedule
+from zonemta_py.zones.retry import expired
+
+if TYPE_CHECKING:
+    from zonemta_py.queue.queue import LocalQueue
+
+log = logging.getLogger(__name__)
+
+RECORDS_BETWEEN_POSITIONS = 20_000
+SWEEP_S = 60.0
+EXPIRED_AT_ONCE = 1_000
+_LOOK_S = 0.25
+
+
+class Upkeep:
+    """The queue's own chores."""
+
+    def __init__(self, queue: LocalQueue) -> None:
+        self._queue, self._core = queue, queue.core
+        self._position_seq = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._tasks = [
+            asyncio.create_task(self._forever(self._next_position)),
+            asyncio.create_task(self._forever(self._next_sweep)),
+        ]
+
+    async def _forever(self, chore: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await chore()
+            except StoreDamaged as error:
+                self._core.read_failed(error)
+            except (StoreError, OSError) as error:
+                log.warning("%s; it is tried again", error)
+                await asyncio.sleep(1)
+
+    async def _next_position(self) -> None:
+        core = self._core
+        until = core.clock.monotonic() + core.config.queue.position_s
+        while core.clock.monotonic() < until:
+            await asyncio.sleep(min(_LOOK_S, core.config.queue.position_s))
+            if core.journal.next_seq - self._position_seq > RECORDS_BETWEEN_POSITIONS:
+                break
+        if core.journal.next_seq > self._position_seq + 1:
+            await self.position()
+
+    async def position(self) -> None:
+        """Writes a position record: the batch before it makes true what it says."""
+        core = self._core
+        marks, applied = core.schedule.marks(), core.applied()
+        arriving, floor = sorted(core.arriving), core.ids.next(core.clock.ms())
+        lowest = min([floor, *arriving]).encode()
+        for name, zone_marks in marks.items():
+            zone_marks["fresh"] = min(zone_marks["fresh"], keys.fresh_range(name) + lowest)
+        working = [lease.row() for lease in self._queue.leases.out.values()]
+        batches = core.batches
+        await core.lines.stable()
+        body = {
+            "batches": batches,
+            "applied": applied,
+            "working": working,
+            "marks": marks,
+            "floor": floor,
+            "segments": core.segments.rows(),
+            "opened": arriving,
+        }
+        core.record(Type.POSITION, records.pack(body))
+        await core.journal.stable()
+        self._position_seq = core.journal.next_seq
+        self._archive(applied + 1)
+
+    def _archive(self, before_seq: int) -> None:
+        core, folder = self._core, self._core.config.folder
+        spans = core.segments.finished(before_seq)
+        if spans:
+            segments.archive(folder / "journal", folder / "archive", spans)
+            queue = core.config.queue
+            oldest = segments.oldest(folder / "journal")
+            segments.prune(folder / "archive", core.clock.ms(), queue.archive_days, queue.archive_bytes, oldest)
+
+    async def _next_sweep(self) -> None:
+        await asyncio.sleep(SWEEP_S)
+        await self.sweep()
+
+    async def sweep(self) -> None:
+        """Ends the parked recipients of destinations that stay down, once their life is over; forgets old doubts."""
+        core, now_ms = self._core, self._core.clock.ms()
+        if core.store.fenced:
+            return
+        for zone in core.schedule.zones.values():
+            for lane in [lane for lane in zone.lanes.values() if lane.failures]:
+                self._expire(zone, lane, now_ms)
+        days = core.config.queue.archive_days
+        if days:  # recipients in doubt are listed for as long as the archive is kept
+            oldest = keys.IN_DOUBTS + keys.id_at(now_ms - int(days * 86_400_000)).encode()
+            old: list[Operation] = [(key, None) for key in core.store.keys(keys.IN_DOUBTS, oldest)]
+            core.lines.submit(old, immediately, sync=False, keep=True)
+
+    def _expire(self, zone: ZoneSchedule, lane: Lane, now_ms: int) -> None:
+        prefix = keys.parked_range(zone.zone.name, lane.target.key)
+        dead: list[Entry] = []
+        for key, value in self._core.store.scan(prefix, keys.end(prefix)):
+            place = keys.place(key)
+            if len(dead) >= EXPIRED_AT_ONCE or not expired(keys.id_ms(place.id), now_ms, self._core.config.retry):
+                break  # ids grow with time: nobody behind is older
+            if key not in self._core.schedule.busy:
+                dead.append(Entry(key, place.id, place.recipient, Note.of(value)))
+        for entry in dead:
+            self._core.schedule.busy.add(entry.key)
+            lane.active, zone.active = lane.active + 1, zone.active + 1
+            lease = self._queue.leases.grant(Group(zone, lane, [entry]), "expiry")
+            if lease is not None:
+                reply = Reply(554, "5.4.7", lane.reason or "its time in the queue is over")
+                self._queue.end(lease, BOUNCED, reply, None)
