@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import socket
 import sys
@@ -15,6 +16,7 @@ from zonemta_py.plugin.host import Host
 SWITCH_S = 0.0005
 """How long a thread that comes back from the disk may wait for the interpreter."""
 LEASES_PER_SENDER_MAX = 500
+_M_ARENA_MAX = -8
 
 
 def plugins(config: Config) -> Host:
@@ -40,6 +42,8 @@ def _entry(host: Host, record: logging.LogRecord) -> bool:
 def queue(config: Config, host: Host) -> None:
     """The process that owns the disk."""
     listen_to_log(config, host)
+    # One arena for LevelDB's threads and ours: what one frees the other takes, where it would be touched afresh.
+    ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
     sys.setswitchinterval(SWITCH_S)
     uvloop.run(_queue(config, host))
 

@@ -45,6 +45,7 @@ def main(
 ) -> None:
     """Measures this MTA and Postfix, alternating, and says which targets are met."""
     names = _scenarios(scenarios)
+    folder.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix="zonemta-bench-", dir=folder))
     work.chmod(0o755)  # Postfix's own user must get through
     try:

@@ -109,14 +109,17 @@ class LocalQueue:
         await future
 
     async def chunk(self, message_id: str, number: int) -> bytes:
-        return (await self.chunks(message_id, number, 1))[0]
+        found = self.chunks(message_id, number, 1)
+        if not found:
+            raise QueueRefusal(UNREADABLE)
+        return found[0]
 
-    async def chunks(self, message_id: str, first: int, most: int) -> list[bytes]:
-        """Up to `most` chunks from `first` on, as far as the body goes. Raises QueueRefusal."""
+    def chunks(self, message_id: str, first: int, most: int) -> list[bytes]:
+        """Up to `most` chunks from `first` on, as far as the body goes; none behind its end. Raises QueueRefusal."""
         messages = self.core.messages
         try:
             last = min(first + most - 1, messages.get(message_id).chunks)
-            return [messages.chunk(message_id, number) for number in range(first, max(first, last) + 1)]
+            return [messages.chunk(message_id, number) for number in range(first, last + 1)]
         except StoreError as error:
             if isinstance(error, StoreDamaged):
                 self._quarantine(message_id, error)

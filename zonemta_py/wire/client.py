@@ -16,13 +16,34 @@ import msgpack
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Delivery, QueueRefusal, Result
-from zonemta_py.wire.frames import CHUNKS_AT_ONCE, OK, REFUSED, Operation, delivery_of, pack, result_row, unpacker
+from zonemta_py.wire.frames import (
+    CHUNKS_AT_ONCE,
+    OK,
+    REFUSED,
+    Operation,
+    delivery_of,
+    pack,
+    pack_chunks,
+    result_row,
+    unpacker,
+)
 
 SOCKET = "socket"
 GONE = Reply(451, "4.3.0", "the queue is starting again, try again in a moment")
+NO_CHUNK = Reply(451, "4.3.0", "the body has no such chunk")
 RECONNECT_S = 0.05
 MESSAGES_AHEAD_MAX = 64
 """Messages of which chunks are kept that came along with the one asked for."""
+
+
+class _Ahead:
+    """Chunks of a message from `first` on that are here already, and the request for the next ones."""
+
+    __slots__ = ("chunks", "first", "following")
+
+    def __init__(self, first: int, chunks: list[bytes]) -> None:
+        self.first, self.chunks = first, chunks
+        self.following: asyncio.Future[list[bytes]] | None = None
 
 
 class RemoteQueue:
@@ -32,7 +53,7 @@ class RemoteQueue:
         self._path, self._name, self._reconnect = folder / SOCKET, name, reconnect
         self._protocol: _Protocol | None = None
         self._token = 0
-        self._ahead: dict[str, tuple[int, list[bytes]]] = {}
+        self._ahead: dict[str, _Ahead] = {}
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @classmethod
@@ -72,6 +93,11 @@ class RemoteQueue:
             raise QueueRefusal(GONE)
         return self._protocol.request(operation, arguments)
 
+    def _request_chunks(self, token: int, chunks: list[bytes]) -> asyncio.Future[Any]:
+        if self._protocol is None:
+            raise QueueRefusal(GONE)
+        return self._protocol.request_chunks(token, chunks)
+
     # -- Intake
 
     async def put(self, envelope: Envelope, body: bytes) -> str:
@@ -91,11 +117,18 @@ class RemoteQueue:
 
     async def chunk(self, message_id: str, number: int) -> bytes:
         ahead = self._ahead.pop(message_id, None)
-        if ahead is None or ahead[0] != number:
-            ahead = (number, await self._request(Operation.FETCH, message_id, number, CHUNKS_AT_ONCE))
-        chunk, rest = ahead[1][0], ahead[1][1:]
-        if rest:
-            self._ahead[message_id] = (number + 1, rest)
+        if ahead is None or ahead.first != number:
+            ahead = _Ahead(number, await self._request(Operation.FETCH, message_id, number, CHUNKS_AT_ONCE))
+        if not ahead.chunks and ahead.following is not None:
+            ahead = _Ahead(number, await ahead.following)
+        if not ahead.chunks:
+            raise QueueRefusal(NO_CHUNK)
+        chunk, ahead.chunks, ahead.first = ahead.chunks[0], ahead.chunks[1:], number + 1
+        if ahead.following is None and len(ahead.chunks) == CHUNKS_AT_ONCE - 1:  # there may be more: it comes meanwhile
+            ahead.following = self._request(Operation.FETCH, message_id, number + CHUNKS_AT_ONCE, CHUNKS_AT_ONCE)
+            ahead.following.add_done_callback(_ignore)
+        if ahead.chunks or ahead.following is not None:
+            self._ahead[message_id] = ahead
             if len(self._ahead) > MESSAGES_AHEAD_MAX:
                 del self._ahead[next(iter(self._ahead))]
         return bytes(chunk)
@@ -122,7 +155,7 @@ class RemoteIncoming:
             return
         before = self._open
         chunks, self._gathered = self._gathered, []
-        self._open = self._queue._request(Operation.CHUNK, self._token, chunks)
+        self._open = self._queue._request_chunks(self._token, chunks)
         if before is not None:
             await before
 
@@ -168,12 +201,20 @@ class _Protocol(asyncio.Protocol):
     def _flush(self) -> None:
         if self._transport is not None:
             self._transport.write(b"".join(self._out))
-        self._out.clear()
+        self._out = []
 
     def request(self, operation: Operation, arguments: tuple[Any, ...]) -> asyncio.Future[Any]:
         self._number += 1
         future = self._open[self._number] = self._loop.create_future()
         self.send((operation, self._number, *arguments))
+        return future
+
+    def request_chunks(self, token: int, chunks: list[bytes]) -> asyncio.Future[Any]:
+        self._number += 1
+        future = self._open[self._number] = self._loop.create_future()
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out += pack_chunks((int(Operation.CHUNK), self._number, token), chunks)
         return future
 
     def data_received(self, data: bytes) -> None:

@@ -39,6 +39,16 @@ _packer = msgpack.Packer(use_bin_type=True, autoreset=True)
 pack = _packer.pack
 
 
+def pack_chunks(fields: tuple[Any, ...], chunks: list[bytes], after: tuple[Any, ...] = ()) -> list[bytes]:
+    """A frame [*fields, chunks, *after] in pieces, the chunks as they are: large bodies are not copied to be packed."""
+    array = _packer.pack_array_header
+    pieces = [array(len(fields) + 1 + len(after)) + b"".join(map(pack, fields)) + array(len(chunks))]
+    for chunk in chunks:
+        pieces += (b"\xc6" + len(chunk).to_bytes(4, "big"), chunk)
+    pieces += map(pack, after)
+    return pieces
+
+
 def unpacker() -> msgpack.Unpacker:
     return msgpack.Unpacker(raw=False, strict_map_key=False, max_buffer_size=4 * FRAME_BYTES_MAX)
 

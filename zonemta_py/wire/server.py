@@ -22,7 +22,7 @@ from zonemta_py.queue.accept import LocalIncoming
 from zonemta_py.queue.api import Delivery, QueueRefusal
 from zonemta_py.queue.lease import Taker
 from zonemta_py.queue.queue import LocalQueue
-from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row, pack, result_of, unpacker
+from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row, pack, pack_chunks, result_of, unpacker
 
 SOCKET = "socket"
 """Name of the socket in the queue's folder."""
@@ -105,7 +105,7 @@ class Connection(asyncio.Protocol):
     def _flush(self) -> None:
         if self._transport is not None:
             self._transport.write(b"".join(self._out))
-        self._out.clear()
+        self._out = []
 
     def _stored(self, number: int, message_id: str, refused: Reply | None) -> None:
         if refused is None:
@@ -198,7 +198,14 @@ class Connection(asyncio.Protocol):
         self._queue.settling.settle(result_of(result), partial(self._answer, number, OK, None))
 
     def _fetch(self, number: int, message_id: str, first: int, most: int) -> None:
-        self._run(number, self._queue.chunks(message_id, first, most))
+        try:
+            chunks = self._queue.chunks(message_id, first, most)
+        except QueueRefusal as refusal:
+            self._stored(number, "", refusal.reply)
+            return
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out += pack_chunks((number, OK), chunks)
 
     def _ask(self, number: int, question: str, arguments: dict[str, Any]) -> None:
         self._run(number, self._queue.ask(question, **arguments))
