@@ -127,3 +127,24 @@ async def test_a_smart_host_that_changes_keeps_what_was_parked(house: Make) -> N
     await home.crash(power=True)
     assert [row["recipient"] for row in await home.queue.ask("in-doubt")] == [deliveries[1].recipients[0].address]
     assert len(await home.lease(5)) == 1
+
+
+async def test_parked_mail_of_a_smart_host_does_not_hide_the_host(house: Make) -> None:
+    """A destination that is known by its parked mail only, after a crash, is still the zone's host for all mail."""
+    zones = [{"name": "main", "default": True, "host": "127.0.0.1", "port": 2599, "recipients_per_delivery": 1}]
+    home = await house(queue={"window": 1000}, zones=zones, retry={"schedule_min": [0.01], "jitter": 0})
+    await home.put("late@x.test")
+    await home.settle((await home.lease())[0], DEFERRED)
+    await home.put("down@x.test")
+    await home.settle((await home.lease())[0], DEFERRED, down_s=3600, stage="connect")
+    for number in range(5):
+        await home.put(f"parked{number}@x.test")
+    await home.rest()
+    await home.move(10)
+    await home.crash()
+    hosts = []
+    while not await home.idle():
+        for delivery in await home.lease(50):
+            hosts.append((delivery.host, delivery.port))
+            await home.settle(delivery)
+    assert hosts == [("127.0.0.1", 2599)] * 7

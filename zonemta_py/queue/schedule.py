@@ -90,10 +90,13 @@ class ZoneSchedule:
     # -- what comes in
 
     def lane(self, target: Target) -> Lane:
+        """The destination's lane. One that was found by its parked recipients learns here which host it means."""
         lane = self.lanes.get(target.key)
         if lane is None:
             prefix = keys.parked_range(self.zone.name, target.key)
             lane = self.lanes[target.key] = Lane(target, Cursor(self._store, prefix, self._busy))
+        elif target.host and not lane.target.host:
+            lane.target = target
         return lane
 
     def target(self, address: str, routing: dict[str, Any] | None) -> Target:
