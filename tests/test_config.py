@@ -156,3 +156,14 @@ def test_zero_processes_means_half_of_the_processors(monkeypatch: pytest.MonkeyP
     assert (processes(0), processes(3)) == (4, 3)
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     assert processes(0) == 1
+
+
+def test_a_user_without_a_home_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where ~ means nothing, the sentence says which key to set."""
+
+    def homeless(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", homeless)
+    with pytest.raises(ConfigError, match=r"server\.folder: .*name one that begins with /"):
+        _ = Config().folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import logging
+import resource
 import socket
 import sys
 
@@ -13,15 +14,31 @@ import uvloop
 from zonemta_py.config import Config, Listener, processes
 from zonemta_py.plugin.host import Host
 
+log = logging.getLogger(__name__)
+
 SWITCH_S = 0.0005
 """How long a thread that comes back from the disk may wait for the interpreter."""
-LEASES_PER_SENDER_MAX = 500
+FILES_BESIDES_LEASES = 600
+"""Descriptors of a sender that are not a delivery under way: idle connections, DNS queries, the queue's socket."""
 _M_ARENA_MAX = -8
 
 
 def plugins(config: Config) -> Host:
     """Loads and checks the plugins, once, for all children. Raises PluginError."""
     return Host.load(config.plugins, [zone.name for zone in config.zones]) if config.plugins.enabled else Host.empty()
+
+
+def check(config: Config, host: Host) -> None:
+    """Finds what receivers would stumble over again and again: certificates, password hashes. Raises ConfigError."""
+    if config.users:
+        from zonemta_py.reception.login import Login
+
+        Login(config.users)
+    if any(listener.tls != "none" for listener in config.listeners):
+        from zonemta_py.reception import tls
+
+        for listener in config.listeners:
+            tls.context(listener, host)
 
 
 def listen_to_log(config: Config, host: Host) -> None:
@@ -51,13 +68,13 @@ def queue(config: Config, host: Host) -> None:
 async def _queue(config: Config, host: Host) -> None:
     from zonemta_py.disk.store import StoreError
     from zonemta_py.plugin.queue_hooks import PluginHooks
-    from zonemta_py.queue.queue import LocalQueue
+    from zonemta_py.queue.recovery import open_queue
     from zonemta_py.wire import server
 
     hooks = PluginHooks(host, {zone.name for zone in config.zones})
     while True:
         try:
-            opened = await LocalQueue.open(config, hooks)
+            opened = await open_queue(config, hooks)
             break
         except (StoreError, OSError) as error:
             print(f"zonemta: the queue cannot be opened: {error}; trying again", file=sys.stderr, flush=True)
@@ -92,7 +109,24 @@ async def _sender(config: Config, host: Host, name: str) -> None:
     from zonemta_py.wire.client import RemoteQueue
 
     outlet = await RemoteQueue.connect(config.folder, name)
-    share = sum(zone.connections for zone in config.zones) // processes(config.server.senders) + 1
-    most = min(LEASES_PER_SENDER_MAX, share)
-    work = asyncio.ensure_future(run(config, outlet, host, most))
+    work = asyncio.ensure_future(run(config, outlet, host, places(config)))
     await asyncio.wait([work, outlet.gone], return_when=asyncio.FIRST_COMPLETED)
+
+
+def places(config: Config) -> int:
+    """Deliveries a sender may have under way: its part of what all zones allow, else one zone could starve another.
+
+    Raises the process's limit of open files as far as it may, and says so if that is not far enough.
+    """
+    share = sum(zone.connections for zone in config.zones) // processes(config.server.senders) + 1
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = share + FILES_BESIDES_LEASES
+    if soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft < wanted:
+        log.warning(
+            "%d connections are configured for a sender process, but it may open %d files only: a busy zone can hold "
+            "up others; raise the limit (LimitNOFILE=, ulimit -n) or server.senders", share, soft,
+        )  # fmt: skip
+    return min(share, max(100, soft - FILES_BESIDES_LEASES))

@@ -190,7 +190,8 @@ class Zone(_Section):
     name: str = Field(pattern=NAME)
     """Name, also the value of X-Sending-Zone."""
     connections: int = Field(100, ge=1)
-    """Connections open at once, all destinations and sender processes together."""
+    """Connections open at once, all destinations and sender processes together; without a smart host, a quarter is kept
+    for destinations that have none yet, and those not known to be quick get one at first."""
     connections_per_destination: int = Field(20, ge=1)
     """Connections open at once to one destination."""
     messages_per_connection: int = Field(100, ge=1)
@@ -306,7 +307,13 @@ class Config(_Section):
 
     @property
     def folder(self) -> Path:
-        return self.server.folder.expanduser().absolute()
+        try:
+            return self.server.folder.expanduser().absolute()
+        except RuntimeError:  # no HOME, and a user without an entry
+            raise ConfigError(
+                f"server.folder: {self.server.folder} cannot be found, for this user has no home folder;"
+                " name one that begins with /, or give --folder"
+            ) from None
 
     @property
     def default_zone(self) -> Zone:

@@ -35,6 +35,7 @@ def run(config: Config) -> NoReturn:
     from zonemta_py import children  # imported here, before the fork, so that the children share its pages
 
     host = children.plugins(config)
+    children.check(config, host)
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_DFL)
     roles: dict[str, Callable[[], None]] = {"queue": lambda: children.queue(config, host)}

@@ -31,6 +31,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, Delivery, Outcome, QueueRefusal, Result
 from zonemta_py.queue.core import Clock
 from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.queue.recovery import open_queue
 
 LETTERS = 240
 STARTS_MAX = 5
@@ -78,7 +79,7 @@ def make(folder: Path) -> dict[str, str]:
 
 
 async def _first_life(folder: Path) -> None:
-    queue = await LocalQueue.open(_config(folder))
+    queue = await open_queue(_config(folder))
     await _put(queue, range(LETTERS * 2 // 3))
     number = {}
     deliveries = await queue.lease(100_000, "sender")
@@ -95,7 +96,7 @@ async def _first_life(folder: Path) -> None:
 
 
 async def _second_life(folder: Path) -> None:
-    queue = await LocalQueue.open(_config(folder))
+    queue = await open_queue(_config(folder))
     await _put(queue, range(LETTERS * 2 // 3, LETTERS))
     await queue.position()
     await _put(queue, range(0))
@@ -206,7 +207,7 @@ class _Later(Clock):
 
 
 async def _deliver(folder: Path) -> None:
-    queue = await LocalQueue.open(_config(folder), clock=_Later())
+    queue = await open_queue(_config(folder), clock=_Later())
     queue.start()
     with (folder / "deliveries").open("a") as log:
         while (deliveries := await _lease(queue)) is not None:

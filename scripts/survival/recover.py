@@ -14,7 +14,7 @@ from pathlib import Path
 
 from zonemta_py.config import load
 from zonemta_py.queue.check import check
-from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.queue.recovery import open_queue
 
 
 def problems(config_file: Path) -> list[str]:
@@ -31,7 +31,7 @@ def problems(config_file: Path) -> list[str]:
 
 async def _problems(config_file: Path) -> list[str]:
     config = load(config_file)
-    queue = await LocalQueue.open(config)
+    queue = await open_queue(config)
     await queue.position()  # with it, all that recovery found out is in the store
     queue.core.store.close()
     return [str(problem) for problem in check(config).problems if problem.severity != "harmless"]

@@ -52,3 +52,10 @@ def test_password_prints_a_hash_that_verifies(zonemta: Callable[..., object]) ->
     ran = zonemta("config", "password", stdin=b"open sesame\n")
     assert ran.code == Exit.OK
     assert PasswordHasher().verify(ran.out.strip(), "open sesame")
+
+
+def test_a_password_that_is_no_text(zonemta: Callable[..., object]) -> None:
+    """Bytes that no client could send are refused in a sentence, not in a traceback."""
+    ran = zonemta("config", "password", stdin=b"\xff\xfe\n")
+    assert (ran.code, ran.err.count("\n")) == (Exit.DATA, 1)
+    assert "is not UTF-8" in ran.err

@@ -36,7 +36,9 @@ MISTAKES = [
     ("config check", Exit.USAGE, "Missing argument 'FILE'", "zonemta config check --help"),
     ("config check {folder}/absent.toml", Exit.CONFIG, "cannot be read", "name an existing file"),
     ("config check {broken}", Exit.CONFIG, "is not TOML", "mend that line"),
-    ("config check {certless}", Exit.CONFIG, "absent.pem is not a file", "name a PEM file"),
+    ("config check {certless}", Exit.CONFIG, "there is no file absent.pem", "name a PEM file"),
+    ("config check {bad_certificate}", Exit.CONFIG, "listeners.smtp.certificate", "give a PEM file with the chain"),
+    ("config check {bad_hash}", Exit.CONFIG, "users.ann: is not a password hash", "`zonemta config password`"),
     ("config check {pluginless}", Exit.CONFIG, "plugin no_such_plugin", "no_such_plugin"),
     ("config show {folder}/absent.toml", Exit.CONFIG, "cannot be read", "name an existing file"),
     ("config password", Exit.DATA, "an empty password protects nothing", "give one"),
@@ -51,6 +53,8 @@ MISTAKES = [
     ("run --wrong", Exit.USAGE, "unrecognized arguments: --wrong", "zonemta run --help"),
     ("run --config {folder}/absent.toml", Exit.CONFIG, "cannot be read", "name an existing file"),
     ("run --config {broken}", Exit.CONFIG, "is not TOML", "mend that line"),
+    ("run --config {bad_certificate} --folder {folder}", Exit.CONFIG, "cannot be used", "give a PEM file"),
+    ("run --config {bad_hash} --folder {folder}", Exit.CONFIG, "users.ann", "`zonemta config password`"),
     ("run --listen 25", Exit.USAGE, "'25' is not a host and a port", "write it like 127.0.0.1:2525"),
     ("run --listen localhost:2525", Exit.USAGE, "'localhost:2525' is not an IP address", "write 127.0.0.1:2525"),
     ("run --relay example.com", Exit.USAGE, "'example.com' is not a host and a port", "write it like"),
@@ -71,6 +75,11 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
     broken.write_text("[server")
     certless.write_text("[[listeners]]\ntls = 'starttls'\ncertificate = 'absent.pem'")
     pluginless.write_text("[plugins]\nenabled = ['no_such_plugin']")
+    bad_certificate, bad_hash = tmp_path / "bad_certificate.toml", tmp_path / "bad_hash.toml"
+    (tmp_path / "text.pem").write_text("no certificate")
+    tls = f"tls = 'starttls'\ncertificate = '{tmp_path}/text.pem'"
+    bad_certificate.write_text(f"[[listeners]]\nport = {free_port()}\n{tls}")
+    bad_hash.write_text(f"[[listeners]]\nport = {free_port()}\n[users]\nann = '$argon2id$secret'")
     (tmp_path / "locked" / "store").mkdir(parents=True)
     with socket.socket() as taken, socket.socket() as closed:
         taken.bind(("127.0.0.1", 0))
@@ -79,7 +88,14 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
         ports = {"taken": taken.getsockname()[1], "closed": closed.getsockname()[1]}
         with locked_by_another_process(tmp_path / "locked" / "store" / "LOCK"):
             files = {"broken": broken, "certless": certless, "pluginless": pluginless, "locked": tmp_path / "locked"}
+            files |= {"bad_certificate": bad_certificate, "bad_hash": bad_hash}
             yield {"folder": tmp_path, **files, **ports}
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
 
 
 LOCKER = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); input()"

@@ -13,6 +13,7 @@ from zonemta_py.config import Config
 from zonemta_py.disk.store import Store
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.queue.recovery import open_queue
 from zonemta_py.wire.frames import Operation, pack
 from zonemta_py.wire.server import serve
 
@@ -37,7 +38,7 @@ class Running:
 
     async def run(self) -> None:
         self.loop, self.end = asyncio.get_running_loop(), asyncio.Event()
-        queue = await LocalQueue.open(self.config)
+        queue = await open_queue(self.config)
         await serve(queue, self.config.folder)
         for sender, addresses in (("ann@example.com", ["bob@x.org", "carl@y.org"]), ("", ["dora@y.org"])):
             recipients = [Recipient(address) for address in addresses]

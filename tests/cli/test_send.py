@@ -174,6 +174,32 @@ def test_a_refusal_is_one_sentence(zonemta: Callable[..., object], rule: str, co
     assert ran.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("address", ["a@b.c\nRCPT TO:<x@y.z>", "a@b.c\r", "a\udcff@b.c"])
+def test_what_is_no_address_is_a_sentence(address: str) -> None:
+    """Line ends, control characters and bytes that are no UTF-8 are refused here, as sender and as recipient."""
+    for sender, recipients in (("s@x.org", (address,)), (address, ("a@b.c",))):
+        with pytest.raises(Stop, match="is not an address") as caught:
+            composed(recipients=recipients, from_header=False, sender=sender)
+        assert caught.value.code == Exit.DATA
+        assert str(caught.value).isprintable()
+
+
+def test_a_user_without_a_name_can_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system knows no name for the user id, the id itself makes the return path."""
+    monkeypatch.setattr("getpass.getuser", lambda: {}["no such user"])
+    assert composed(b"To: a@b.c\n\nx\n")[0].startswith("uid")
+
+
+def test_what_programs_give_to_sendmail(zonemta: Callable[..., object], sink: Sink) -> None:
+    """Options that others' sendmail takes: -oi holds among other -o, and -bm, -F and -B change nothing."""
+    options = ("-bm", "-oi", "-oem", "-odb", "-F", "Cron Daemon", "-B8BITMIME", "-fs@x.org")
+    assert zonemta("send", *options, "--port", sink.port, "--", "a@b.c", stdin=b"X: 1\n\n.\nend\n").code == 0
+    assert sink.messages[0].body.endswith(b"end\r\n")
+    assert sink.messages[0].sender == "s@x.org"
+    refused = zonemta("send", "-bs")
+    assert (refused.code, refused.err.count("\n")) == (Exit.USAGE, 1)
+
+
 def test_smtputf8_needs_a_server_that_knows_it(zonemta: Callable[..., object]) -> None:
     """An address beyond ASCII cannot go to a server without SMTPUTF8; the sentence says so."""
     with Running(capabilities=("8BITMIME",)) as sink:

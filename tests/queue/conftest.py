@@ -22,6 +22,7 @@ from zonemta_py.queue import check
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery, Outcome, Result
 from zonemta_py.queue.core import Clock
 from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.queue.recovery import open_queue
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.server import serve
 
@@ -67,7 +68,7 @@ class House:
         return Config.model_validate(sections)
 
     async def open(self) -> LocalQueue:
-        self.queue = await LocalQueue.open(self.config, self.hooks, self.clock, self.damages.append)
+        self.queue = await open_queue(self.config, self.hooks, self.clock, self.damages.append)
         self._watch()
         return self.queue
 
@@ -130,8 +131,9 @@ class House:
     def result(delivery: Delivery, verdict: int = DELIVERED, down_s: float | None = None, **more: Any) -> Result:
         reply = more.pop("reply", REPLIES.get(verdict, Reply(451, "4.3.0", "not tried")))
         stage = more.pop("stage", "dot")
+        took_ms = more.pop("took_ms", 0)
         outcome = Outcome(verdict, reply, stage, list(range(len(delivery.recipients))), **more)
-        return Result(delivery.lease, [outcome], down_s, remote="mx.test[127.0.0.9]:25")
+        return Result(delivery.lease, [outcome], down_s, remote="mx.test[127.0.0.9]:25", took_ms=took_ms)
 
     async def move(self, seconds: float) -> None:
         """Time passes."""

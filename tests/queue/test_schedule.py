@@ -149,3 +149,73 @@ async def test_parked_mail_of_a_smart_host_does_not_hide_the_host(house: Make) -
             hosts.append((delivery.host, delivery.port))
             await home.settle(delivery)
     assert hosts == [("127.0.0.1", 2599)] * 66
+
+
+async def test_slow_destinations_do_not_take_all_connections(house: Make) -> None:
+    """Far more slow ones than fit, each with more mail than it takes: those who come later find a connection."""
+    home = await house(zones=[{"name": "z", "connections": 40, "connections_per_destination": 20}])
+    for number in range(30):
+        for _ in range(8):
+            await home.put(f"r@slow{number}.test")
+    out = []
+    while not await home.idle():
+        out += await home.lease(50)
+    assert len(out) <= 39, "nobody knows yet that they are slow"
+    for delivery in out:
+        await home.settle(delivery, took_ms=60_000)
+    out = []
+    while not await home.idle():
+        out += await home.lease(50)
+    assert len(out) == 30, "now it is known, and a quarter is free"
+    for number in range(10):
+        await home.put(f"r@live{number}.test")
+    live = [(await home.lease())[0].destination for _ in range(10)]
+    assert live == [f"live{number}.test" for number in range(10)]
+    assert await home.idle()
+    await home.sound()
+
+
+async def test_a_slow_destination_alone_is_not_starved(house: Make) -> None:
+    """It has its share of what is free, and all of its mail goes out in the end."""
+    home = await house(zones=[{"name": "z", "connections": 40, "connections_per_destination": 20}])
+    for number in range(60):
+        await home.put(f"r{number}@slow.test")
+    most = sent = 0
+    while not await home.idle():
+        out = []
+        while not await home.idle():
+            out += await home.lease(50)
+        most = max(most, len(out))
+        sent += len(out)
+        for delivery in out:
+            await home.settle(delivery, took_ms=60_000)
+    assert sent == 60
+    assert most > 5
+    await home.sound()
+
+
+async def test_probes_of_dead_destinations_leave_room(house: Make) -> None:
+    """When the rests of many dead destinations end together, their probes take no more than three quarters."""
+    home = await house(zones=[{"name": "z", "connections": 8}], retry={"schedule_min": [60]})
+    for number in range(20):
+        for _ in range(2):
+            await home.put(f"r@dead{number}.test")
+    while not await home.idle():
+        for delivery in await home.lease(50):
+            await home.settle(delivery, DEFERRED, down_s=0, stage="connect")
+    await home.move(31)
+    probes = []
+    while not await home.idle():
+        probes += await home.lease(50)
+    assert len(probes) == 6
+    await home.put("r@live.test")
+    assert [delivery.destination for delivery in await home.lease(50)] == ["live.test"]
+    for delivery in probes:
+        await home.settle(delivery)
+    rest = []
+    while not await home.idle():
+        for delivery in await home.lease(50):
+            rest.append(delivery.destination)
+            await home.settle(delivery)
+    assert len(rest) == 14, "the others get their turns"
+    await home.sound()

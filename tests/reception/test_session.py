@@ -100,6 +100,42 @@ def test_a_failed_handshake_ends_the_connection(tls_door: Any) -> None:
         assert wire.ask("NOOP")[:3] == "250"
 
 
+def test_a_client_that_breaks_the_handshake_off_keeps_no_place(open_door: Any, certificate: Path) -> None:
+    """Whoever resets, closes or spoils the connection in the handshake does not count as connected for ever."""
+    door = open_door(limits={"connections_per_client": 2}, tls="starttls", certificate=str(certificate))
+    for spoil in ("reset", "close", "garbage") * 3:
+        wire = next_free(door)
+        wire.ask("EHLO client.test")
+        wire.ask("STARTTLS")
+        if spoil == "reset":
+            wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        elif spoil == "garbage":
+            wire.send(b"no TLS at all\r\n" * 20)
+        wire.close()
+    assert next_free(door).ask("NOOP")[:3] == "250"
+
+
+def next_free(door: Any) -> Any:
+    """A connection that was let in; the end of the one before may take a moment to be noticed."""
+    for _ in range(100):
+        with contextlib.suppress(ConnectionError):
+            wire = door.wire()
+            if wire.banner[:3] == "220":
+                return wire
+            wire.close()
+        time.sleep(0.05)
+    raise AssertionError("the places of gone clients were never given back")
+
+
+def test_the_trace_field_names_the_last_greeting(door: Any) -> None:
+    """A client that says EHLO again under another name is named so in the messages that follow."""
+    with door.wire() as wire:
+        for name in ("first.test", "second.test"):
+            wire.ask(f"EHLO {name}")
+            assert wire.mail(MESSAGE)[:3] == "250"
+    assert [stored.split()[2] for _, stored in door.intake.kept] == [b"first.test", b"second.test"]
+
+
 def test_tls_can_be_required(open_door: Any, certificate: Path) -> None:
     """require_tls: 530 5.7.0 to MAIL until STARTTLS."""
     door = open_door(tls="starttls", certificate=str(certificate), require_tls=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from zonemta_py.config import Config
-from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.queue.recovery import open_queue
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.server import serve
 
@@ -20,7 +20,7 @@ class Service:
         self.remotes: list[RemoteQueue] = []
 
     async def start(self) -> None:
-        self.queue = await LocalQueue.open(self.config)
+        self.queue = await open_queue(self.config)
         self.server = await serve(self.queue, self.folder)
         self.peers: list[object] = []
 

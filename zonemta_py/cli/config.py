@@ -17,15 +17,14 @@ app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True
 
 @app.command()
 def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="Configuration to check.")]) -> None:
-    """Say whether a configuration can be used: keys, values, certificates, plugins."""
-    from zonemta_py.plugin.host import Host
+    """Say whether a configuration can be used: keys, values, certificates, password hashes, plugins."""
+    from zonemta_py import children
 
     config = load(file)
-    for listener in config.listeners:
-        for path in (listener.certificate, listener.key):
-            if path is not None and not path.is_file():
-                raise ConfigError(f"{file}: listener {listener.name!r}: {path} is not a file; name a PEM file")
-    Host.load(config.plugins, [zone.name for zone in config.zones])
+    try:
+        children.check(config, children.plugins(config))
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from None
     names = ", ".join(zone.name for zone in config.zones)
     where = ", ".join(f"{listener.address}:{listener.port}" for listener in config.listeners)
     print(f"{file}: good; listens on {where}; zones: {names}; queue in {config.folder}")
@@ -54,7 +53,15 @@ def password() -> None:
         if secret != getpass.getpass("Again: "):
             raise Stop(Exit.DATA, "the two passwords differ; try again")
     else:
-        secret = sys.stdin.readline().rstrip("\r\n")
+        secret = _line()
     if not secret:
         raise Stop(Exit.DATA, "an empty password protects nothing; give one")
     print(PasswordHasher().hash(secret))
+
+
+def _line() -> str:
+    """Read as UTF-8, which is what clients send their passwords in (RFC 4616), whatever the locale."""
+    try:
+        return sys.stdin.buffer.readline().decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise Stop(Exit.DATA, "the password is not UTF-8 text; no client could send it") from None

@@ -7,6 +7,7 @@ exit status 0 means that it is on stable storage. Nothing is added that the serv
 from __future__ import annotations
 
 import getpass
+import os
 import re
 import smtplib
 import socket
@@ -53,7 +54,12 @@ def send(
         str | None, typer.Option("-f", metavar="SENDER", help="Return path; none: From, else user@host.")
     ] = None,
     i: Annotated[bool, typer.Option("-i", help="A line with a single dot does not end the input.")] = False,
-    o: Annotated[str, typer.Option("-o", metavar="i", help="-oi is the same as -i.")] = "",
+    o: Annotated[
+        list[str] | None, typer.Option("-o", metavar="i", help="-oi is the same as -i; others change nothing.")
+    ] = None,
+    b: Annotated[str, typer.Option("-b", metavar="m", help="-bm, to send, is what is done anyway.")] = "m",
+    full_name: Annotated[str, typer.Option("-F", metavar="NAME", help="As sendmail has it; changes nothing.")] = "",
+    body: Annotated[str, typer.Option("-B", metavar="TYPE", help="As sendmail has it; changes nothing.")] = "",
     file: Annotated[
         Path | None, typer.Option("--file", metavar="FILE", help="Read the message there, not from stdin.")
     ] = None,
@@ -62,8 +68,10 @@ def send(
     config: ConfigFile = None,
 ) -> None:
     """Hand a message in, from stdin or a file. Exit status 0: it is on stable storage."""
+    if b != "m":
+        raise Stop(Exit.USAGE, f"-b{b} is not done here; leave it out to send, or see `zonemta --help`")
     settings = configuration(config)
-    whole = bool(i or file) or "i" in o
+    whole = bool(i or file) or any(word.startswith("i") for word in o or ())
     submission = compose(_read(file), list(recipients or ()), from_header=t, sender=f, whole=whole)
     way = door(settings, host, port)
     hand_in(submission, way, settings.limits.recipients)
@@ -86,8 +94,19 @@ def compose(raw: bytes, recipients: list[str], *, from_header: bool, sender: str
             Exit.USAGE, "nobody to send to; name recipients, or use -t with a To, Cc or Bcc field in the message"
         )
     if sender is None:
-        sender = next(iter(_addresses(headers, "from")), None) or f"{getpass.getuser()}@{socket.gethostname()}"
-    return Submission(sender.strip("<> "), list(dict.fromkeys(recipients)), message)
+        sender = next(iter(_addresses(headers, "from")), None) or f"{_user()}@{socket.gethostname()}"
+    submission = Submission(sender.strip("<> "), list(dict.fromkeys(recipients)), message)
+    for address in (submission.sender, *submission.recipients):
+        if not address.isprintable():  # what is no UTF-8 is not printable either
+            raise Stop(Exit.DATA, f"{address!a} is not an address, it has control characters or bytes; correct it")
+    return submission
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a number without a name, as in many containers
+        return f"uid{os.getuid()}"
 
 
 def _addresses(headers: Headers, *names: str) -> list[str]:

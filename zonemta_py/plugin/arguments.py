@@ -112,7 +112,9 @@ class Node:
 
 @dataclass(slots=True)
 class Routing:
-    """Where one recipient's mail goes. host "": MX lookup of the recipient's domain. auth: (username, password).
+    """Where one recipient's mail goes. recipient: not to be changed. zone: one that the configuration has.
+
+    host "": as the zone has it, a host of its own or MX lookup. port: of `host`. auth: (username, password).
 
     tls: "" for the zone's setting, else "none", "opportunistic" or "required". source: local IP, "" for the zone's.
     priority: above 0 goes before the others that wait for its destination. delay_s: seconds before the first attempt.
@@ -162,7 +164,10 @@ class Connection(Protocol):
 
 @dataclass(slots=True)
 class Attempts:
-    """UNIX times in ms of the first, the last but one and the last attempt; 0 where there was none."""
+    """UNIX times in ms of the first, the last but one and the last attempt; 0 where there was none.
+
+    previous_ms is known after the second attempt only, later it is 0.
+    """
 
     first_ms: int
     previous_ms: int

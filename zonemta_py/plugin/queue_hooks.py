@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 
 from zonemta_py.mail.dsn import Failed
 from zonemta_py.mail.envelope import Envelope
@@ -11,6 +12,10 @@ from zonemta_py.plugin.spec import Attempts, Bounce, Routing
 from zonemta_py.plugin.verdicts import Defer, Drop, Reject, Verdict
 from zonemta_py.queue.api import Delivery, QueueRefusal
 from zonemta_py.queue.hooks import Routed
+
+log = logging.getLogger(__name__)
+
+_SMTP = 25
 
 
 class PluginHooks:
@@ -37,19 +42,36 @@ class PluginHooks:
             raise QueueRefusal(failure.reply) from None
         decided = {
             "host": routing.host,
-            "port": routing.port if routing.host else 0,
+            "port": self._port(routing),
             "source": routing.source,
             "priority": routing.priority,
             "tls": routing.tls,
             "auth": list(routing.auth) if routing.auth else None,
         }
         decided = {name: value for name, value in decided.items() if value}
-        zone = routing.zone if routing.zone in self._zones else routed.zone
+        zone = self._zone(routing, routed.zone)
         return dataclasses.replace(routed, zone=zone, routing=decided or None, delay_s=routing.delay_s)
 
+    def _zone(self, routing: Routing, before: str) -> str:
+        if routing.zone in self._zones:
+            return routing.zone
+        log.warning(
+            "plugins send %s through zone %r, which the configuration does not have; it stays in %s",
+            routing.recipient, routing.zone, before,
+        )  # fmt: skip
+        return before
+
+    def _port(self, routing: Routing) -> int:
+        if routing.host:
+            return routing.port
+        if routing.port != _SMTP:
+            log.warning("plugins give %s port %d but no host, which means nothing", routing.recipient, routing.port)
+        return 0
+
     async def delayed(self, message_id: str, zone: str, envelope: Envelope, failed: Failed, first_ms: int) -> bool:
-        delivery = _delivery(message_id, zone, envelope)
-        attempts = Attempts(first_ms=first_ms, previous_ms=failed.last_ms, last_ms=failed.until_ms or 0)
+        delivery = _delivery(message_id, zone, envelope, failed)
+        previous_ms = first_ms if failed.attempts == 2 else 0  # of those between the queue keeps no times
+        attempts = Attempts(first_ms, previous_ms, failed.last_ms)
         try:
             await self._host.call("queue_delayed", delivery=delivery, attempts=attempts)
         except Verdict:
@@ -78,14 +100,16 @@ class PluginHooks:
             return  # the host has named and counted it; the message is gone either way
 
 
-def _delivery(message_id: str, zone: str, envelope: Envelope) -> Delivery:
+def _delivery(message_id: str, zone: str, envelope: Envelope, failed: Failed | None = None) -> Delivery:
+    """failed: the one recipient it is about; None: the message."""
     return Delivery(
         lease=0,
         id=message_id,
         zone=zone,
         destination="",
         sender=envelope.sender,
-        recipients=envelope.recipients,
+        recipients=[failed.recipient] if failed else envelope.recipients,
         size=envelope.size,
         chunks=0,
+        attempts=[failed.attempts] if failed else [],
     )

@@ -168,7 +168,7 @@ async def message_queue(envelope: Envelope, info: Info) -> None:
 
 @hook("queue", Reject, Defer, Drop)
 async def queue_route(envelope: Envelope, routing: Routing) -> None:
-    """For each recipient, once, after the zone's rules have filled routing in: change any of its fields.
+    """For each recipient, once, after the rules have chosen routing.zone: change any field but recipient.
 
     Verdicts are about this recipient: Reject bounces it, Defer delays it, Drop forgets it. Runs in the queue process,
     which serves everyone: never block here, and answer from memory where you can.

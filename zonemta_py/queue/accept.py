@@ -63,12 +63,13 @@ class Acceptance:
         return [Routed(r, route(sender, r.address, origin, wish).zone) for r in recipients]
 
     async def asked_routes(self, envelope: Envelope) -> list[Routed]:
-        """The same, after plugins had their say. Raises QueueRefusal when they left no recipient."""
+        """The same, after plugins had their say; empty if they dropped everyone. Raises QueueRefusal."""
         hooks = self._core.hooks
         asked = [await hooks.route(envelope, routed) for routed in self.routes(envelope)]
-        if all(routed.refusal or routed.drop for routed in asked):
-            raise QueueRefusal(next((routed.refusal for routed in asked if routed.refusal), NO_RECIPIENTS))
-        return [self._refused(routed) for routed in asked if not routed.drop]
+        kept = [routed for routed in asked if not routed.drop]
+        if kept and all(routed.refusal for routed in kept):
+            raise QueueRefusal(kept[0].refusal or NO_RECIPIENTS)
+        return [self._refused(routed) for routed in kept]
 
     @staticmethod
     def _refused(routed: Routed) -> Routed:
@@ -265,6 +266,10 @@ async def put(
     if reply is not None:
         raise QueueRefusal(reply)
     routed = await acceptance.asked_routes(envelope) if core.hooks.routes else acceptance.routes(envelope)
+    if not routed:  # plugins dropped every recipient: taken, and forgotten
+        if incoming:
+            incoming.abort()
+        return core.ids.next(core.clock.ms())
     future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def done(stored: str, refused: Reply | None) -> None:

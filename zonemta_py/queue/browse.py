@@ -12,21 +12,19 @@ Questions and answers (plain dicts and lists, ready for JSON):
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Note
 from zonemta_py.disk.store import StoreDamaged, StoreError
 from zonemta_py.queue import orders, sizes
+from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.state import FAMILY, State
-
-if TYPE_CHECKING:
-    from zonemta_py.queue.queue import LocalQueue
 
 LIST_MAX = 10_000
 
 
-async def answer(queue: LocalQueue, question: str, arguments: dict[str, Any]) -> Any:
+async def answer(queue: Parts, question: str, arguments: dict[str, Any]) -> Any:
     """Raises ValueError with one sentence for a question that makes no sense."""
     handler = QUESTIONS.get(question)
     if handler is None:
@@ -41,7 +39,7 @@ async def answer(queue: LocalQueue, question: str, arguments: dict[str, Any]) ->
         raise ValueError(str(error)) from None
 
 
-async def _size(queue: LocalQueue) -> dict[str, Any]:
+async def _size(queue: Parts) -> dict[str, Any]:
     core = queue.core
     leased: dict[str, int] = {}
     for lease in queue.leases.out.values():
@@ -62,7 +60,7 @@ async def _size(queue: LocalQueue) -> dict[str, Any]:
 
 
 async def _list(
-    queue: LocalQueue,
+    queue: Parts,
     zone: str | None = None,
     state: str | None = None,
     domain: str | None = None,
@@ -92,7 +90,7 @@ async def _list(
     return {"rows": rows, "next": None}
 
 
-def _places(queue: LocalQueue, zone: str | None, after: bytes) -> Iterator[tuple[keys.Place, bytes, bytes]]:
+def _places(queue: Parts, zone: str | None, after: bytes) -> Iterator[tuple[keys.Place, bytes, bytes]]:
     """Recipient keys behind `after`, family by family."""
     store = queue.core.store
     for family in sorted(FAMILY):
@@ -103,7 +101,7 @@ def _places(queue: LocalQueue, zone: str | None, after: bytes) -> Iterator[tuple
                 yield keys.place(key), key, value
 
 
-def _row(queue: LocalQueue, place: keys.Place, note: Note, state: State) -> dict[str, Any]:
+def _row(queue: Parts, place: keys.Place, note: Note, state: State) -> dict[str, Any]:
     try:
         metadata = queue.core.messages.peek(place.id)
     except StoreError:
@@ -125,7 +123,7 @@ def _row(queue: LocalQueue, place: keys.Place, note: Note, state: State) -> dict
     }
 
 
-async def _show(queue: LocalQueue, id: str) -> dict[str, Any]:
+async def _show(queue: Parts, id: str) -> dict[str, Any]:
     core = queue.core
     try:
         metadata = core.messages.peek(id)
@@ -146,7 +144,7 @@ async def _show(queue: LocalQueue, id: str) -> dict[str, Any]:
     return {"id": id, "envelope": metadata, "recipients": rows, "header": header}
 
 
-async def _in_doubt(queue: LocalQueue) -> list[dict[str, Any]]:
+async def _in_doubt(queue: Parts) -> list[dict[str, Any]]:
     rows = []
     for key, value in queue.core.store.scan(keys.IN_DOUBTS, keys.end(keys.IN_DOUBTS)):
         _, message_id, recipient = key.decode().split(" ", 2)
@@ -168,7 +166,7 @@ async def _in_doubt(queue: LocalQueue) -> list[dict[str, Any]]:
     return rows
 
 
-async def _positions(queue: LocalQueue) -> dict[str, Any]:
+async def _positions(queue: Parts) -> dict[str, Any]:
     core = queue.core
     marks = {
         zone: {name: mark.decode("utf-8", "replace") for name, mark in row.items()}
@@ -182,11 +180,11 @@ async def _positions(queue: LocalQueue) -> dict[str, Any]:
     }
 
 
-async def _release(queue: LocalQueue, id: str) -> int:
+async def _release(queue: Parts, id: str) -> int:
     return await orders.release(queue, id)
 
 
-async def _drop(queue: LocalQueue, id: str) -> int:
+async def _drop(queue: Parts, id: str) -> int:
     return await orders.drop(queue, id)
 
 

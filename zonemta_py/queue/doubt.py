@@ -6,7 +6,7 @@ an operator as their zone says (`in_doubt`). Recovery finds them as start record
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Type
@@ -16,14 +16,12 @@ from zonemta_py.queue import sizes
 from zonemta_py.queue.commit import immediately
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.lease import Lease
+from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.places import find_entry, leased_keys, state_of
 from zonemta_py.queue.schedule import Entry
 
-if TYPE_CHECKING:
-    from zonemta_py.queue.queue import LocalQueue
 
-
-def lost(queue: LocalQueue, worker: str) -> None:
+def lost(queue: Parts, worker: str) -> None:
     """A sender has died: what it had heard of is in doubt, the rest goes back as if it had never been leased."""
     doubtful = []
     for lease in queue.leases.of(worker):
@@ -67,7 +65,7 @@ def _resolve(core: Core, lease: Lease) -> None:
     core.lines.submit(operations, held, sync=False, keep=True)
 
 
-def recover(queue: LocalQueue, working: list[list[Any]]) -> None:
+def recover(queue: Parts, working: list[list[Any]]) -> None:
     """Start records without a result, [lease, id, zone, destination, recipients, since_ms], after a crash."""
     core, rows = queue.core, []
     for row in working:
@@ -79,7 +77,7 @@ def recover(queue: LocalQueue, working: list[list[Any]]) -> None:
         apply(queue, rows)
 
 
-def apply(queue: LocalQueue, rows: list[list[Any]]) -> None:
+def apply(queue: Parts, rows: list[list[Any]]) -> None:
     """Makes an IN_DOUBT record true, before anything is scheduled."""
     core = queue.core
     for message_id, zone, address, since_ms, action in rows:

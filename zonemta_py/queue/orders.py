@@ -7,20 +7,17 @@ tell whether an older record about it has been applied.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Operation, StoreDamaged
 from zonemta_py.queue import sizes
 from zonemta_py.queue.commit import immediately
+from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.places import find_any
 
-if TYPE_CHECKING:
-    from zonemta_py.queue.queue import LocalQueue
 
-
-async def release(queue: LocalQueue, message_id: str) -> int:
+async def release(queue: Parts, message_id: str) -> int:
     """Sends the held recipients of a message after all; returns how many. Raises ValueError if there are none."""
     core, due_ms = queue.core, queue.core.clock.ms()
     found = _held(queue, message_id)
@@ -33,7 +30,7 @@ async def release(queue: LocalQueue, message_id: str) -> int:
     return sum(map(len, found.values()))
 
 
-async def drop(queue: LocalQueue, message_id: str) -> int:
+async def drop(queue: Parts, message_id: str) -> int:
     """Takes the held recipients of a message out of the queue for good; returns how many. Raises ValueError."""
     core = queue.core
     found = _held(queue, message_id)
@@ -46,7 +43,7 @@ async def drop(queue: LocalQueue, message_id: str) -> int:
     return sum(map(len, found.values()))
 
 
-def _held(queue: LocalQueue, message_id: str) -> dict[str, list[str]]:
+def _held(queue: Parts, message_id: str) -> dict[str, list[str]]:
     store, found = queue.core.store, dict[str, list[str]]()
     for zone in queue.core.schedule.zones:
         prefix = keys.held_range(zone) + message_id.encode() + b" "
@@ -58,7 +55,7 @@ def _held(queue: LocalQueue, message_id: str) -> dict[str, list[str]]:
     return found
 
 
-def apply_release(queue: LocalQueue, message_id: str, zone: str, addresses: list[str], due_ms: int) -> None:
+def apply_release(queue: Parts, message_id: str, zone: str, addresses: list[str], due_ms: int) -> None:
     """Makes a MOVED record true, as far as it is not."""
     core = queue.core
     for address in addresses:
@@ -73,7 +70,7 @@ def apply_release(queue: LocalQueue, message_id: str, zone: str, addresses: list
         core.lines.submit(moved, immediately, sync=False, keep=True)
 
 
-def apply_drop(queue: LocalQueue, message_id: str, zone: str, addresses: list[str]) -> None:
+def apply_drop(queue: Parts, message_id: str, zone: str, addresses: list[str]) -> None:
     """Makes a REMOVED record true, as far as it is not; the last recipient takes the message along."""
     core, operations, ended = queue.core, list[Operation](), 0
     for address in addresses:
@@ -97,7 +94,7 @@ def apply_drop(queue: LocalQueue, message_id: str, zone: str, addresses: list[st
     core.lines.submit(operations, lambda _: core.messages.unpin(message), sync=False, keep=True)
 
 
-async def _written(queue: LocalQueue) -> None:
+async def _written(queue: Parts) -> None:
     """Until the store has it; then the schedule is told to look."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     queue.core.lines.submit([], lambda _: future.set_result(None), sync=False, keep=True)

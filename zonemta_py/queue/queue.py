@@ -1,60 +1,41 @@
 """The queue: `LocalQueue` is `Intake`, `Outlet` and `Office` in one object; the process that has it owns the disk.
 
-`LocalQueue.open` is recovery: there is no other way up, and no way down but the end of the process.
+`recovery.open_queue` makes it: there is no other way up, and no way down but the end of the process.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from zonemta_py.config import Config
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Operation, StoreDamaged, StoreError
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import browse, doubt
-from zonemta_py.queue.accept import Acceptance, Done, LocalIncoming, put
+from zonemta_py.queue.accept import Done, LocalIncoming, put
 from zonemta_py.queue.api import Delivery, Outcome, QueueRefusal, Result
-from zonemta_py.queue.core import Clock, Core
-from zonemta_py.queue.hooks import Hooks, NoHooks
-from zonemta_py.queue.lease import Lease, Leases
+from zonemta_py.queue.core import Core
+from zonemta_py.queue.lease import Lease
+from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.places import state_of
 from zonemta_py.queue.schedule import Group
-from zonemta_py.queue.settle import Settling
 from zonemta_py.queue.upkeep import Upkeep
 
 UNREADABLE = Reply(451, "4.3.0", "the body cannot be read")
 
 
-class LocalQueue:
+class LocalQueue(Parts):
     """The queue in this process. Made by `recovery.open_queue`."""
 
     def __init__(self, core: Core, first_lease: int) -> None:
-        self.core = core
-        self.acceptance = Acceptance(core)
-        self.leases = Leases(core, first_lease)
-        self.settling = Settling(core, self.leases, self.acceptance)
+        super().__init__(core, first_lease)
         self.upkeep = Upkeep(self)
         core.lost_message = self._lost_message
         core.end = self.end
         core.pump = self.leases.pump
-
-    @classmethod
-    async def open(
-        cls,
-        config: Config,
-        hooks: Hooks | None = None,
-        clock: Clock | None = None,
-        damaged: Callable[[StoreDamaged], None] | None = None,
-    ) -> LocalQueue:
-        """Recovers what is in `config.folder` and goes on from there. Raises StoreError, OSError."""
-        from zonemta_py.queue.recovery import open_queue
-
-        return await open_queue(config, hooks or NoHooks(), clock or Clock(), damaged)
 
     def start(self) -> None:
         """Begins the work that time drives: positions, the archive, expiry."""

@@ -28,7 +28,7 @@ from zonemta_py.queue import check, doubt
 from zonemta_py.queue.adoption import adopt
 from zonemta_py.queue.commit import JournalLine
 from zonemta_py.queue.core import Clock, Core
-from zonemta_py.queue.hooks import Hooks
+from zonemta_py.queue.hooks import Hooks, NoHooks
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.replay import Replay
 from zonemta_py.queue.segments import Segments
@@ -101,14 +101,17 @@ def read_suffix(folder: Path, faults: list[journal.Fault]) -> Suffix:
 
 
 async def open_queue(
-    config: Config, hooks: Hooks, clock: Clock, damaged: Callable[[StoreDamaged], None] | None
+    config: Config,
+    hooks: Hooks | None = None,
+    clock: Clock | None = None,
+    damaged: Callable[[StoreDamaged], None] | None = None,
 ) -> LocalQueue:
     """Recovers and returns a queue that is ready to `start`. Raises StoreError, OSError."""
     quarantine = Quarantine(config.folder / "quarantine")
     store, repaired = _open_store(config, quarantine)
     damaged = damaged or stop_for_repair(config.folder)
     try:
-        return await _recover(config, hooks, clock, damaged, store, repaired)
+        return await _recover(config, hooks or NoHooks(), clock or Clock(), damaged, store, repaired)
     except StoreDamaged as error:
         damaged(error)  # met only now, in a part that opening does not read
         raise

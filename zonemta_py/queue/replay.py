@@ -7,7 +7,7 @@ Records of the same message wait for each other's batch, since what one wrote is
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.frame import Record
@@ -17,17 +17,15 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import doubt, sizes
 from zonemta_py.queue.api import RELEASED
 from zonemta_py.queue.orders import apply_drop, apply_release
+from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.places import find
 from zonemta_py.queue.settle import Row, Settlement
-
-if TYPE_CHECKING:
-    from zonemta_py.queue.queue import LocalQueue
 
 
 class Replay:
     """Over the results of the working suffix, in order. finished: messages whose FINISH record is there already."""
 
-    def __init__(self, queue: LocalQueue, results: list[Record], finished: set[str]) -> None:
+    def __init__(self, queue: Parts, results: list[Record], finished: set[str]) -> None:
         self._queue, self._core, self._results = queue, queue.core, results
         self._pending: set[str] = set()
         queue.settling.finished = finished

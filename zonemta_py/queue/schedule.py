@@ -22,6 +22,7 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.records import Note
 from zonemta_py.disk.store import Operation, Store
 from zonemta_py.queue.cursor import Cursor
+from zonemta_py.queue.pace import Pace
 from zonemta_py.zones.zone import Destination as Target
 from zonemta_py.zones.zone import destination, named
 
@@ -75,6 +76,9 @@ class ZoneSchedule:
         self.active = 0
         self.next_due_ms = 0
         self._ready: deque[Lane] = deque()
+        self._waiting: deque[Lane] = deque()  # lanes that may not have the zone's last connections
+        self._waiting_turn = False
+        self._pace = Pace(zone.connections)
         self._hungry: deque[Lane] = deque()  # lanes that have parked recipients, and no room in the window for them
         self._lane_max = max(100, schedule.window // 10)
         self._find_parked()
@@ -229,11 +233,15 @@ class ZoneSchedule:
 
     def next(self) -> Group | None:
         """The next delivery that is allowed now; destinations by turns."""
-        while self._ready and self.active < self.zone.connections:
-            lane = self._ready.popleft()
+        while (lane := self._turn()) is not None:
             lane.listed = False
             if not self._may_go(lane):
                 continue
+            if not self._may_have(lane):
+                if self.zone.connections - self.active <= self._pace.reserve:
+                    lane.listed = True
+                    self._waiting.append(lane)
+                continue  # else it has its share, and is listed again when one of its leases ends
             entries = self._take(lane)
             lane.active += 1
             self.active += 1
@@ -241,6 +249,24 @@ class ZoneSchedule:
             self._list(lane)
             return Group(self, lane, entries)
         return None
+
+    def _turn(self) -> Lane | None:
+        """Who is looked at next: while connections are plenty, those that waited for them have their turns too."""
+        free = self.zone.connections - self.active
+        if free > self._pace.reserve and self._waiting and (self._waiting_turn or not self._ready):
+            self._waiting_turn = False
+            return self._waiting.popleft()
+        self._waiting_turn = True
+        return self._ready.popleft() if free > 0 and self._ready else None
+
+    def _may_have(self, lane: Lane) -> bool:
+        """Whether the zone has a connection for it, seen how quick it was."""
+        own = bool(self.zone.host) and lane.target.key == named(self.zone.host, self.zone.port).key
+        return own or self._pace.may(lane.target.key, lane.active, self.active, lane.failures > 0)
+
+    def took(self, lane: Lane, took_ms: int, size: int) -> None:
+        """How long a transaction with a message of `size` bytes took, from connecting to the last reply."""
+        self._pace.learn(lane.target.key, took_ms, size)
 
     def _may_go(self, lane: Lane) -> bool:
         if not lane.entries or lane.down_until:

@@ -103,6 +103,7 @@ class Settling:
             group.zone.down(group.lane, self._core.clock.monotonic(), result.down_s, text)
         elif not result.outcomes or result.outcomes[0].stage != "queue":  # else nobody was asked: nothing is known
             group.zone.up(group.lane)
+        group.zone.took(group.lane, result.took_ms, settlement.message.metadata["size"])
         group.zone.done(group.lane)
         self._core.changed()
 

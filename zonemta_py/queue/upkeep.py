@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Note, Type
@@ -18,11 +17,9 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import segments
 from zonemta_py.queue.api import BOUNCED
 from zonemta_py.queue.commit import immediately
+from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.schedule import Entry, Group, Lane, ZoneSchedule
 from zonemta_py.zones.retry import expired
-
-if TYPE_CHECKING:
-    from zonemta_py.queue.queue import LocalQueue
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +32,7 @@ _LOOK_S = 0.25
 class Upkeep:
     """The queue's own chores."""
 
-    def __init__(self, queue: LocalQueue) -> None:
+    def __init__(self, queue: Parts) -> None:
         self._queue, self._core = queue, queue.core
         self._position_seq = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -133,4 +130,4 @@ class Upkeep:
             lease = self._queue.leases.grant(Group(zone, lane, [entry]), "expiry")
             if lease is not None:
                 reply = Reply(554, "5.4.7", lane.reason or "its time in the queue is over")
-                self._queue.end(lease, BOUNCED, reply, None)
+                self._core.end(lease, BOUNCED, reply, None)

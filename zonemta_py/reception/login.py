@@ -12,7 +12,7 @@ import hashlib
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 
-from argon2 import PasswordHasher
+from argon2 import PasswordHasher, extract_parameters
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from zonemta_py.config import ConfigError
@@ -30,8 +30,12 @@ class Login:
         self._remembered: dict[bytes, None] = {}
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="password")
         for name, hashed in users.items():
-            if not hashed.startswith("$argon2"):
-                raise ConfigError(f"users.{name}: is not a password hash, make one with `zonemta config password`")
+            try:
+                extract_parameters(hashed)
+            except InvalidHashError:
+                raise ConfigError(
+                    f"users.{name}: is not a password hash; make one with `zonemta config password`"
+                ) from None
 
     async def check(self, username: str, password: str) -> bool:
         """Whether the password is the user's."""

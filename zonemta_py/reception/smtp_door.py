@@ -306,7 +306,7 @@ class Door(SMTP):
 
     def greeted(self, name: str, extended: bool) -> None:
         self.reset()
-        self.session.helo, self.extended = name, extended
+        self.session.helo, self.extended, self._opening = name, extended, ""
         self.set_protocol(False)
 
     def set_protocol(self, smtputf8: bool) -> None:
@@ -342,11 +342,16 @@ class Door(SMTP):
         self._held = b""  # sent before the handshake, so nobody knows by whom (RFC 3207 5)
         timeout_s = min(_HANDSHAKE_S_MAX, self.site.limits.timeout_s)
         assert self.site.tls is not None
-        transport = await self.loop.start_tls(
-            self.transport, self, self.site.tls, server_side=True, ssl_handshake_timeout=timeout_s
-        )
-        if transport is None:
-            raise ConnectionResetError("client gone in the handshake")
+        try:
+            transport = await self.loop.start_tls(
+                self.transport, self, self.site.tls, server_side=True, ssl_handshake_timeout=timeout_s
+            )
+            if transport is None:
+                raise ConnectionResetError("client gone in the handshake")
+        except OSError as error:
+            # The loop does not tell us of a connection that breaks during the handshake; its place must become free.
+            self.connection_lost(error)
+            raise ConnectionAbortedError(f"no TLS: {error}") from None
         self.transport = transport
         self.reset()
         self.session.tls = tls.described(transport.get_extra_info("ssl_object"))

@@ -1,0 +1,103 @@
+"""The queue's hooks as plugins meet them: the right arguments, and what their changes and verdicts come to."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from zonemta_py.mail.dsn import Failed
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.reply import Reply
+from zonemta_py.plugin.queue_hooks import PluginHooks
+from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.hooks import Routed
+
+LATER = Reply(450, "4.2.0", "later")
+A, B = Recipient("a@x.test"), Recipient("b@x.test")
+ENVELOPE = Envelope("s@from.test", [A, B])
+
+ROUTE = """
+from zonemta_py.plugin import Defer, Drop, Reject
+async def queue_route(envelope, routing):
+"""
+
+
+def hooks(make_host: Any, source: str) -> PluginHooks:
+    return PluginHooks(make_host(source), {"default", "bulk"})
+
+
+async def routed(make_host: Any, body: str) -> Routed:
+    return await hooks(make_host, f"{ROUTE}    {body}").route(ENVELOPE, Routed(A, "default"))
+
+
+async def test_a_route_is_what_the_plugin_changed(make_host: Any) -> None:
+    """Zone, host with port, source and delay are handed to the queue; what was left alone is not."""
+    body = "routing.zone, routing.host, routing.port, routing.source = 'bulk', 'mx.test', 26, '127.0.0.9'"
+    given = await routed(make_host, f"{body}; routing.delay_s = 9")
+    assert (given.zone, given.delay_s) == ("bulk", 9)
+    assert given.routing == {"host": "mx.test", "port": 26, "source": "127.0.0.9"}
+    assert (await routed(make_host, "pass")) == Routed(A, "default")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"), [("routing.zone = 'nowhere'", "zone 'nowhere'"), ("routing.port = 26", "port 26 but no host")]
+)
+async def test_a_route_that_means_nothing_is_told(
+    make_host: Any, caplog: pytest.LogCaptureFixture, body: str, said: str
+) -> None:
+    """A zone that is not configured, or a port without a host, changes nothing, and the log says so."""
+    with caplog.at_level(logging.WARNING):
+        assert await routed(make_host, body) == Routed(A, "default")
+    assert said in caplog.text
+
+
+async def test_verdicts_about_a_recipient(make_host: Any) -> None:
+    """Reject refuses it, Defer delays it, Drop forgets it; a plugin that fails refuses the message for now."""
+    assert (await routed(make_host, "raise Reject(550, 'no')")).refusal == Reply(550, "5.7.1", "no")
+    assert (await routed(make_host, "raise Defer(60)")).delay_s == 60
+    assert (await routed(make_host, "raise Drop('unwanted')")).drop == "unwanted"
+    with pytest.raises(QueueRefusal) as caught:
+        await routed(make_host, "raise RuntimeError")
+    assert caught.value.reply.code == 451
+
+
+DELAYED = """
+from zonemta_py.plugin import Drop
+async def queue_delayed(delivery, attempts):
+    raise Drop(f"{[r.address for r in delivery.recipients]} {attempts}")
+"""
+
+
+@pytest.mark.parametrize(("tried", "previous"), [(1, 0), (2, 1_000), (3, 0)])
+async def test_a_delay_is_about_one_recipient(
+    make_host: Any, monkeypatch: pytest.MonkeyPatch, tried: int, previous: int
+) -> None:
+    """queue_delayed sees that recipient alone and the times of attempts made, not the time of the last to come."""
+    made = hooks(make_host, DELAYED)
+    asked: list[dict[str, Any]] = []
+    call = made._host.call
+
+    async def note(name: str, **arguments: Any) -> None:
+        asked.append(arguments)
+        await call(name, **arguments)
+
+    monkeypatch.setattr(made._host, "call", note)
+    late = Failed(B, LATER, attempts=tried, last_ms=5_000, until_ms=172_800_000)
+    assert not await made.delayed("id1", "default", ENVELOPE, late, 1_000)
+    assert asked[0]["delivery"].recipients == [B]
+    times = asked[0]["attempts"]
+    assert (times.first_ms, times.previous_ms, times.last_ms) == (1_000, previous, 5_000)
+
+
+async def test_a_bounce_can_be_changed_or_stopped(make_host: Any) -> None:
+    """Recipients left out are not told about, another reply is told about the rest, Drop stops it all."""
+    failed = [Failed(A, LATER), Failed(B, LATER)]
+    keep_b = "bounce.recipients = bounce.recipients[1:]; bounce.reply = Reply(550, '5.0.0', 'gone')"
+    source = "from zonemta_py.plugin import Drop\nfrom zonemta_py.mail.reply import Reply\n"
+    changed = hooks(make_host, f"{source}async def queue_bounce(bounce):\n    {keep_b}")
+    (left,) = await changed.bounced("id1", "default", ENVELOPE, failed)
+    assert (left.recipient, left.reply) == (B, Reply(550, "5.0.0", "gone"))
+    stopped = hooks(make_host, f"{source}async def queue_bounce(bounce):\n    raise Drop('quiet')")
+    assert await stopped.bounced("id1", "default", ENVELOPE, failed) == []
