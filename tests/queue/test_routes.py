@@ -43,7 +43,7 @@ async def test_dropping_everyone_is_an_acceptance_that_leaves_nothing(house: Mak
 async def test_refusing_everyone_is_the_plugin_s_own_reply(house: Make) -> None:
     """Nobody is left to send to: the client hears why."""
     home = await house(hooks=Deciding())
-    with pytest.raises(QueueRefusal, match="550 5.7.1 not through us"):
+    with pytest.raises(QueueRefusal, match=r"550 5\.7\.1 not through us"):
         await home.put("refuse@x.test", "drop@x.test")
 
 
