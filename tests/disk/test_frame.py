@@ -53,6 +53,14 @@ def test_a_cut_costs_only_what_is_behind_it(sizes: list[int], data: st.DataObjec
         assert [damage.what for damage in damages] == ["cut off"]
 
 
+def test_a_cut_inside_a_fragment_s_header_is_one_damage() -> None:
+    """The record's first fragment is whole, the second is cut within its header: one cut, named once."""
+    written = frame([row(1, 0), row(2, 32_728)], 0)
+    found, damages = read(written[: 32_768 + 1])
+    assert found == [row(1, 0)]
+    assert [damage.what for damage in damages] == ["cut off"]
+
+
 def test_every_single_flipped_byte_is_damage_or_harmless() -> None:
     """Flip any byte of a small journal: what is read is a part of what was written, and a loss is always reported."""
     records = [row(1, 20), row(2, 0), row(3, 7), row(4, 90)]

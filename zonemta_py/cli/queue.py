@@ -140,10 +140,14 @@ def in_doubt(config: ConfigFile = None, folder: Folder = None, json: AsJson = Fa
         return print_json(rows)
     columns = ("id", "zone", "recipient", "sender", "since", "what is done")
     cells = [
-        (row["id"], row["zone"], row["recipient"], row.get("sender") or "<>", moment(row["since_ms"]), row["action"])
-        for row in rows
+        (row["id"], row["zone"], row["recipient"], _sender(row), moment(row["since_ms"]), row["action"]) for row in rows
     ]
     return print_table(f"In doubt: {len(rows)}", columns, cells)
+
+
+def _sender(row: dict[str, Any]) -> str:
+    sender = row.get("sender")
+    return "(message has ended)" if sender is None else sender or "<>"
 
 
 @app.command()

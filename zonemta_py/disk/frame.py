@@ -94,7 +94,7 @@ def parse(data: bytes, damages: list[Damage]) -> Iterator[Record]:
             parts = []
         else:
             parts.append(part)
-    if parts:
+    if parts and not (damages and damages[-1].what == "cut off"):  # one cut is one damage
         damages.append(Damage(len(data), "cut off"))
 
 

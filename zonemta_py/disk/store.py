@@ -74,6 +74,7 @@ class Store:
             raise _named(error, self.folder) from None
 
     def get(self, key: bytes) -> bytes | None:
+        self._not_fenced()
         try:
             return self._db.get(key, verify_checksums=True)  # type: ignore[no-any-return]
         except (plyvel.Error, RuntimeError) as error:
@@ -81,6 +82,7 @@ class Store:
 
     def scan(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Keys and values from start (included) to stop (not included), in order."""
+        self._not_fenced()
         try:
             with self._db.iterator(start=start, stop=stop, verify_checksums=True, fill_cache=False) as iterator:
                 yield from iterator
@@ -88,6 +90,7 @@ class Store:
             raise _named(error, self.folder) from None
 
     def keys(self, start: bytes, stop: bytes) -> Iterator[bytes]:
+        self._not_fenced()
         try:
             with self._db.iterator(
                 start=start, stop=stop, include_value=False, verify_checksums=True, fill_cache=False
@@ -100,6 +103,7 @@ class Store:
         return next(iter(self.keys(start, stop)), None)
 
     def last(self, start: bytes, stop: bytes) -> bytes | None:
+        self._not_fenced()
         try:
             with self._db.iterator(
                 start=start, stop=stop, reverse=True, include_value=False, verify_checksums=True, fill_cache=False
@@ -110,8 +114,7 @@ class Store:
 
     def write(self, operations: Iterable[Operation], sync: bool) -> None:
         """One atomic batch. Raises StoreFailed or StoreDamaged, and is fenced from then on."""
-        if self.fenced:
-            raise StoreFailed(f"{self.folder}: fenced after a write error; it will be opened again by itself")
+        self._not_fenced()
         try:
             batch = self._db.write_batch(sync=sync)
             put, delete, size = batch.put, batch.delete, 0
@@ -129,6 +132,11 @@ class Store:
         except (plyvel.Error, RuntimeError, OSError) as error:
             self.fenced = True
             raise _named(error, self.folder) from None
+
+    def _not_fenced(self) -> None:
+        """While it is fenced another thread may close it at any moment; LevelDB does not survive a call after that."""
+        if self.fenced:
+            raise StoreFailed(f"{self.folder}: fenced after a write error; it will be opened again by itself")
 
     def _start_writeback(self) -> None:
         """Lets the disk begin with what was written, so that the sync at a large message's end finds little to do."""

@@ -152,7 +152,7 @@ async def _in_doubt(queue: Parts) -> list[dict[str, Any]]:
         try:
             sender = queue.core.messages.peek(message_id).get("sender", "")
         except StoreError:
-            sender = ""
+            sender = None  # the message has ended
         rows.append(
             {
                 "id": message_id,

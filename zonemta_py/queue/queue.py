@@ -48,7 +48,8 @@ class LocalQueue(Parts):
 
     async def sweep(self) -> None:
         """Ends now what has outlived its time."""
-        await self.upkeep.sweep()
+        while await self.upkeep.sweep():
+            await self.core.lines.stable()
 
     # -- Intake
 

@@ -99,23 +99,31 @@ class Upkeep:
 
     async def _next_sweep(self) -> None:
         await asyncio.sleep(SWEEP_S)
-        await self.sweep()
+        more = True
+        while more:  # in stretches, so that the loop gets its turn in between
+            more = await self.sweep()
+            await asyncio.sleep(_LOOK_S)
 
-    async def sweep(self) -> None:
-        """Ends the parked recipients of destinations that stay down, once their life is over; forgets old doubts."""
+    async def sweep(self) -> bool:
+        """Ends the parked recipients of destinations that stay down, once their life is over; forgets old doubts.
+
+        True: there are more than were ended at once.
+        """
         core, now_ms = self._core, self._core.clock.ms()
         if core.store.fenced:
-            return
+            return False
+        more = False
         for zone in core.schedule.zones.values():
             for lane in [lane for lane in zone.lanes.values() if lane.failures]:
-                self._expire(zone, lane, now_ms)
+                more |= self._expire(zone, lane, now_ms)
         days = core.config.queue.archive_days
         if days:  # recipients in doubt are listed for as long as the archive is kept
             oldest = keys.IN_DOUBTS + keys.id_at(now_ms - int(days * 86_400_000)).encode()
             old: list[Operation] = [(key, None) for key in core.store.keys(keys.IN_DOUBTS, oldest)]
             core.lines.submit(old, immediately, sync=False, keep=True)
+        return more
 
-    def _expire(self, zone: ZoneSchedule, lane: Lane, now_ms: int) -> None:
+    def _expire(self, zone: ZoneSchedule, lane: Lane, now_ms: int) -> bool:
         prefix = keys.parked_range(zone.zone.name, lane.target.key)
         dead: list[Entry] = []
         for key, value in self._core.store.scan(prefix, keys.end(prefix)):
@@ -131,3 +139,4 @@ class Upkeep:
             if lease is not None:
                 reply = Reply(554, "5.4.7", lane.reason or "its time in the queue is over")
                 self._core.end(lease, BOUNCED, reply, None)
+        return len(dead) >= EXPIRED_AT_ONCE
