@@ -180,7 +180,7 @@ class Queue(_Section):
     """Seconds between position records (restart positions)."""
     window: int = Field(10_000, ge=100)
     """Recipients held ready in memory, for each zone."""
-    write_buffer_bytes: int = Field(20 * 1024 * 1024, ge=64 * 1024)
+    write_buffer_bytes: int = Field(18 * 1024 * 1024, ge=64 * 1024)
     """LevelDB's write buffer (two of them may exist at once)."""
 
 

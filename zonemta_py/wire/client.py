@@ -32,7 +32,7 @@ SOCKET = "socket"
 GONE = Reply(451, "4.3.0", "the queue is starting again, try again in a moment")
 NO_CHUNK = Reply(451, "4.3.0", "the body has no such chunk")
 RECONNECT_S = 0.05
-MESSAGES_AHEAD_MAX = 64
+MESSAGES_AHEAD_MAX = 32
 """Messages of which chunks are kept that came along with the one asked for."""
 
 

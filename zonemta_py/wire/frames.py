@@ -32,7 +32,7 @@ class Operation(IntEnum):
 
 OK, REFUSED, WRONG = 0, 1, 2
 
-CHUNKS_AT_ONCE = 4
+CHUNKS_AT_ONCE = 8
 """Chunks that travel in one frame: a frame costs about as much as copying a chunk."""
 
 _packer = msgpack.Packer(use_bin_type=True, autoreset=True)
