@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
 import subprocess
@@ -59,11 +60,13 @@ def postfix() -> Iterator[Receiver]:
         (receiver.folder / "mail").mkdir()
         shutil.chown(receiver.folder / "mail", "nobody")
         receiver.wipe()
-        process = subprocess.Popen(receiver.command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            receiver.command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
         try:
             yield receiver
         finally:
-            process.send_signal(signal.SIGTERM)
+            os.killpg(process.pid, signal.SIGTERM)  # the script that was started, and the master under it
             process.wait(30)
 
 
