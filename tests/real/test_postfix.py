@@ -60,13 +60,12 @@ def postfix() -> Iterator[Receiver]:
         (receiver.folder / "mail").mkdir()
         shutil.chown(receiver.folder / "mail", "nobody")
         receiver.wipe()
-        process = subprocess.Popen(
-            receiver.command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
+        process = subprocess.Popen(receiver.command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             yield receiver
         finally:
-            os.killpg(process.pid, signal.SIGTERM)  # the script that was started, and the master under it
+            master = int((receiver.folder / "spool" / "pid" / "master.pid").read_text())
+            os.kill(master, signal.SIGTERM)  # it has a process group of its own, and outlives the script
             process.wait(30)
 
 
