@@ -25,7 +25,7 @@ from benchmark.scenarios import RELAY, Bench, Figures, ceiling, dead, relay, res
 
 console = Console(highlight=False)
 FOREIGN_SHARE = 0.1
-EVERYTHING = "A,B,C,D,dead,restart"
+EVERYTHING = "A,B,C,D,D64,dead,restart"
 
 
 def main(

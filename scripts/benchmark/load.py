@@ -7,10 +7,14 @@ Both send one command at a time, over so many sessions at once, each with its co
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import random
 import shutil
 import sys
+import tempfile
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 LINE = b"X" * 78 + b"\r\n"
 PATHS = "/usr/sbin:/usr/local/sbin:/usr/bin"
@@ -18,7 +22,8 @@ PATHS = "/usr/sbin:/usr/local/sbin:/usr/bin"
 
 @dataclass(frozen=True)
 class Load:
-    """bytes: of the body. recipient: where there are several they are numbered in front of it."""
+    """bytes: of the body. recipient: where there are several they are numbered in front of it. attachment: the body is
+    base64 of random bytes, which no queue can make much smaller, instead of lines of X."""
 
     port: int
     messages: int
@@ -27,15 +32,30 @@ class Load:
     bytes: int = 5120
     reuse: bool = True
     recipient: str = "user@dest.test"
+    attachment: bool = False
 
     def command(self, generator: str) -> list[str]:
         """generator: "smtp-source" or "own"."""
         if generator == "own":
             return [sys.executable, __file__, json.dumps(asdict(self))]
-        sizes = [f"-s{self.sessions}", f"-l{self.bytes}", f"-m{self.messages}", f"-r{self.recipients}"]
+        body = ["-F", str(self._file())] if self.attachment else [f"-l{self.bytes}"]
+        sizes = [f"-s{self.sessions}", *body, f"-m{self.messages}", f"-r{self.recipients}"]
         names = ["-f", "sender@src.test", "-t", self.recipient, "-M", "source.bench"]
         keep = ["-d"] if self.reuse else []
         return [smtp_source() or "smtp-source", *sizes, *names, *keep, f"127.0.0.1:{self.port}"]
+
+    def body(self) -> bytes:
+        if not self.attachment:
+            return LINE * (self.bytes // len(LINE))
+        text = base64.encodebytes(random.Random(self.bytes).randbytes(self.bytes * 57 // 78))
+        return text.replace(b"\n", b"\r\n")
+
+    def _file(self) -> Path:
+        """The message for smtp-source, which ends its lines itself."""
+        path = Path(tempfile.gettempdir()) / f"zonemta-bench-{self.bytes}.eml"
+        head = b"From: sender@src.test\nTo: list@src.test\nMessage-ID: <attachment@src.test>\nSubject: x\n\n"
+        path.write_bytes(head + self.body().replace(b"\r\n", b"\n"))
+        return path
 
 
 def smtp_source() -> str | None:
@@ -47,7 +67,7 @@ class _Source:
 
     def __init__(self, load: Load) -> None:
         self.load, self.left = load, iter(range(load.messages))
-        self.body = LINE * (load.bytes // len(LINE))
+        self.body = load.body()
 
     async def session(self) -> None:
         while (number := next(self.left, None)) is not None:

@@ -28,6 +28,7 @@ TITLES = {
     "B": RELAYED,
     "C": RELAYED,
     "D": RELAYED,
+    "D64": RELAYED,
     "dead": {
         "seconds": "s until the 100 are delivered",
         "queue_process_mb": "peak RSS MB, queue process",

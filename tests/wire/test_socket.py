@@ -2,12 +2,14 @@
 
 import asyncio
 import stat
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zonemta_py.disk.bodies import MAGIC
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import DELIVERED, Delivery, Outcome, QueueRefusal, Result
@@ -185,20 +187,25 @@ async def test_a_client_that_goes_between_chunks_and_commit(service: Any) -> Non
 
 
 async def test_large_bodies_side_by_side(service: Any) -> None:
-    """Several messages of several chunks on one connection do not mix."""
+    """Several messages of several chunks on one connection do not mix, be they smaller in the store or not, and even
+    where they look as if they had been."""
+
+    def text(number: int) -> bytes:
+        return (MAGIC + Random(number).randbytes(65_532), bytes([number]) * 65_536)[number % 2]
+
     receiver = await service.connect()
 
     async def send(number: int) -> str:
         incoming = receiver.begin()
         for _ in range(number):
-            await incoming.write(bytes([number]) * 65_536)
+            await incoming.write(text(number))
         return await incoming.commit(mail(f"r{number}@x.test", number * 65_536), b"")
 
     ids = await asyncio.gather(*(send(number) for number in range(2, 12)))
     for delivery in await receiver.lease(10):
         number = ids.index(delivery.id) + 2
         for part in range(1, number + 1):
-            assert await receiver.chunk(delivery.id, part) == bytes([number]) * 65_536
+            assert await receiver.chunk(delivery.id, part) == text(number)
 
 
 async def test_ask_without_a_loop(service: Any) -> None:

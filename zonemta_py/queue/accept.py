@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from zonemta_py.disk import keys, records
+from zonemta_py.disk.bodies import shrink
 from zonemta_py.disk.records import Existence, Note, Type
 from zonemta_py.disk.store import Operation
 from zonemta_py.mail.envelope import Envelope, Recipient
@@ -196,10 +197,10 @@ class LocalIncoming:
         self._wake: asyncio.Future[None] | None = None
 
     async def write(self, chunk: bytes) -> None:
-        await self.write_all([chunk])
+        await self.write_kept([shrink(chunk)])
 
-    async def write_all(self, chunks: list[bytes]) -> None:
-        """Several chunks at once."""
+    async def write_kept(self, chunks: list[bytes]) -> None:
+        """Several chunks at once, in the form in which they are kept (`disk.bodies`)."""
         self._check()
         if not self._id:
             self._open()
@@ -236,6 +237,10 @@ class LocalIncoming:
             raise QueueRefusal(reply)
 
     async def commit(self, envelope: Envelope, last_chunk: bytes) -> str:
+        return await self.commit_kept(envelope, shrink(last_chunk))
+
+    async def commit_kept(self, envelope: Envelope, last_chunk: bytes) -> str:
+        """The same for a last chunk in the form in which it is kept."""
         await self._until(0)
         chunks = [last_chunk] if last_chunk else []
         return await put(self._acceptance, self._core, envelope, chunks, self)

@@ -126,7 +126,7 @@ def _row(queue: Parts, place: keys.Place, note: Note, state: State) -> dict[str,
 async def _show(queue: Parts, id: str) -> dict[str, Any]:
     core = queue.core
     try:
-        metadata = core.messages.peek(id)
+        message = core.messages.look(id)
     except (StoreError, UnicodeError):
         raise ValueError(
             f"there is no message {id!r} in the queue; `zonemta queue list` shows which there are"
@@ -138,10 +138,10 @@ async def _show(queue: Parts, id: str) -> dict[str, Any]:
         if place.id == id
     ]
     try:
-        header = core.messages.chunk(id, 1).partition(b"\r\n\r\n")[0].decode("utf-8", "replace")
+        header = core.messages.text(message).partition(b"\r\n\r\n")[0].decode("utf-8", "replace")
     except StoreError as error:
         header = f"(cannot be read: {error})"
-    return {"id": id, "envelope": metadata, "recipients": rows, "header": header}
+    return {"id": id, "envelope": message.metadata, "recipients": rows, "header": header}
 
 
 async def _in_doubt(queue: Parts) -> list[dict[str, Any]]:

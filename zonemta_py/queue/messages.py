@@ -10,14 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 from zonemta_py.disk import keys, records
+from zonemta_py.disk.bodies import restore
 from zonemta_py.disk.store import Operation, Store, StoreDamaged
+from zonemta_py.mail.limits import CHUNK_BYTES
 
 WARM_BYTES_MAX = 8 * 1024 * 1024
 """Bodies of one chunk that are kept in memory, so that the usual message is never read back from the disk."""
 
 
 class Message:
-    """One message. body: its bytes if it is one chunk and warm. left: recipients that have not come to an end."""
+    """One message. body: its one chunk, as it is kept, while warm. left: recipients that have not come to an end."""
 
     __slots__ = ("body", "created_ms", "id", "left", "metadata", "pins", "total")
 
@@ -59,8 +61,11 @@ class Messages:
 
     def peek(self, message_id: str) -> dict[str, Any]:
         """A message's metadata, without keeping it. Raises StoreDamaged."""
-        message = self._known.get(message_id)
-        return message.metadata if message is not None else self._load(message_id).metadata
+        return self.look(message_id).metadata
+
+    def look(self, message_id: str) -> Message:
+        """A message, without keeping it. Raises StoreDamaged."""
+        return self._known.get(message_id) or self._load(message_id)
 
     def _load(self, message_id: str) -> Message:
         existence = self._store.get(keys.existence(message_id))
@@ -73,16 +78,24 @@ class Messages:
             raise StoreDamaged(f"message {message_id} has unreadable metadata ({error})") from None
 
     def body(self, message: Message) -> bytes | None:
-        """The body, if it is one chunk."""
+        """The body as it is kept, if it is one chunk."""
         if message.body is not None or message.chunks != 1:
             return message.body
         return self.chunk(message.id, 1)
 
     def chunk(self, message_id: str, number: int) -> bytes:
+        """A chunk as it is kept. Raises StoreDamaged."""
         data = self._store.get(keys.chunk(message_id, number))
         if data is None:
             raise StoreDamaged(f"message {message_id} has lost chunk {number} of its body")
         return data
+
+    def text(self, message: Message) -> bytes:
+        """The first chunk, restored: the header section, and all of the body where that is one chunk."""
+        try:
+            return restore(message.body or self.chunk(message.id, 1), CHUNK_BYTES)
+        except ValueError as error:
+            raise StoreDamaged(f"message {message.id}: {error}") from None
 
     def cool(self, message: Message) -> None:
         """Nobody is expected to need the body again."""

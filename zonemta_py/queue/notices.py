@@ -44,7 +44,7 @@ class Notices:
 
     def _original(self, message: Message, whole: bool) -> bytes:
         try:
-            data = message.body or self._messages.chunk(message.id, 1)
+            data = self._messages.text(message)
         except StoreError:
             return b""
         header = data.partition(b"\r\n\r\n")[0] + b"\r\n"

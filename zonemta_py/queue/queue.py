@@ -10,9 +10,11 @@ from functools import partial
 from typing import Any
 
 from zonemta_py.disk import keys, records
+from zonemta_py.disk.bodies import restore, shrink
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Operation, StoreDamaged, StoreError
 from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import browse, doubt
 from zonemta_py.queue.accept import Done, LocalIncoming, put
@@ -54,15 +56,19 @@ class LocalQueue(Parts):
     # -- Intake
 
     async def put(self, envelope: Envelope, body: bytes) -> str:
-        return await put(self.acceptance, self.core, envelope, [body])
+        return await self.put_kept(envelope, shrink(body))
 
-    def put_soon(self, envelope: Envelope, body: bytes, done: Done) -> None:
+    async def put_kept(self, envelope: Envelope, kept: bytes) -> str:
+        """The same for a body that is in the form in which it is kept already (`disk.bodies`)."""
+        return await put(self.acceptance, self.core, envelope, [kept])
+
+    def put_soon(self, envelope: Envelope, kept: bytes, done: Done) -> None:
         """The same for callers that keep no task for it: `done(id, refusal)`."""
         refusal = self.acceptance.refusal()
         if refusal is not None:
             done("", refusal)
         else:
-            self.acceptance.commit(envelope, self.acceptance.routes(envelope), [body], done)
+            self.acceptance.commit(envelope, self.acceptance.routes(envelope), [kept], done)
 
     def begin(self) -> LocalIncoming:
         return LocalIncoming(self.acceptance, self.core)
@@ -73,6 +79,9 @@ class LocalQueue(Parts):
         future: asyncio.Future[list[Delivery]] = asyncio.get_running_loop().create_future()
 
         def deliver(deliveries: list[Delivery]) -> None:
+            for delivery in deliveries:
+                if delivery.body is not None:
+                    delivery.body = restore(delivery.body, CHUNK_BYTES)
             if not future.done():
                 future.set_result(deliveries)
 
@@ -94,10 +103,10 @@ class LocalQueue(Parts):
         found = self.chunks(message_id, number, 1)
         if not found:
             raise QueueRefusal(UNREADABLE)
-        return found[0]
+        return restore(found[0], CHUNK_BYTES)
 
     def chunks(self, message_id: str, first: int, most: int) -> list[bytes]:
-        """Up to `most` chunks from `first` on, as far as the body goes; none behind its end. Raises QueueRefusal."""
+        """Up to `most` chunks from `first` on, as they are kept; none behind the body's end. Raises QueueRefusal."""
         messages = self.core.messages
         try:
             last = min(first + most - 1, messages.get(message_id).chunks)

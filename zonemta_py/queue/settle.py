@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zonemta_py.disk import keys, records
+from zonemta_py.disk.bodies import shrink
 from zonemta_py.disk.records import Note, Type
 from zonemta_py.disk.store import Operation
 from zonemta_py.mail.dsn import Failed, Kind, wanted
@@ -242,7 +243,7 @@ class Settling:
             return
         for index, (envelope, data) in enumerate(notices):
             last = index == len(notices) - 1
-            chunks = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
+            chunks = [shrink(data[at : at + CHUNK_BYTES]) for at in range(0, len(data), CHUNK_BYTES)]
             self._acceptance.commit(
                 envelope,
                 self._acceptance.routes(envelope),

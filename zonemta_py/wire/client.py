@@ -13,7 +13,9 @@ from typing import Any, cast
 
 import msgpack
 
+from zonemta_py.disk.bodies import restore, shrink
 from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Delivery, QueueRefusal, Result
 from zonemta_py.wire.frames import (
@@ -101,7 +103,7 @@ class RemoteQueue:
     # -- Intake
 
     async def put(self, envelope: Envelope, body: bytes) -> str:
-        return str(await self._request(Operation.PUT, envelope.to_wire(), body))
+        return str(await self._request(Operation.PUT, envelope.to_wire(), shrink(body)))
 
     def begin(self) -> RemoteIncoming:
         self._token += 1
@@ -110,7 +112,11 @@ class RemoteQueue:
     # -- Outlet
 
     async def lease(self, most: int) -> list[Delivery]:
-        return [delivery_of(row) for row in await self._request(Operation.LEASE, most)]
+        deliveries = [delivery_of(row) for row in await self._request(Operation.LEASE, most)]
+        for delivery in deliveries:
+            if delivery.body is not None:
+                delivery.body = _whole(delivery.body)
+        return deliveries
 
     async def settle(self, result: Result) -> None:
         await self._request(Operation.SETTLE, result_row(result))
@@ -131,7 +137,7 @@ class RemoteQueue:
             self._ahead[message_id] = ahead
             if len(self._ahead) > MESSAGES_AHEAD_MAX:
                 del self._ahead[next(iter(self._ahead))]
-        return bytes(chunk)
+        return _restored(chunk)
 
     # -- Office
 
@@ -150,7 +156,7 @@ class RemoteIncoming:
 
     async def write(self, chunk: bytes) -> None:
         self._check()
-        self._gathered.append(chunk)
+        self._gathered.append(shrink(chunk))
         if len(self._gathered) < CHUNKS_AT_ONCE:
             return
         before = self._open
@@ -162,7 +168,7 @@ class RemoteIncoming:
     async def commit(self, envelope: Envelope, last_chunk: bytes) -> str:
         self._check()
         chunks, self._gathered = self._gathered, []
-        answer = self._queue._request(Operation.COMMIT, self._token, envelope.to_wire(), chunks, last_chunk)
+        answer = self._queue._request(Operation.COMMIT, self._token, envelope.to_wire(), chunks, shrink(last_chunk))
         if self._open is not None:
             await asyncio.wait([self._open, answer])
             self._open.result()
@@ -244,6 +250,21 @@ def _ignore(future: asyncio.Future[Any]) -> None:
     """Nobody may be left to look at it."""
     if not future.cancelled():
         future.exception()
+
+
+def _restored(kept: bytes) -> bytes:
+    try:
+        return restore(kept, CHUNK_BYTES)
+    except ValueError:
+        raise QueueRefusal(NO_CHUNK) from None
+
+
+def _whole(kept: bytes) -> bytes | None:
+    """None if it cannot be restored: asking for its chunk then says so, to this delivery alone."""
+    try:
+        return restore(kept, CHUNK_BYTES)
+    except ValueError:
+        return None
 
 
 class QueueGone(Exception):

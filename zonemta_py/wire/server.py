@@ -136,7 +136,7 @@ class Connection(asyncio.Protocol):
     def _put(self, number: int, envelope: list[Any], body: bytes) -> None:
         message = _checked(envelope, body)
         if self._queue.core.hooks.routes:
-            self._run(number, self._queue.put(message, body))
+            self._run(number, self._queue.put_kept(message, body))
         else:
             self._queue.put_soon(message, body, partial(self._stored, number))
 
@@ -145,7 +145,7 @@ class Connection(asyncio.Protocol):
         incoming = self._incoming.get(token)
         if incoming is None:
             incoming = self._incoming[token] = self._queue.begin()
-        self._in_order(number, token, incoming.write_all(chunks))
+        self._in_order(number, token, incoming.write_kept(chunks))
 
     def _commit(self, number: int, token: int, envelope: list[Any], chunks: list[bytes], last: bytes) -> None:
         _bytes(*chunks)
@@ -161,8 +161,8 @@ class Connection(asyncio.Protocol):
     ) -> str:
         try:
             if chunks:
-                await incoming.write_all(chunks)
-            return await incoming.commit(envelope, last)
+                await incoming.write_kept(chunks)
+            return await incoming.commit_kept(envelope, last)
         except QueueRefusal:
             incoming.abort()
             raise
