@@ -20,11 +20,11 @@ from pydantic.fields import FieldInfo
 from zonemta_py.config import Config, Zone
 
 _WIDTH = 100
-_SECRETS = frozenset(("password", "users"))
+_SECRETS = frozenset(("password", "secret", "users"))
 _OPENING = """\
 Every key of the configuration, commented out at its default. Uncomment what you change.
 Check a file with `zonemta config check FILE`, start with it by `zonemta run --config FILE`.
-Made by `python -m zonemta_py.reference`: change the classes in zonemta_py/config.py, not this file."""
+Made by `python -m zonemta_py.reference`: change the classes in zonemta_py/config/, not this file."""
 
 
 def reference() -> str:
@@ -48,15 +48,21 @@ def _document(config: Config, live: bool) -> Iterator[str]:
         else:
             for item in value:
                 yield from _section(f"[[{name}]]", name, item, live)
+            if not value and not live:
+                yield from _outline(name, get_args(field.annotation)[0])
 
 
 def _section(header: str, name: str, section: BaseModel, live: bool) -> Iterator[str]:
     yield from ("", header, *_wrapped((type(section).__doc__ or "").strip()))
     tables: list[tuple[str, dict[str, Any]]] = []
+    inner: list[Iterator[str]] = []
     for key, field in type(section).model_fields.items():
         value = getattr(section, key)
-        if isinstance(value, dict):
+        if isinstance(value, dict) and any(isinstance(row, dict) for row in value.values()):
             tables.append((f"{name}.{key}", value))
+            continue
+        if _is_tables(field):
+            inner += [_section(f"[[{name}.{key}]]", f"{name}.{key}", item, live) for item in value]
             continue
         yield ""
         yield from _wrapped(_described(field))
@@ -64,6 +70,24 @@ def _section(header: str, name: str, section: BaseModel, live: bool) -> Iterator
     for table, rows in tables:
         for key, row in rows.items():
             yield from ("", f"[{table}.{_key(key)}]", *(_line(k, v, live=True) for k, v in row.items()))
+    for lines in inner:
+        yield from lines
+
+
+def _outline(name: str, kind: type[BaseModel]) -> Iterator[str]:
+    """A table of which there may be any number, and is none: all of it commented out."""
+    yield from ("", f"#[[{name}]]", *_wrapped((kind.__doc__ or "").strip()))
+    for key, field in kind.model_fields.items():
+        if _is_tables(field):
+            yield from _outline(f"{name}.{key}", get_args(field.annotation)[0])
+            continue
+        yield from ("", *_wrapped(_described(field)))
+        yield _line(key, None if field.is_required() else field.default, live=False)
+
+
+def _is_tables(field: FieldInfo) -> bool:
+    kinds = get_args(field.annotation)
+    return get_origin(field.annotation) is list and isinstance(kinds[0], type) and issubclass(kinds[0], BaseModel)
 
 
 def _needed(section: BaseModel, key: str) -> bool:

@@ -1,0 +1,36 @@
+"""The configuration: typed classes whose docstrings are the reference (config/zonemta.toml is generated from them).
+
+`load(path)` reads TOML; every mistake is a `ConfigError` of one sentence that names file, key and remedy. Without a
+file the defaults make a relay on loopback that keeps its queue under ~/.local/state/zonemta.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from zonemta_py.config.file import read
+from zonemta_py.config.limits import Learning, Rate, Shares, Throttle, Window, rate
+from zonemta_py.config.reception import Limits, Listener
+from zonemta_py.config.root import Config
+from zonemta_py.config.section import NAME, ConfigError
+from zonemta_py.config.security import DkimKey, ReturnPath, Signing, Tls
+from zonemta_py.config.server import Dns, Plugins, Queue, Rules, Server
+from zonemta_py.config.sources import Pool, Source, Warmup
+from zonemta_py.config.zone import Retry, Zone
+
+__all__ = [
+    "NAME", "Config", "ConfigError", "DkimKey", "Dns", "Learning", "Limits", "Listener", "Plugins", "Pool", "Queue",
+    "Rate", "Retry", "ReturnPath", "Rules", "Server", "Shares", "Signing", "Source", "Throttle", "Tls", "Warmup",
+    "Window", "Zone", "load", "processes", "rate",
+]  # fmt: skip
+
+
+def load(path: Path | None) -> Config:
+    """Reads and checks a configuration; None gives the defaults. Raises ConfigError."""
+    return Config() if path is None else read(path)
+
+
+def processes(wanted: int) -> int:
+    """How many receivers or senders `wanted` means (0: half the processors, at least one)."""
+    return wanted or max(1, (os.cpu_count() or 2) // 2)

@@ -1,0 +1,73 @@
+"""Reading a configuration file; every mistake in it is one sentence that names file, key and remedy."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from zonemta_py.config.root import Config
+from zonemta_py.config.section import ConfigError
+
+
+def read(path: Path) -> Config:
+    """Reads and checks a configuration. Raises ConfigError."""
+    try:
+        document = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name an existing file with --config") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: is not TOML: {error}; mend that line") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not UTF-8 text; save it as UTF-8") from None
+    try:
+        return Config.model_validate(document)
+    except ValidationError as error:
+        raise ConfigError(_sentence(path, document, error)) from None
+
+
+def _sentence(path: Path, document: dict[str, Any], error: ValidationError) -> str:
+    first = error.errors()[0]
+    key = _place(document, first["loc"]) or "the file"
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(first["loc"][-1]), _keys(), 1)
+        remedy = (
+            f"did you mean {near[0]!r}?" if near else "remove it, or see `zonemta config show` for the keys there are"
+        )
+        return f"{path}: unknown key {key}; {remedy}"
+    if first["type"] == "missing":
+        return f"{path}: {key}: is missing; give it a value, see `zonemta config show`"
+    if first["type"] == "value_error":  # from our own checks: they say what to do
+        return f"{path}: {key}: {first['ctx']['error']}"
+    message = first["msg"].removeprefix("Input ").removeprefix("Value ")
+    return f"{path}: {key}: {message}, not {str(first['input'])[:60]!r}; see `zonemta config show`"
+
+
+def _place(document: Any, parts: tuple[int | str, ...]) -> str:
+    """The key as a person would name it: tables of an array by their name, "zones[bulk].port"."""
+    text = ""
+    for part in parts:
+        if isinstance(part, int):
+            document = document[part]
+            text += f"[{(document.get('name') if isinstance(document, dict) else None) or part}]"
+        else:
+            document = document.get(part) if isinstance(document, dict) else None
+            text += f".{part}"
+    return text.removeprefix(".")
+
+
+def _keys() -> list[str]:
+    return sorted({key for section in _sections(Config) for key in section.model_fields})
+
+
+def _sections(section: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """The section and all that are in it, tables of an array too."""
+    yield section
+    for field in section.model_fields.values():
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from _sections(kind)

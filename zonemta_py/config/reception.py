@@ -1,0 +1,92 @@
+"""What is taken in: listeners, and what one client may ask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from zonemta_py.config.section import NAME, Network, Port, Section, ip_address, networks
+from zonemta_py.mail import limits
+
+
+class Listener(Section):
+    """One address and port that accepts mail."""
+
+    name: str = Field("smtp", pattern=NAME)
+    """Name in logs and events."""
+    address: str = "127.0.0.1"
+    """Address to listen on; the default is loopback only."""
+    port: Port = 2525
+    """TCP port."""
+    tls: Literal["none", "starttls", "implicit"] = "none"
+    """none, starttls (offered; see require_tls), or implicit (TLS from the first byte)."""
+    certificate: Path | None = None
+    """PEM file with the certificate chain; needed for starttls and implicit."""
+    key: Path | None = None
+    """PEM file with the private key; empty: it is in the certificate file."""
+    require_tls: bool = False
+    """Refuse MAIL before STARTTLS."""
+    auth: bool = False
+    """Offer AUTH PLAIN and LOGIN (only under TLS) against [users]."""
+    relay_networks: list[Network] = ["127.0.0.0/8", "::1/128"]
+    """Clients in these networks may relay; everyone else must authenticate."""
+    proxy_protocol: bool = False
+    """Expect a PROXY protocol header (version 1 or 2) before anything else."""
+    proxy_networks: list[Network] = ["127.0.0.0/8", "::1/128"]
+    """Who may send that header; others are cut off."""
+    trust_sending_zone: bool = True
+    """Let the header X-Sending-Zone choose the zone (it is always taken out)."""
+    trust_headers: bool = True
+    """Let the headers X-Campaign, X-Tenant, X-Priority-Level, X-Deliver-After, X-Window, X-Time-Zone and
+    X-Unsubscribe speak (they are always taken out)."""
+
+    @field_validator("relay_networks", "proxy_networks")
+    @classmethod
+    def _check_networks(cls, values: list[str]) -> list[str]:
+        return networks(values)
+
+    @field_validator("address")
+    @classmethod
+    def _checkip_address(cls, value: str) -> str:
+        return ip_address(value)
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Listener:
+        if self.tls != "none" and self.certificate is None:
+            raise ValueError(f"tls = {self.tls!r} needs certificate = a PEM file")
+        if self.auth and self.tls == "none":
+            raise ValueError("auth = true needs tls = 'starttls' or 'implicit', passwords never travel in the clear")
+        if self.require_tls and self.tls == "none":
+            raise ValueError("require_tls = true needs tls = 'starttls' or 'implicit'")
+        return self
+
+
+class Limits(Section):
+    """What one client may ask of us, and all of them together."""
+
+    connections: int = Field(1000, ge=1)
+    """Connections open at once, all clients together (divided among the receiver processes)."""
+    connections_per_client: int = Field(200, ge=1)
+    """Connections open at once from one address (the same)."""
+    commands_per_connection: int = Field(100_000, ge=10)
+    """Commands until the connection ends with 421."""
+    errors_per_connection: int = Field(20, ge=1)
+    """Refused commands until the connection ends with 421."""
+    recipients: int = Field(limits.RECIPIENTS_MAX, ge=1, le=100_000)
+    """RCPT commands in one transaction; more get 452."""
+    header_bytes: int = Field(limits.HEADER_BYTES_MAX, ge=1000)
+    """Longest header section."""
+    hops: int = Field(limits.HOPS_MAX, ge=1)
+    """Received fields before a message counts as looping."""
+    message_bytes: int = Field(limits.MESSAGE_BYTES_MAX, ge=1000)
+    """Largest message (SIZE)."""
+    line_bytes: int = Field(limits.LINE_BYTES_MAX, ge=1000)
+    """Longest body line."""
+    timeout_s: float = Field(300, gt=0)
+    """Silence after which a client is cut off (RFC 5321 4.5.3.2.7)."""
+    line_ends: Literal["normalise", "refuse"] = "normalise"
+    """Bare CR and bare LF in DATA: made CRLF, or the message refused."""
+    nul: Literal["refuse", "pass"] = "refuse"
+    """NUL bytes in DATA."""

@@ -1,0 +1,104 @@
+"""The whole file: all sections, and what one of them says of another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import model_validator
+
+from zonemta_py.config.limits import Learning, Shares, Throttle, Window
+from zonemta_py.config.reception import Limits, Listener
+from zonemta_py.config.section import ConfigError, Section
+from zonemta_py.config.security import DkimKey, ReturnPath, Signing, Tls
+from zonemta_py.config.server import Dns, Plugins, Queue, Rules, Server
+from zonemta_py.config.sources import Pool, Source, Warmup
+from zonemta_py.config.zone import Retry, Zone
+
+
+class Config(Section):
+    """The whole file."""
+
+    server: Server = Server()
+    listeners: list[Listener] = [Listener()]
+    users: dict[str, str] = {}
+    """User name → password hash, made by `zonemta config password`."""
+    limits: Limits = Limits()
+    retry: Retry = Retry()
+    queue: Queue = Queue()
+    zones: list[Zone] = [Zone(name="default", default=True)]
+    dns: Dns = Dns()
+    pools: list[Pool] = []
+    warmups: list[Warmup] = []
+    throttles: list[Throttle] = []
+    learning: Learning = Learning()
+    shares: Shares = Shares()
+    windows: list[Window] = []
+    rules: Rules = Rules()
+    tls: Tls = Tls()
+    dkim: list[DkimKey] = []
+    signing: Signing = Signing()
+    return_path: ReturnPath = ReturnPath()
+    plugins: Plugins = Plugins()
+
+    @model_validator(mode="after")
+    def _check(self) -> Config:
+        for kind in ("zones", "listeners", "pools", "warmups", "throttles", "windows"):
+            names = [section.name for section in getattr(self, kind)]
+            for name in names:
+                if names.count(name) > 1:
+                    raise ValueError(f"two {kind} are named {name!r}, give each a name of its own")
+        if not self.zones:
+            raise ValueError("there is no zone, add a [[zones]] table with a name")
+        if sum(zone.default for zone in self.zones) > 1:
+            raise ValueError("more than one zone says default = true, leave it in one")
+        for rules in ("sender_domains", "recipient_domains", "origins"):
+            self._check_claims(rules)
+        self._check_names()
+        return self
+
+    def _check_names(self) -> None:
+        """What one section says of another is there."""
+        known = {kind: {section.name for section in getattr(self, kind)} for kind in ("pools", "warmups", "windows")}
+        named = [("pools", f"zone {zone.name!r}", zone.pool) for zone in self.zones]
+        named += [("windows", f"zone {zone.name!r}", zone.window) for zone in self.zones]
+        named += [("warmups", s.address, s.warmup) for pool in self.pools for s in pool.sources]
+        for kind, where, name in named:
+            if name and name not in known[kind]:
+                raise ValueError(f"{where} names {name!r}, but there is no such table in [[{kind}]]; add it")
+        if self.tls.dane and not self.dns.dnssec:
+            raise ValueError("tls.dane needs dns.dnssec = true and a validating resolver, or anybody could forge TLSA")
+        path = self.return_path
+        if (path.verp or path.srs or path.list_unsubscribe) and not path.secret:
+            raise ValueError("return_path needs a secret for its signatures; `zonemta config secret` makes one")
+
+    def _check_claims(self, rules: str) -> None:
+        """No rule in two zones: the order of zones in the file must not matter."""
+        claimed: dict[str, str] = {}
+        for zone in self.zones:
+            for rule in getattr(zone, rules):
+                other = claimed.setdefault(rule.lower().rstrip("."), zone.name)
+                if other != zone.name:
+                    raise ValueError(f"zones {other!r} and {zone.name!r} both claim {rules} {rule!r}, leave it in one")
+
+    @property
+    def folder(self) -> Path:
+        try:
+            return self.server.folder.expanduser().absolute()
+        except RuntimeError:  # no HOME, and a user without an entry
+            raise ConfigError(
+                f"server.folder: {self.server.folder} cannot be found, for this user has no home folder;"
+                " name one that begins with /, or give --folder"
+            ) from None
+
+    def sources(self, zone: Zone) -> list[Source]:
+        """The zone's source addresses; empty: the system's choice."""
+        if zone.pool:
+            return next(pool.sources for pool in self.pools if pool.name == zone.pool)
+        return [Source(address=address) for address in zone.sources]
+
+    @property
+    def default_zone(self) -> Zone:
+        return next((zone for zone in self.zones if zone.default), self.zones[0])
+
+    def zone(self, name: str) -> Zone | None:
+        return next((zone for zone in self.zones if zone.name == name), None)

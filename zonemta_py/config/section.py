@@ -1,0 +1,51 @@
+"""What every section of the configuration shares: strictness, docstrings as descriptions, and the checks of values."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+Port = Annotated[int, Field(ge=1, le=65535)]
+Network = str
+_DOMAIN_RULE = re.compile(r"\*|(\*\.)?[^\s*@.]+(\.[^\s*@.]+)*\.?")
+
+
+class ConfigError(Exception):
+    """One sentence: file, key, what is wrong, what to do."""
+
+
+class Section(BaseModel):
+    """A table. Unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+def networks(values: list[str]) -> list[str]:
+    """Raises ValueError for what is not a network."""
+    for value in values:
+        try:
+            ipaddress.ip_network(value)
+        except ValueError as error:
+            raise ValueError(f"{value!r} is not a network such as 192.0.2.0/24 ({error})") from None
+    return values
+
+
+def ip_address(value: str) -> str:
+    """Raises ValueError for what is not an IP address."""
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is not an IP address such as 127.0.0.1 or ::1") from None
+    return value
+
+
+def domain_rules(values: list[str]) -> list[str]:
+    """Raises ValueError for what is neither a domain nor *.domain nor *."""
+    for value in values:
+        if not _DOMAIN_RULE.fullmatch(value):
+            raise ValueError(f"{value!r} is not a domain such as example.com or *.example.com")
+    return values

@@ -1,0 +1,92 @@
+"""The machine as a whole: its name and processes, name servers, its disk, its plugins."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from zonemta_py.config.section import Port, Section, ip_address
+
+
+class Server(Section):
+    """The machine as a whole."""
+
+    hostname: str = ""
+    """Name in banner, EHLO and trace fields; empty: the machine's own name."""
+    folder: Path = Path("~/.local/state/zonemta")
+    """Where the queue lives: store/, journal/, archive/, quarantine/ and the socket."""
+    receivers: int = Field(0, ge=0, le=64)
+    """Receiver processes; 0: half of the processors, at least 1."""
+    senders: int = Field(0, ge=0, le=64)
+    """Sender processes; 0: half of the processors, at least 1."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe line that is written to standard error."""
+
+    @property
+    def name(self) -> str:
+        """The host name to use on the wire."""
+        return self.hostname or socket.gethostname() or "localhost"
+
+
+class Dns(Section):
+    """Who is asked for MX, address, TLSA and policy records."""
+
+    servers: list[str] = []
+    """IP addresses of the resolvers to ask; empty: the system's."""
+    port: Port = 53
+    """Their port."""
+    timeout_s: float = Field(10, gt=0)
+    """Seconds a question may take, all tries together."""
+    dnssec: bool = False
+    """The resolvers validate and the way to them is safe (loopback): their AD bit is believed, DANE needs it."""
+    providers: Path | None = None
+    """File with groups of MX hosts by provider; empty: the one that is shipped (config/providers.toml)."""
+
+    @field_validator("servers")
+    @classmethod
+    def _check_servers(cls, values: list[str]) -> list[str]:
+        return [ip_address(value) for value in values]
+
+
+class Queue(Section):
+    """Store and journal."""
+
+    segment_bytes: int = Field(16 * 1024 * 1024, ge=64 * 1024)
+    """Size at which a journal segment is closed."""
+    archive_days: float = Field(30, ge=0)
+    """How long finished segments stay in archive/; 0: for ever."""
+    archive_bytes: int = Field(0, ge=0)
+    """How much archive/ may hold before its oldest segments go; 0: no bound."""
+    reserve_bytes: int = Field(64 * 1024 * 1024, ge=0)
+    """Free space below which mail is refused with 452, before the disk is really full."""
+    position_s: float = Field(5, gt=0)
+    """Seconds between position records (restart positions)."""
+    window: int = Field(10_000, ge=100)
+    """Recipients held ready in memory, for each zone."""
+    write_buffer_bytes: int = Field(18 * 1024 * 1024, ge=64 * 1024)
+    """LevelDB's write buffer (two of them may exist at once)."""
+
+
+class Rules(Section):
+    """How replies of other servers are understood."""
+
+    file: Path | None = None
+    """File with the rules; empty: the one that is shipped (config/rules.toml)."""
+    extra: Path | None = None
+    """File with rules of your own, which are asked first; empty: none."""
+
+
+class Plugins(Section):
+    """Which plugins run, in which order, with which options."""
+
+    enabled: list[str] = []
+    """Names of bundled plugins, paths of files, or names of installed entry points, in the order they are called."""
+    folder: Path | None = None
+    """Where names are looked up first; empty: the bundled plugins."""
+    timeout_s: float = Field(5, gt=0)
+    """Longest a single hook call may take."""
+    options: dict[str, dict[str, Any]] = {}
+    """[plugins.options.NAME]: handed to the plugin, checked by it."""
