@@ -2,6 +2,7 @@
 
 import ipaddress
 import itertools
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -78,6 +79,85 @@ def test_the_longest_network_wins(origin: str, zone: str, reason: str) -> None:
 def test_the_header_comes_first_if_it_names_a_zone(routes: Router, header: str | None, zone: str) -> None:
     """X-Sending-Zone beats every rule; a zone that does not exist is as good as no header."""
     assert routes.route("a@news.example.com", "b@other.org", "10.1.2.3", header).zone == zone
+
+
+HEADED = [
+    Zone(name="usual", default=True),
+    Zone(name="bulk", headers={"List-Id": "*<news.example.com>*", "Precedence": "bulk"}),
+    Zone(name="spring", headers={"list-id": "*<spring.news.example.com>*", "X-Campaign": "spring-*"}),
+    Zone(name="any", headers={"Feedback-ID": "*"}, sender_domains=["news.example.com"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("headers", "zone", "reason"),
+    [
+        ({"list-id": "News <news.example.com>"}, "bulk", "header list-id: *<news.example.com>*"),
+        ({"list-id": "<SPRING.news.example.com>"}, "spring", "header list-id: *<spring.news.example.com>*"),
+        ({"precedence": "Bulk"}, "bulk", "header precedence: bulk"),
+        ({"precedence": "bulk mail"}, "any", "sender domain news.example.com"),
+        ({"precedence": "bulk", "x-campaign": "spring-1"}, "bulk", "header precedence: bulk"),
+        ({"feedback-id": "", "x-campaign": "spring-"}, "spring", "header x-campaign: spring-*"),
+        ({"feedback-id": ""}, "any", "header feedback-id: *"),
+        ({"subject": "bulk"}, "any", "sender domain news.example.com"),
+        ({}, "any", "sender domain news.example.com"),
+        (None, "any", "sender domain news.example.com"),
+    ],
+)
+def test_headers_come_before_domains(headers: dict[str, str] | None, zone: str, reason: str) -> None:
+    """The most exact pattern wins: without * before others, longer before shorter; case does not matter."""
+    routes = Router(HEADED)
+    for _ in range(2):  # the second answer comes from memory
+        assert routes.route("a@news.example.com", "b@c", headers=headers) == (zone, reason)
+    assert routes.route("a@news.example.com", "b@c", "", "usual", headers).zone == "usual"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from("ab*."), max_size=6).map("".join), st.lists(st.sampled_from("abc.\n"), max_size=8))
+def test_header_patterns_agree_with_their_definition(pattern: str, letters: list[str]) -> None:
+    """* stands for any text, also none and also line ends; everything else for itself."""
+    value, zones = "".join(letters), [Zone(name="none", default=True), Zone(name="hit", headers={"X": pattern})]
+    matches = bool(re.fullmatch(pattern.replace(".", "[.]").replace("*", "[^~]*"), value))
+    assert (Router(zones).route("", "b@c", headers={"x": value}).zone == "hit") == matches
+
+
+def test_explaining_tells_of_every_kind_of_rule() -> None:
+    """In the order of the rules: what was looked at, what matched, which one decides, and why the others do not."""
+    steps = Router(ZONES).explain("a@news.example.com", "b@bücher.example", "10.1.2.3", "nowhere", {"list-id": "x"})
+    assert [(s.kind, s.looked_at, s.zone, s.decides, s.why) for s in steps] == [
+        ("header X-Sending-Zone", "nowhere", "", False, "no zone has the name 'nowhere'"),
+        ("other headers", "", "", False, "no zone has such a rule"),
+        ("sender domain", "news.example.com", "bulk", True, "decides"),
+        ("recipient domain", "xn--bcher-kva.example", "local", False, "matches too, but comes later"),
+        ("origin network", "10.1.2.3", "local", False, "matches too, but comes later"),
+        ("default", "", "usual", False, "matches too, but comes later"),
+    ]
+    steps = Router(HEADED).explain("", "b@c", "", None, {"precedence": "first-class"})
+    assert [s.why for s in steps] == [
+        "the message has none",
+        "no rule matches",
+        "nothing to look at",
+        "no zone has such a rule",
+        "no zone has such a rule",
+        "decides",
+    ]
+    assert steps[1].looked_at == "precedence: first-class"
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(["", "a@news.example.com", "a@b.org"]), st.sampled_from(["b@big.example", "b@c"]),
+    st.sampled_from(["", "10.1.2.3", "192.0.2.1"]), st.none() | st.sampled_from(["bulk", "x"]),
+    st.none() | st.dictionaries(st.sampled_from(["list-id", "precedence"]), st.sampled_from(["bulk", "x"])),
+)  # fmt: skip
+def test_the_explanation_is_the_decision(
+    sender: str, recipient: str, origin: str, wish: str | None, headers: dict[str, str] | None
+) -> None:
+    """Exactly one step decides, and it is what `route` says."""
+    zones = [*ZONES, Zone(name="headed", headers={"Precedence": "bulk"})]
+    routes, question = Router(zones), (sender, recipient, origin, wish, headers)
+    (decisive,) = [step for step in routes.explain(*question) if step.decides]
+    assert (decisive.zone, decisive.rule) == routes.route(*question)
 
 
 def test_without_a_default_the_first_zone_is_it() -> None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from typing import Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from zonemta_py.config.section import NAME, Section
 
 Dimension = Literal["zone", "source", "site", "provider", "tenant", "campaign"]
-SECONDS = {"s": 1, "sec": 1, "min": 60, "h": 3600, "hour": 3600, "d": 86400, "day": 86400}
+SECONDS = {
+    "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hr": 3600, "hour": 3600,
+    "d": 86400, "day": 86400,
+}  # fmt: skip
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3}
-_RATE = re.compile(r"(\d+(?:\.\d+)?) ?([KMG]?)B?/(\d*) ?([a-z]+)")
+_RATE = re.compile(r"(\d+(?:\.\d+)?) ?([KMG]?)(B?) ?/ ?(\d*) ?([a-z]+)", re.ASCII | re.IGNORECASE)
+_AMOUNT_MAX = 1e15
+_SECONDS_MAX = 366 * 86400
 _HOURS = re.compile(r"([01]\d|2[0-4]):([0-5]\d)-([01]\d|2[0-4]):([0-5]\d)")
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 DAYS: tuple[Day, ...] = get_args(Day)
@@ -27,11 +32,31 @@ class Rate(NamedTuple):
 
 
 def rate(text: str) -> Rate:
-    """ "100/s", "5000/min", "10 MB/s", "300/10min" → Rate. Raises ValueError."""
+    """ "100/s", "5000/min", "10 MB/s", "300/10min", "2K/h" (K, M, G are powers of 1,000) → Rate.
+
+    Raises ValueError: what is wrong, and how it is written.
+    """
     found = _RATE.fullmatch(text.strip())
-    if not found or found[4] not in SECONDS or float(found[1]) <= 0 or found[3].strip("0") == "" != found[3]:
-        raise ValueError(f"{text!r} is not a rate such as 100/s, 5000/min, 300/10min or 10MB/s")
-    return Rate(float(found[1]) * _UNITS[found[2]], SECONDS[found[4]] * int(found[3] or 1))
+    if not found:
+        raise ValueError(f"{text!r} is not a rate, write it like 100/s, 5000/min, 300/10min or 10MB/s")
+    unit = SECONDS.get(found[5].lower())
+    if unit is None:
+        raise ValueError(f"{text!r} is not a rate, {found[5]!r} is no unit of time: write s, min, h or day")
+    amount, seconds = float(found[1]) * _UNITS[found[2].upper()], unit * int(found[4][:12] or 1)
+    if not 0 < amount <= _AMOUNT_MAX:
+        raise ValueError(f"{text!r} is no limit: write more than 0, or leave it empty for none")
+    if not 0 < seconds <= _SECONDS_MAX:
+        raise ValueError(f"{text!r} is not a rate, its time must be between a second and a year")
+    return Rate(amount, seconds)
+
+
+def _counted(text: str, unit: str) -> str:
+    """A rate of things, not bytes; "" is none. Raises ValueError."""
+    if text:
+        rate(text)
+        if "b" in text.partition("/")[0].lower():
+            raise ValueError(f"{text!r} counts bytes, but this limit counts {unit}: leave the B out, or set bytes")
+    return text
 
 
 class Throttle(Section):
@@ -43,7 +68,8 @@ class Throttle(Section):
     per: list[Dimension] = []
     """What each has a limit of its own: any of zone, source, site, provider, tenant, campaign; empty: all together."""
     only: dict[Dimension, str] = {}
-    """Where it applies: dimension → name, * matches any part ({ provider = "google", campaign = "news-*" })."""
+    """Where it applies: dimension → name, * matches any part ({ provider = "google", campaign = "news-*" }); mail that
+    has none (no tenant, no campaign …) matches * but not ?*."""
     connections: int = Field(0, ge=0)
     """Connections at once."""
     messages: str = ""
@@ -63,12 +89,31 @@ class Throttle(Section):
     idle_s: float | None = Field(None, ge=0)
     """Seconds an idle connection is kept."""
 
-    @field_validator("messages", "recipients", "new_connections", "bytes")
+    @field_validator("messages", "recipients", "new_connections")
     @classmethod
-    def _check_rates(cls, value: str) -> str:
+    def _check_counts(cls, value: str, info: ValidationInfo) -> str:
+        return _counted(value, str(info.field_name).replace("_", " "))
+
+    @field_validator("bytes")
+    @classmethod
+    def _check_bytes(cls, value: str) -> str:
         if value:
             rate(value)
         return value
+
+    @model_validator(mode="after")
+    def _check_use(self) -> Throttle:
+        counts = self.messages or self.recipients or self.new_connections
+        per_connection = self.messages_per_connection or self.recipients_per_delivery or self.idle_s is not None
+        if not (counts or self.bytes or self.connections or per_connection):
+            raise ValueError(f"throttle {self.name!r} limits nothing: give it messages, connections …, or remove it")
+        if self.burst and self.bytes and counts:
+            raise ValueError(
+                f"throttle {self.name!r}: its burst would be one of bytes too, put bytes in one of its own"
+            )
+        if self.burst and not (counts or self.bytes):
+            raise ValueError(f"throttle {self.name!r} has a burst but no rate: give it messages, recipients or bytes")
+        return self
 
 
 class Learning(Section):
@@ -87,7 +132,8 @@ class Learning(Section):
     rate_increase: float = Field(0.02, gt=0, le=1)
     """Then its rate grows by this part of itself …"""
     rate_increase_s: float = Field(10, gt=0)
-    """… every so many seconds without a complaint."""
+    """… every so many seconds without a complaint; close below what last was too much it waits for a dozen of them, far
+    from it each step is up to twice the last."""
     rate_min: str = "1/min"
     """Never slower than this."""
     rate_max: str = ""
@@ -95,18 +141,25 @@ class Learning(Section):
 
     @field_validator("rate_min", "rate_max")
     @classmethod
-    def _check_rates(cls, value: str) -> str:
-        if value:
-            rate(value)
-        return value
+    def _check_rates(cls, value: str, info: ValidationInfo) -> str:
+        if not value and info.field_name == "rate_min":
+            raise ValueError("rate_min is empty: write the slowest rate that still tries, such as 1/min")
+        return _counted(value, "messages")
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Learning:
+        slowest, fastest = rate(self.rate_min), rate(self.rate_max) if self.rate_max else None
+        if fastest and slowest.amount / slowest.seconds >= fastest.amount / fastest.seconds:
+            raise ValueError(f"rate_min {self.rate_min} is not below rate_max {self.rate_max}: lower it, or raise that")
+        return self
 
 
 class Shares(Section):
     """Who gets how much of a zone when all want more than there is. Names may end in *; the longest match counts."""
 
-    tenants: dict[str, float] = {}
+    tenants: dict[str, Annotated[float, Field(gt=0)]] = {}
     """Tenant → weight; 1 where nothing is said."""
-    campaigns: dict[str, float] = {}
+    campaigns: dict[str, Annotated[float, Field(gt=0)]] = {}
     """Campaign → weight within its tenant."""
 
 

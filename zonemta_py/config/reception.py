@@ -39,8 +39,8 @@ class Listener(Section):
     trust_sending_zone: bool = True
     """Let the header X-Sending-Zone choose the zone (it is always taken out)."""
     trust_headers: bool = True
-    """Let the headers X-Campaign, X-Tenant, X-Priority-Level, X-Deliver-After, X-Window, X-Time-Zone and
-    X-Unsubscribe speak (they are always taken out)."""
+    """Let the headers X-Campaign, X-Tenant, X-Priority-Level, X-Deliver-After, X-Deliver-By, X-Window, X-Time-Zone
+    and X-Unsubscribe speak (they are always taken out)."""
 
     @field_validator("relay_networks", "proxy_networks")
     @classmethod
@@ -84,6 +84,8 @@ class Limits(Section):
     """Largest message (SIZE)."""
     line_bytes: int = Field(limits.LINE_BYTES_MAX, ge=1000)
     """Longest body line."""
+    hold_days: float = Field(30, gt=0, le=3650)
+    """Longest time a client may have a message held (FUTURERELEASE, X-Deliver-After)."""
     timeout_s: float = Field(300, gt=0)
     """Silence after which a client is cut off (RFC 5321 4.5.3.2.7)."""
     line_ends: Literal["normalise", "refuse"] = "normalise"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import model_validator
 
@@ -13,6 +14,7 @@ from zonemta_py.config.security import DkimKey, ReturnPath, Signing, Tls
 from zonemta_py.config.server import Dns, Plugins, Queue, Rules, Server
 from zonemta_py.config.sources import Pool, Source, Warmup
 from zonemta_py.config.zone import Retry, Zone
+from zonemta_py.mail.domain import canonical
 
 
 class Config(Section):
@@ -51,7 +53,7 @@ class Config(Section):
             raise ValueError("there is no zone, add a [[zones]] table with a name")
         if sum(zone.default for zone in self.zones) > 1:
             raise ValueError("more than one zone says default = true, leave it in one")
-        for rules in ("sender_domains", "recipient_domains", "origins"):
+        for rules in ("sender_domains", "recipient_domains", "origins", "headers"):
             self._check_claims(rules)
         self._check_names()
         return self
@@ -67,7 +69,24 @@ class Config(Section):
                 raise ValueError(f"{where} names {name!r}, but there is no such table in [[{kind}]]; add it")
         if self.tls.dane and not self.dns.dnssec:
             raise ValueError("tls.dane needs dns.dnssec = true and a validating resolver, or anybody could forge TLSA")
+        self._check_signing()
+        self._check_return_path()
+
+    def _check_signing(self) -> None:
+        active = {key.domain for key in self.dkim if key.state == "active"}
+        if self.signing.third_party and self.signing.third_party not in active:
+            raise ValueError(f"signing.third_party: no active [[dkim]] key is for {self.signing.third_party}, add one")
+        names: set[str] = set()
+        for name in (f"{key.selector}._domainkey.{key.domain}" for key in self.dkim):
+            if name in names:
+                raise ValueError(f"two keys are {name}, give each a selector of its own")
+            names.add(name)
+
+    def _check_return_path(self) -> None:
         path = self.return_path
+        for zone in path.list_unsubscribe_zones:
+            if zone not in {each.name for each in self.zones}:
+                raise ValueError(f"return_path.list_unsubscribe_zones: there is no zone {zone!r}, leave it out")
         if (path.verp or path.srs or path.list_unsubscribe) and not path.secret:
             raise ValueError("return_path needs a secret for its signatures; `zonemta config secret` makes one")
 
@@ -75,8 +94,12 @@ class Config(Section):
         """No rule in two zones: the order of zones in the file must not matter."""
         claimed: dict[str, str] = {}
         for zone in self.zones:
-            for rule in getattr(zone, rules):
-                other = claimed.setdefault(rule.lower().rstrip("."), zone.name)
+            claims = getattr(zone, rules)
+            if rules == "headers":
+                claims = [f"{name}: {value}" for name, value in zone.headers.items()]
+            for rule in claims:
+                key = canonical(rule) if rules.endswith("domains") else rule.lower()
+                other = claimed.setdefault(key, zone.name)
                 if other != zone.name:
                     raise ValueError(f"zones {other!r} and {zone.name!r} both claim {rules} {rule!r}, leave it in one")
 
@@ -95,6 +118,12 @@ class Config(Section):
         if zone.pool:
             return next(pool.sources for pool in self.pools if pool.name == zone.pool)
         return [Source(address=address) for address in zone.sources]
+
+    @property
+    def body_form(self) -> Literal["relaxed", "simple"] | None:
+        """The canonical form that signatures need of bodies; None if nothing is signed."""
+        signs = any(key.state == "active" for key in self.dkim)
+        return self.signing.body_canonicalization if signs else None
 
     @property
     def default_zone(self) -> Zone:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import string
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from zonemta_py.config.section import Section, domain_rules
+from zonemta_py.mail.domain import canonical
+
+_NAMES = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9])?)*")
+_FIELD_NAME = re.compile(r"[!-9<-~]+")
 
 
 class Tls(Section):
@@ -45,7 +51,26 @@ class DkimKey(Section):
     state: Literal["active", "published", "retired"] = "active"
     """active signs; published and retired are only checked against DNS (see `zonemta dkim rotate`)."""
     identity: str = ""
-    """i=; empty: none."""
+    """i=: an address, or @ and a domain, at `domain` or below it; empty: none."""
+
+    @field_validator("domain")
+    @classmethod
+    def _check_domain(cls, value: str) -> str:
+        return dns_name(value)
+
+    @field_validator("selector")
+    @classmethod
+    def _check_selector(cls, value: str) -> str:
+        if not _NAMES.fullmatch(value):
+            raise ValueError(f"{value!r} is not a selector such as 2026a")
+        return value.lower()
+
+    @model_validator(mode="after")
+    def _check_identity(self) -> DkimKey:
+        host = self.identity.rpartition("@")[2].lower()
+        if self.identity and ("@" not in self.identity or not f".{host}".endswith(f".{self.domain}")):
+            raise ValueError(f"identity {self.identity!r} must be at {self.domain} or below it, such as @{self.domain}")
+        return self
 
 
 class Signing(Section):
@@ -68,6 +93,19 @@ class Signing(Section):
     third_party: str = ""
     """Domain of a key that signs all mail once more (the sender's own, beside the customer's); empty: none."""
 
+    @field_validator("headers", "oversign")
+    @classmethod
+    def _check_names(cls, values: list[str]) -> list[str]:
+        for value in values:
+            if not _FIELD_NAME.fullmatch(value) or value.lower() in ("dkim-signature", "received", "return-path"):
+                raise ValueError(f"{value!r} is no name of a header field that can be signed, leave it out")
+        return values
+
+    @field_validator("third_party")
+    @classmethod
+    def _check_third_party(cls, value: str) -> str:
+        return dns_name(value) if value else value
+
 
 class ReturnPath(Section):
     """Return paths and fields that tie bounces and complaints to message and recipient."""
@@ -83,15 +121,50 @@ class ReturnPath(Section):
     srs_days: int = Field(21, ge=1, le=100)
     """How long an SRS or VERP address is accepted back."""
     feedback_id: str = ""
-    """Feedback-ID field that is added: a text with {campaign}, {tenant}, {zone}, {id}, {sender}; empty: none."""
+    """Feedback-ID field that is added: a text with {campaign}, {tenant}, {zone}, {id}, {sender} (the return path's
+    domain); empty: none."""
     list_unsubscribe: str = ""
     """List-Unsubscribe URL (https) that is added where asked for, with {id}, {recipient}, {campaign}, {token}; empty:
     none."""
+    list_unsubscribe_zones: list[str] = []
+    """Zones in which all mail gets it, asked for or not."""
 
     @field_validator("own_domains")
     @classmethod
     def _check_domains(cls, values: list[str]) -> list[str]:
         return domain_rules(values)
+
+    @field_validator("verp", "srs")
+    @classmethod
+    def _check_domain(cls, value: str) -> str:
+        return dns_name(value) if value else value
+
+    @field_validator("feedback_id")
+    @classmethod
+    def _check_feedback(cls, value: str) -> str:
+        placeholders(value, {"campaign", "tenant", "zone", "id", "sender"})
+        return value
+
+    @field_validator("list_unsubscribe")
+    @classmethod
+    def _check_url(cls, value: str) -> str:
+        placeholders(value, {"id", "recipient", "campaign", "token"})
+        if value and not value.startswith("https://"):
+            raise ValueError(f"{value!r} does not begin with https://, which RFC 8058 demands")
+        if re.search(r"[\s<>]", value):
+            raise ValueError(f"{value!r} is no URL: it has blanks or angle brackets")
+        return value
+
+    def unsubscribe(self, zone: str, asked: bool) -> bool:
+        """Whether a message in that zone gets List-Unsubscribe."""
+        return bool(self.list_unsubscribe) and (asked or zone in self.list_unsubscribe_zones)
+
+    def alone(self, zone: str, asked: bool) -> bool:
+        """Whether each recipient of a message needs a delivery of its own, since path or header will name it."""
+        if self.verp:
+            return True
+        named = "{recipient}" in self.list_unsubscribe or "{token}" in self.list_unsubscribe
+        return named and self.unsubscribe(zone, asked)
 
     @field_validator("secret")
     @classmethod
@@ -99,3 +172,25 @@ class ReturnPath(Section):
         if value and len(value) < 16:
             raise ValueError("a secret needs at least 16 characters; `zonemta config secret` makes one")
         return value
+
+
+def dns_name(value: str) -> str:
+    """In lower case and A-labels. Raises ValueError for what is no domain."""
+    name = canonical(value)
+    if not _NAMES.fullmatch(name):
+        raise ValueError(f"{value!r} is not a domain such as example.com")
+    return name
+
+
+def placeholders(template: str, known: set[str]) -> None:
+    """Raises ValueError for a text with other placeholders than the known, or with what no header field may hold."""
+    if not template.isascii() or not template.isprintable():
+        raise ValueError(f"{template!r} has characters that no header field may hold, write ASCII on one line")
+    shown = ", ".join(f"{{{name}}}" for name in sorted(known))
+    try:
+        fields = [field for field in string.Formatter().parse(template) if field[1] is not None]
+    except ValueError:
+        raise ValueError(f"{template!r} has a brace too many or too few; known are {shown}") from None
+    for _, name, form, conversion in fields:
+        if name not in known or form or conversion:
+            raise ValueError(f"{template!r} has {{{name}}}, which is none of {shown}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
@@ -14,7 +15,7 @@ class Source(Section):
     """One local address to send from, and how it presents itself."""
 
     address: str
-    """The local IP address."""
+    """The local IP address; with a proxy, the one that the proxy sends from."""
     hostname: str = ""
     """Name in EHLO; empty: the zone's, or the server's."""
     weight: float = Field(1, gt=0)
@@ -45,8 +46,15 @@ class Source(Section):
     @field_validator("proxy")
     @classmethod
     def _check_proxy(cls, value: str) -> str:
-        if value and not value.startswith(("socks5://", "haproxy://")):
+        try:
+            url = urlsplit(value)
+            known = url.scheme in ("socks5", "haproxy") and url.hostname and url.port and url.path in ("", "/")
+        except ValueError:
+            known = False
+        if value and not known:
             raise ValueError(f"{value!r} is no proxy, write socks5://host:port or haproxy://host:port")
+        if value and url.scheme == "haproxy" and "@" in url.netloc:
+            raise ValueError(f"haproxy://{url.hostname}:{url.port} knows no user and password, leave them out")
         return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,6 +10,8 @@ from pydantic import Field, field_validator, model_validator
 
 from zonemta_py.config.section import NAME, Network, Port, Section, domain_rules, ip_address, networks
 from zonemta_py.mail import limits
+
+_FIELD_NAME = re.compile(r"[!-9;-~]+")
 
 
 class Retry(Section):
@@ -49,7 +52,7 @@ class Zone(Section):
     hostname: str = ""
     """Name in EHLO; empty: the server's."""
     host: str = ""
-    """Smart host that gets everything; empty: MX lookup."""
+    """Smart host that gets everything: its name or IP, or the path of a unix socket; empty: MX lookup."""
     port: Port = 25
     """Port to connect to."""
     protocol: Literal["smtp", "lmtp"] = "smtp"
@@ -103,6 +106,14 @@ class Zone(Section):
     @classmethod
     def _check_domains(cls, values: list[str]) -> list[str]:
         return domain_rules(values)
+
+    @field_validator("headers")
+    @classmethod
+    def _check_headers(cls, values: dict[str, str]) -> dict[str, str]:
+        for name in values:
+            if not _FIELD_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is not the name of a header field such as List-Id")
+        return values
 
     @field_validator("sources")
     @classmethod
