@@ -97,7 +97,7 @@ def test_parameters_of_rcpt() -> None:
         (parse_mail, "SMTPUTF8=1", 501), (parse_mail, "RET=ALL", 501), (parse_mail, "ENVID=", 501),
         (parse_mail, "ENVID=a+0D+0Ab", 501), (parse_mail, "ENVID=+zz", 501), (parse_mail, "ENVID=+FF", 501),
         (parse_mail, f"ENVID={'x' * 101}", 501), (parse_mail, "SIZE=1 SIZE=1", 501), (parse_mail, "=x", 501),
-        (parse_mail, "MT-PRIORITY=1", 555), (parse_mail, "NOTIFY=NEVER", 555),
+        (parse_mail, "XMT-PRIORITY=1", 555), (parse_mail, "NOTIFY=NEVER", 555),
         (parse_rcpt, "NOTIFY=NEVER,DELAY", 501), (parse_rcpt, "NOTIFY=", 501), (parse_rcpt, "NOTIFY=SOON", 501),
         (parse_rcpt, "ORCPT=a@b.test", 501), (parse_rcpt, "ORCPT=;a@b.test", 501), (parse_rcpt, "ORCPT=rfc822;", 501),
         (parse_rcpt, "ORCPT=utf-8;ü@b.test", 501), (parse_rcpt, "X=1", 555),

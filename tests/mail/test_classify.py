@@ -10,7 +10,10 @@ from zonemta_py.mail import classify
 from zonemta_py.mail.classify import CONNECTING, judge
 from zonemta_py.mail.reply import Reply
 
-STAGES = ["connect", "banner", "ehlo", "tls", "auth", "mail", "rcpt", "data", "body", "dot", "dns", "plugin"]
+STAGES = [
+    "connect", "banner", "ehlo", "tls", "auth", "mail", "rcpt", "data", "body", "dot", "dns", "plugin",
+    "proxy", "source",
+]  # fmt: skip
 REPLIES = st.builds(Reply, st.integers(0, 999), st.sampled_from(["", "4.2.2", "5.2.2", "5.5.3"]), st.just("x"))
 
 
@@ -29,6 +32,8 @@ REPLIES = st.builds(Reply, st.integers(0, 999), st.sampled_from(["", "4.2.2", "5
         (552, "", "dot", True, False),
         (556, "5.1.10", "dns", True, False),
         (451, "4.4.3", "dns", False, True),
+        (451, "4.4.1", "proxy", False, False),
+        (451, "4.4.1", "source", False, False),
         (199, "", "mail", False, False),
         (700, "", "mail", False, False),
     ],

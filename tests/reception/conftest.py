@@ -198,12 +198,13 @@ def intakes() -> Callable[[], MemoryIntake]:
 
 @pytest.fixture
 def open_door(intakes: Callable[[], MemoryIntake]) -> Iterator[Callable[..., OpenDoor]]:
-    """open_door(limits={…}, host=…, share=…, **listener) starts a listener."""
+    """open_door(limits={…}, host=…, share=…, sections={…}, **listener) starts a listener."""
     threads: list[_Thread] = []
 
     def start(
         limits: dict[str, Any] | None = None, host: Host | None = None, share: int = 1,
-        users: dict[str, str] | None = None, address: str = "127.0.0.1", **listener: Any,
+        users: dict[str, str] | None = None, address: str = "127.0.0.1", sections: dict[str, Any] | None = None,
+        **listener: Any,
     ) -> OpenDoor:  # fmt: skip
         config = Config.model_validate(
             {
@@ -211,6 +212,7 @@ def open_door(intakes: Callable[[], MemoryIntake]) -> Iterator[Callable[..., Ope
                 "listeners": [{"address": address, **listener}],
                 "limits": limits or {},
                 "users": users or {},
+                **(sections or {}),
             }
         )
         intake = intakes()

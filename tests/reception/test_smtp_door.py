@@ -65,9 +65,11 @@ def test_ehlo_offers_what_we_keep(door: Any) -> None:
         assert wire.banner == "220 mx.test ESMTP"
         lines = wire.ask("EHLO client.test").split("\n")
     assert lines[0] == "250-mx.test"
-    assert [line[4:] for line in lines[1:]] == [
-        "PIPELINING", "SIZE 104857600", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES", "DSN",
+    assert [line[4:] for line in lines[1:-1]] == [
+        "PIPELINING", "SIZE 104857600", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES", "DSN", "MT-PRIORITY MIXER",
+        "DELIVERBY 1",
     ]  # fmt: skip
+    assert re.fullmatch(r"250 FUTURERELEASE 2592000 \d{4}-\d\d-\d\dT\d\d:\d\d:00Z", lines[-1])
 
 
 def test_every_reply_has_an_enhanced_status_code(open_door: Any) -> None:

@@ -1,4 +1,4 @@
-"""Paths and parameters of MAIL and RCPT (RFC 5321 4.1.2, 6531 3.3, 3461 4, 1870, 6152, 4954).
+"""Paths and parameters of MAIL and RCPT (RFC 5321 4.1.2, 6531 3.3, 3461 4, 1870, 6152, 4954; and `schedule_fields`).
 
 Ordinary addresses are matched by one regular expression; quoted local parts, source routes (dropped, RFC 5321 4.1.1.3),
 address literals and international addresses take a slower one. An address is given back as it came, but for its domain,
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from zonemta_py.mail.envelope import Notify, Recipient
 from zonemta_py.mail.limits import ADDRESS_BYTES_MAX
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.schedule_fields import PARAMETERS, Unclear, Wishes
 
 _DOMAIN_BYTES_MAX = 255
 _ENVID_MAX = 100
@@ -61,7 +62,10 @@ class AddressRefused(ValueError):
 
 @dataclass(slots=True)
 class MailCommand:
-    """What MAIL FROM said. address: "" for the null sender. size: declared bytes, 0 if none was (RFC 1870)."""
+    """What MAIL FROM said. address: "" for the null sender. size: declared bytes, 0 if none was (RFC 1870).
+
+    wishes: what was asked of the schedule, None if nothing.
+    """
 
     address: str
     parameters: dict[str, str] = field(default_factory=dict)
@@ -70,6 +74,7 @@ class MailCommand:
     smtputf8: bool = False
     ret: str | None = None
     envid: str | None = None
+    wishes: Wishes | None = None
 
 
 def parse_mail(argument: str) -> MailCommand:
@@ -174,8 +179,18 @@ def _mail_parameters(command: MailCommand, parameters: dict[str, str]) -> None:
             command.envid = xtext_decode(value)
         elif keyword == "AUTH" and (value == "<>" or (value and _XTEXT.fullmatch(value))):
             pass  # we vouch for nobody: what we relay goes without AUTH= (RFC 4954 5)
+        elif keyword in PARAMETERS:
+            _wish(command, keyword, value)
         else:
             _refuse_parameter(keyword, value, ("SIZE", "BODY", "SMTPUTF8", "RET", "ENVID", "AUTH"))
+
+
+def _wish(command: MailCommand, keyword: str, value: str) -> None:
+    command.wishes = command.wishes or Wishes()
+    try:
+        command.wishes.say(keyword, value)
+    except Unclear as unclear:
+        raise AddressRefused(501, "5.5.4", f"{keyword}: {unclear}") from None
 
 
 def _rcpt_parameters(address: str, parameters: dict[str, str], smtputf8: bool) -> Recipient:

@@ -8,6 +8,7 @@ Three exceptions:
   421 anywhere: the server is going away (RFC 5321 3.8); temporary, and the destination needs a rest.
   552 to RCPT without a better code: "too many recipients" of old servers (RFC 5321 4.5.3.1.10), meant as 452.
   dns: our own finding; its 5xx (no such domain, null MX) is permanent.
+What ends on our own side (LOCAL: our proxy, our source address) is temporary and says nothing of the destination.
 Replies that are judged temporary never carry a 5xx code: they are rewritten, so that verdict and record agree.
 """
 
@@ -19,6 +20,9 @@ from zonemta_py.mail.reply import Reply
 
 CONNECTING = frozenset(("connect", "banner", "ehlo", "tls", "auth"))
 """Stages before MAIL: they concern the server, not the message."""
+
+LOCAL = frozenset(("proxy", "source"))
+"""Stages that never reached the server: they concern us alone."""
 
 
 class Judgement(NamedTuple):
@@ -33,8 +37,8 @@ def judge(reply: Reply, stage: str) -> Judgement:
     """Takes a reply that is not the wanted one and the stage it came in (the names of `Outcome.stage`)."""
     if reply.code == 421:
         return Judgement(False, True, reply)
-    if stage in CONNECTING:
-        return Judgement(False, True, _softened(reply, "4.3.2") if reply.permanent else reply)
+    if stage in CONNECTING or stage in LOCAL:
+        return Judgement(False, stage in CONNECTING, _softened(reply, "4.3.2") if reply.permanent else reply)
     if stage == "dns":
         return Judgement(reply.permanent, not reply.permanent, reply)
     if stage == "rcpt" and reply.code == 552 and reply.enhanced in ("", "5.5.3"):
@@ -77,9 +81,27 @@ class DeliveryError(Exception):
 
 
 class Unreachable(DeliveryError, ConnectionError):
-    """No connection came about: refused, no route, source address not ours."""
+    """No connection came about: refused, no route."""
 
     enhanced, what = "4.4.1", "no connection"
+
+
+class ProxyFailed(DeliveryError):
+    """The proxy on our side cannot be reached, or refuses to serve us; the destination has not been asked."""
+
+    enhanced, what = "4.4.1", "proxy failed"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("proxy", detail)
+
+
+class SourceUnusable(DeliveryError):
+    """The source address or interface to send from is not this machine's."""
+
+    enhanced, what = "4.4.1", "cannot send from here"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("source", detail)
 
 
 class ConnectionLost(DeliveryError, ConnectionError):

@@ -50,6 +50,12 @@ class Envelope:
     body: "7BIT" or "8BITMIME". protocol: "ESMTP", "ESMTPS", "ESMTPSA" … (RFC 3848), "LOCAL" for our own notices.
     origin: the client's IP address. received_ms: UNIX time in ms. headers: chosen fields, lower-case name → value
     (unfolded, first occurrence). sending_zone: value of X-Sending-Zone, if the listener let it pass.
+
+    priority: -9 … 9 (RFC 6710), None: nothing was said. hold_until_ms: not before (RFC 4865), UNIX ms, 0: at once.
+    deadline_ms: too late after that (RFC 2852), UNIX ms, 0: never; deadline_mode: then "R" returns the message and "N"
+    sends it on and tells the sender. require_tls: RFC 8689. window: name of the sending hours; time_zone: the one they
+    are in ("": as configured). unsubscribe: List-Unsubscribe is wanted. hashes: "relaxed" or "simple" → SHA-256 of the
+    body in that canonical form (RFC 6376 3.4).
     """
 
     sender: str
@@ -68,11 +74,22 @@ class Envelope:
     sending_zone: str | None = None
     campaign: str | None = None
     tenant: str | None = None
+    priority: int | None = None
+    hold_until_ms: int = 0
+    deadline_ms: int = 0
+    deadline_mode: str = ""
+    require_tls: bool = False
+    window: str = ""
+    time_zone: str = ""
+    unsubscribe: bool = False
+    hashes: dict[str, bytes] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
 
     def metadata(self) -> dict[str, Any]:
         """All but the recipients, as stored under `message <id> *`; fields at their default are left out."""
         row: dict[str, Any] = {"sender": self.sender, "size": self.size, "received_ms": self.received_ms}
+        if self.priority is not None:
+            row["priority"] = self.priority  # 0 says something: the zone's default does not hold
         for name in _OPTIONAL:
             value = getattr(self, name)
             if value:
@@ -94,6 +111,7 @@ class Envelope:
 
 _OPTIONAL = (
     "ret", "envid", "body", "smtputf8", "origin", "origin_name", "user", "protocol", "headers", "sending_zone",
-    "campaign", "tenant", "extra",
+    "campaign", "tenant", "hold_until_ms", "deadline_ms", "deadline_mode", "require_tls", "window", "time_zone",
+    "unsubscribe", "hashes", "extra",
 )  # fmt: skip
-_FIELDS = frozenset(("sender", "size", "received_ms", *_OPTIONAL))
+_FIELDS = frozenset(("sender", "size", "received_ms", "priority", *_OPTIONAL))

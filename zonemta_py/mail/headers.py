@@ -51,6 +51,10 @@ class Headers:
     def __contains__(self, name: str) -> bool:
         return name.lower().encode() in self._names
 
+    def any_of(self, names: frozenset[bytes]) -> bool:
+        """Whether there is a field with one of these lower-case names."""
+        return not names.isdisjoint(self._names)
+
     def get(self, name: str, default: str = "") -> str:
         """Unfolded value of the first such field; encoded words stay as they are (see `decoded`)."""
         wanted = name.lower().encode()

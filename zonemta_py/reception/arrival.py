@@ -2,9 +2,11 @@
 
 Blocks of decoded DATA go in; the header section is held back until it is whole, gets its trace fields, and goes out
 before the body. What went in comes out byte for byte, but for the fields added (and the empty line after them, if the
-message has no header section) and X-Sending-Zone, which is taken out.
+message has no header section) and what is said to us alone, which is taken out, whether or not it may speak:
+X-Sending-Zone and `schedule_fields.FIELDS`.
 
-Failures: `refusal` is the reply for a header section that is too long or tells of a loop; from then on nothing is kept.
+Failures: `refusal` is the reply for a header section that is too long, tells of a loop or asks for what cannot be; from
+then on nothing is kept.
 """
 
 from __future__ import annotations
@@ -12,15 +14,18 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from zonemta_py.mail.canonical import BodyHash, Form
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.headers import Headers, split
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.schedule_fields import DEFAULT_TERMS, FIELDS, Terms, Unclear, obey
 from zonemta_py.mail.trace import date_field, message_id_field, received
 
 SENDING_ZONE = "X-Sending-Zone"
 KEPT = ("subject", "from", "to", "message-id", "date", "list-id", "feedback-id")
-"""Fields that go into `Envelope.headers`, decoded."""
+"""Fields that go into `Envelope.headers`, decoded; and those that zones are chosen by."""
+_TO_US = frozenset(name.lower().encode() for name in (SENDING_ZONE, *FIELDS))
 _HEADER_TOO_LONG = Reply(552, "5.3.4", "The header section is longer than this server takes")
 _LOOP = Reply(554, "5.4.6", "Too many Received fields, the message is going round in circles")
 
@@ -61,7 +66,9 @@ class Chunks:
 class Rules:
     """The same for all messages of a listener. host: our name. trust_zone: X-Sending-Zone may choose the zone.
 
+    trust_fields: the other fields said to us may speak. kept: lower-case names of fields for the envelope.
     hooked: plugins see the body, so it is kept in `Arrival.unseen` for them instead of being cut at once.
+    body_form: in which the body is hashed as it passes, for signatures to come; None: not at all.
     """
 
     host: str
@@ -69,23 +76,29 @@ class Rules:
     header_bytes: int
     hops: int
     hooked: bool = False
+    trust_fields: bool = False
+    terms: Terms = DEFAULT_TERMS
+    kept: tuple[str, ...] = KEPT
+    body_form: Form | None = None
 
 
 class Arrival:
     """opening: the Received field up to its id (`Trace.opening`). transaction: that id. now_ms: when DATA began.
 
-    headers: None until the header section is complete; then without X-Sending-Zone, with Date and Message-ID, and
-    without our Received.
+    headers: None until the header section is complete; then without what was said to us, with Date and Message-ID,
+    and without our Received.
     """
 
     __slots__ = (
-        "_opening", "_rules", "_section", "_transaction", "chunks", "envelope", "headers", "now_ms", "refusal",
-        "unseen",
+        "_hash", "_opening", "_rules", "_said", "_section", "_transaction", "chunks", "envelope", "headers", "now_ms",
+        "refusal", "unseen",
     )  # fmt: skip
 
     def __init__(self, rules: Rules, envelope: Envelope, opening: str, transaction: str, now_ms: int) -> None:
         self._rules, self._opening, self._transaction = rules, opening, transaction
         self._section = bytearray()
+        self._said: dict[str, str] = {}
+        self._hash = BodyHash(rules.body_form) if rules.body_form else None
         self.envelope, self.now_ms = envelope, now_ms
         self.headers: Headers | None = None
         self.refusal: Reply | None = None
@@ -100,7 +113,7 @@ class Arrival:
             if self._rules.hooked:
                 self.unseen.append(block)
             else:
-                self.chunks.add(block)
+                self.keep(block)
             return
         section = self._section
         if not section and b"\r\n\r\n" in block:
@@ -128,11 +141,10 @@ class Arrival:
 
     def _complete(self, headers: Headers, whole: bytes, end: int) -> None:
         fields = whole[:end]
-        if SENDING_ZONE in headers:
-            zone = headers.get(SENDING_ZONE)
-            if self._rules.trust_zone and zone:
-                self.envelope.sending_zone = zone
-            headers.remove(SENDING_ZONE)
+        if headers.any_of(_TO_US):
+            self._listen(headers)
+            if self.refusal is not None:
+                return
             fields = headers.build()
         fields += self._add_missing(headers)
         self.headers = headers
@@ -143,7 +155,41 @@ class Arrival:
             return
         if body and not body.startswith(b"\r\n"):
             fields += b"\r\n"  # there is a body but no empty line before it
+        if self._hash is not None:
+            self._hash.add(body[2:] if body.startswith(b"\r\n") else body)
         self.chunks.add(b"".join((self.trace(), fields, body)))
+
+    def keep(self, block: bytes) -> None:
+        """A block of the body as it is stored."""
+        if self._hash is not None:
+            self._hash.add(block)
+        self.chunks.add(block)
+
+    def note_hash(self) -> None:
+        """The body is complete: its hash goes into the envelope."""
+        if self._hash is not None and self._rules.body_form:
+            self.envelope.hashes = {self._rules.body_form: self._hash.digest()}
+
+    def _listen(self, headers: Headers) -> None:
+        """Takes out what is said to us, and does as it says if it may."""
+        zone = headers.get(SENDING_ZONE)
+        if self._rules.trust_zone and zone:
+            self.envelope.sending_zone = zone
+            if SENDING_ZONE.lower() in self._rules.kept:
+                self._said[SENDING_ZONE.lower()] = zone
+        headers.remove(SENDING_ZONE)
+        said: dict[str, str] = {}
+        for name in FIELDS:
+            if name in headers:
+                said[name] = headers.get(name)
+                headers.remove(name)
+        if not self._rules.trust_fields:
+            return
+        try:
+            obey(self.envelope, said, self._rules.terms, self.now_ms)
+        except Unclear as unclear:
+            self.refusal = Reply(550, "5.6.0", str(unclear))
+        self._said |= {name.lower(): value for name, value in said.items() if name.lower() in self._rules.kept}
 
     def _add_missing(self, headers: Headers) -> bytes:
         added = b""
@@ -166,7 +212,9 @@ class Arrival:
         """Copies the chosen fields into the envelope; once more after plugins have changed them."""
         headers = self.headers
         if headers is not None:
-            self.envelope.headers = {name: headers.decoded(name) for name in KEPT if name in headers}
+            self.envelope.headers = {name: headers.decoded(name) for name in self._rules.kept if name in headers}
+            if self._said:
+                self.envelope.headers |= self._said
 
     def store_header(self) -> None:
         """Hooked messages only: gives out the header section as plugins have left it."""

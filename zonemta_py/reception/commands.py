@@ -13,6 +13,7 @@ from zonemta_py.mail.address import AddressRefused, MailCommand, parse_mail, par
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.lines import TOO_LARGE
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.schedule_fields import Unclear, Wishes
 from zonemta_py.plugin.arguments import Address
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.reception import replies
@@ -68,9 +69,23 @@ def mail(door: Door, argument: str) -> bytes | None:
         return door.refuse(replies.NO_PARAMETERS_HELO)
     if command.size > door.site.limits.message_bytes:
         return door.refuse(TOO_LARGE)
+    unkept = command.wishes and _unkept(door, command.wishes)
+    if unkept:
+        return door.refuse(unkept)
     if door.site.host.listens("smtp_mail_from"):
         return door.wait_for(_ask_mail(door, command))
     return _open(door, command)
+
+
+def _unkept(door: Door, wishes: Wishes) -> Reply | None:
+    """Nobody is asked here whether he may wish for something: who may not relay gets no further than RCPT anyway."""
+    if wishes.require_tls and not door.session.tls:
+        return replies.REQUIRETLS_IN_CLEAR
+    try:
+        wishes.settle(door.site.clock_ms(), door.site.limits.hold_days)
+    except Unclear as unclear:
+        return Reply(501, "5.5.4", str(unclear))
+    return None
 
 
 def _open(door: Door, command: MailCommand) -> bytes:

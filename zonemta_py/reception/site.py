@@ -8,15 +8,17 @@ import re
 import secrets
 import ssl
 import time
+import zoneinfo
 from collections.abc import Callable
 
 from zonemta_py.config import Config, Listener
+from zonemta_py.mail.schedule_fields import BY_S_MIN, Terms, utc
 from zonemta_py.plugin.arguments import Server
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.streams import BodyHooks
 from zonemta_py.queue.api import Intake
 from zonemta_py.reception import tls
-from zonemta_py.reception.arrival import Rules
+from zonemta_py.reception.arrival import KEPT, Rules
 from zonemta_py.reception.gate import Gate, Networks
 from zonemta_py.reception.login import Login
 
@@ -43,11 +45,17 @@ class Site:
         self.may_proxy = Networks(listener.proxy_networks).contain
         self.server = Server(listener.name)
         self.hooked = BodyHooks.wanted(host)
+        named = sorted({name.lower() for zone in config.zones for name in zone.headers} - {*KEPT})
+        windows = frozenset(window.name for window in config.windows)
+        terms = Terms(self.limits.hold_days, windows, frozenset(zoneinfo.available_timezones()))
         self.rules = Rules(
-            self.hostname, listener.trust_sending_zone, self.limits.header_bytes, self.limits.hops, self.hooked
-        )
+            self.hostname, listener.trust_sending_zone, self.limits.header_bytes, self.limits.hops, self.hooked,
+            trust_fields=listener.trust_headers, kept=(*KEPT, *named),
+            body_form=config.body_form, terms=terms,
+        )  # fmt: skip
         self.banner = f"220 {self.hostname} ESMTP\r\n".encode()
         self._greetings: dict[tuple[bool, bool], bytes] = {}
+        self._greetings_min = 0
         self._ids = itertools.count(1)
         self._prefix = secrets.token_hex(5)
 
@@ -64,6 +72,10 @@ class Site:
     def greeting(self, under_tls: bool, authenticated: bool) -> bytes:
         """The reply to EHLO."""
         key = (under_tls, authenticated)
+        minute = self.clock_ms() // 60_000
+        if minute != self._greetings_min:  # the date they name moves on
+            self._greetings_min = minute
+            self._greetings.clear()
         if key not in self._greetings:
             words = self._keywords(under_tls, authenticated)
             lines = [f"250-{word}\r\n" for word in [self.hostname, *words]]
@@ -73,9 +85,16 @@ class Site:
 
     def _keywords(self, under_tls: bool, authenticated: bool) -> list[str]:
         words = ["PIPELINING", f"SIZE {self.limits.message_bytes}", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES"]
-        words.append("DSN")
+        words += ["DSN", "MT-PRIORITY MIXER", f"DELIVERBY {BY_S_MIN}", "FUTURERELEASE " + self._longest_hold()]
+        if under_tls:
+            words.append("REQUIRETLS")
         if self.listener.tls == "starttls" and not under_tls:
             words.append("STARTTLS")
         if self.listener.auth and under_tls and not authenticated:
             words.append("AUTH PLAIN LOGIN")
         return words + self.server.ehlo_keywords
+
+    def _longest_hold(self) -> str:
+        """In seconds, and as a date (RFC 4865)."""
+        longest_s = int(self.limits.hold_days * 86_400)
+        return f"{longest_s} {utc(self._greetings_min * 60_000 + longest_s * 1000)}"

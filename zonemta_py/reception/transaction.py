@@ -47,6 +47,8 @@ class Transaction:
             command.address, [], ret=command.ret, envid=command.envid, body=command.body, smtputf8=command.smtputf8,
             origin=session.client, origin_name=session.helo, user=session.user or None, protocol=session.protocol,
         )  # fmt: skip
+        if command.wishes is not None:
+            command.wishes.put_into(self.envelope)
         self.recipients: dict[str, Recipient] = {}
         self.rcpts = 0
         self._taken = 0
@@ -130,6 +132,7 @@ class Transaction:
             if self._hooks is not None:
                 await self._hooks.finish()
         envelope.size = chunks.total
+        arrival.note_hash()
         if site.host.listens("message_queue"):
             info = Info(self._session, chunks.total, arrival.headers)
             await site.host.call("message_queue", envelope=envelope, info=info)
@@ -165,7 +168,7 @@ class Transaction:
 
     async def _sink(self, block: bytes) -> None:
         assert self._arrival is not None
-        self._arrival.chunks.add(block)
+        self._arrival.keep(block)
         await self._write_chunks()
 
     async def _write_chunks(self) -> None:

@@ -1,0 +1,298 @@
+"""Rules about replies: reading, judging, checking; and that the shipped ones keep what their examples promise."""
+
+from __future__ import annotations
+
+import re
+import string
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zonemta_py.config.shipped import shipped
+from zonemta_py.mail import classify
+from zonemta_py.mail.pattern import FLAGS, needed, risk
+from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rule import CLASSES, STAGES, Action, reply_of
+from zonemta_py.mail.rule_check import overridden, problems
+from zonemta_py.mail.rules import REMEMBERED_MAX, TEXT_MAX, UNDEFINED, Rules, RulesError
+
+SHIPPED = Rules.load([shipped("rules.toml")])
+EXAMPLES = [example for rule in SHIPPED.rules for example in rule.examples]
+PATTERNS = [rule.pattern for rule in SHIPPED.rules]
+
+
+def rules(*texts: str) -> Rules:
+    return Rules.parse((f"file{number}", text) for number, text in enumerate(texts, 1))
+
+
+def rule(name: str = "r", kind: str = "rate", more: str = "", examples: str = "['450 x']") -> str:
+    return f"[[rules]]\nname = '{name}'\nclass = '{kind}'\nexamples = {examples}\n{more}\n"
+
+
+def test_the_shipped_rules_are_sound() -> None:
+    """Every example is claimed by its own rule, no name stands twice, no pattern can run away."""
+    assert problems(SHIPPED) == []
+
+
+def test_the_shipped_rules_are_many_and_speak_of_every_class() -> None:
+    """At least 320, none without an example; every class is given by one of them."""
+    assert len(SHIPPED.rules) >= 320
+    assert {rule.kind for rule in SHIPPED.rules} == set(CLASSES)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(400, 599), st.sampled_from(["", "4.9.9", "5.1.1", "5.99.1"]), st.text(), st.sampled_from(STAGES))
+def test_every_reply_gets_a_class(code: int, enhanced: str, text: str, stage: str) -> None:
+    """Whatever a server says, a shipped rule answers, and says the same when asked again."""
+    ruling = SHIPPED.judge(Reply(code, enhanced, text), stage, "")
+    assert ruling.kind in CLASSES
+    assert ruling.rule
+    assert SHIPPED.judge(Reply(code, enhanced, text), stage, "") is ruling
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_the_quick_way_and_the_plain_way_agree(data: st.DataObject) -> None:
+    """`judge` looks for literals first; the rule it finds is the first of all that match, whatever the text."""
+    words = st.sampled_from([word for example in EXAMPLES for word in example.reply.text.split()])
+    text = " ".join(data.draw(st.lists(words, max_size=12)))
+    text = data.draw(st.sampled_from([text, text.upper(), text.lower()]))
+    reply = Reply(data.draw(st.sampled_from([421, 450, 550, 552, 554])), "", text)
+    stage = data.draw(st.sampled_from(["connect", "mail", "rcpt", "dot"]))
+    assert SHIPPED.judge(reply, stage, "gmx").rule == SHIPPED.matching(reply, stage, "gmx")[0].name
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from([pattern for pattern in PATTERNS if pattern]), st.data())
+def test_needed_text_is_in_every_match(pattern: str, data: st.DataObject) -> None:
+    """The promise of `needed`, held against `re` on texts made from the pattern itself."""
+    text = data.draw(st.from_regex(re.compile(pattern, FLAGS)))
+    assert any(literal in text.lower() for literal in needed(pattern))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "literals"),
+    [
+        ("", ("",)),
+        ("Quota (?:full|exceeded)", ("quota ",)),
+        ("foo|barbar", ("foo", "barbar")),
+        ("a+b?longer", ("longer",)),
+        (r"(?:OFR|LPN)\w{0,4}416", ("416",)),
+        ("x(?!y)z", ("xz",)),
+        (r"\d+", ("",)),
+        ("é", ("",)),
+    ],
+)
+def test_what_a_pattern_cannot_do_without(pattern: str, literals: tuple[str, ...]) -> None:
+    """The longest text that is in every match; of alternatives, one of each."""
+    assert needed(pattern) == literals
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(?:a|b+)*c", ".*x", "a.*b.*c.*d", r"(?:\w+\s?)*end"])
+def test_patterns_that_may_run_away(pattern: str) -> None:
+    """Quantifiers within quantifiers, many wildcards, a wildcard at the beginning."""
+    assert risk(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["a+b+", "(?:a{0,40}b)+", "a.*b.*c", "(a|b)*"])
+def test_patterns_that_do_not(pattern: str) -> None:
+    """Bounded inner quantifiers and a few wildcards are no risk."""
+    assert risk(pattern) == ""
+
+
+@pytest.mark.parametrize(
+    ("more", "holds", "fails"),
+    [
+        ("code = 550", ("550 5.7.1 x", "rcpt", ""), ("551 5.7.1 x", "rcpt", "")),
+        ("code = '4xx'", ("421 x", "rcpt", ""), ("521 x", "rcpt", "")),
+        ("code = ['55x', 421]", ("557 x", "rcpt", ""), ("541 x", "rcpt", "")),
+        ("enhanced = '5.7'", ("550 5.7.26 x", "rcpt", ""), ("450 4.7.26 x", "rcpt", "")),
+        ("enhanced = '5.7.1'", ("550 5.7.1 x", "rcpt", ""), ("550 5.7.10 x", "rcpt", "")),
+        ("enhanced = 'x.2.2'", ("452 4.2.2 x", "rcpt", ""), ("452 x", "rcpt", "")),
+        ("stage = ['connect', 'banner']", ("554 x", "banner", ""), ("554 x", "rcpt", "")),
+        ("provider = 'google'", ("554 x", "rcpt", "google"), ("554 x", "rcpt", "yahoo")),
+        ("pattern = 'So[Mm]e WORD'", ("554 some word", "rcpt", ""), ("554 someword", "rcpt", "")),
+    ],
+)
+def test_each_condition(more: str, holds: tuple[str, str, str], fails: tuple[str, str, str]) -> None:
+    """A rule holds when all it names agrees with the reply, and only then."""
+    book = rules(rule(more=more))
+    assert book.judge(reply_of(holds[0]), *holds[1:]).rule == "r"
+    assert book.judge(reply_of(fails[0]), *fails[1:]) is UNDEFINED
+
+
+def test_a_refusal_before_mail_is_judged_by_the_servers_words() -> None:
+    """`classify` softens a 5xx of the banner to 451; the rules see the 554 that was said."""
+    said = Reply(554, "5.7.1", "No SMTP service, IP address is block listed")
+    softened = classify.judge(said, "banner").reply
+    assert softened.code == 451
+    assert SHIPPED.judge(softened, "banner", "").rule == SHIPPED.judge(said, "banner", "").rule == "gmx-blocked"
+
+
+def test_qmails_status_behind_the_text_counts() -> None:
+    """qmail writes (#5.1.1) where others write 5.1.1."""
+    assert rules(rule(more="enhanced = '5.1.1'")).judge(Reply(550, "", "sorry (#5.1.1)"), "rcpt", "").rule == "r"
+
+
+def test_an_action_is_the_classs_unless_the_rule_says_otherwise() -> None:
+    """And of several files the first that speaks of a key of a class has the say."""
+    own = "[classes.rate]\nslow = false\n" + rule("mine", more="pattern = 'mine'")
+    text = "[classes.rate]\nslow = true\ndelay_s = 60\n" + rule("theirs", more="delay_s = 5\nrest_s = 10")
+    book = rules(own, text)
+    assert book.judge(Reply(450, "", "mine"), "rcpt", "").action == Action(delay_s=60)
+    assert book.judge(Reply(450, "", "x"), "rcpt", "").action == Action(delay_s=5, rest_s=10)
+    assert rules(text).rules[0].action.slow is True
+
+
+def test_the_first_file_is_asked_first() -> None:
+    """Rules of one's own come before the shipped ones; that is no problem of theirs, but it is told."""
+    book = rules(rule("mine", "policy"), rule("theirs"))
+    assert book.judge(Reply(450, "", "x"), "rcpt", "").kind == "policy"
+    assert problems(book) == []
+    assert [(loser.name, winner.name) for loser, winner in overridden(book)] == [("theirs", "mine")]
+
+
+def test_addresses_in_a_reply_are_not_its_words() -> None:
+    """Mail to spam@ or virus@ is not spam or a virus; and the address makes no difference to what is remembered."""
+    book = rules(rule("v", "virus", "pattern = 'virus'", "['550 virus']") + rule("u", "user-unknown", "code = 550"))
+    for address in ("virus@example.com", "<virus@example.com>:", "[virus@virus.example]", "<ann@example.com>"):
+        assert book.judge(Reply(550, "", f"{address} User unknown"), "rcpt", "").rule == "u"
+    assert len(book._answers) == 4
+    book.judge(Reply(550, "", "<bob@example.net> User unknown"), "rcpt", "")
+    assert len(book._answers) == 4
+
+
+def test_only_the_beginning_of_a_reply_is_looked_at() -> None:
+    """A reply may have 64 KB; neither time nor memory follows it."""
+    book = rules(rule(more="pattern = 'end'"))
+    assert book.judge(Reply(450, "", "x" * 65_000 + "end"), "rcpt", "") is UNDEFINED
+    assert sum(len(key[0]) for key in book._answers) == TEXT_MAX
+
+
+def test_providers_that_rules_name_are_known() -> None:
+    """A rule for a provider that no site has would never hold."""
+    known = {table["name"] for table in tomllib.loads(shipped("providers.toml").read_text())["providers"]}
+    assert {name for rule in SHIPPED.rules for name in rule.providers or ()} <= known
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    """Servers put ids into their replies; memory must not grow with them."""
+    book = rules(rule(more="pattern = 'busy'"))
+    for number in range(REMEMBERED_MAX + 10):
+        book.judge(Reply(450, "", f"busy {number}"), "rcpt", str(number % 2000))
+    assert len(book._answers) <= REMEMBERED_MAX
+    assert len(book._left_over) <= REMEMBERED_MAX // 8
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (rule("a", more="pattern = 'x'", examples="['450 y']"), "'a' does not match its example '450 y'"),
+        (rule("a") + rule("b"), "'b' never matches, 'a' before it claims all its examples"),
+        (rule("a", more="pattern='q'", examples="['450 q']") + rule("b", examples="['450 q', '450 z']"), "is shadowed"),
+        (rule("a", more="code = 450") + rule("a", examples="['550 x']"), "stands in file1 too"),
+        (rule("a", examples="[]"), "has no example"),
+        (rule("a", more="pattern = '(x+)+'", examples="['450 x']"), "may take very long"),
+    ],
+)
+def test_what_the_check_finds(text: str, words: str) -> None:
+    """One sentence each, with the file and the rule in it."""
+    (problem,) = problems(rules(text))
+    assert problem.startswith("file1: rule ")
+    assert words in problem
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("rules = 1", "write [[rules]] before each"),
+        ("x = 1", "there is no key 'x'"),
+        ("[[rules]", "is not TOML"),
+        ("[[rules]]\nclass = 'rate'", "rule 1 has no name"),
+        (rule(kind="rates"), "did you mean 'rate'?"),
+        (rule(more="patern = 'x'"), "did you mean 'pattern'?"),
+        (rule(more="pattern = '('"), "is no regular expression"),
+        (rule(more="code = 650"), "write 550 or 55x or 5xx"),
+        (rule(more="enhanced = '5'"), "write 5.7.1 or 5.7 or x.7.1"),
+        (rule(more="stage = 'rctp'"), "there is no stage 'rctp'"),
+        (rule(more="provider = []"), "give one value or a list"),
+        (rule(more="slow = 1"), "it must be true or false"),
+        (rule(more="rest_s = -1"), "it must be a number of seconds"),
+        (rule(more="verdict = 'drop'"), "it must be one of '', 'retry', 'bounce'"),
+        (rule(more="suspend = 'tenant'"), "suspend and suspend_s need each other"),
+        (rule(more="after = 3"), "after and within_s need each other"),
+        (rule(examples="['hello']"), "is not a reply"),
+        (rule(examples="[{stage = 'rcpt'}]"), "an example is a reply"),
+        ("[classes.rate]\nname = 'x'", "classes.rate: there is no key 'name'"),
+        ("[classes.rates]\nslow = true", "there is no such class"),
+    ],
+)
+def test_mistakes_are_one_sentence(text: str, words: str) -> None:
+    """With the file, the rule and the remedy."""
+    with pytest.raises(RulesError) as raised:
+        rules(text)
+    sentence = str(raised.value)
+    assert sentence.startswith("file1: ")
+    assert words in sentence
+    assert "\n" not in sentence
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    """Is named, with the remedy."""
+    with pytest.raises(RulesError, match="cannot be read"):
+        Rules.load([tmp_path / "none.toml"])
+
+
+@pytest.mark.parametrize(
+    ("line", "reply"),
+    [
+        ("550 5.1.1 No", Reply(550, "5.1.1", "No")),
+        ("550-5.1.1 No such 550 5.1.1 user", Reply(550, "5.1.1", "No such user")),
+        ("554-No service\n554 Go away", Reply(554, "", "No service Go away")),
+        ("421", Reply(421)),
+        ("550 room 550 is full", Reply(550, "", "room 550 is full")),
+    ],
+)
+def test_replies_as_logs_show_them(line: str, reply: Reply) -> None:
+    """Lines of one reply may have been joined by whoever logged them."""
+    assert reply_of(line) == reply
+
+
+@given(st.text(alphabet=string.printable))
+def test_no_text_breaks_the_reading_of_a_reply(text: str) -> None:
+    """What is not a reply is a ValueError with a remedy, nothing else."""
+    if re.match(r"\s*[245]\d\d(?:[ -]|\s*$)", text):
+        assert 200 <= reply_of(text).code < 600
+    else:
+        with pytest.raises(ValueError, match="is not a reply"):
+            reply_of(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "stage", "provider", "kind"),
+    [
+        ("550 Requested action not taken: mailbox unavailable", "rcpt", "", "user-unknown"),
+        ("550 Requested action not taken: mailbox unavailable", "dot", "gmx", "user-unknown"),
+        ("554 5.7.1 <x@y>: Recipient address rejected: your IP is blacklisted", "rcpt", "", "blocked-ip"),
+        ("452 4.2.2 user@example.com: mailbox full", "rcpt", "", "mailbox-full"),
+        ("454 4.7.0 TLS not available", "tls", "", "tls"),
+        ("554 mx.example.com", "banner", "", "policy"),
+        ("550 5.7.509 sending domain X does not pass DMARC verification", "dot", "microsoft", "authentication"),
+        ("550 rejected by server", "dot", "", "policy"),
+        ("550 5.7.1 the mail server has blocked this message", "dot", "", "policy"),
+    ],
+)
+def test_the_shipped_rules_on_other_replies(line: str, stage: str, provider: str, kind: str) -> None:
+    """Replies that are not examples are understood too."""
+    assert SHIPPED.judge(reply_of(line), stage, provider).kind == kind
+
+
+def test_blocks_of_our_address_never_bounce_mail() -> None:
+    """A block says something about our IP address, not about the letter: that address rests there, the mail waits."""
+    for rule in SHIPPED.rules:
+        if rule.kind in ("blocked-ip", "reverse-dns"):
+            assert rule.action.verdict == "retry", rule.name
+            assert rule.action.rest_s > 0, rule.name

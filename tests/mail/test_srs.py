@@ -1,0 +1,97 @@
+"""Return paths of other domains, made ours and taken back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zonemta_py.mail.address import parse_mail
+from zonemta_py.mail.srs import SrsRefused, reverse, rewrite
+
+ONE, TWO, THREE = "the first secret.", "the second secret", "the third secret."
+TODAY = 20_000
+ATOM = st.text("abcXYZ019!#$%&'*+-/=?^_`{|}~", min_size=1, max_size=12)
+LOCALS = st.one_of(
+    st.lists(ATOM, min_size=1, max_size=3).map(".".join),
+    st.text('ab @,.<>"\\()', min_size=1, max_size=8).map(
+        lambda text: '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    ),
+)
+
+
+def content(address: str) -> tuple[str, str]:
+    local, _, host = address.rpartition("@")
+    if local[0] == '"':
+        local = local[1:-1].replace('\\"', '"').replace("\\\\", "\\")
+    return local, host
+
+
+@given(LOCALS.filter(lambda local: not local.strip('"').lower().startswith(("srs0", "srs1"))), st.integers(0, 21))
+def test_there_and_back(local: str, days: int) -> None:
+    """Any local part, quoted ones too; what goes out is an address that servers take."""
+    sender = f"{local}@there.example"
+    rewritten = rewrite(sender, "ours.example", ONE, TODAY)
+    assert rewritten.endswith("@ours.example")
+    assert parse_mail(f"<{rewritten}>").address == rewritten
+    assert content(reverse(rewritten, ONE, TODAY + days, 21)) == content(sender)
+
+
+def test_what_it_looks_like() -> None:
+    """The form that others know: SRS0=tag=day=domain=local, SRS1=tag=first server==…"""
+    first = rewrite("ann@there.example", "one.example", ONE, TODAY)
+    assert first.startswith("SRS0=")
+    assert first.endswith("=there.example=ann@one.example")
+    second = rewrite(first, "two.example", TWO, TODAY)
+    assert second.startswith("SRS1=")
+    assert f"=one.example=={first[5:].rpartition('@')[0]}@two.example" in second
+    third = rewrite(second, "three.example", THREE, TODAY)
+    assert len(third) <= len(second) + 2
+    assert reverse(third, THREE, TODAY, 21) == first
+    assert reverse(second, TWO, TODAY, 21) == first
+
+
+def test_other_separators() -> None:
+    """Other rewriters put + or - behind SRS0; it comes back with what it had."""
+    foreign = "SRS0+aBcD=XY=there.example=ann@one.example"
+    assert reverse(rewrite(foreign, "two.example", TWO, TODAY), TWO, TODAY, 21) == foreign
+
+
+def test_case_may_change() -> None:
+    """Some servers shout, some whisper."""
+    rewritten = rewrite("Ann@there.example", "one.example", ONE, TODAY)
+    assert reverse(rewritten.lower(), ONE, TODAY, 21) == "ann@there.example"
+    assert reverse(rewritten.upper(), ONE, TODAY, 21) == "ANN@THERE.EXAMPLE"
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("ann@one.example", "no SRS address"),
+        ("SRS0=abc@one.example", "no whole SRS0"),
+        ("SRS1=abc@one.example", "no whole SRS1"),
+        ("SRS0=aaaaaaaa=ra=there.example=ann@one.example", "not ours"),
+        ("SRS0=aaaaaaaa=..=there.example=ann@one.example", "not ours"),
+        ("SRS1=aaaaaaaa=one.example==x@two.example", "not ours"),
+    ],
+)
+def test_refused(address: str, says: str) -> None:
+    """Only what carries our tag is taken back: nobody relays through us by inventing one."""
+    with pytest.raises(SrsRefused, match=says):
+        reverse(address, ONE, TODAY, 21)
+
+
+def test_changed_or_old() -> None:
+    """Another recipient under the same tag, a tag of another secret, one too old."""
+    rewritten = rewrite("ann@there.example", "one.example", ONE, TODAY)
+    for bad, secret in ((rewritten.replace("ann", "eve"), ONE), (rewritten, TWO)):
+        with pytest.raises(SrsRefused, match="not ours"):
+            reverse(bad, secret, TODAY, 21)
+    with pytest.raises(SrsRefused, match="22 days old"):
+        reverse(rewritten, ONE, TODAY + 22, 21)
+
+
+@pytest.mark.parametrize("sender", ["", f"{'a' * 60}@{'d' * 60}.{'e' * 60}.{'f' * 60}.example"])
+def test_left_alone(sender: str) -> None:
+    """The null return path, and one that would not fit any more."""
+    assert rewrite(sender, "ours.example", ONE, TODAY) == sender

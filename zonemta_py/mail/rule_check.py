@@ -1,0 +1,73 @@
+"""Whether rules do what their examples promise, found by asking them.
+
+A problem is a rule without an example, an example that another rule of the same file claims (that rule shadows it) or
+that none claims, a name used twice, a pattern that may run away. That a rule of a file asked earlier claims an example
+of a later file is no problem: that is what the earlier file is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zonemta_py.mail.pattern import risk
+from zonemta_py.mail.rule import Example, Rule
+from zonemta_py.mail.rules import Rules
+
+
+def problems(rules: Rules) -> list[str]:
+    """One sentence each: file, rule, what is wrong, what to do. Empty: all is well."""
+    return [sentence for rule in rules.rules for sentence in _of_rule(rules, rule)] + list(_twice(rules))
+
+
+def overridden(rules: Rules) -> list[tuple[Rule, Rule]]:
+    """(rule, the rule of an earlier file that claims an example of it)…, each pair once."""
+    found = {
+        (rule.file, rule.name, claim.file, claim.name): (rule, claim)
+        for rule in rules.rules
+        for example in rule.examples
+        for claim in _claim(rules, example)
+        if claim.file != rule.file
+    }
+    return list(found.values())
+
+
+def _of_rule(rules: Rules, rule: Rule) -> Iterator[str]:
+    where = f"{rule.file}: rule {rule.name!r}"
+    if not rule.examples:
+        yield f"{where} has no example; add a real reply to `examples`"
+    why = risk(rule.pattern) if rule.pattern else ""
+    if why:
+        yield f"{where}: pattern {rule.pattern!r} may take very long: {why}"
+    claims = [(example, _claim(rules, example)) for example in rule.examples]
+    shadows = {id(claim[0]): claim[0] for _, claim in claims if claim and _shadows(claim[0], rule)}
+    if rule.examples and all(claim and _shadows(claim[0], rule) for _, claim in claims):
+        names = " and ".join(repr(shadow.name) for shadow in shadows.values())
+        yield f"{where} never matches, {names} before it claims all its examples; move it up or remove one of them"
+        return
+    for example, claim in claims:
+        yield from _of_example(where, rule, example, claim)
+
+
+def _of_example(where: str, rule: Rule, example: Example, claim: list[Rule]) -> Iterator[str]:
+    if not claim:
+        yield f"{where} does not match its example {example.line!r}, nor does any other; mend pattern or example"
+    elif _shadows(claim[0], rule):
+        shadow = claim[0].name
+        yield f"{where} is shadowed: {shadow!r} claims its example {example.line!r}; move it up or narrow that one"
+
+
+def _shadows(claim: Rule, rule: Rule) -> bool:
+    return claim is not rule and claim.file == rule.file
+
+
+def _claim(rules: Rules, example: Example) -> list[Rule]:
+    return rules.matching(example.reply, example.stage, example.provider)[:1]
+
+
+def _twice(rules: Rules) -> Iterator[str]:
+    """The journal knows a rule by its name alone, so names are unique over all files."""
+    seen: dict[str, Rule] = {}
+    for rule in rules.rules:
+        if rule.name in seen:
+            yield f"{rule.file}: rule {rule.name!r} stands in {seen[rule.name].file} too; rename one of them"
+        seen.setdefault(rule.name, rule)

@@ -1,0 +1,178 @@
+"""Replies understood: which rule holds for a reply, so which class it is and what is to be done.
+
+The first rule that holds, in the order of the files and within them, is the one. A file holds [[rules]] tables (see
+`rule`) and [classes.NAME] tables with the action that all rules of a class take where they do not say otherwise; of
+several files the first that speaks of a class's action key has the say.
+Promises: `judge` always answers (class "undefined" if no rule holds), the same for the same arguments; it remembers
+what it answered, in bounded room; a text is looked at up to TEXT_MAX characters.
+Failures: only `load`, with RulesError of one sentence.
+
+How it is fast: the rules that a code, enhanced code, stage and provider leave over are kept as a list; of each only
+its literal text (`pattern.needed`) is looked for before its regular expression is tried.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from zonemta_py.mail.pattern import FLAGS, needed
+from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rule import ACTION_KEYS, CLASSES, Action, Rule, RulesError, Ruling, action_of, rule_of
+
+__all__ = ["CLASSES", "UNDEFINED", "Action", "Rule", "Rules", "RulesError", "Ruling"]
+
+TEXT_MAX = 1_000
+REMEMBERED_MAX = 8_192
+"""Answers, and lists of rules, kept at most; then all are forgotten and collected anew."""
+UNDEFINED = Ruling("", "undefined", Action())
+
+_SOFTENED = re.compile(r"server refused to talk to us: ([45]\d\d) ?(?:([45]\.\d{1,3}\.\d{1,3})(?: |$))?(.*)", re.DOTALL)
+"""What `classify.judge` makes of a 5xx that came before MAIL: the rules are asked about the server's own words."""
+_ADDRESS = re.compile(r"""[^\s<>\[\]()"',;:@]{1,64}@[^\s<>\[\]()"',;:@]{1,255}""")
+_QMAIL_STATUS = re.compile(r"\(#([45]\.\d{1,3}\.\d{1,3})\)")
+"""qmail puts the enhanced code behind its text."""
+
+_Test = tuple[str, tuple[str, ...], Callable[[str], Any], Ruling]
+"""First needed string, the other ones, the pattern's search, what follows if it holds."""
+
+
+class Rules:
+    """The rules of some files, in order."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.rules = tuple(rules)
+        self._tests = [(rule, _test(rule)) for rule in self.rules]
+        self._left_over: dict[tuple[int, str, str, str], tuple[_Test, ...]] = {}
+        self._answers: dict[tuple[str, int, str, str, str], Ruling] = {}
+
+    @classmethod
+    def load(cls, paths: Iterable[Path]) -> Rules:
+        """Reads the files, the one that has precedence first. Raises RulesError."""
+        return cls.parse((str(path), _text(path)) for path in paths)
+
+    @classmethod
+    def parse(cls, texts: Iterable[tuple[str, str]]) -> Rules:
+        """(name of the file, its TOML)… Raises RulesError."""
+        documents = [(file, _document(file, text)) for file, text in texts]
+        actions: dict[str, dict[str, Any]] = {}
+        for file, document in reversed(documents):
+            for kind, table in _class_actions(file, document).items():
+                actions[kind] = actions.get(kind, {}) | table
+        return cls(
+            rule_of(table, file, number, actions)
+            for file, document in documents
+            for number, table in enumerate(_tables(file, document), 1)
+        )
+
+    def judge(self, reply: Reply, stage: str, provider: str) -> Ruling:
+        """What a reply that came in `stage` (names of `Outcome.stage`) from `provider` ("" for none known) means."""
+        text = _anonymous(reply.text)
+        key = (text, reply.code, reply.enhanced, stage, provider)
+        ruling = self._answers.get(key)
+        if ruling is None:
+            if len(self._answers) >= REMEMBERED_MAX:
+                self._answers.clear()
+            ruling = self._answers[key] = self._judge(_as_said(reply, text), stage, provider)
+        return ruling
+
+    def matching(self, reply: Reply, stage: str, provider: str) -> list[Rule]:
+        """All rules that hold, the one that has the say first."""
+        said = _as_said(reply, _anonymous(reply.text))
+        return [
+            rule
+            for rule, (_, _, search, _) in self._tests
+            if rule.admits(said.code, said.enhanced, stage, provider) and search(said.text)
+        ]
+
+    def _judge(self, reply: Reply, stage: str, provider: str) -> Ruling:
+        text, lowered = reply.text, reply.text.lower()
+        for first, others, search, ruling in self._tests_for(reply.code, reply.enhanced, stage, provider):
+            # Written out since it runs some hundred times for a reply: a generator for `others` would double its time.
+            if first not in lowered:
+                for other in others:
+                    if other in lowered:
+                        break
+                else:
+                    continue
+            if search(text):
+                return ruling
+        return UNDEFINED
+
+    def _tests_for(self, code: int, enhanced: str, stage: str, provider: str) -> tuple[_Test, ...]:
+        key = (code, enhanced, stage, provider)
+        tests = self._left_over.get(key)
+        if tests is None:
+            if len(self._left_over) >= REMEMBERED_MAX // 8:
+                self._left_over.clear()
+            tests = tuple(test for rule, test in self._tests if rule.admits(code, enhanced, stage, provider))
+            self._left_over[key] = tests
+        return tests
+
+
+def _test(rule: Rule) -> _Test:
+    first, *others = needed(rule.pattern)
+    return first, tuple(others), re.compile(rule.pattern, FLAGS).search, Ruling(rule.name, rule.kind, rule.action)
+
+
+def _anonymous(text: str) -> str:
+    """What of a text is looked at. Addresses are not: mail to virus@example.com has no virus, and replies that differ
+    in the address alone are one and the same to our memory."""
+    text = text[:TEXT_MAX]
+    return _ADDRESS.sub("@", text) if "@" in text else text
+
+
+def _as_said(reply: Reply, text: str) -> Reply:
+    """The reply in the server's own words, with its enhanced code if it has one anywhere."""
+    softened = _SOFTENED.match(text)
+    code, enhanced = reply.code, reply.enhanced
+    if softened:
+        code, enhanced, text = int(softened[1]), softened[2] or "", softened[3]
+    status = None if enhanced else _QMAIL_STATUS.search(text)
+    return Reply(code, status[1] if status else enhanced, text)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RulesError(f"{path}: cannot be read ({error.strerror}); name an existing file of rules") from None
+    except UnicodeDecodeError:
+        raise RulesError(f"{path}: is not UTF-8 text; save it as UTF-8") from None
+
+
+def _document(file: str, text: str) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RulesError(f"{file}: is not TOML: {error}; mend that line") from None
+    unknown = sorted(document.keys() - {"rules", "classes"})
+    if unknown:
+        raise RulesError(f"{file}: there is no key {unknown[0]!r}; write [[rules]] and [classes.NAME] tables")
+    return document
+
+
+def _tables(file: str, document: dict[str, Any]) -> list[dict[str, Any]]:
+    tables = document.get("rules", [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise RulesError(f"{file}: rules is not a list of tables; write [[rules]] before each")
+    return tables
+
+
+def _class_actions(file: str, document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Checked, so that a mistake is reported where it was made and not in a rule of the class."""
+    classes = document.get("classes", {})
+    if not isinstance(classes, dict):
+        raise RulesError(f"{file}: classes is not a table; write [classes.NAME]")
+    for kind, table in classes.items():
+        where = f"{file}: classes.{kind}"
+        if kind not in CLASSES or not isinstance(table, dict):
+            raise RulesError(f"{where}: there is no such class; take one of {', '.join(CLASSES)}")
+        unknown = sorted(table.keys() - ACTION_KEYS)
+        if unknown:
+            raise RulesError(f"{where}: there is no key {unknown[0]!r}; a class has {', '.join(sorted(ACTION_KEYS))}")
+        action_of(table, where)
+    return classes

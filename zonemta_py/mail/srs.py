@@ -1,0 +1,90 @@
+"""Sender rewriting (SRS): a return path of somebody else's domain becomes one of ours that can be taken back.
+
+user@there.example becomes SRS0=<tag>=<day>=there.example=user@ours; what another server has rewritten already becomes
+SRS1=<tag>=<that server>=…@ours and leads back to that server, without growing on each hop (M. S. Wong, 2004).
+
+Promise: only what carries our tag is taken back, and for a number of days only, so that nobody can send through us.
+Case may change on the way. Failures: `reverse` raises SrsRefused with one sentence.
+"""
+
+from __future__ import annotations
+
+import re
+
+from zonemta_py.mail import token
+
+ADDRESS_MAX = 254
+"""Characters of an address that fits a path of 256 octets (RFC 5321 4.5.3.1.3)."""
+_SRS = re.compile(r"srs([01])([-+=])(.*)", re.IGNORECASE | re.DOTALL)
+_DOT_ATOM = re.compile(
+    r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+)*"
+)
+
+
+class SrsRefused(ValueError):
+    """It is not ours, forged or too old; says which."""
+
+
+def rewrite(sender: str, domain: str, secret: str, today: int) -> str:
+    """The return path at `domain`; today: days since 1970. One that is null or would be too long stays as it is."""
+    local, at, host = sender.rpartition("@")
+    if not at:
+        return sender
+    local = unquoted(local)
+    found = _SRS.fullmatch(local)
+    if found is None:
+        day = token.stamp(today)
+        rewritten = f"SRS0={token.tag(secret, 'srs0', day, host, local)}={day}={host}={local}"
+    else:
+        rest = found[2] + found[3]
+        if found[1] == "1":
+            _, _, behind = found[3].partition("=")
+            first, _, inner = behind.partition("=")
+            if first and inner:
+                host, rest = first, inner
+        rewritten = f"SRS1={token.tag(secret, 'srs1', host, rest)}={host}={rest}"
+    address = f"{requoted(rewritten)}@{domain}"
+    return address if len(address.encode()) <= ADDRESS_MAX else sender
+
+
+def reverse(address: str, secret: str, today: int, days: int) -> str:
+    """The address that `rewrite` was given (or, for SRS1, the first server's). Raises SrsRefused."""
+    local, at, _ = address.rpartition("@")
+    found = _SRS.fullmatch(unquoted(local if at else address))
+    if found is None:
+        raise SrsRefused("it is no SRS address")
+    return _first(found[3], secret, today, days) if found[1] == "0" else _second(found[3], secret)
+
+
+def _first(rest: str, secret: str, today: int, days: int) -> str:
+    parts = rest.split("=", 3)
+    if len(parts) < 4:
+        raise SrsRefused("it is no whole SRS0 address")
+    given, day, host, local = parts
+    if not token.genuine(given, secret, "srs0", day, host, local):
+        raise SrsRefused("its tag is not ours, or the secret has changed")
+    if token.age(day, today) > days:
+        raise SrsRefused(f"it is {token.age(day, today)} days old")
+    return f"{requoted(local)}@{host}"
+
+
+def _second(rest: str, secret: str) -> str:
+    parts = rest.split("=", 2)
+    if len(parts) < 3:
+        raise SrsRefused("it is no whole SRS1 address")
+    given, host, inner = parts
+    if not token.genuine(given, secret, "srs1", host, inner):
+        raise SrsRefused("its tag is not ours, or the secret has changed")
+    return f"{requoted('SRS0' + inner)}@{host}"
+
+
+def unquoted(local: str) -> str:
+    """A local part's content, without quotes and backslashes (RFC 5321 4.1.2)."""
+    if len(local) > 1 and local[0] == local[-1] == '"':
+        return re.sub(r"\\(.)", r"\1", local[1:-1], flags=re.DOTALL)
+    return local
+
+
+def requoted(local: str) -> str:
+    """The local part as it must be written."""
+    return local if _DOT_ATOM.fullmatch(local) else '"' + re.sub(r'(["\\])', r"\\\1", local) + '"'
