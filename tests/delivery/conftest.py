@@ -29,11 +29,12 @@ LINES = {"4xx": b"450 4.9.1 not now\r\n", "5xx": b"550 5.9.1 never\r\n", "421": 
 class Server:
     """script: point → way. Points: banner, ehlo, starttls, mail, rcpt1 …, data, body, dot, after, next, rset, quit.
 
-    Ways: 4xx, 5xx, 421, silence, reset, garbage, half, or the bytes of a reply. bodies: every message whose end came,
-    as it came but for the dot-stuffing. partial: messages that broke off. commands: every line of every connection.
+    tls: a context, or a list of one for each handshake to come. Ways: 4xx, 5xx, 421, silence, reset, garbage, half, or
+    the bytes of a reply. bodies: every message whose end came, as it came but for the dot-stuffing. partial: messages
+    that broke off. commands: every line of every connection.
     """
 
-    def __init__(self, script: dict[str, Any], keywords: tuple[str, ...], tls: ssl.SSLContext | None) -> None:
+    def __init__(self, script: dict[str, Any], keywords: tuple[str, ...], tls: Any) -> None:
         self.script, self.keywords, self.tls = script, keywords, tls
         self.connections = 0
         self.bodies: list[bytes] = []
@@ -95,8 +96,9 @@ class Server:
                 await self._act("ehlo", usual.encode(), reader, writer)
             elif verb == "STAR":
                 await self._act("starttls", b"220 go\r\n", reader, writer)
-                if self.tls is not None:
-                    await writer.start_tls(self.tls)
+                context = self.tls.pop(0) if isinstance(self.tls, list) else self.tls
+                if context is not None:
+                    await writer.start_tls(context)
             elif verb == "MAIL":
                 recipients = accepted = 0
                 point = "next" if messages else "mail"
@@ -188,7 +190,7 @@ async def scripted() -> AsyncIterator[Callable[..., Awaitable[Server]]]:
     servers: list[Server] = []
 
     async def start(
-        script: dict[str, Any] | None = None, keywords: tuple[str, ...] = KEYWORDS, tls: ssl.SSLContext | None = None
+        script: dict[str, Any] | None = None, keywords: tuple[str, ...] = KEYWORDS, tls: Any = None
     ) -> Server:
         server = Server(script or {}, keywords, tls)
         await server.start()
@@ -219,12 +221,16 @@ def deliver() -> Callable[..., Awaitable[list[Result]]]:
 
     async def run(
         *deliveries: Delivery, host: Host | None = None, most: int = 1, chunk: Any = None, batch: int = 1,
-        resolver: Any = None, contexts: Any = None, queue: Queue | None = None, **zone: Any,
+        resolver: Any = None, contexts: Any = None, queue: Queue | None = None, pools: Any = (),
+        smart_host: str = "", sections: Any = None, **zone: Any,
     ) -> list[Result]:  # fmt: skip
         for number, delivery in enumerate(deliveries, 1):
             delivery.lease = number
         timeouts = {f"{name}_timeout_s": PATIENCE_S for name in ("connect", "reply", "dot")}
-        config = Config(zones=[Zone(name="default", default=True, **({"tls": "none"} | timeouts | zone))])
+        default = Zone(
+            name="default", default=True, host=smart_host, **({"tls": "none", "allow_private": True} | timeouts | zone)
+        )
+        config = Config(zones=[default], pools=list(pools), **(sections or {}))
         queue = queue or Queue(list(deliveries), chunk, batch)
         await asyncio.wait_for(
             worker.run(config, queue, host or Host.empty(), most, resolver=resolver, contexts=contexts), 30

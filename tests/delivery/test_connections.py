@@ -9,14 +9,16 @@ import pytest
 
 from zonemta_py.delivery import connections as pool
 from zonemta_py.delivery.connections import Connections
-from zonemta_py.delivery.session import Route, Session, TlsContexts, open_session
+from zonemta_py.delivery.session import Route, Session, open_session
+from zonemta_py.delivery.tls_contexts import TlsContexts
+from zonemta_py.delivery.tls_plan import Plan
 from zonemta_py.queue.api import DELIVERED
 
 CONTEXTS = TlsContexts()
 
 
 async def opened(server: Any) -> Session:
-    session = await open_session(Route("mx.test", "127.0.0.1", server.port, tls="none"), CONTEXTS)
+    session = await open_session(Route("mx.test", "127.0.0.1", server.port, tls=Plan("none")), CONTEXTS)
     session.sent = 1
     return session
 

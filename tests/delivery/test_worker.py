@@ -13,7 +13,7 @@ import pytest
 
 from zonemta_py.config import Config, Plugins
 from zonemta_py.delivery import worker
-from zonemta_py.delivery.resolver import Target
+from zonemta_py.delivery.targets import Target
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.host import Host
@@ -108,7 +108,7 @@ async def test_source_address(letter: Any, deliver: Any, scripted: Any) -> None:
     [result] = await deliver(letter(server.port, host="", source="127.0.0.5"), resolver=names)
     assert (only(result), result.local) == ((DELIVERED, "dot"), "127.0.0.5")
     [result] = await deliver(letter(server.port, source="192.0.2.55"))
-    assert only(result) == (DEFERRED, "connect")
+    assert (only(result), result.down_s, result.opened) == ((DEFERRED, "source"), None, False)
     [result] = await deliver(letter(server.port, host="", source="::1"), resolver=Names([Target("m", ("127.0.0.1",))]))
     assert only(result) == (DEFERRED, "connect")
 

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,9 @@ import pytest
 from argon2 import PasswordHasher
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from dns_servers import DnsServers, missing
 from survival.rig import Mta, free_port
 
 from zonemta_py.sink import Message, Sink, SinkOptions
@@ -87,3 +89,26 @@ def relay() -> Iterator[Relay]:
             asyncio.run_coroutine_threadsafe(sink.__aexit__(None, None, None), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
+
+
+@pytest.fixture(scope="session")
+def dns_servers() -> Iterator[Callable[..., DnsServers]]:
+    """Starts NSD and a validating Unbound: `dns_servers({"signed.test": "@ IN MX 10 mx"}, unsigned={…}, bogus={…})`."""
+    if missing():
+        pytest.skip(missing())
+    with tempfile.TemporaryDirectory(prefix="zonemta-dns-") as name:
+        started: list[DnsServers] = []
+
+        def start(
+            signed: Mapping[str, str], unsigned: Mapping[str, str] | None = None, bogus: Mapping[str, str] | None = None
+        ) -> DnsServers:
+            folder = Path(name) / str(len(started))
+            folder.mkdir()
+            servers = DnsServers(folder, signed, unsigned or {}, bogus or {})
+            started.append(servers)
+            servers.start()
+            return servers
+
+        yield start
+        for servers in started:
+            servers.end()

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
 import os
 import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import tempfile
 import time
@@ -19,6 +23,11 @@ from survival.ledger import Ledger
 from survival.letters import letter
 from survival.rig import Mta
 
+from zonemta_py.delivery import dane
+from zonemta_py.delivery.session import Route, open_session
+from zonemta_py.delivery.tls_contexts import TlsContexts
+from zonemta_py.delivery.tls_memory import TlsMemory
+from zonemta_py.delivery.tls_plan import Plan
 from zonemta_py.sink.certificate import self_made
 
 PATIENCE_S = 60.0
@@ -96,3 +105,32 @@ def _wait_for(postfix: Receiver, count: int) -> list[bytes]:
         time.sleep(0.1)
     assert len(arrived) == count, (postfix.folder / "maillog").read_text()[-2000:]
     return arrived
+
+
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+async def test_postfix_is_who_it_should_be(version: str, postfix: Receiver) -> None:
+    """Its certificate is validated by an authority, and by TLSA records for its key or its authority's."""
+    pem = (postfix.folder / "certificate.pem").read_text()
+    key = dane.key_of(ssl.PEM_cert_to_DER_cert(pem[pem.index("-----BEGIN CERT") :]))
+    contexts, digest = TlsContexts(postfix.folder / "certificate.pem"), hashlib.sha256(key).digest()
+    plans = [Plan("required", "pkix")]
+    plans += [
+        Plan("required", "dane", tlsa=(dane.Tlsa(usage, 1, 1, digest),), names=("postfix.test",)) for usage in (2, 3)
+    ]
+    await asyncio.to_thread(_wait_until_open, postfix.port)
+    memory = TlsMemory(3600)
+    if version == "1.2":
+        memory.learn(("postfix.test", postfix.port), frozenset({"1.3"}), time.monotonic())
+    for plan in plans:
+        session = await open_session(Route("postfix.test", "127.0.0.1", postfix.port, tls=plan), contexts, memory)
+        session.dialogue.quit()
+        assert session.tls.startswith(f"TLSv{version} ")
+        assert session.tls.endswith(f" verified={plan.verify}")
+
+
+def _wait_until_open(port: int) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.1)

@@ -12,25 +12,47 @@ Failures: `run` returns a Result for everything that a server, DNS or a plugin c
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.delivery.body import Body
 from zonemta_py.delivery.connections import Connections, Key
-from zonemta_py.delivery.resolver import Resolver, Target
-from zonemta_py.delivery.session import Route, Session, TlsContexts, TlsFallback, open_session
+from zonemta_py.delivery.dead import DeadHosts
+from zonemta_py.delivery.egress import Egress, Sources
+from zonemta_py.delivery.outgoing import Outgoing
+from zonemta_py.delivery.reach import Ourselves
+from zonemta_py.delivery.scout import DnsScout
+from zonemta_py.delivery.session import Route, Session, TlsFallback, open_session
+from zonemta_py.delivery.signing import Unsigned
+from zonemta_py.delivery.targets import Choice, Roads, Target
+from zonemta_py.delivery.tls_failures import POLICY, UNDECIDED, TlsTrouble, TlsUnmet
+from zonemta_py.delivery.tls_plan import Demands, Plan, Trial
+from zonemta_py.delivery.tls_policy import TlsPolicies
+from zonemta_py.delivery.tls_reports import rows
 from zonemta_py.delivery.transaction import Transaction
-from zonemta_py.mail.classify import DeliveryError, TlsFailed, Unreachable, judge
+from zonemta_py.mail.classify import LOCAL, DeliveryError, TlsFailed, judge
+from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import ConnectOptions
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.verdicts import Defer, Drop, Hold, Verdict
-from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, Delivery, Outcome, Outlet, QueueRefusal, Result
+from zonemta_py.queue.api import (
+    BOUNCED,
+    DEFERRED,
+    DELIVERED,
+    HELD,
+    RELEASED,
+    Delivery,
+    Outcome,
+    Outlet,
+    QueueRefusal,
+    Result,
+)
 
 ADDRESSES_MAX = 6
 CONNECT_SHARE = 2.0
+NO_CONNECTION = Reply(451, "4.3.2", "no idle connection, and a new one is not allowed now")
 
 
 @dataclass(slots=True)
@@ -40,10 +62,18 @@ class Means:
     config: Config
     outlet: Outlet
     host: Host
-    resolver: Resolver
-    contexts: TlsContexts
+    resolver: DnsScout
+    tls: TlsPolicies
     connections: Connections
     hostname: str
+    sources: Sources = field(init=False)
+    outgoing: Outgoing = field(init=False)
+    roads: Roads = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sources = Sources(self.config)
+        self.outgoing = Outgoing(self.config)
+        self.roads = Roads(Ourselves(self.config), DeadHosts())
 
     def zone(self, name: str) -> Zone:
         """The zone as configured; the default one's limits if the queue still knows a zone that we do not."""
@@ -53,13 +83,16 @@ class Means:
 class Attempt:
     """One delivery, once."""
 
-    __slots__ = ("_delivery", "_down", "_means", "_session", "_zone")
+    __slots__ = ("_delivery", "_demands", "_down", "_means", "_opened", "_session", "_trials", "_used", "_zone")
 
     def __init__(self, means: Means, delivery: Delivery) -> None:
         self._means, self._delivery = means, delivery
         self._zone = means.zone(delivery.zone)
         self._session: Session | None = None
-        self._down = False
+        self._used: ConnectOptions | None = None
+        self._demands = Demands("none")
+        self._trials: list[Trial] = []
+        self._down = self._opened = False
 
     async def run(self) -> Result:
         started_ms, begun = int(time.time() * 1000), time.monotonic()
@@ -74,6 +107,8 @@ class Attempt:
             tls=session.tls if session else "",
             started_ms=started_ms,
             took_ms=int((time.monotonic() - begun) * 1000),
+            opened=self._opened,
+            security=rows(self._demands, self._trials) if self._trials and self._means.tls.reports else [],
         )
 
     async def _outcomes(self) -> list[Outcome]:
@@ -85,31 +120,41 @@ class Attempt:
             body = Body(self._delivery, self._means.outlet)
             if host.listens("sender_headers"):
                 await body.let_change(host)
+            if self._means.outgoing.active:
+                await self._means.outgoing.finish(self._delivery, body)
             return await self._transact(body)
         except Verdict as verdict:
             return [decided(verdict, everyone)]
         except DeliveryError as error:
             judgement = judge(error.reply, error.stage)
-            self._down = judgement.down
+            self._down = judgement.down and not self._against_policy(error)
             return [Outcome(BOUNCED if judgement.permanent else DEFERRED, judgement.reply, error.stage, everyone)]
         except QueueRefusal as refusal:
             return [Outcome(DEFERRED, refusal.reply, "body", everyone)]
+        except Unsigned as refusal:  # nobody else has said anything: no stage that rules judge by
+            return [Outcome(DEFERRED, refusal.reply, "queue", everyone)]
+
+    def _against_policy(self, error: DeliveryError) -> bool:
+        """Other domains may use the same hosts: what one of them asks of TLS is no reason to rest them."""
+        return isinstance(error, TlsTrouble) and bool(self._demands.sts or self._demands.dane)
 
     # over which connection
 
     async def _transact(self, body: Body) -> list[Outcome]:
-        host, connections = self._means.host, self._means.connections
         options = self._options()
-        if host.listens("sender_connecting"):
-            await host.call("sender_connecting", delivery=self._delivery, options=options)
+        if self._means.host.listens("sender_connecting"):
+            await self._let_choose(options)
+        self._demands = await self._asked(options, options.tls)
         key = self._key(options)
-        session = connections.take(key)
+        session = self._means.connections.take(key)
         if session is not None:
             transaction = await self._over(session, body, key)
             if not transaction.unsaid:
                 return await self._reviewed(transaction, session)
+        if not self._delivery.may_connect:
+            return [Outcome(RELEASED, NO_CONNECTION, "limit", list(range(len(self._delivery.recipients))))]
         session = await self._fresh(options)
-        transaction = await self._over(session, body, None if options.socket else key)
+        transaction = await self._over(session, body, self._fresh_key(options))
         return await self._reviewed(transaction, session)
 
     async def _over(self, session: Session, body: Body, key: Key | None) -> Transaction:
@@ -119,11 +164,13 @@ class Attempt:
         try:
             if self._means.host.listens("sender_connection"):
                 await self._means.host.call("sender_connection", delivery=self._delivery, connection=session)
-            transaction = Transaction(session, self._delivery, body)
+            transaction = Transaction(session, self._means.outgoing.addressed(self._delivery), body)
             await transaction.run()
         finally:
-            most = self._zone.messages_per_connection if key is not None else 0
-            self._means.connections.give(key, session, most, self._zone.idle_s)
+            delivery, zone = self._delivery, self._zone
+            most = (delivery.messages_per_connection or zone.messages_per_connection) if key is not None else 0
+            idle_s = zone.idle_s if delivery.idle_s is None else delivery.idle_s
+            self._means.connections.give(key, session, most, idle_s)
         return transaction
 
     async def _reviewed(self, transaction: Transaction, session: Session) -> list[Outcome]:
@@ -144,14 +191,36 @@ class Attempt:
         return outcomes
 
     def _options(self) -> ConnectOptions:
-        delivery, zone = self._delivery, self._zone
+        delivery = self._delivery
         return ConnectOptions(
             delivery.host,
             delivery.port,
             source=delivery.source,
-            tls=delivery.routing.get("tls") or zone.tls,
-            hostname=zone.hostname or self._means.hostname,
+            tls=self._tls(),
+            hostname=self._hostname(delivery.source),
         )
+
+    def _tls(self) -> str:
+        """A plugin's mode, or the zone's; a rule (no_tls) switches off only what may be left out."""
+        routing = self._delivery.routing
+        mode = routing.get("tls") or ("none" if _local(self._delivery.host) else self._zone.tls)
+        return "none" if mode == "opportunistic" and routing.get("no_tls") else str(mode)
+
+    async def _asked(self, options: ConnectOptions, mode: str) -> Demands:
+        return await self._means.tls.demands(self._delivery, self._zone, mode, named=bool(options.host))
+
+    def _hostname(self, source: str) -> str:
+        return self._means.sources.of(self._zone, source).hostname or self._zone.hostname or self._means.hostname
+
+    async def _let_choose(self, options: ConnectOptions) -> None:
+        before = replace(options)
+        await self._means.host.call("sender_connecting", delivery=self._delivery, options=options)
+        self._rename(options, before)
+
+    def _rename(self, options: ConnectOptions, before: ConnectOptions) -> None:
+        """The name in EHLO follows the source that a plugin has chosen, unless it has named one too."""
+        if options.source != before.source and options.hostname == before.hostname:
+            options.hostname = self._hostname(options.source)
 
     def _auth(self) -> tuple[str, str] | None:
         given = self._delivery.routing.get("auth")
@@ -162,31 +231,70 @@ class Attempt:
 
     def _key(self, options: ConnectOptions) -> Key:
         return (
-            self._delivery.zone, self._delivery.destination, options.host, options.port, options.source, options.tls,
-            options.hostname, self._auth(),
+            self._delivery.zone, self._delivery.site or self._delivery.destination, options.host, options.port,
+            options.source, self._demands, options.hostname, self._auth(),
         )  # fmt: skip
+
+    def _fresh_key(self, options: ConnectOptions) -> Key | None:
+        """As it was really opened: a plugin may have changed source or TLS for one host. None: not to be used again."""
+        used = self._used or options
+        return None if used.socket else self._key(replace(used, host=options.host))
 
     # to which host
 
     async def _fresh(self, options: ConnectOptions) -> Session:
         """Connects to the first host that lets us. Raises the last DeliveryError, or a Verdict."""
-        last: DeliveryError = Unreachable("connect", "no address that our source address can reach")
+        errors: list[DeliveryError] = []
         ends = time.monotonic() + CONNECT_SHARE * self._zone.connect_timeout_s
         tries = 0
-        async for route in self._routes(options):
-            tries += 1
+        choice = Choice(self._means.roads, options.port, free=bool(options.host) or self._zone.allow_private)
+        async for route in self._routes(options, choice):
             try:
-                session = await open_session(route, self._means.contexts, self._fallback(options))
+                session = await self._secured(route, options)
             except DeliveryError as error:
-                last = error
-                if tries >= ADDRESSES_MAX or time.monotonic() >= ends:
+                self._learn(route, error)
+                errors.append(error)
+                asked = not (isinstance(error, TlsTrouble) and error.kind == POLICY)
+                tries += asked
+                self._opened = self._opened or (asked and error.stage not in (*LOCAL, "connect"))
+                if tries >= ADDRESSES_MAX or time.monotonic() >= ends or error.stage in LOCAL:
                     break
                 continue
-            self._session = session
+            self._learn(route, None)
+            self._session, self._opened = session, True
             if self._means.host.listens("sender_connected"):
                 await self._greeted(session)
             return session
-        raise last
+        raise self._failure(errors or [choice.failure()])
+
+    def _learn(self, route: Route, error: DeliveryError | None) -> None:
+        if route.socket is None:
+            self._means.roads.learn(route.egress.address, route.address, route.port, error, time.monotonic())
+
+    async def _secured(self, route: Route, options: ConnectOptions) -> Session:
+        """Under the TLS that this host needs. Raises DeliveryError."""
+        tls = self._means.tls
+        try:
+            route.tls = await tls.plan(self._demands, route.host, route.port)
+        except TlsTrouble as trouble:
+            plan = Plan(source=trouble.source)
+            self._trials.append(Trial(plan, route.host, route.address, options.source, "none", trouble))
+            raise
+        session = await open_session(route, tls.contexts, tls.memory, self._fallback(options), self._trials)
+        if self._demands.require_tls and not (session.tls and "requiretls" in session.keywords):
+            session.dialogue.quit()
+            raise TlsUnmet(f"{route.host} does not offer REQUIRETLS")
+        return session
+
+    def _failure(self, errors: list[DeliveryError]) -> DeliveryError:
+        """The last one; under REQUIRETLS final only if no host may yet turn out to offer it (RFC 8689 4.2.1)."""
+        last = errors[-1]
+        if not self._demands.require_tls:
+            return last
+        for error in errors:
+            if not isinstance(error, (TlsTrouble, TlsUnmet)) or error.reply.enhanced == UNDECIDED:
+                return error
+        return TlsUnmet(last.detail) if isinstance(last, TlsTrouble) else last
 
     async def _greeted(self, session: Session) -> None:
         try:
@@ -195,30 +303,40 @@ class Attempt:
             session.dialogue.quit()
             raise
 
-    async def _routes(self, options: ConnectOptions) -> AsyncIterator[Route]:
+    async def _routes(self, options: ConnectOptions, choice: Choice) -> AsyncIterator[Route]:
         listens = self._means.host.listens("sender_connect")
-        for target in await self._targets(options):
+        egress = self._means.sources.of(self._zone, options.source)
+        targets = await self._targets(options)
+        for target in choice.narrowed(targets, egress, options.source, time.monotonic()):
             chosen = replace(options, host=target.host, addresses=list(target.addresses))
             if listens:
                 await self._means.host.call("sender_connect", delivery=self._delivery, options=chosen)
-                options.socket = chosen.socket
+                self._rename(chosen, options)
+                egress = self._means.sources.of(self._zone, chosen.source)
+                self._demands = await self._asked(options, chosen.tls)
+            self._used = chosen
             for address in chosen.addresses:
-                if chosen.socket is not None or not chosen.source or _same_family(chosen.source, address):
-                    yield self._route(chosen, address)
+                if chosen.socket is not None or (egress.reaches(address) and choice.permits(chosen.host, address)):
+                    yield self._route(chosen, address, egress)
                 if chosen.socket is not None:
                     return  # there is only one of it
 
     async def _targets(self, options: ConnectOptions) -> list[Target]:
         resolver, now = self._means.resolver, time.monotonic()
+        if _local(options.host):
+            return [Target(options.host, (options.host,))]
         if options.host:
             return [Target(options.host, await resolver.addresses(options.host, now))]
+        if self._delivery.hosts:
+            return [Target(host, tuple(addresses)) for host, addresses in self._delivery.hosts]
         return await resolver.targets(self._delivery.destination, now)
 
-    def _route(self, options: ConnectOptions, address: str) -> Route:
+    def _route(self, options: ConnectOptions, address: str, egress: Egress) -> Route:
         zone = self._zone
         return Route(
-            options.host, address, options.port, options.source, options.hostname, options.tls, self._auth(),
+            options.host, address, options.port, options.hostname, Plan(), self._auth(),
             zone.connect_timeout_s, zone.reply_timeout_s, zone.dot_timeout_s, options.socket,
+            egress, zone.protocol == "lmtp",
         )  # fmt: skip
 
     def _fallback(self, options: ConnectOptions) -> TlsFallback | None:
@@ -229,15 +347,16 @@ class Attempt:
         async def ask(error: TlsFailed) -> str:
             asked = replace(options, tls="none" if options.tls == "opportunistic" else options.tls)
             await self._means.host.call("sender_tls_error", delivery=self._delivery, options=asked, error=error)
-            if asked.tls == "required":
+            if asked.tls in ("required", "implicit"):
                 raise error
             return asked.tls
 
         return ask
 
 
-def _same_family(one: str, other: str) -> bool:
-    return ipaddress.ip_address(one).version == ipaddress.ip_address(other).version
+def _local(host: str) -> bool:
+    """The path of a unix socket, where nobody listens in."""
+    return host.startswith("/")
 
 
 def decided(verdict: Verdict, recipients: list[int]) -> Outcome:

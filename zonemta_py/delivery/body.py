@@ -1,4 +1,4 @@
-"""The bytes of a message on their way out: in one piece, or chunk by chunk, with its header changed if a plugin asks.
+"""The bytes of a message on their way out: in one piece, or chunk by chunk, with its header changed or added to.
 
 Chunks come from the queue when the server is ready for them, so no process ever holds a whole large message.
 Failures: `Outlet.chunk` raises QueueRefusal; the transaction then cuts the connection before the final dot.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from zonemta_py.mail.canonical import BodyHash, Form
 from zonemta_py.mail.headers import split
 from zonemta_py.mail.limits import HEADER_BYTES_MAX
 from zonemta_py.plugin.host import Host
@@ -58,6 +59,36 @@ class Body:
             self.whole = after
         else:
             self._head = after
+
+    async def section(self) -> bytes:
+        """The raw header section as it will be sent, without the empty line behind it."""
+        head = await self.head()
+        end = head.find(b"\r\n\r\n")
+        return head[: end + 2] if end >= 0 else head
+
+    def put_on_top(self, fields: bytes) -> None:
+        """Adds raw fields, each with its CRLF; `head` must have been asked for."""
+        self.size += len(fields)
+        if self.whole is not None:
+            self.whole = fields + self.whole
+        else:
+            self._head = fields + self._head
+
+    async def hash(self, form: Form) -> bytes:
+        """SHA-256 of the body in canonical form; large ones are read once more for it. Raises QueueRefusal."""
+        hashed = BodyHash(form)
+        if self.whole is not None:
+            hashed.add(self.whole.partition(b"\r\n\r\n")[2])
+            return hashed.digest()
+        head = b""
+        number = 0
+        while number < self._delivery.chunks and b"\r\n\r\n" not in head:
+            number += 1
+            head += await self._outlet.chunk(self._delivery.id, number)
+        hashed.add(head.partition(b"\r\n\r\n")[2])
+        for rest in range(number + 1, self._delivery.chunks + 1):
+            hashed.add(await self._outlet.chunk(self._delivery.id, rest))
+        return hashed.digest()
 
     async def _fetch(self) -> bytes:
         chunk = await self._outlet.chunk(self._delivery.id, self._next)

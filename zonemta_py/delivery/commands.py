@@ -1,4 +1,4 @@
-"""MAIL and RCPT as the server understands them (RFC 5321, 1870, 6152, 6531, 3461), from what the client asked for.
+"""MAIL and RCPT as the server understands them (RFC 5321, 1870, 6152, 6531, 3461, 8689), from what was asked for.
 
 Pure. A parameter goes out only if the server offers its extension; what cannot be said in RCPT is reported with
 `Outcome.relayed`. Addresses that could break the dialogue never reach it.
@@ -22,6 +22,8 @@ def mail(delivery: Delivery, size: int, keywords: Mapping[str, str], smtputf8: b
         line += " BODY=8BITMIME"
     if smtputf8:
         line += " SMTPUTF8"
+    if delivery.require_tls and "requiretls" in keywords:
+        line += " REQUIRETLS"
     if "dsn" in keywords:
         if delivery.ret:
             line += f" RET={delivery.ret}"

@@ -1,229 +1,206 @@
-"""Where a domain's mail goes: MX hosts by preference, their addresses, or why there is no way (RFC 5321 5.1, RFC 7505).
+"""Questions to DNS and their answers as plain values: the only door to dnspython.
 
-The only door to dnspython. One cache for all, bounded, as old as the records' TTLs allow; failures are kept briefly.
-The same question is never asked twice at once. Clock (`now`, seconds) and randomness are arguments.
+One cache for all kinds of question, bounded, as old as the records' TTLs allow. That there is nothing is believed for
+the SOA's minimum, at most NEGATIVE_MAX_S (RFC 2308 5); failures are kept FAILURE_S, so that a flood of mail does not
+repeat the question. The same question is never asked twice at once. The clock (`now`, steady seconds) is an argument.
 
-Failures: `targets` raises NoRoute. Permanent: the domain does not exist (5.1.2), takes no mail (null MX, 5.1.10), or
-its MX hosts have no address at all (5.4.4). Temporary: DNS does not answer, or answers with a failure (4.4.3).
+Failures: `records` raises NoRoute, 4.4.3, if DNS does not answer, or answers with a failure (SERVFAIL is also what a
+validating resolver says of forged answers). "No such name" and "nothing of that kind" are answers.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import random
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import dns.asyncresolver
 import dns.exception
+import dns.flags
+import dns.message
 import dns.name
-import dns.rdatatype
 import dns.resolver
 
 from zonemta_py.mail.classify import NoRoute
+from zonemta_py.mail.domain import canonical
 
-CACHE_ENTRIES_MAX = 20_000
+CACHE_ENTRIES_MAX = 60_000
+AT_ONCE_MAX = 256
+"""Questions under way; the others wait. Each has a socket of its own."""
 TTL_MAX_S = 86_400.0
 TTL_MIN_S = 1.0
-NEGATIVE_S = 60.0
-"""How long "does not exist" is believed."""
+"""Also for a TTL of 0: the recipients of one message are one question."""
+NEGATIVE_MAX_S = 3600.0
+"""Longest that "does not exist" is believed, whatever the zone says."""
 FAILURE_S = 10.0
-"""How long a server failure or silence is believed, so that a flood of mail does not repeat the question."""
-HOSTS_MAX = 10
-"""MX hosts looked up for one domain: nobody may make us ask a thousand questions with one record set."""
+RECORDS_MAX = 100
+"""Records of one answer that are looked at."""
 QUERY_TIMEOUT_S = 10.0
-
-T = TypeVar("T")
-
-
-@dataclass(slots=True, frozen=True)
-class Target:
-    """A host to try and its IP addresses, IPv4 first, in the order to try them."""
-
-    host: str
-    addresses: tuple[str, ...]
+TRY_TIMEOUT_S = 2.0
+"""Seconds until a question is repeated, or put to the next name server."""
+UDP_BYTES = 1232
+"""Largest answer by UDP: what passes without fragments (DNS flag day 2020); larger ones come by TCP."""
+NAME_BYTES_MAX = 253
 
 
 @dataclass(slots=True, frozen=True)
-class Found(Generic[T]):
-    """An answer, or the error that stands for it, and how long it may be kept."""
+class Answer:
+    """values: MX: (preference, host); A, AAAA: address; TXT: text; TLSA: (usage, selector, matching, data).
 
-    value: T | NoRoute
+    exists: False if there is no such name. secure: DNSSEC vouches for it, also for what is not there. name: the name
+    behind all CNAMEs. ttl_s: how long it may be kept.
+    """
+
+    values: tuple[Any, ...]
+    exists: bool
+    secure: bool
+    name: str
     ttl_s: float
 
 
-class Cache(Generic[T]):
+Found = Answer | NoRoute
+
+
+class Cache:
     """Answers by question, least recently used going first; questions on their way are shared."""
 
     def __init__(self, entries_max: int = CACHE_ENTRIES_MAX) -> None:
         self._entries_max = entries_max
-        self._kept: OrderedDict[str, tuple[float, T | NoRoute]] = OrderedDict()
-        self._asked: dict[str, asyncio.Task[Found[T]]] = {}
+        self._kept: OrderedDict[tuple[str, str], tuple[float, Found]] = OrderedDict()
+        self._asked: dict[tuple[str, str], asyncio.Task[Found]] = {}
 
-    async def get(self, question: str, now: float, ask: Callable[[str], Awaitable[Found[T]]]) -> Found[T]:
-        """From memory, from whoever is asking the same already, or from `ask`."""
+    async def get(self, name: str, kind: str, now: float, ask: Callable[[str, str], Awaitable[Found]]) -> Found:
+        """From memory, from whoever is asking the same already, or from `ask`. Its `ttl_s` is what is left of it."""
+        question = (name, kind)
         kept = self._kept.get(question)
         if kept is not None and kept[0] > now:
             self._kept.move_to_end(question)
-            return Found(kept[1], kept[0] - now)
+            return _aged(kept[1], kept[0] - now)
         task = self._asked.get(question)
         if task is None:
-            task = asyncio.ensure_future(ask(question))
+            task = asyncio.ensure_future(self._fill(question, now, ask))
             self._asked[question] = task
             task.add_done_callback(lambda _: self._asked.pop(question, None))
-        found = await asyncio.shield(task)  # who asked first may be cancelled, the others still wait
-        self._keep(question, now, found)
-        return found
+        return await asyncio.shield(task)  # who asked first may be cancelled, the others still wait
 
-    def _keep(self, question: str, now: float, found: Found[T]) -> None:
-        self._kept[question] = (now + found.ttl_s, found.value)
+    async def _fill(
+        self, question: tuple[str, str], now: float, ask: Callable[[str, str], Awaitable[Found]]
+    ) -> Found:  # fmt: skip
+        found = await ask(*question)
+        self._kept[question] = (now + (found.ttl_s if isinstance(found, Answer) else FAILURE_S), found)
         self._kept.move_to_end(question)
         if len(self._kept) > self._entries_max:
             self._kept.popitem(last=False)
+        return found
+
+
+def _aged(found: Found, ttl_s: float) -> Found:
+    if isinstance(found, Answer):
+        return Answer(found.values, found.exists, found.secure, found.name, ttl_s)
+    return found
 
 
 class Resolver:
-    """nameservers: IP addresses to ask, empty for the system's; port: of those. chance: shuffles equal preferences."""
+    """nameservers: IP addresses to ask, empty for the system's; port: of those. dnssec: their AD bit is believed."""
 
     def __init__(
-        self, nameservers: list[str] | None = None, port: int = 53, chance: random.Random | None = None,
-        timeout_s: float = QUERY_TIMEOUT_S,
+        self, nameservers: list[str] | None = None, port: int = 53, timeout_s: float = QUERY_TIMEOUT_S,
+        dnssec: bool = False,
     ) -> None:  # fmt: skip
-        self._nameservers, self._port, self._timeout_s = nameservers, port, timeout_s
-        self._chance = chance or random.SystemRandom()
+        self._nameservers, self._port, self._timeout_s, self._dnssec = nameservers, port, timeout_s, dnssec
         self._dns: dns.asyncresolver.Resolver | None = None
-        self._mx: Cache[list[tuple[int, str]]] = Cache()
-        self._addresses: Cache[tuple[str, ...]] = Cache()
+        self._cache = Cache()
+        self._places = asyncio.Semaphore(AT_ONCE_MAX)
 
-    async def targets(self, domain: str, now: float) -> list[Target]:
-        """Hosts in the order to try them, at least one, each with at least one address. Raises NoRoute."""
-        literal = _literal(domain)
-        if literal:
-            return [Target(literal, (literal,))]
-        name = _ascii(domain)
-        exchanges = _value(await self._mx.get(name, now, self._ask_mx))
-        order = sorted(exchanges, key=lambda exchange: (exchange[0], self._chance.random()))
-        hosts = [host for _, host in order[:HOSTS_MAX]] or [name]
-        return _reachable(
-            domain, hosts, await asyncio.gather(*(self._host(host, now) for host in hosts)), not exchanges
-        )
+    async def records(self, name: str, kind: str, now: float) -> Answer:
+        """kind: "MX", "A", "AAAA", "TXT", "TLSA". Raises NoRoute, temporary; 5.1.2 if it is no name at all."""
+        found = await self._cache.get(ascii_name(name), kind, now, self._ask)
+        if isinstance(found, NoRoute):
+            # A new one: an error that is kept and raised time and again would grow its traceback.
+            raise NoRoute(found.reply.code, found.reply.enhanced, found.reply.text)
+        return found
 
-    async def addresses(self, host: str, now: float) -> tuple[str, ...]:
-        """Addresses of a named host, without MX. Raises NoRoute."""
-        literal = _literal(host)
-        if literal:
-            return (literal,)
-        name = _ascii(host)
-        return _reachable(host, [name], [await self._host(name, now)], True)[0].addresses
+    async def texts(self, name: str, now: float = 0.0) -> list[str]:
+        """TXT records, the strings of each joined; [] if there are none. Raises NoRoute if DNS does not answer."""
+        return list((await self.records(name, "TXT", now)).values)
 
-    async def _host(self, host: str, now: float) -> Found[tuple[str, ...]]:
-        return await self._addresses.get(host, now, self._ask_addresses)
-
-    async def _ask_mx(self, domain: str) -> Found[list[tuple[int, str]]]:
-        found = await self._ask(domain, "MX")
-        if isinstance(found.value, NoRoute):
-            return Found(found.value, found.ttl_s)
-        exchanges = [(record.preference, record.exchange.to_text(omit_final_dot=True)) for record in found.value]
-        if len(exchanges) == 1 and exchanges[0][1] in ("", "."):
-            return Found(
-                NoRoute(556, "5.1.10", f"domain {domain.rstrip('.')} takes no mail (null MX, RFC 7505)"), found.ttl_s
-            )
-        return Found([exchange for exchange in exchanges if exchange[1] not in ("", ".")], found.ttl_s)
-
-    async def _ask_addresses(self, host: str) -> Found[tuple[str, ...]]:
-        four, six = await asyncio.gather(self._ask(host, "A"), self._ask(host, "AAAA"))
-        with_records = [found for found in (four, six) if found.value and not isinstance(found.value, NoRoute)]
-        ttl_s = min(found.ttl_s for found in with_records or (four, six))
-        failures = [found.value for found in (four, six) if isinstance(found.value, NoRoute)]
-        if not with_records and failures:
-            return Found(next((error for error in failures if error.temporary), failures[0]), ttl_s)
-        texts = [record.address for found in with_records for record in _value(found)]
-        return Found(tuple(texts), ttl_s)
-
-    async def _ask(self, name: str, kind: str) -> Found[list[Any]]:
-        """The records, [] if there are none of that kind."""
+    async def _ask(self, name: str, kind: str) -> Found:
         try:
-            answer = await self._asker().resolve(
-                dns.name.from_text(name), kind, raise_on_no_answer=False, search=False, lifetime=self._timeout_s
-            )
-        except dns.resolver.NXDOMAIN:
-            return Found(NoRoute(550, "5.1.2", f"domain {name.rstrip('.')} does not exist"), NEGATIVE_S)
+            async with self._places:
+                answer = await self._asker().resolve(
+                    dns.name.from_text(f"{name}."), kind, raise_on_no_answer=False, search=False,
+                    lifetime=self._timeout_s,
+                )  # fmt: skip
+            return self._answer(answer.response, True)
+        except dns.resolver.NXDOMAIN as error:
+            return self._nothing(name, error)
+        except NoRoute as error:
+            return error
         except (dns.exception.DNSException, OSError) as error:
             reason = "no answer" if isinstance(error, dns.exception.Timeout) else "name server failure"
-            return Found(
-                NoRoute(451, "4.4.3", f"DNS lookup of {name.rstrip('.')} ({kind}) failed: {reason}"), FAILURE_S
-            )
-        if answer.rrset is None:
-            return Found([], NEGATIVE_S)
-        return Found(list(answer.rrset), min(max(float(answer.rrset.ttl), TTL_MIN_S), TTL_MAX_S))
+            return NoRoute(451, "4.4.3", f"DNS lookup of {name} ({kind}) failed: {reason}")
+
+    def _nothing(self, name: str, error: dns.resolver.NXDOMAIN) -> Found:
+        asked: Any = error
+        [response] = asked.responses().values()
+        try:
+            return self._answer(response, False)
+        except dns.exception.DNSException:  # nonsense such as an answer for what does not exist
+            return NoRoute(451, "4.4.3", f"DNS lookup of {name} failed: name server failure")
+
+    def _answer(self, response: dns.message.QueryMessage, exists: bool) -> Answer:
+        chain = response.resolve_chaining()
+        values = tuple(_value(record) for record in list(chain.answer or ())[:RECORDS_MAX])
+        longest = TTL_MAX_S if values else NEGATIVE_MAX_S
+        return Answer(
+            values,
+            exists,
+            self._dnssec and bool(response.flags & dns.flags.AD),
+            chain.canonical_name.to_text(omit_final_dot=True).lower(),
+            min(max(float(chain.minimum_ttl), TTL_MIN_S), longest),
+        )
 
     def _asker(self) -> dns.asyncresolver.Resolver:
         """Made when first needed: a relay with a fixed host never reads resolv.conf."""
         if self._dns is None:
             try:
-                self._dns = dns.asyncresolver.Resolver(configure=self._nameservers is None)
+                made = dns.asyncresolver.Resolver(configure=not self._nameservers)
             except dns.resolver.NoResolverConfiguration:
-                raise NoRoute(451, "4.4.3", "no name server: /etc/resolv.conf is missing or empty, mend it") from None
-            if self._nameservers is not None:
-                self._dns.nameservers = list(self._nameservers)
-                self._dns.port = self._port
+                raise NoRoute(
+                    451, "4.4.3", "no name server: /etc/resolv.conf is missing or empty, mend it or name dns.servers"
+                ) from None
+            if self._nameservers:
+                made.nameservers = list(self._nameservers)
+                made.port = self._port
+            made.timeout = min(TRY_TIMEOUT_S, self._timeout_s)
+            made.use_edns(0, 0, UDP_BYTES)
+            made.flags = dns.flags.RD | dns.flags.AD  # AD asks for AD, without the signatures (RFC 6840 5.7)
+            self._dns = made
         return self._dns
 
 
-def _value(found: Found[T]) -> T:
-    if isinstance(found.value, NoRoute):
-        raise _again(found.value)
-    return found.value
+def _value(record: Any) -> Any:
+    match record.rdtype.name:
+        case "MX":
+            return record.preference, record.exchange.to_text(omit_final_dot=True).lower()
+        case "TXT":
+            return b"".join(record.strings).decode("utf-8", "replace")
+        case "TLSA":
+            return record.usage, record.selector, record.mtype, bytes(record.cert)
+    return str(record.address)
 
 
-def _again(error: NoRoute) -> NoRoute:
-    """A new one with the same reply: an error that is kept and raised time and again would grow its traceback."""
-    return NoRoute(error.reply.code, error.reply.enhanced, error.reply.text)
+def ascii_name(domain: str) -> str:
+    """Lower-case A-labels without the final dot. Raises NoRoute, 5.1.2, for what cannot be in DNS."""
+    name = canonical(domain)
+    labels = name.split(".")
+    if len(name) > NAME_BYTES_MAX or not all(map(_is_label, labels)):
+        raise NoRoute(550, "5.1.2", f"{domain!r} is not a domain name" if labels != [""] else "the domain is empty")
+    return name
 
 
-def _reachable(
-    domain: str, hosts: list[str], answers: list[Found[tuple[str, ...]]], implicit: bool
-) -> list[Target]:  # fmt: skip
-    """Hosts that have addresses. implicit: the only host is the domain itself, for want of MX (RFC 5321 5.1)."""
-    targets, failures = [], []
-    for host, found in zip(hosts, answers, strict=True):
-        if isinstance(found.value, NoRoute):
-            failures.append(found.value)
-        elif found.value:
-            targets.append(Target(host, found.value))
-    if targets:
-        return targets
-    for error in failures:
-        if error.temporary or implicit:
-            raise _again(error)
-    if implicit:
-        raise NoRoute(550, "5.1.2", f"domain {domain} has neither MX nor address records")
-    raise NoRoute(550, "5.4.4", f"no mail exchanger of {domain} has an address")
-
-
-def _literal(domain: str) -> str:
-    """The IP address of [192.0.2.1], [IPv6:2001:db8::1] (RFC 5321 4.1.3) or of a bare address; "" for a name."""
-    text = domain
-    if domain.startswith("[") and domain.endswith("]"):
-        text = domain[1:-1]
-        if text.lower().startswith("ipv6:"):
-            text = text[5:]
-    try:
-        return str(ipaddress.ip_address(text))
-    except ValueError:
-        if text is not domain:
-            raise NoRoute(550, "5.1.2", f"{domain} is not an address literal") from None
-        return ""
-
-
-def _ascii(domain: str) -> str:
-    """Lower-case A-labels with the final dot, so that no search list is ever applied."""
-    try:
-        if not domain.strip("."):
-            raise NoRoute(550, "5.1.2", "the domain is empty")
-        return dns.name.from_unicode(domain.lower()).to_text().lower()
-    except (dns.exception.DNSException, UnicodeError, ValueError):
-        raise NoRoute(550, "5.1.2", f"{domain!r} is not a domain name") from None
+def _is_label(label: str) -> bool:
+    """Letters, digits, hyphens and, since they do occur, underscores."""
+    return 0 < len(label) <= 63 and label.isascii() and label.replace("-", "a").replace("_", "a").isalnum()

@@ -1,17 +1,20 @@
 """A connection to one server, from connect to ready for MAIL: the only door to aiosmtplib.
 
 aiosmtplib connects, greets, starts TLS and authenticates; then a `Dialogue` takes over its transport for pipelined
-transactions. TLS is "none"; "opportunistic": STARTTLS if offered, certificate not looked at, and if the handshake
-fails once more in plain, since mail in the clear is what we would have sent anyway; or "required": validated, or not
-at all.
+transactions. How much TLS is a `Plan`; where a handshake fails, the next step of its `Ladder` is tried on a fresh
+connection. Nothing that came before the handshake is used after it (RFC 3207 4.2): what the server offers is asked
+anew, and bytes that came along with its 220 are dropped.
 
-Failures: `open_session` raises DeliveryError with stage connect, banner, ehlo, tls or auth, and nothing else.
+Failures: `open_session` raises DeliveryError with stage connect, banner, ehlo, tls, auth, proxy or source, and nothing
+else.
 """
 
 from __future__ import annotations
 
 import asyncio
+import datetime
 import ssl
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from socket import socket
@@ -19,7 +22,13 @@ from typing import cast
 
 import aiosmtplib
 
+from zonemta_py.delivery import dane
 from zonemta_py.delivery.dialogue import Dialogue
+from zonemta_py.delivery.egress import Egress
+from zonemta_py.delivery.tls_contexts import TlsContexts
+from zonemta_py.delivery.tls_failures import CERTIFICATE, HANDSHAKE, NOT_OFFERED, STARTTLS, TlsTrouble, of_handshake
+from zonemta_py.delivery.tls_memory import PLAIN, Ladder, Step, TlsMemory
+from zonemta_py.delivery.tls_plan import Plan, Trial
 from zonemta_py.mail.classify import (
     AuthFailed,
     ConnectionLost,
@@ -33,63 +42,50 @@ from zonemta_py.mail.classify import (
 from zonemta_py.mail.reply import Reply
 
 TlsFallback = Callable[[TlsFailed], Awaitable[str]]
+DIRECT, ANY = Egress(), Plan()
 
 
 @dataclass(slots=True)
 class Route:
-    """How to reach a server. host: its name (for the certificate). address: IP. source: local IP or "". hostname: for
-    EHLO. tls: "none", "opportunistic", "required". auth: (user, password) or None. socket: connected already, or None.
+    """How to reach a server. host: its name (for the certificate). address: IP, or the path of a unix socket.
+    hostname: for EHLO. auth: (user, password) or None. socket: connected already, or None. egress: opens the connection
+    else. lmtp: LHLO in place of EHLO, and a final reply for each recipient (RFC 2033).
     """
 
     host: str
     address: str
     port: int
-    source: str = ""
     hostname: str = "localhost"
-    tls: str = "opportunistic"
+    tls: Plan = ANY
     auth: tuple[str, str] | None = None
     connect_timeout_s: float = 30
     reply_timeout_s: float = 300
     dot_timeout_s: float = 600
     socket: socket | None = None
-
-
-class TlsContexts:
-    """Both made at most once for a process, when first needed: the system's certificates cost time and memory."""
-
-    def __init__(self, trusted: ssl.SSLContext | None = None) -> None:
-        self._trusted = trusted
-        self._lax: ssl.SSLContext | None = None
-
-    def of(self, mode: str) -> ssl.SSLContext:
-        """For "required" one that validates, else one that does not look."""
-        if mode == "required":
-            self._trusted = self._trusted or ssl.create_default_context()
-            return self._trusted
-        if self._lax is None:
-            self._lax = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            self._lax.check_hostname = False
-            self._lax.verify_mode = ssl.CERT_NONE
-        return self._lax
+    egress: Egress = DIRECT
+    lmtp: bool = False
 
 
 class Session:
     """Greeted and ready for MAIL. keywords: lower-case EHLO keyword → parameters. sent: messages tried over it.
 
-    unfinished: a transaction is open at the server. tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384". local: our IP address.
+    unfinished: a transaction is open at the server. tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384 verified=pkix" (or none,
+    dane, mta-sts). local: our IP address.
     """
 
     __slots__ = (
-        "address", "dialogue", "dot_timeout_s", "host", "keywords", "local", "port", "reply_timeout_s", "sent", "tls",
-        "unfinished",
+        "address", "dialogue", "dot_timeout_s", "host", "keywords", "lmtp", "local", "port", "reply_timeout_s", "sent",
+        "tls", "unfinished",
     )  # fmt: skip
 
-    def __init__(self, route: Route, dialogue: Dialogue, keywords: dict[str, str]) -> None:
+    def __init__(self, route: Route, dialogue: Dialogue, keywords: dict[str, str], verified: str) -> None:
         self.dialogue, self.keywords = dialogue, keywords
         self.host, self.address, self.port = route.host, route.address, route.port
         self.reply_timeout_s, self.dot_timeout_s = route.reply_timeout_s, route.dot_timeout_s
-        self.local = str((dialogue.transport.get_extra_info("sockname") or ("",))[0])
-        self.tls = _tls_name(dialogue.transport)
+        local = str((dialogue.transport.get_extra_info("sockname") or ("",))[0])
+        self.local = local if route.socket else route.egress.seen(local)
+        self.tls = _tls_name(dialogue.transport, verified)
+        self.lmtp = route.lmtp
         self.sent = 0
         self.unfinished = False
 
@@ -100,7 +96,7 @@ class Session:
     @property
     def remote(self) -> str:
         """name[ip]:port, as in `Result.remote`."""
-        return f"{self.host}[{self.address}]:{self.port}"
+        return self.host if self.host.startswith("/") else f"{self.host}[{self.address}]:{self.port}"
 
     @property
     def capabilities(self) -> set[str]:
@@ -119,53 +115,136 @@ class Session:
         return replies[0]
 
 
-def _tls_name(transport: asyncio.Transport) -> str:
+def _tls_name(transport: asyncio.Transport, verified: str) -> str:
     wrapped = transport.get_extra_info("ssl_object")
-    return f"{wrapped.version()} {wrapped.cipher()[0]}" if wrapped else ""
+    return f"{wrapped.version()} {wrapped.cipher()[0]} verified={verified}" if wrapped else ""
 
 
-async def open_session(route: Route, contexts: TlsContexts, fallback: TlsFallback | None = None) -> Session:
-    """Connects and greets. fallback: asked when TLS failed; returns the mode of the second and last try, or raises.
+async def open_session(
+    route: Route, contexts: TlsContexts, memory: TlsMemory | None = None, fallback: TlsFallback | None = None,
+    trials: list[Trial] | None = None,
+) -> Session:  # fmt: skip
+    """Connects and greets. fallback: asked before TLS is given up; returns the mode of the last try, or raises.
 
-    Raises DeliveryError.
+    trials: how TLS went is added here. Raises DeliveryError.
     """
-    try:
-        return await _open(route, route.tls, contexts)
-    except TlsFailed as error:
-        if fallback is not None:
-            mode = await fallback(error)
-        elif route.tls == "opportunistic":
-            mode = "none"
+    opening = _Opening(route, contexts, [] if trials is None else trials)
+    ladder = Ladder(route.tls, TlsMemory(0) if memory is None else memory, (route.host, route.port), time.monotonic())
+    while True:
+        try:
+            session = await opening.run(ladder.step)
+        except TlsTrouble as trouble:
+            opening.note(trouble)
+            more = ladder.failed(trouble) and route.socket is None
+            if fallback is not None and (not more or ladder.step == PLAIN):
+                return await opening.run(_decided(await fallback(trouble), route.tls, trouble))
+            if not more:
+                raise
         else:
+            ladder.worked()
+            return session
+
+
+def _decided(mode: str, plan: Plan, trouble: TlsTrouble) -> Step:
+    """What a plugin wants of the last try. Plain is not for it to allow where the recipient's domain forbids it."""
+    if mode != "none":
+        return Step(plan.least, plan.verify)
+    if plan.source != "no-policy-found":
+        raise trouble
+    return PLAIN
+
+
+class _Opening:
+    """The tries to open one session."""
+
+    __slots__ = ("_contexts", "_route", "_trials")
+
+    def __init__(self, route: Route, contexts: TlsContexts, trials: list[Trial]) -> None:
+        self._route, self._contexts, self._trials = route, contexts, trials
+
+    def note(self, trouble: TlsTrouble | None, local: str = "", verified: str = "none") -> None:
+        route = self._route
+        local = local or route.egress.address
+        self._trials.append(Trial(route.tls, route.host, route.address, local, verified, trouble))
+
+    async def run(self, step: Step) -> Session:
+        """One connection. Raises DeliveryError; TlsTrouble if another step may help."""
+        route = self._route
+        client = await self._client(step)
+        try:
+            await _connect(client)
+            client.timeout = route.reply_timeout_s
+            if step.version and route.tls.mode == "implicit":
+                self._check(client, step)
+            await _greet(client, route.lmtp)
+            if step.version and route.tls.mode != "implicit":
+                await self._start_tls(client, step)
+            if route.auth is not None:
+                await _authenticate(client, route.auth)
+            transport = cast("asyncio.Transport | None", client.transport)
+            if transport is None:
+                raise ConnectionLost("ehlo")
+            session = Session(
+                route, Dialogue(transport, asyncio.get_running_loop()), client.esmtp_extensions, step.verify
+            )
+        except BaseException:
+            client.close()
             raise
-        return await _open(route, mode, contexts)
+        if session.tls:
+            self.note(None, session.local, step.verify)
+        return session
 
+    async def _client(self, step: Step) -> aiosmtplib.SMTP:
+        route = self._route
+        implicit = bool(step.version) and route.tls.mode == "implicit"
+        opened = route.socket
+        if opened is None and (implicit or not route.egress.direct(route.address)):
+            opened = await route.egress.open(route.address, route.port, route.connect_timeout_s)
+        return aiosmtplib.SMTP(
+            hostname=route.host if implicit else route.address,
+            port=None if opened else route.port,
+            sock=opened,
+            local_hostname=route.hostname,
+            timeout=route.connect_timeout_s,
+            start_tls=False,
+            use_tls=implicit,
+            tls_context=self._context(step) if implicit else None,
+        )
 
-async def _open(route: Route, mode: str, contexts: TlsContexts) -> Session:
-    client = aiosmtplib.SMTP(
-        hostname=route.address,
-        port=None if route.socket else route.port,
-        sock=route.socket,
-        local_hostname=route.hostname,
-        source_address=(route.source, 0) if route.source else None,
-        timeout=route.connect_timeout_s,
-        start_tls=False,
-    )
-    try:
-        await _connect(client)
-        client.timeout = route.reply_timeout_s
-        await _greet(client)
-        if mode != "none" and await _start_tls(client, route, mode, contexts):
-            await _greet(client)
-        if route.auth is not None:
-            await _authenticate(client, route.auth)
-        transport = cast("asyncio.Transport | None", client.transport)
-        if transport is None:
-            raise ConnectionLost("ehlo")
-        return Session(route, Dialogue(transport, asyncio.get_running_loop()), client.esmtp_extensions)
-    except BaseException:
-        client.close()
-        raise
+    def _context(self, step: Step) -> ssl.SSLContext:
+        plan = self._route.tls
+        # DANE has authorities and rules for names of its own; what it finds is checked after the handshake.
+        validate = step.verify in ("pkix", "mta-sts")
+        return self._contexts.of(validate, step.version, plan.least, plan.certificate)
+
+    async def _start_tls(self, client: aiosmtplib.SMTP, step: Step) -> None:
+        """STARTTLS and EHLO under it; or notes the trouble, if the plan lets the connection go on in plain."""
+        route = self._route
+        refused = await _refused(client, route, self._context(step))
+        if refused is None:
+            self._check(client, step)
+            await self._greet_again(client)
+        elif route.tls.mode == "opportunistic" and client.is_connected:
+            self.note(refused)
+        else:
+            raise refused
+
+    async def _greet_again(self, client: aiosmtplib.SMTP) -> None:
+        """A server that hangs up now did not like the handshake: with TLS 1.3 that is when we hear of it."""
+        try:
+            await _greet(client, self._route.lmtp)
+        except ConnectionLost as error:
+            raise TlsTrouble(HANDSHAKE, "validation-failure", "connection lost after the handshake") from error
+
+    def _check(self, client: aiosmtplib.SMTP, step: Step) -> None:
+        """DANE, before anything is said under TLS. Raises TlsTrouble."""
+        if step.verify != "dane":
+            return
+        plan, now = self._route.tls, datetime.datetime.now(datetime.UTC)
+        wrapped = client.get_transport_info("ssl_object")
+        why = dane.refusal(plan.tlsa, dane.chain(wrapped), plan.names, now)
+        if why:
+            raise TlsTrouble(CERTIFICATE, "validation-failure", f"DANE: {why}")
 
 
 async def _connect(client: aiosmtplib.SMTP) -> None:
@@ -176,16 +255,18 @@ async def _connect(client: aiosmtplib.SMTP) -> None:
     except (aiosmtplib.SMTPException, OSError) as error:
         # Connected but not greeted: then what lies beneath is an error of the protocol, not of the system.
         greeting = isinstance(error.__cause__, aiosmtplib.SMTPException)
+        if client.use_tls and not greeting:
+            raise of_handshake(error.__cause__ or error) from error
         raise _unanswered("banner" if greeting else "connect", error) from error
 
 
-async def _greet(client: aiosmtplib.SMTP) -> None:
-    """EHLO; HELO where EHLO is refused for good (RFC 5321 3.2)."""
+async def _greet(client: aiosmtplib.SMTP, lmtp: bool) -> None:
+    """EHLO; HELO where EHLO is refused for good (RFC 5321 3.2). LHLO for LMTP, and nothing else (RFC 2033 4.1)."""
     try:
         try:
-            await client.ehlo()
+            await (_lhlo(client) if lmtp else client.ehlo())
         except aiosmtplib.SMTPHeloError as error:
-            if not 500 <= error.code < 600 or not client.is_connected:
+            if lmtp or not 500 <= error.code < 600 or not client.is_connected:
                 raise
             await client.helo()
     except aiosmtplib.SMTPResponseException as error:
@@ -194,22 +275,32 @@ async def _greet(client: aiosmtplib.SMTP) -> None:
         raise _unanswered("ehlo", error) from error
 
 
-async def _start_tls(client: aiosmtplib.SMTP, route: Route, mode: str, contexts: TlsContexts) -> bool:
-    """True if the connection is now under TLS; False if it goes on in plain. Raises TlsFailed."""
+async def _lhlo(client: aiosmtplib.SMTP) -> None:
+    """Raises SMTPHeloError; what the server offers is then known as after EHLO."""
+    response = await client.execute_command(b"LHLO", (client.local_hostname or "localhost").encode("ascii"))
+    if response.code != aiosmtplib.SMTPStatus.completed:
+        raise aiosmtplib.SMTPHeloError(response.code, response.message)
+    client.last_ehlo_response = response
+
+
+async def _refused(client: aiosmtplib.SMTP, route: Route, context: ssl.SSLContext) -> TlsTrouble | None:
+    """Does the handshake; returns why there was none, if the server said so. Raises TlsTrouble if one broke off."""
     if "starttls" not in client.esmtp_extensions:
-        if mode == "required":
-            raise TlsFailed("tls", "the server does not offer STARTTLS", Reply(451, "4.7.4", "TLS is not offered"))
-        return False
+        return TlsTrouble(STARTTLS, "starttls-not-supported", "the server does not offer STARTTLS", NOT_OFFERED)
     try:
-        await client.starttls(server_hostname=route.host, tls_context=contexts.of(mode))
+        await client.starttls(
+            server_hostname=route.host.rstrip("."), tls_context=context, timeout=route.connect_timeout_s
+        )
     except aiosmtplib.SMTPResponseException as error:
-        refused = 400 <= error.code < 600 and error.code != 421
-        if refused and mode != "required" and client.is_connected:
-            return False
-        raise TlsFailed("tls", str(error)) from error
+        trouble = TlsTrouble(STARTTLS, "starttls-not-supported", f"{error.code} {error.message[:200]}")
+        if 400 <= error.code < 600 and error.code != 421:
+            return trouble
+        raise trouble from error
+    except aiosmtplib.SMTPReadTimeoutError as error:
+        raise TlsTrouble(STARTTLS, "starttls-not-supported", "no reply to STARTTLS") from error
     except (aiosmtplib.SMTPException, OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise TlsFailed("tls", str(error)) from error
-    return True
+        raise of_handshake(error) from error
+    return None
 
 
 async def _authenticate(client: aiosmtplib.SMTP, auth: tuple[str, str]) -> None:

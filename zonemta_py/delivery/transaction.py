@@ -3,7 +3,8 @@
 If the server offers PIPELINING, MAIL, every RCPT and DATA go out in one write (RFC 2920); else one at a time. A
 transaction that an earlier message left open is closed by an RSET in front of the same write.
 
-Promise: every recipient is settled by its own reply, those accepted by the final one. The message is sent once, and the
+Promise: every recipient is settled by its own reply, those accepted by the final one (over LMTP by the final one of
+their own, RFC 2033 4.2: one for each accepted RCPT, in their order). The message is sent once, and the
 final dot never after a failure. A connection that breaks is never permanent for anybody. Dropped before MAIL got any
 reply: `unsaid`, the caller may repeat all of it elsewhere.
 """
@@ -193,6 +194,9 @@ class Transaction:
     async def _message(self) -> None:
         session = self._session
         stage = "dot"
+        if not self._accepted and session.lmtp:
+            session.dialogue.abort()  # 354 after no RCPT, and to no message would there be a reply (RFC 2033 4.2)
+            return
         if not self._accepted:
             session.dialogue.write(_DOT)  # nobody will get it: an empty message, and its reply does not matter
         elif self._body.whole is not None and not session.dialogue.broken:
@@ -200,12 +204,15 @@ class Transaction:
             session.dialogue.write(stuffer.stuff(self._body.whole) + stuffer.end())
         else:
             stage = await self._stream()
+        if session.lmtp and stage == "dot":
+            await self._judge_each()
+            return
         replies = await session.dialogue.replies(1, session.dot_timeout_s)
         session.unfinished = False
         if stage == "body":
             session.dialogue.abort()
         if self._accepted:
-            self._judge_final(replies[0] if replies else None, stage)
+            self._judge_final(self._accepted, replies[0] if replies else None, stage)
 
     async def _stream(self) -> str:
         """Sends chunk after chunk; returns "dot" if the end was sent, "body" if the server ended it before."""
@@ -219,15 +226,33 @@ class Transaction:
         dialogue.write(stuffer.end())
         return "dot"
 
-    def _judge_final(self, reply: Reply | None, stage: str) -> None:
+    async def _judge_each(self) -> None:
+        """The replies of LMTP, each with the time that a final reply may take.
+
+        All are read before any is judged, for a 421 to one recipient ends the connection, but not what the server has
+        to say of the others: whoever it has answered with 250 has the message, even if it then breaks off.
+        """
+        session = self._session
+        replies: list[Reply] = []
+        while len(replies) < len(self._accepted):
+            further = await session.dialogue.replies(1, session.dot_timeout_s)
+            if not further:
+                break
+            replies += further
+        session.unfinished = False
+        for index, reply in zip(self._accepted, replies, strict=False):
+            self._judge_final([index], reply, "dot")
+        self._settle_failed(self._accepted[len(replies) :], "dot")
+
+    def _judge_final(self, accepted: list[int], reply: Reply | None, stage: str) -> None:
         if reply is None:
-            self._settle_failed(self._accepted, stage)
+            self._settle_failed(accepted, stage)
         elif _completed(reply) and stage == "dot":
-            for index in self._accepted:
+            for index in accepted:
                 relayed = not self._dsn and self._delivery.recipients[index].notify != 0
                 self._settle([index], DELIVERED, reply, "dot", relayed)
         else:
-            self._settle_refused(self._accepted, reply, stage)
+            self._settle_refused(accepted, reply, stage)
 
     # verdicts
 

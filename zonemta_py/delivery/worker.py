@@ -16,8 +16,9 @@ import logging
 from zonemta_py.config import Config
 from zonemta_py.delivery.attempt import Attempt, Means
 from zonemta_py.delivery.connections import Connections
-from zonemta_py.delivery.resolver import Resolver
-from zonemta_py.delivery.session import TlsContexts
+from zonemta_py.delivery.scout import DnsScout
+from zonemta_py.delivery.tls_contexts import TlsContexts
+from zonemta_py.delivery.tls_policy import TlsPolicies
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import DEFERRED, DELIVERED, Delivery, Outcome, Outlet, QueueRefusal, Result
@@ -48,11 +49,12 @@ class Slots:
 
 async def run(
     config: Config, outlet: Outlet, host: Host, most: int, *,
-    resolver: Resolver | None = None, contexts: TlsContexts | None = None,
+    resolver: DnsScout | None = None, contexts: TlsContexts | None = None,
 ) -> None:  # fmt: skip
     """Delivers for ever, at most `most` at once; returns when the queue is gone."""
+    names = resolver or DnsScout(config)
     means = Means(
-        config, outlet, host, resolver or Resolver(), contexts or TlsContexts(), Connections(), config.server.name
+        config, outlet, host, names, TlsPolicies(config, names, contexts), Connections(), config.server.name
     )
     slots = Slots(most)
     try:

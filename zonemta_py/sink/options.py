@@ -46,6 +46,14 @@ class SinkOptions:
     """Share, 0 to 1, by which each latency is varied at random, both ways."""
     rules: tuple[str, ...] = ()
     """Replies by pattern and share, the first that applies counts; see `rules.Rule`."""
+    rate_limit: float = 0.0
+    """Messages per second that each client address may begin; 0: any number. Above it, MAIL is refused."""
+    rate_burst: float = 0.0
+    """Messages that it may begin at once; 0: a second's worth."""
+    rate_code: int = 421
+    """Code of that refusal, 421 (hangs up) or another 4xx."""
+    control: Path | None = None
+    """JSON file with other values for rate_limit, rate_burst, rate_code; read whenever it changes, within 0.1 s."""
     seed: int | None = None
     """Makes shares and jitter repeatable, as far as clients come in the same order; None: they are not."""
     record: Path | None = None
@@ -54,6 +62,10 @@ class SinkOptions:
     """How often `record` is looked after."""
     log: Path | None = None
     """File to which every accepted message is added as one line of JSON."""
+    events: Path | None = None
+    """File to which connections, messages and rate refusals are added as they happen; see `timeline`."""
+    per_second: bool = False
+    """Count messages by second and client, and recipients by second and domain; `record` gets them too."""
     checksum: bool = False
     """Put the body's SHA-256 into the log."""
     store: Path | None = None
@@ -88,6 +100,10 @@ class SinkOptions:
             raise SinkError(f"jitter {self.jitter} is not a share; give a number from 0 to 1")
         if self.record_every_s <= 0:
             raise SinkError("the record cannot be written every 0 seconds; give more than 0")
+        if self.rate_limit < 0 or self.rate_burst < 0 or (self.rate_burst and self.rate_burst < 1):
+            raise SinkError("a rate is 0 (none) or more, and its burst 0 (a second's worth) or at least 1 message")
+        if not 400 <= self.rate_code <= 499:
+            raise SinkError(f"{self.rate_code} is no temporary reply; give a code from 400 to 499, such as 421 or 451")
         if self.key is not None and self.certificate is None:
             raise SinkError("a key without a certificate is of no use; name the certificate's PEM file too")
 

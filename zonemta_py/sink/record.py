@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from zonemta_py.sink.options import SinkError, SinkOptions
+from zonemta_py.sink.timeline import Timeline
 
 _HEAD_BYTES_MAX = 65_536
 _MESSAGE_ID = re.compile(rb"^message-id:[ \t]*(?:\r\n[ \t]+)?([^\r\n]*)", re.IGNORECASE | re.MULTILINE)
@@ -120,12 +121,16 @@ class Recorder:
             # A byte of an address that is no UTF-8 is written as \udcXX, which JSON can read back.
             log = options.log
             self._log = log.open("a", encoding="utf-8", errors="backslashreplace") if log else None
+            events = options.events
+            self._events = events.open("a", encoding="utf-8") if events else None
             self._stored = 0
             if options.store:
                 options.store.mkdir(parents=True, exist_ok=True)
                 self._stored = sum(1 for _ in options.store.glob("*.eml"))
         except OSError as error:
             raise SinkError(f"{error.filename}: cannot be written ({error.strerror}); name another place") from None
+
+        self.timeline = Timeline(self._events, options.per_second) if self._events or options.per_second else None
 
     def capture(self) -> Capture:
         """For a message that is about to come; only where `capturing`."""
@@ -160,12 +165,14 @@ class Recorder:
         return json.dumps(row, ensure_ascii=False) + "\n"
 
     def flush(self) -> None:
-        if self._log is not None:
-            self._log.flush()
+        for file in (self._log, self._events):
+            if file is not None:
+                file.flush()
 
     def write(self) -> None:
         """Puts the counters into the record file if they changed; readers never see half of one."""
-        path, text = self._options.record, json.dumps(self.counters.as_dict())
+        path = self._options.record
+        text = json.dumps(self.counters.as_dict() | self._seconds()) if path else ""
         if path is None or text == self._written:
             return
         coming = path.with_name(path.name + ".coming")
@@ -176,7 +183,11 @@ class Recorder:
             raise SinkError(f"{path}: cannot be written ({error.strerror}); name another place") from None
         self._written = text
 
+    def _seconds(self) -> dict[str, Any]:
+        return {"seconds": self.timeline.seconds} if self._options.per_second and self.timeline else {}
+
     def close(self) -> None:
         self.write()
-        if self._log is not None:
-            self._log.close()
+        for file in (self._log, self._events):
+            if file is not None:
+                file.close()

@@ -16,10 +16,12 @@ from typing import Self
 import uvloop
 
 from zonemta_py.sink.certificate import tls_context
+from zonemta_py.sink.control import Control, changed
 from zonemta_py.sink.options import SinkError, SinkOptions
 from zonemta_py.sink.record import Counters, Message, Recorder
 from zonemta_py.sink.service import Service
 from zonemta_py.sink.session import Session
+from zonemta_py.sink.timeline import Timeline
 
 _FLUSH_S = 0.1
 _BACKLOG = 4096
@@ -55,6 +57,18 @@ class Sink:
             raise RuntimeError("this sink keeps no messages; give it SinkOptions(keep=True)")
         return self._recorder.messages
 
+    @property
+    def timeline(self) -> Timeline:
+        """Counts by second. Raises RuntimeError unless `per_second` or `events` is set."""
+        if self._recorder.timeline is None:
+            raise RuntimeError("this sink keeps no times; give it SinkOptions(per_second=True)")
+        return self._recorder.timeline
+
+    def change(self, **rates: float) -> None:
+        """Another rate_limit, rate_burst or rate_code from now on. Raises SinkError, and then nothing has changed."""
+        self.options = changed(self.options, rates)
+        self._service.change(self.options)
+
     def write_record(self) -> None:
         """Brings the record file and the log up to date now."""
         self._recorder.write()
@@ -69,8 +83,11 @@ class Sink:
             raise
         self.ports = [server.sockets[0].getsockname()[1] for server in self._servers]
         self._recorder.write()
+        control = Control(self.options.control, self.change)
+        control.look()
         self._timers = [
             asyncio.create_task(_every(_FLUSH_S, self._recorder.flush)),
+            asyncio.create_task(_every(_FLUSH_S, control.look)),
             asyncio.create_task(_every(self.options.record_every_s, self._recorder.write)),
         ]
         return self

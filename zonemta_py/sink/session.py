@@ -10,6 +10,7 @@ import asyncio
 import re
 import socket
 import struct
+import time
 from collections.abc import Callable
 from typing import cast
 
@@ -18,6 +19,7 @@ from zonemta_py.sink.body import Body
 from zonemta_py.sink.record import Capture, Message
 from zonemta_py.sink.rules import Rule
 from zonemta_py.sink.service import Service
+from zonemta_py.sink.throttle import Throttle
 
 _PATH = r':[ ]?<((?:"(?:\\.|[^"\\])*"|[^>"])*)>[ ]*(.*)'
 _MAIL = re.compile(r"MAIL FROM" + _PATH, re.IGNORECASE)
@@ -39,7 +41,7 @@ class Session(asyncio.Protocol):
         self._body: Body | None = None
         self._capture: Capture | None = None
         self._client = self._helo = self._tls = ""
-        self._port = 0
+        self._port = self._number = 0
         self._sender: str | None = None
         self._recipients: list[str] = []
         self._parameters: list[str] = []
@@ -49,15 +51,21 @@ class Session(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one, but does not say so
         self._client = str((transport.get_extra_info("peername") or ("", 0))[0])
-        self._port = (transport.get_extra_info("sockname") or ("", 0))[1]
+        server, self._port = (transport.get_extra_info("sockname") or ("", 0))[:2]
         self._tls = _tls_name(transport)
+        self._timeline = self._service.recorder.timeline
         self._counters.connections += 1
+        self._number = self._counters.connections
+        if self._timeline is not None:
+            self._timeline.connection("connect", self._client, self._number, server)
         self._counters.open += 1
         self._service.sessions.add(self)
         self._answer("connect", [self._client], f"220 {self._service.options.hostname} ESMTP sink")
         self._flush()
 
     def connection_lost(self, error: Exception | None) -> None:
+        if self._timeline is not None:
+            self._timeline.connection("close", self._client, self._number)
         self._counters.open -= 1
         self._service.sessions.discard(self)
         self._deaf = True
@@ -253,6 +261,10 @@ class Session(asyncio.Protocol):
         if self._sender is not None:
             self._output.append("503 5.5.1 A transaction is open already")
             return
+        throttle = self._service.throttle
+        if throttle is not None and not throttle.allows(self._client, time.monotonic()):
+            self._refuse_rate(throttle)
+            return
         sender, parameters = found[1], found[2]
         if parameters and self._service.size_max:
             size = _SIZE.search(parameters)
@@ -265,6 +277,13 @@ class Session(asyncio.Protocol):
             self._parameters.append(parameters)
 
         self._answer("mail", [sender], "250 2.1.0 Ok", begun)
+
+    def _refuse_rate(self, throttle: Throttle) -> None:
+        replies, name = self._counters.replies, f"rate {throttle.code}"
+        replies[name] = replies.get(name, 0) + 1
+        if self._timeline is not None:
+            self._timeline.refused(self._client, self._number)
+        self._act(throttle.reply(self._client))
 
     def _rcpt(self, line: str) -> None:
         found = _RCPT.match(line)
@@ -322,6 +341,8 @@ class Session(asyncio.Protocol):
         assert self._body is not None
         size, recipients = self._body.size, self._recipients
         self._counters.accept(recipients, size)
+        if self._timeline is not None:
+            self._timeline.message(self._client, self._number, recipients, size)
         if self._capture is not None:
             message = Message(self._sender or "", recipients, size, client=self._client, helo=self._helo)
             message.tls, message.port, message.parameters = self._tls, self._port, self._parameters

@@ -1,0 +1,278 @@
+"""What leaves: signatures made once, fields above the message, return paths of our own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import dkim as dkimpy
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from zonemta_py.config import Config
+from zonemta_py.delivery import worker
+from zonemta_py.delivery.body import Body
+from zonemta_py.delivery.outgoing import Outgoing
+from zonemta_py.delivery.signing import AGAIN_S, Signer
+from zonemta_py.mail import srs, verp
+from zonemta_py.mail.canonical import body_hash
+from zonemta_py.mail.dkim import Key
+from zonemta_py.mail.envelope import Recipient
+from zonemta_py.mail.headers import Headers
+from zonemta_py.plugin.host import Host
+from zonemta_py.queue.api import DEFERRED, DELIVERED, Delivery, Result
+
+SECRET = "0123456789abcdef"
+ID = "0199aabbccddeeff"
+HEAD = b"Received: by us\r\nFrom: Ann <ann@news.d.example>\r\nTo: r@x.example\r\nSubject: x\r\n"
+MESSAGE = HEAD + b"\r\nhello  there \r\n\r\n"
+Configure = Callable[..., Config]
+Send = Callable[..., Awaitable[list[Result]]]
+
+
+@pytest.fixture(scope="module")
+def pems() -> dict[str, bytes]:
+    made = {"r": rsa.generate_private_key(65537, 2048), "e": ed25519.Ed25519PrivateKey.generate()}
+    return {
+        name: key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())  # type: ignore[attr-defined]
+        for name, key in made.items()
+    }
+
+
+@pytest.fixture
+def configure(tmp_path: Path, pems: dict[str, bytes]) -> Configure:
+    """A configuration whose keys r (RSA) and e (Ed25519) sign for d.example; more sections as keyword arguments."""
+
+    def make(keys: str = "re", **sections: Any) -> Config:
+        for name in keys:
+            (tmp_path / name).write_bytes(pems[name])
+        rows = [{"domain": "d.example", "selector": name, "key": str(tmp_path / name)} for name in keys]
+        zone = {"name": "default", "tls": "none", "reply_timeout_s": 2, "connect_timeout_s": 2}
+        return Config.model_validate({"dkim": rows, "zones": [zone]} | sections)
+
+    return make
+
+
+@pytest.fixture
+def send(queue_of: Any) -> Send:
+    async def run(config: Config, *deliveries: Delivery, chunk: Any = None, host: Host | None = None) -> list[Result]:
+        for number, delivery in enumerate(deliveries, 1):
+            delivery.lease = number
+        queue = queue_of(list(deliveries), chunk, 1)
+        await asyncio.wait_for(worker.run(config, queue, host or Host.empty(), 1), 30)
+        return sorted(queue.results, key=lambda result: result.lease)
+
+    return run
+
+
+def to(port: int, body: bytes = MESSAGE, **fields: Any) -> Delivery:
+    """A delivery of one chunk to a server on 127.0.0.1."""
+    recipients = [Recipient("r@x.example")]
+    return Delivery(
+        0, ID, "default", "x.example", "a@b.example", recipients, len(body), 1, body, "127.0.0.1", port, **fields
+    )
+
+
+def verified(message: bytes, pems: dict[str, bytes]) -> list[bool]:
+    keys = [Key("d.example", name, pem) for name, pem in pems.items()]
+    records = {f"{key.selector}._domainkey.d.example.".encode(): key.record().encode() for key in keys}
+    checker = dkimpy.DKIM(message)
+    count = Headers.parse(message).count("dkim-signature")
+    return [checker.verify(place, dnsfunc=lambda name, timeout=5: records.get(name)) for place in range(count)]
+
+
+@pytest.mark.parametrize("hashes", [{}, {"relaxed": body_hash("relaxed", MESSAGE.partition(b"\r\n\r\n")[2])}])
+async def test_signed_by_every_key(
+    hashes: dict[str, bytes], configure: Configure, send: Send, scripted: Any, pems: Any
+) -> None:
+    """Signatures stand on top, verify, and count in SIZE; with the hash of reception or without."""
+    server = await scripted()
+    [result] = await send(configure(), to(server.port, hashes=hashes))
+    assert result.outcomes[0].verdict == DELIVERED
+    [body] = server.bodies
+    assert body.endswith(MESSAGE)
+    assert verified(body, pems) == [True, True]
+    assert any(f"SIZE={len(body)}" in line for line in server.commands)
+
+
+async def test_other_authors_are_not_signed(configure: Configure, send: Send, scripted: Any) -> None:
+    """Nobody's key signs for somebody else."""
+    server = await scripted()
+    message = MESSAGE.replace(b"news.d.example", b"other.example")
+    await send(configure(), to(server.port, message))
+    assert server.bodies == [message]
+
+
+async def test_in_chunks(configure: Configure, send: Send, scripted: Any, pems: Any) -> None:
+    """A large message whose hash is not known is read once for it, then sent; the header spans two chunks."""
+    server = await scripted()
+    whole = HEAD + b"X-Long: " + b"x" * 900 + b"\r\n\r\n" + b"line of text  \r\n" * 20_000
+    chunks = [whole[:200], *(whole[at : at + 65536] for at in range(200, len(whole), 65536))]
+    delivery = Delivery(
+        0, ID, "default", "x.example", "a@b.example", [Recipient("r@x.example")], len(whole), len(chunks), None,
+        "127.0.0.1", server.port,
+    )  # fmt: skip
+    await send(configure(), delivery, chunk=lambda _, number: chunks[number - 1])
+    [body] = server.bodies
+    assert body.endswith(whole)
+    assert verified(body, pems) == [True, True]
+
+
+async def test_a_broken_key_defers(
+    configure: Configure, send: Send, scripted: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """4.7.0, in no server's stage; nothing leaves unsigned; the log says it once; other mail goes on."""
+    server = await scripted()
+    config = configure("e")
+    (tmp_path / "e").write_text("broken")
+    other = MESSAGE.replace(b"news.d.example", b"other.example")
+    letters = [to(server.port, body) for body in (MESSAGE, MESSAGE, other)]
+    results = await send(config, *letters)
+    assert [result.outcomes[0].verdict for result in results] == [DEFERRED, DEFERRED, DELIVERED]
+    [outcome] = results[0].outcomes
+    assert (outcome.reply.code, outcome.reply.enhanced, outcome.stage) == (451, "4.7.0", "queue")
+    assert server.bodies == [other]
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
+
+
+async def test_signed_once_for_many_deliveries(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same header gives the same fields; another header, or an hour later, new ones."""
+    made: list[str] = []
+    sign = Key.sign
+    monkeypatch.setattr(Key, "sign", lambda key, *rest: made.append(key.selector) or sign(key, *rest))
+    signer = Signer(configure())
+
+    async def ask() -> bytes:
+        made.append("hash")
+        await asyncio.sleep(0.01)
+        return b"h" * 32
+
+    async def fields(section: bytes = HEAD, now: float = 0) -> bytes:
+        return await signer.sign(ID, section, None, ask, now, 1_700_000_000 + int(now))
+
+    first = await fields()
+    assert [await fields() for _ in range(3)] == [first] * 3
+    assert made == ["hash", "r", "e"]
+    assert b"t=1700000000" in first
+    assert await fields(b"To: y\r\n" + HEAD) != first
+    assert b"t=1700003600" in await fields(now=AGAIN_S)
+    assert made == ["hash", "r", "e", "r", "e", "r", "e"]
+
+
+async def test_a_body_is_hashed_once_at_a_time(configure: Configure) -> None:
+    """Deliveries that begin together share the reading of the body."""
+    signer, asked = Signer(configure("e")), 0
+
+    async def ask() -> bytes:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(0.01)
+        return b"h" * 32
+
+    sections = [b"X-Number: %d\r\n" % number + HEAD for number in range(5)]
+    await asyncio.gather(*(signer.sign(ID, section, None, ask, 0, 0) for section in sections))
+    assert asked == 1
+
+
+# fields of ours
+
+
+@pytest.fixture
+def finished(configure: Configure) -> Callable[..., Awaitable[Headers]]:
+    """The header section of a message as it would leave."""
+
+    async def run(path: dict[str, Any], body: bytes = MESSAGE, **fields: Any) -> Headers:
+        config = configure("e", return_path={"secret": SECRET} | path)
+        recipients = fields.pop("recipients", [Recipient("r@x.example")])
+        delivery = Delivery(1, ID, "default", "x", "ann@d.example", recipients, len(body), 1, body, **fields)
+        outgoing = Body(delivery, None)  # type: ignore[arg-type]
+        await Outgoing(config).finish(delivery, outgoing)
+        assert outgoing.whole is not None
+        assert outgoing.size == len(outgoing.whole)
+        return Headers.parse(outgoing.whole)
+
+    return run
+
+
+async def test_feedback_id(finished: Any) -> None:
+    """Added, and covered by the signature."""
+    headers = await finished({"feedback_id": "{campaign}:{tenant}:{sender}:esp"}, campaign="spring sale", tenant="t")
+    assert headers.get("feedback-id") == "spring_sale:t:d.example:esp"
+    assert "Feedback-ID" in "".join(headers.get("dkim-signature").split())
+
+
+async def test_unsubscribe_when_asked_for(finished: Any) -> None:
+    """Both fields, both signed (RFC 8058 4), only for who asked."""
+    url = {"list_unsubscribe": "https://u.example/{id}/{recipient}/{token}"}
+    assert "list-unsubscribe" not in await finished(url)
+    headers = await finished(url, unsubscribe=True)
+    assert headers.get("list-unsubscribe").startswith(f"<https://u.example/{ID}/r%40x.example/")
+    signed = "".join(headers.get("dkim-signature").split()).partition(";h=")[2]
+    assert "List-Unsubscribe:List-Unsubscribe-Post" in signed
+    assert "list-unsubscribe" in await finished(url | {"list_unsubscribe_zones": ["default"]})
+
+
+async def test_fields_that_are_there_stay(finished: Any) -> None:
+    """The author's own are better than ours."""
+    body = b"list-unsubscribe: <mailto:x@d.example>\r\nFEEDBACK-ID: mine\r\n" + MESSAGE
+    path = {"feedback_id": "ours", "list_unsubscribe": "https://u.example/"}
+    headers = await finished(path, body, unsubscribe=True)
+    assert headers.all("feedback-id") == ["mine"]
+    assert headers.all("list-unsubscribe") == ["<mailto:x@d.example>"]
+    assert "list-unsubscribe-post" not in headers
+
+
+async def test_no_link_serves_two_people(finished: Any) -> None:
+    """Where the link names a recipient, and there are several all the same, there is none."""
+    two = [Recipient("r@x.example"), Recipient("s@x.example")]
+    assert "list-unsubscribe" not in await finished(
+        {"list_unsubscribe": "https://u.example/{token}"}, unsubscribe=True, recipients=two
+    )
+    assert "list-unsubscribe" in await finished(
+        {"list_unsubscribe": "https://u.example/{id}"}, unsubscribe=True, recipients=two
+    )
+
+
+# return paths
+
+
+def path_of(config: Config, sender: str, *recipients: str, day: int = 20_000) -> str:
+    delivery = Delivery(1, ID, "default", "x", sender, [Recipient(one) for one in recipients], 0, 1)
+    said = Outgoing(config).addressed(delivery, day * 86_400)
+    assert delivery.sender == sender
+    return said.sender
+
+
+def test_verp(configure: Configure) -> None:
+    """It names message and recipient; never for the null path, nor where several would share one."""
+    config = configure(return_path={"secret": SECRET, "verp": "b.example"})
+    path = path_of(config, "ann@d.example", "r@x.example")
+    assert verp.decode(path, SECRET, 20_001, 21) == (ID, "r@x.example", 1)
+    assert path_of(config, "", "r@x.example") == ""
+    assert path_of(config, "ann@d.example", "r@x.example", "s@x.example") == "ann@d.example"
+
+
+def test_srs(configure: Configure) -> None:
+    """Foreign domains only."""
+    own = ["d.example", "*.d.example", "bücher.example"]
+    config = configure(return_path={"secret": SECRET, "srs": "srs.example", "own_domains": own})
+    path = path_of(config, "eve@there.example", "r@x.example", "s@x.example")
+    assert path.endswith("@srs.example")
+    assert srs.reverse(path, SECRET, 20_001, 21) == "eve@there.example"
+    for sender in ("", "a@d.example", "a@news.D.example", "a@srs.example", "a@xn--bcher-kva.example", path):
+        assert path_of(config, sender, "r@x.example") == sender
+    assert path_of(config, "a@xd.example", "r@x.example") != "a@xd.example"
+
+
+async def test_what_mail_says(configure: Configure, send: Send, scripted: Any) -> None:
+    """MAIL has the rewritten path; who gets notifications is not changed."""
+    server = await scripted()
+    delivery = to(server.port)
+    await send(configure(return_path={"secret": SECRET, "verp": "b.example"}), delivery)
+    [mail] = [line for line in server.commands if line.startswith("MAIL")]
+    assert mail.startswith("MAIL FROM:<b")
+    assert "-r=x.example@b.example>" in mail
+    assert delivery.sender == "a@b.example"

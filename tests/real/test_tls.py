@@ -1,0 +1,328 @@
+"""DANE and MTA-STS with a real name server (nsd), a real validating resolver (unbound), and real certificates.
+
+`zonemta tls check` goes the way of a delivery up to the banner: DNS, policies, handshake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import hashlib
+import json
+import os
+import shutil
+import signal
+import smtplib
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from survival.rig import Mta
+
+from zonemta_py.delivery import dane
+from zonemta_py.sink import Sink, SinkOptions
+
+PATIENCE_S = 20.0
+MX_ADDRESS, POLICY_ADDRESS = "127.0.0.5", "127.0.0.6"
+MISSING = [name for name in ("nsd", "unbound", "ldns-keygen", "ldns-signzone") if not shutil.which(name)]
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"{', '.join(MISSING)} is not installed (scripts/prepare --dev)")
+
+_ZONE = """$TTL 300
+@ IN SOA ns.{name}. admin.{name}. 1 300 300 86400 300
+@ IN NS ns.{name}.
+ns IN A 127.0.0.1
+@ IN MX 10 mx.{name}.
+mx IN A {mx}
+mta-sts IN A {policy}
+_mta-sts IN TXT "v=STSv1; id=1;"
+_smtp._tls IN TXT "v=TLSRPTv1; rua=mailto:tls@{name}"
+{more}
+"""
+_NSD = """server:
+ ip-address: 127.0.0.1
+ port: {port}
+ username: ""
+ zonesdir: "{folder}"
+ pidfile: ""
+ database: ""
+ xfrdfile: ""
+ zonelistfile: "{folder}/zone.list"
+ verbosity: 0
+remote-control:
+ control-enable: no
+"""
+_UNBOUND = """server:
+ interface: 127.0.0.1
+ port: {port}
+ username: ""
+ chroot: ""
+ directory: "{folder}"
+ pidfile: ""
+ use-syslog: no
+ do-not-query-localhost: no
+ module-config: "validator iterator"
+ local-zone: "test." nodefault
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+class Dns:
+    """Zones are added, then `start`ed. port: the resolver's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, free_port()
+        self._at = free_port()
+        self._nsd, self._unbound = (
+            _NSD.format(port=self._at, folder=folder),
+            _UNBOUND.format(port=self.port, folder=folder),
+        )
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def add(self, name: str, more: str = "", signed: bool = True, anchored: bool = True) -> None:
+        """anchored: the resolver knows its key; else it knows another one, and all answers are bogus to it."""
+        file = self.folder / name
+        file.write_text(_ZONE.format(name=name, mx=MX_ADDRESS, policy=POLICY_ADDRESS, more=more))
+        if signed:
+            key, other = self._key(name), self._key(name)
+            subprocess.run(
+                ["ldns-signzone", "-o", name, "-f", f"{file}.signed", file, key], cwd=self.folder, check=True
+            )
+            self._unbound += f' trust-anchor-file: "{self.folder}/{key if anchored else other}.key"\n'
+            file = Path(f"{file}.signed")
+        self._nsd += f'zone:\n name: "{name}"\n zonefile: "{file}"\n'
+
+    def _key(self, name: str) -> str:
+        made = subprocess.run(
+            ["ldns-keygen", "-a", "ECDSAP256SHA256", "-k", name], cwd=self.folder, check=True, capture_output=True
+        )
+        return made.stdout.decode().strip()
+
+    def start(self, *names: str) -> None:
+        for name in names:
+            self._unbound += f'stub-zone:\n name: "{name}"\n stub-addr: 127.0.0.1@{self._at}\n'
+        for program, text, quiet in (("nsd", self._nsd, "-d"), ("unbound", self._unbound, "-d")):
+            config = self.folder / f"{program}.conf"
+            config.write_text(text)
+            log = (self.folder / f"{program}.log").open("w")
+            self._running.append(subprocess.Popen([program, quiet, "-c", config], stdout=log, stderr=log))
+        end = time.monotonic() + PATIENCE_S
+        while not self._answers(names[0]):
+            assert time.monotonic() < end, (self.folder / "unbound.log").read_text() + (
+                self.folder / "nsd.log"
+            ).read_text()
+            time.sleep(0.05)
+
+    def _answers(self, name: str) -> bool:
+        import dns.message
+        import dns.query
+
+        try:
+            answer = dns.query.udp(dns.message.make_query(name, "MX"), "127.0.0.1", 0.5, self.port)
+        except (OSError, dns.exception.Timeout):
+            return False
+        return bool(answer.answer)
+
+    def end(self) -> None:
+        for process in self._running:
+            os.kill(process.pid, signal.SIGTERM)
+            process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA) -> Path:
+    made = tmp_path_factory.mktemp("tls")
+    authority.cert_pem.write_to_path(made / "ca.pem")
+    return made
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    made = asyncio.new_event_loop()
+    thread = threading.Thread(target=made.run_forever, daemon=True)
+    thread.start()
+    yield made
+    made.call_soon_threadsafe(made.stop)
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def mx(folder: Path, loop: asyncio.AbstractEventLoop) -> Iterator[tuple[Sink, str]]:
+    """A server for mx.*.test whose authority nobody knows, and the TLSA digest of its key."""
+    leaf = trustme.CA().issue_cert("mx.dane.test", "mx.wrong.test")
+    leaf.private_key_and_cert_chain_pem.write_to_path(folder / "mx.pem")
+    sink = Sink(SinkOptions((f"{MX_ADDRESS}:0",), capabilities=("STARTTLS",), certificate=folder / "mx.pem"))
+    asyncio.run_coroutine_threadsafe(sink.__aenter__(), loop).result()
+    key = dane.key_of(ssl.PEM_cert_to_DER_cert(leaf.cert_chain_pems[0].bytes().decode()))
+    yield sink, hashlib.sha256(key).hexdigest()
+    asyncio.run_coroutine_threadsafe(sink.__aexit__(None, None, None), loop).result()
+
+
+@pytest.fixture(scope="module")
+def policy_port(authority: trustme.CA, loop: asyncio.AbstractEventLoop) -> Iterator[int]:
+    """Policy hosts for all these domains: in force, for their own MX."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("mta-sts.sts.test", "mta-sts.dane.test").configure_cert(context)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = b"version: STSv1\nmode: enforce\nmx: mx.sts.test\nmx: mx.dane.test\nmax_age: 86400\n"
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+        writer.close()
+
+    async def start() -> asyncio.Server:
+        return await asyncio.start_server(serve, POLICY_ADDRESS, 0, ssl=context)
+
+    server = asyncio.run_coroutine_threadsafe(start(), loop).result()
+    yield int(server.sockets[0].getsockname()[1])
+    loop.call_soon_threadsafe(server.close)
+
+
+@pytest.fixture(scope="module")
+def names(folder: Path, mx: tuple[Sink, str]) -> Iterator[Dns]:
+    """dane.test and wrong.test signed, with TLSA; plain.test with TLSA but unsigned; bogus.test; sts.test."""
+    sink, digest = mx
+    made = Dns(folder)
+    right, wrong = (f"_{sink.port}._tcp.mx IN TLSA 3 1 1 {data}" for data in (digest, "00" * 32))
+    try:
+        made.add("dane.test", right)
+        made.add("wrong.test", wrong)
+        made.add("plain.test", wrong, signed=False)
+        made.add("bogus.test", right, anchored=False)
+        made.add("sts.test", signed=False)
+        made.start("dane.test", "wrong.test", "plain.test", "bogus.test", "sts.test")
+        yield made
+    finally:
+        made.end()
+
+
+@pytest.fixture
+def check(names: Dns, mx: tuple[Sink, str], policy_port: int, tmp_path: Path, folder: Path) -> Callable[..., Any]:
+    """Runs `zonemta tls check DOMAIN`: exit code, and its JSON or what it said on stderr."""
+
+    def run(domain: str, sts: bool = False) -> tuple[int, Any]:
+        config = tmp_path / "zonemta.toml"
+        config.write_text(
+            f'[server]\nfolder = "{tmp_path}"\nhostname = "mta.test"\n'
+            f'[dns]\nservers = ["127.0.0.1"]\nport = {names.port}\ndnssec = true\n'
+            f'[tls]\nca_file = "{folder}/ca.pem"\ndane = true\n'
+            f"mta_sts = {str(sts).lower()}\nmta_sts_port = {policy_port}\n"
+            f'[[zones]]\nname = "z"\nport = {mx[0].port}\nallow_private = true\n'
+        )
+        command = [sys.executable, "-m", "zonemta_py", "tls", "check", domain, "--json", "-c", config]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S * 2)
+        return ran.returncode, json.loads(ran.stdout) if ran.stdout else ran.stderr
+
+    return run
+
+
+def test_dane(check: Any) -> None:
+    """The certificate of an authority that nobody knows is good, since a signed TLSA record names its key."""
+    code, found = check("dane.test")
+    [row] = found["hosts"]
+    assert (code, row["host"]) == (0, "mx.dane.test")
+    assert row["delivers"].endswith(" verified=dane")
+    assert row["certificate"] != "valid"
+    assert "Reports wanted: mailto:tls@dane.test" in found["notes"]
+
+
+def test_dane_names_another_key(check: Any) -> None:
+    """A signed record that names another key: no mail goes there."""
+    code, found = check("wrong.test")
+    assert code == 1
+    assert "TLSA records" in found["hosts"][0]["delivers"]
+
+
+def test_unsigned_records_do_not_count(check: Any) -> None:
+    """Without DNSSEC the same record is as good as none: whoever can forge it could leave it out."""
+    code, found = check("plain.test")
+    assert code == 0
+    assert found["hosts"][0]["delivers"].endswith(" verified=none")
+
+
+def test_forged_answers(check: Any) -> None:
+    """A zone whose signatures are not by the key that is known: nothing of it is believed, mail waits."""
+    code, said = check("bogus.test")
+    assert code == 69
+    assert "no way to bogus.test" in said
+
+
+def test_mta_sts(check: Any) -> None:
+    """Policy found by DNS, fetched over HTTPS, in force: a certificate that is not valid gets no mail."""
+    code, found = check("sts.test", sts=True)
+    assert code == 1
+    assert found["hosts"][0]["policy"] == "MTA-STS, enforce"
+    assert check("sts.test")[0] == 0
+
+
+def test_dane_over_mta_sts(check: Any) -> None:
+    """Where both are there DANE decides (RFC 8461 2)."""
+    code, found = check("dane.test", sts=True)
+    assert code == 0
+    assert found["hosts"][0]["delivers"].endswith(" verified=dane")
+
+
+def test_collected_and_reported(names: Dns, mx: tuple[Sink, str], tmp_path: Path) -> None:
+    """What a running MTA met is in the journal, and in the day's report: DANE that holds, and DANE that does not."""
+    more = (
+        f'[dns]\nservers = ["127.0.0.1"]\nport = {names.port}\ndnssec = true\n[tls]\ndane = true\nreports = true\n'
+        f'[[zones]]\nname = "direct"\nrecipient_domains = ["dane.test", "wrong.test"]\nport = {mx[0].port}\n'
+        "allow_private = true\n"
+    )
+    mta = Mta(tmp_path / "queue", mx[0].port, home=tmp_path, more=more)
+    command = [sys.executable, "-m", "zonemta_py"]
+    today = str(datetime.datetime.now(datetime.UTC).date())
+    mta.start()
+    try:
+        asyncio.run(mta.accepting())
+        with smtplib.SMTP("127.0.0.1", mta.port) as client:
+            client.sendmail("a@b.test", ["r@dane.test", "r@wrong.test"], b"Subject: x\r\n\r\nx\r\n")
+        report = [*command, "tls", "report", "--json", "-c", mta.config_file, "--day", today]
+        good, bad = _when(lambda bodies: len(bodies) == 2, report, mta)
+    finally:
+        mta.end()
+    assert _summary(good) == ("tlsa", "dane.test", 1, 0)
+    assert _summary(bad)[:3] == ("tlsa", "wrong.test", 0)
+    assert _summary(bad)[3] >= 1
+    [failure] = bad["policies"][0]["failure-details"]
+    assert (failure["result-type"], failure["receiving-mx-hostname"]) == ("validation-failure", "mx.wrong.test")
+    dump = [*command, "journal", "dump", "--archive", "-c", mta.config_file]
+    assert "verified=dane" in subprocess.run(dump, capture_output=True, text=True, check=True).stdout
+
+
+def _when(enough: Callable[[Any], bool], command: list[Any], mta: Mta) -> Any:
+    """The command's JSON, once it says enough."""
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        ran = subprocess.run(command, capture_output=True, text=True, check=True)
+        if enough(bodies := json.loads(ran.stdout)):
+            return bodies
+        time.sleep(0.2)
+    raise AssertionError(mta.log_tail())
+
+
+def _summary(body: Any) -> tuple[str, str, int, int]:
+    [policy] = body["policies"]
+    counts = policy["summary"]
+    return (
+        policy["policy"]["policy-type"], policy["policy"]["policy-domain"],
+        counts["total-successful-session-count"], counts["total-failure-session-count"],
+    )  # fmt: skip

@@ -1,0 +1,54 @@
+"""Hosts that could not be reached a moment ago: not asked again while another one of the destination may be alive.
+
+Each sender process remembers for itself. A host that refused, or hung up before its greeting, is dead for DEAD_S; one
+that kept us waiting until the timeout for SILENT_S, since each try of it costs a connection for the whole timeout.
+Where all are dead they are all tried: it is the scheduler that rests a whole destination.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from typing import TypeVar
+
+DEAD_S = 120.0
+SILENT_S = 900.0
+REMEMBERED_MAX = 10_000
+
+Place = TypeVar("Place", bound=Hashable)
+
+
+class DeadHosts:
+    """A place is whatever connecting depends on: (source, address, port). now: steady seconds."""
+
+    def __init__(self) -> None:
+        self._until: OrderedDict[Hashable, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._until)
+
+    def died(self, place: Hashable, now: float, silent: bool = False) -> None:
+        """silent: it timed out."""
+        self._until[place] = now + (SILENT_S if silent else DEAD_S)
+        self._until.move_to_end(place)
+        if len(self._until) > REMEMBERED_MAX:
+            self._until.popitem(last=False)
+
+    def lives(self, place: Hashable) -> None:
+        """It was reached."""
+        self._until.pop(place, None)
+
+    def is_dead(self, place: Hashable, now: float) -> bool:
+        until = self._until.get(place)
+        if until is None:
+            return False
+        if until <= now:
+            del self._until[place]
+            return False
+        return True
+
+    def order(self, places: Sequence[Place], now: float) -> list[Place]:
+        """Those alive in their order; all of them if none is."""
+        if not self._until:
+            return list(places)
+        return [place for place in places if not self.is_dead(place, now)] or list(places)

@@ -1,0 +1,103 @@
+"""HTTPS to one host at addresses that we have looked up ourselves: the only door to httpx.
+
+Certificates are validated for the host's name, redirects are not followed, proxies of the environment not used, and no
+more is read than was asked for. The library is loaded when the first request is made.
+
+Failures: HttpsFailed, with whether the certificate was the cause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import httpx
+
+ALL_S = 30.0
+"""Longest a request may take, with all that belongs to it."""
+STEP_S = 10.0
+"""Longest for one step of it."""
+
+
+class HttpsFailed(Exception):
+    """One sentence. untrusted: the certificate is not one for this host."""
+
+    def __init__(self, sentence: str, untrusted: bool = False) -> None:
+        super().__init__(sentence)
+        self.untrusted = untrusted
+
+
+async def get(
+    host: str, port: int, path: str, addresses: Sequence[str], context: ssl.SSLContext, *, kind: str, bytes_max: int
+) -> bytes:
+    """The body of a 200 of that media type. Raises HttpsFailed."""
+    return await _first(host, port, addresses, context, "GET", path, b"", {}, kind, bytes_max)
+
+
+async def post(
+    host: str, port: int, path: str, addresses: Sequence[str], context: ssl.SSLContext, *, kind: str, data: bytes
+) -> None:
+    """Any 2xx is good. Raises HttpsFailed."""
+    await _first(host, port, addresses, context, "POST", path, data, {"Content-Type": kind}, "", 64 * 1024)
+
+
+async def _first(
+    host: str, port: int, addresses: Sequence[str], context: ssl.SSLContext, method: str, path: str, data: bytes,
+    headers: dict[str, str], kind: str, bytes_max: int,
+) -> bytes:  # fmt: skip
+    """From the first address that can be reached."""
+    import httpx
+
+    last = HttpsFailed(f"{host} has no address")
+    try:
+        async with (
+            asyncio.timeout(ALL_S),
+            httpx.AsyncClient(verify=context, trust_env=False, follow_redirects=False, timeout=STEP_S) as client,
+        ):
+            for address in addresses:
+                where = f"[{address}]" if ":" in address else address
+                request = client.build_request(
+                    method, f"https://{where}:{port}{path}", content=data or None,
+                    headers={"Host": host if port == 443 else f"{host}:{port}"} | headers,
+                    extensions={"sni_hostname": host},
+                )  # fmt: skip
+                try:
+                    return await _read(client, request, kind, bytes_max)
+                except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                    last = _failed(host, error)
+                    if last.untrusted:
+                        break
+                except (httpx.HTTPError, httpx.InvalidURL) as error:
+                    raise _failed(host, error) from error
+    except TimeoutError:
+        raise HttpsFailed(f"{host} took too long") from None
+    raise last
+
+
+async def _read(client: httpx.AsyncClient, request: httpx.Request, kind: str, bytes_max: int) -> bytes:
+    response = await client.send(request, stream=True)
+    try:
+        if not 200 <= response.status_code < 300 or (kind and response.status_code != 200):
+            raise HttpsFailed(f"{request.headers['host']} answered {response.status_code}")
+        if kind and response.headers.get("content-type", "").partition(";")[0].strip().lower() != kind:
+            raise HttpsFailed(f"{request.headers['host']} sent something else than {kind}")
+        body = b""
+        async for part in response.aiter_bytes():
+            body += part
+            if len(body) > bytes_max:
+                raise HttpsFailed(f"{request.headers['host']} sent more than {bytes_max} bytes")
+        return body
+    finally:
+        await response.aclose()
+
+
+def _failed(host: str, error: BaseException) -> HttpsFailed:
+    beneath: BaseException | None = error
+    while beneath is not None and not isinstance(beneath, ssl.SSLCertVerificationError):
+        beneath = beneath.__cause__ or beneath.__context__
+    if isinstance(beneath, ssl.SSLCertVerificationError):
+        return HttpsFailed(f"the certificate of {host} is not valid: {beneath.verify_message}", untrusted=True)
+    return HttpsFailed(f"{host} cannot be asked: {str(error) or type(error).__name__}")

@@ -1,0 +1,113 @@
+"""DKIM keys from their files, by domain. A file that changes is read again, at most CHECK_S later.
+
+A file that cannot be used any more leaves the key that was read before in force, with a line in the log; a key that was
+never there is KeyUnusable for whoever asks, so that nothing leaves unsigned that should be signed. Each fault is logged
+once, not for each message.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from zonemta_py.config import Config, ConfigError, DkimKey
+from zonemta_py.mail.dkim import Key, KeyUnusable
+
+log = logging.getLogger(__name__)
+
+CHECK_S = 1.0
+
+
+def read(settings: DkimKey) -> Key:
+    """Raises KeyUnusable, also for a file that cannot be read."""
+    try:
+        pem = settings.key.expanduser().read_bytes()
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise KeyUnusable(f"{settings.key} cannot be read ({reason.lower()}); mend it") from None
+    try:
+        return Key(settings.domain, settings.selector, pem, settings.identity)
+    except KeyUnusable as error:
+        raise KeyUnusable(f"{settings.key} cannot be used: {error}") from None
+
+
+def check(config: Config) -> None:
+    """Reads the key files of all keys that sign. Raises ConfigError."""
+    for settings in config.dkim:
+        if settings.state == "active":
+            try:
+                read(settings)
+            except KeyUnusable as error:
+                raise ConfigError(f"dkim: {settings.selector}._domainkey.{settings.domain}: {error}") from None
+
+
+@dataclass(slots=True)
+class _File:
+    """One key's file as it was last seen. seen: what tells one state of the file from another."""
+
+    settings: DkimKey
+    key: Key | None = None
+    seen: tuple[int, ...] | None = None
+    fault: str = ""
+    checked: float = float("-inf")
+
+    def current(self, now: float) -> Key:
+        """Raises KeyUnusable."""
+        if now >= self.checked + CHECK_S:
+            self.checked = now
+            seen = _state(self.settings.key)
+            if seen != self.seen:
+                self.seen = seen
+                self._read()
+        if self.key is None:
+            raise KeyUnusable(self.fault)
+        return self.key
+
+    def _read(self) -> None:
+        name = f"{self.settings.selector}._domainkey.{self.settings.domain}"
+        try:
+            self.key, self.fault = read(self.settings), ""
+            log.info("DKIM key %s: %s read", name, self.settings.key)
+        except KeyUnusable as error:
+            if str(error) != self.fault:
+                kept = "the one read before goes on signing" if self.key else "mail of that domain is deferred"
+                log.error("DKIM key %s: %s; %s", name, error, kept)
+            self.fault = str(error)
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.expanduser().stat()
+    except (OSError, RuntimeError):
+        return ()
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+class Keys:
+    """The active keys of a configuration."""
+
+    def __init__(self, config: Config) -> None:
+        self._by_domain: dict[str, list[_File]] = {}
+        for settings in config.dkim:
+            if settings.state == "active":
+                self._by_domain.setdefault(settings.domain, []).append(_File(settings))
+        self._third_party = config.signing.third_party
+
+    def __bool__(self) -> bool:
+        return bool(self._by_domain)
+
+    def of(self, domain: str, now: float) -> tuple[Key, ...]:
+        """Every key that signs a message whose author is at `domain` ("" for nobody): those of the longest domain that
+        it is in, and the third party's. now: seconds of a steady clock. Raises KeyUnusable."""
+        files = self._files(domain)
+        if self._third_party:
+            files = files + [file for file in self._by_domain[self._third_party] if file not in files]
+        return tuple(file.current(now) for file in files)
+
+    def _files(self, domain: str) -> list[_File]:
+        while domain:
+            if domain in self._by_domain:
+                return self._by_domain[domain]
+            domain = domain.partition(".")[2]
+        return []

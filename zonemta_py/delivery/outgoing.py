@@ -1,0 +1,96 @@
+"""What every message gets on its way out: its return path (VERP, SRS), Feedback-ID, List-Unsubscribe, signatures.
+
+Fields go on top of the message, signatures above what they sign, after plugins have had their say. A field that the
+message has already is not added. Return paths: the null one stays; VERP comes before SRS, for it is ours already. The
+message's sender in the queue stays who it was: notifications go to him.
+
+Failures: `finish` raises Unsigned (see `signing`), and QueueRefusal where a body has to be read for its hash.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+
+from zonemta_py.config import Config
+from zonemta_py.delivery.body import Body
+from zonemta_py.delivery.signing import Signer
+from zonemta_py.mail import list_fields, srs, verp
+from zonemta_py.mail.domain import canonical
+from zonemta_py.queue.api import Delivery
+
+_DAY_S = 86_400
+_FEEDBACK = re.compile(rb"^feedback-id[ \t]*:", re.IGNORECASE | re.MULTILINE)
+_UNSUBSCRIBE = re.compile(rb"^list-unsubscribe(-post)?[ \t]*:", re.IGNORECASE | re.MULTILINE)
+
+
+class Outgoing:
+    """For one process. active: there is something to add to messages."""
+
+    def __init__(self, config: Config) -> None:
+        self._path = config.return_path
+        self._signer = Signer(config)
+        self._rewrites = bool(self._path.verp or self._path.srs)
+        own = {canonical(rule) for rule in self._path.own_domains} | {self._path.srs}
+        self._own = frozenset(rule for rule in own if rule[:2] != "*.")
+        self._own_parents = tuple(rule[1:] for rule in own if rule[:2] == "*.")
+        self.active = bool(self._signer or self._path.feedback_id or self._path.list_unsubscribe)
+
+    def addressed(self, delivery: Delivery, unix_s: float | None = None) -> Delivery:
+        """The delivery with the return path to say in MAIL."""
+        if not self._rewrites or not delivery.sender:
+            return delivery
+        today = int(time.time() if unix_s is None else unix_s) // _DAY_S
+        sender = self._return_path(delivery, today)
+        return delivery if sender == delivery.sender else replace(delivery, sender=sender)
+
+    def _return_path(self, delivery: Delivery, today: int) -> str:
+        path = self._path
+        if path.verp and len(delivery.recipients) == 1:
+            address = verp.encode(delivery.id, delivery.recipients[0].address, path.verp, path.secret, today)
+            if address:
+                return address
+        if path.srs and not self._is_own(delivery.sender):
+            return srs.rewrite(delivery.sender, path.srs, path.secret, today)
+        return delivery.sender
+
+    def _is_own(self, sender: str) -> bool:
+        domain = canonical(sender.rpartition("@")[2])
+        return domain in self._own or "*" in self._own or domain.endswith(self._own_parents)
+
+    async def finish(self, delivery: Delivery, body: Body) -> None:
+        """Adds fields and signatures to this delivery's copy."""
+        section = await body.section()
+        fields = self._fields(delivery, section)
+        if fields:
+            body.put_on_top(fields)
+            section = fields + section
+        if self._signer:
+            form = self._signer.form
+            signatures = await self._signer.sign(
+                delivery.id, section, delivery.hashes.get(form), lambda: body.hash(form), time.monotonic(),
+                int(time.time()),
+            )  # fmt: skip
+            if signatures:
+                body.put_on_top(signatures)
+
+    def _fields(self, delivery: Delivery, section: bytes) -> bytes:
+        path, fields = self._path, b""
+        if path.feedback_id and not _FEEDBACK.search(section):
+            fields += list_fields.feedback_id(
+                path.feedback_id, campaign=delivery.campaign, tenant=delivery.tenant, zone=delivery.zone,
+                id=delivery.id, sender=delivery.sender.rpartition("@")[2],
+            )  # fmt: skip
+        if path.unsubscribe(delivery.zone, delivery.unsubscribe) and not _UNSUBSCRIBE.search(section):
+            fields += self._unsubscribe(delivery)
+        return fields
+
+    def _unsubscribe(self, delivery: Delivery) -> bytes:
+        """Nothing where one link would have to serve several people."""
+        path, recipients = self._path, delivery.recipients
+        if len(recipients) > 1 and path.alone(delivery.zone, delivery.unsubscribe):
+            return b""
+        return list_fields.list_unsubscribe(
+            path.list_unsubscribe, path.secret, delivery.id, recipients[0].address, delivery.campaign
+        )

@@ -1,0 +1,117 @@
+"""DKIM signatures of deliveries: made once for a message, however many destinations and recipients it has.
+
+What was signed is remembered by message, header section and keys: only a header that differs is signed anew. The body's
+hash comes with the delivery; where it does not (notices of our own, mail from before there were keys), the body is read
+once and its hash remembered. Both memories are bounded, and signatures are made anew after AGAIN_S, so that t= and x=
+mean something on later attempts.
+
+Failures: a key that cannot be used is Unsigned, with the reply that defers; nothing leaves without the signature it was
+to have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from typing import NamedTuple, TypeVar
+
+from zonemta_py.config import Config
+from zonemta_py.delivery.keys import Keys
+from zonemta_py.mail.canonical import Form
+from zonemta_py.mail.dkim import Fields, Key, KeyUnusable, author_domain
+from zonemta_py.mail.reply import Reply
+
+KEPT_MAX = 2_000
+AGAIN_S = 3_600.0
+_DAY_S = 86_400
+
+K = TypeVar("K")
+V = TypeVar("V")
+Ask = Callable[[], Coroutine[None, None, bytes]]
+
+
+class Unsigned(Exception):
+    """It cannot be signed now. `reply` defers it."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.reply = Reply(451, "4.7.0", f"a DKIM key cannot be used: {detail}")
+
+
+class _Signed(NamedTuple):
+    """Signature fields, who made them, when, for whose mail."""
+
+    domain: str
+    keys: tuple[Key, ...]
+    made: float
+    fields: bytes
+
+
+class Signer:
+    """Signs for one process."""
+
+    def __init__(self, config: Config) -> None:
+        signing = config.signing
+        self.form: Form = signing.body_canonicalization
+        self._keys = Keys(config)
+        self._fields = Fields(signing.canonicalization, signing.headers, signing.oversign)
+        self._life_s = int(signing.expire_days * _DAY_S)
+        self._signed: OrderedDict[tuple[str, bytes], _Signed] = OrderedDict()
+        self._hashes: OrderedDict[str, bytes] = OrderedDict()
+        self._hashing: dict[str, asyncio.Task[bytes]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    async def sign(
+        self, message_id: str, section: bytes, body_hash: bytes | None, ask: Ask,
+        now: float, unix_s: int,
+    ) -> bytes:  # fmt: skip
+        """The DKIM-Signature fields, b"" if nobody signs for that author. Raises Unsigned, and what `ask` raises.
+
+        section: the raw header section. body_hash: if it is known; else `ask` computes it, once for the message.
+        now: of a steady clock. unix_s: for t=.
+        """
+        place = (message_id, hashlib.blake2b(section, digest_size=16).digest())
+        kept = self._signed.get(place)
+        if kept is not None and now < kept.made + AGAIN_S and kept.keys == self._of(kept.domain, now):
+            return kept.fields
+        selection = self._fields.of(section)
+        domain = author_domain(selection.author)
+        keys = self._of(domain, now)
+        if not keys:
+            return b""
+        body_hash = body_hash or await self._hash(message_id, ask)
+        expires = unix_s + self._life_s if self._life_s else 0
+        fields = b"".join([key.sign(selection, self.form, body_hash, unix_s, expires) for key in keys])
+        _keep(self._signed, place, _Signed(domain, keys, now, fields))
+        return fields
+
+    def _of(self, domain: str, now: float) -> tuple[Key, ...]:
+        try:
+            return self._keys.of(domain, now)
+        except KeyUnusable as error:
+            raise Unsigned(str(error)) from None
+
+    async def _hash(self, message_id: str, ask: Ask) -> bytes:
+        known = self._hashes.get(message_id)
+        if known is not None:
+            return known
+        task = self._hashing.get(message_id)
+        if task is None:
+            task = asyncio.ensure_future(ask())
+            self._hashing[message_id] = task
+            task.add_done_callback(lambda _: self._hashing.pop(message_id, None))
+        hashed = await asyncio.shield(task)
+        _keep(self._hashes, message_id, hashed)
+        return hashed
+
+
+def _keep(memory: OrderedDict[K, V], key: K, value: V) -> None:
+    """What was kept longest goes."""
+    memory[key] = value
+    memory.move_to_end(key)
+    if len(memory) > KEPT_MAX:
+        memory.popitem(last=False)

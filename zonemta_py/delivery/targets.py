@@ -1,0 +1,86 @@
+"""Which of a destination's addresses one attempt tries: those it may and can connect to, and not those that are dead.
+
+An address is judged when it is handed out to be connected to, whatever plugins or DNS have said before. A host that the
+configuration, the queue or a plugin names may be anywhere; one that DNS names only where strangers may send us
+(`reach`), unless the zone has allow_private = true.
+
+Failures: `failure` gives the error for a destination of which nothing is left: for good (5.4.4) if all its addresses
+are known and none may be used; else temporary (4.4.4, or no connection).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from zonemta_py.delivery.dead import DeadHosts
+from zonemta_py.delivery.egress import Egress
+from zonemta_py.delivery.reach import Ourselves
+from zonemta_py.mail.classify import ConnectionLost, DeliveryError, NoRoute, ReplyTimeout, Unreachable
+
+
+@dataclass(slots=True, frozen=True)
+class Target:
+    """A host to try and its IP addresses in the order to try them; none if DNS failed just now."""
+
+    host: str
+    addresses: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Roads:
+    """What a sender process knows of where it can go."""
+
+    ourselves: Ourselves
+    dead: DeadHosts
+
+    def learn(self, source: str, address: str, port: int, error: DeliveryError | None, now: float) -> None:
+        """What became of a connection; error: None if the server greeted us."""
+        place = (source, address, port)
+        if error is None:
+            self.dead.lives(place)
+        elif error.stage in ("connect", "banner") and isinstance(error, (Unreachable, ConnectionLost, ReplyTimeout)):
+            self.dead.died(place, now, silent=isinstance(error, ReplyTimeout))
+
+
+class Choice:
+    """For one attempt. free: any address will do, for the host is named or the zone allows it."""
+
+    __slots__ = ("_barred", "_free", "_open", "_port", "_roads")
+
+    def __init__(self, roads: Roads, port: int, free: bool) -> None:
+        self._roads, self._port, self._free = roads, port, free
+        self._barred: dict[str, str] = {}
+        self._open = False
+
+    def narrowed(self, targets: Iterable[Target], egress: Egress, source: str, now: float) -> list[Target]:
+        """Without what must not, or cannot, be connected to; without the dead, unless all are."""
+        able = []
+        for target in targets:
+            permitted = [address for address in target.addresses if self.permits(target.host, address)]
+            self._open = self._open or not target.addresses or bool(permitted)
+            able.append(replace(target, addresses=tuple(egress.order(permitted))))
+        if len(self._roads.dead):
+            living = [replace(target, addresses=self._living(target, source, now)) for target in able]
+            able = living if any(target.addresses for target in living) else able
+        return [target for target in able if target.addresses] or able  # a plugin may know more
+
+    def _living(self, target: Target, source: str, now: float) -> tuple[str, ...]:
+        dead, port = self._roads.dead, self._port
+        return tuple(address for address in target.addresses if not dead.is_dead((source, address, port), now))
+
+    def permits(self, host: str, address: str) -> bool:
+        """Ask right before connecting."""
+        if self._free:
+            return True
+        reason = self._roads.ourselves.barred(address, self._port)
+        if reason:
+            self._barred[address] = f"{host} is at {address}, {reason}"
+        return not reason
+
+    def failure(self) -> DeliveryError:
+        """Why there was no address to try."""
+        if not self._barred:
+            return Unreachable("connect", "no address that our source address can reach")
+        text = f"{'; '.join([*self._barred.values()][:3])}: mail is not sent there"
+        return NoRoute(451, "4.4.4", text) if self._open else NoRoute(550, "5.4.4", text)

@@ -1,0 +1,71 @@
+"""What went wrong with TLS, in the three ways it matters: what to try next, what to report, what to tell.
+
+kind says what may help: STARTTLS (there was no handshake: another version helps nobody), HANDSHAKE (an older version
+may), CERTIFICATE (only not looking at it would), POLICY (the host is not to be used at all). result is the
+result-type of RFC 8460 4.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+from zonemta_py.mail.classify import DeliveryError, TlsFailed
+from zonemta_py.mail.reply import Reply
+
+STARTTLS, HANDSHAKE, CERTIFICATE, POLICY = "starttls", "handshake", "certificate", "policy"
+
+UNDECIDED = "4.7.0"
+"""Enhanced code of a trouble that may pass by itself: DNS did not answer."""
+NOT_OFFERED = Reply(451, "4.7.4", "TLS is required, and the server does not offer it")
+_NOT_TRUSTED = frozenset((2, 18, 19, 20, 21, 27))
+"""X509_V_ERR_… of OpenSSL: an issuer that is not known, or not trusted."""
+_EXPIRED = frozenset((9, 10))
+_OTHER_NAME = frozenset((62, 63, 64))
+
+
+class TlsTrouble(TlsFailed):
+    """kind: of the above. result: for the report. source: which policy it comes from, as in `Plan.source`."""
+
+    def __init__(self, kind: str, result: str, detail: str, reply: Reply | None = None, source: str = "") -> None:
+        super().__init__("tls", detail, reply)
+        self.kind, self.result, self.detail, self.source = kind, result, detail, source
+
+
+class TlsUnmet(DeliveryError):
+    """The sender asked for REQUIRETLS, and this host does not give it (RFC 8689 4.2.1): final, and about this message.
+
+    Its stage is "mail", since it is the message that cannot go, not the host that is to rest.
+    """
+
+    code, enhanced, what = 550, "5.7.30", "REQUIRETLS cannot be met"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("mail", reply=Reply(self.code, self.enhanced, f"{self.what}: {detail}"))
+
+
+def of_handshake(error: BaseException) -> TlsTrouble:
+    """What a handshake ended with."""
+    cause = _ssl_error(error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return TlsTrouble(CERTIFICATE, _result(cause.verify_code), cause.verify_message)
+    if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
+        return TlsTrouble(HANDSHAKE, "validation-failure", "the handshake took too long")
+    if cause is not None:
+        return TlsTrouble(HANDSHAKE, "validation-failure", cause.reason or str(cause))
+    return TlsTrouble(HANDSHAKE, "validation-failure", str(error) or "the connection was closed in the handshake")
+
+
+def _ssl_error(error: BaseException | None) -> ssl.SSLError | None:
+    """The one it is, or that lies beneath it."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _result(verify_code: int) -> str:
+    if verify_code in _EXPIRED:
+        return "certificate-expired"
+    if verify_code in _OTHER_NAME:
+        return "certificate-host-mismatch"
+    return "certificate-not-trusted" if verify_code in _NOT_TRUSTED else "validation-failure"

@@ -1,0 +1,78 @@
+"""Sends daily reports on TLS (RFC 8460 3, 5) to those who ask for them in DNS: by mail, or by POST over HTTPS.
+
+Failures: none is raised; `send` says of each report what became of it. A report that could not be sent is not tried
+again: `zonemta tls report --send --day` can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, date, datetime
+from urllib.parse import urlsplit
+
+from zonemta_py.config import Config
+from zonemta_py.delivery import https
+from zonemta_py.delivery.https import HttpsFailed
+from zonemta_py.delivery.tls_contexts import TlsContexts
+from zonemta_py.delivery.tls_policy import Names, reporter_address
+from zonemta_py.delivery.tls_reports import seen_on
+from zonemta_py.mail.classify import DeliveryError
+from zonemta_py.mail.tlsrpt import MAIL, MEDIA_TYPE, Report, Reporter, addressees, mailbox, message, reports_for
+
+HandIn = Callable[[str, list[str], bytes], Awaitable[None]]
+"""Takes sender, recipients and message; raises OSError if it cannot be taken."""
+
+
+def reporter(config: Config) -> Reporter:
+    address = reporter_address(config)
+    name = config.server.name
+    return Reporter(name, config.tls.report_organization or name, address, config.tls.report_contact or address)
+
+
+async def uris(names: Names, domain: str) -> list[str]:
+    """Where a domain wants its reports. Raises NoRoute."""
+    _, texts = await names.txt(f"_smtp._tls.{domain}", time.monotonic())
+    return addressees(texts)
+
+
+async def send(report: Report, names: Names, contexts: TlsContexts, hand_in: HandIn) -> list[str]:
+    """What became of it: a sentence for each addressee, none if nobody asks for it."""
+    try:
+        wanted = await uris(names, report.domain)
+    except DeliveryError as error:
+        return [f"{report.domain}: not sent, {error.reply.text}"]
+    said = [await _post(report, uri, names, contexts) for uri in wanted if not uri.lower().startswith(MAIL)]
+    boxes = [box for box in (mailbox(uri) for uri in wanted if uri.lower().startswith(MAIL)) if box]
+    if boxes:
+        said.append(await _mail(report, boxes, hand_in))
+    return said
+
+
+async def send_day(config: Config, day: date, names: Names, hand_in: HandIn) -> list[str]:
+    """All reports on a day (UTC), made from journal and archive; what became of each."""
+    contexts = TlsContexts(config.tls.ca_file)
+    reports = await asyncio.to_thread(lambda: reports_for(day, seen_on(config.folder, day), reporter(config)))
+    return [said for report in reports for said in await send(report, names, contexts, hand_in)]
+
+
+async def _mail(report: Report, boxes: list[str], hand_in: HandIn) -> str:
+    where = ", ".join(boxes)
+    try:
+        await hand_in(report.reporter.address, boxes, message(report, boxes, datetime.now(UTC)))
+    except OSError as error:
+        return f"{report.domain}: not sent to {where}, {error}"
+    return f"{report.domain}: handed in for {where}"
+
+
+async def _post(report: Report, uri: str, names: Names, contexts: TlsContexts) -> str:
+    try:
+        parts = urlsplit(uri)
+        host, port = parts.hostname or "", parts.port or 443
+        addresses = await names.addresses(host, time.monotonic())
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        await https.post(host, port, path, addresses, contexts.of(True), kind=MEDIA_TYPE, data=report.compressed())
+    except (HttpsFailed, DeliveryError, ValueError) as error:
+        return f"{report.domain}: not sent to {uri}, {error}"
+    return f"{report.domain}: sent to {uri}"

@@ -1,0 +1,129 @@
+"""Which TLS a delivery needs, from its zone, its sender, and what the recipients' domains publish (MTA-STS, DANE).
+
+`demands` is asked for each delivery, before a connection is chosen; `plan` for each host, before one is opened. Where
+neither MTA-STS nor DANE is on they look up nothing. Policies can raise what a zone asks for, never lower it; only a
+zone with tls = "none" has no policies at all (required domains and REQUIRETLS hold there too). They are for mail that
+finds its way by MX: a host that is named has none (RFC 8461 4).
+
+Failures: `plan` raises DeliveryError for a host that must not be used: not named by a policy, or DNS does not say
+whether it has TLSA records (RFC 7672 2.1.2). `demands` raises nothing: a policy that cannot be had is none (RFC 8461
+5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol
+
+from zonemta_py.config import Config, Zone
+from zonemta_py.delivery import tls_plan
+from zonemta_py.delivery.mta_sts import StsPolicies
+from zonemta_py.delivery.tls_contexts import TlsContexts
+from zonemta_py.delivery.tls_failures import POLICY, UNDECIDED, TlsTrouble
+from zonemta_py.delivery.tls_memory import TlsMemory
+from zonemta_py.delivery.tls_plan import Demands, Plan
+from zonemta_py.mail.classify import NoRoute
+from zonemta_py.mail.domain import canonical
+from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.sts import Sts
+from zonemta_py.queue.api import Delivery
+
+_UNKNOWN = Reply(451, UNDECIDED, "DNS does not say whether the host has TLSA records")
+
+
+class Names(Protocol):
+    """What is asked of DNS. Each raises NoRoute; `now` is monotonic seconds."""
+
+    async def txt(self, name: str, now: float) -> tuple[bool, list[str]]:
+        """Whether DNSSEC vouches for the answer, and the texts."""
+
+    async def tlsa(self, host: str, port: int, now: float) -> tuple[bool, list[tuple[int, int, int, bytes]]]:
+        """Whether DNSSEC vouches for the answer, and the records."""
+
+    async def addresses(self, host: str, now: float) -> tuple[str, ...]:
+        """IPv4 and IPv6."""
+
+
+class TlsPolicies:
+    """For a sender process. contexts, memory: what `open_session` needs. reports: whether results are collected."""
+
+    def __init__(self, config: Config, names: Names, contexts: TlsContexts | None = None) -> None:
+        tls = config.tls
+        self.contexts = contexts or TlsContexts(tls.ca_file)
+        self.memory = TlsMemory(tls.remember_h * 3600)
+        self.reports = tls.reports
+        self._names, self._dane = names, tls.dane
+        self._reporter = reporter_address(config) if tls.reports else None
+        self._sts = None
+        if tls.mta_sts:
+            self._sts = StsPolicies(config.folder / "tls", names, self.contexts, tls.mta_sts_port)
+        self._plain: dict[tuple[str, str], Demands] = {}
+
+    async def demands(self, delivery: Delivery, zone: Zone, mode: str, named: bool = False) -> Demands:
+        """mode: the zone's, or what a plugin or rule has put in its place. named: the host is, and not found by MX."""
+        looked_up = zone.tls != "none" and (self._sts is not None or self._dane or self.reports)
+        if not (looked_up or zone.tls_required_domains or delivery.require_tls):
+            return self._unasked(zone, mode)
+        domains = _domains(delivery)
+        if mode != "implicit" and (delivery.require_tls or _any_required(zone.tls_required_domains, domains)):
+            mode = "required"
+        published = looked_up and not named and not self._is_report(delivery)
+        policies, troubles = await self._policies(domains) if published else ((), ())
+        return Demands(
+            mode, zone.tls_min, str(zone.client_certificate or ""), policies,
+            self._dane and published and delivery.secure, delivery.require_tls, () if named else domains, troubles,
+        )  # fmt: skip
+
+    def _unasked(self, zone: Zone, mode: str) -> Demands:
+        """The usual case: the zone alone decides."""
+        known = self._plain.get((zone.name, mode))
+        if known is None:
+            known = Demands(mode, zone.tls_min, str(zone.client_certificate or ""))
+            self._plain[zone.name, mode] = known
+        return known
+
+    async def _policies(
+        self, domains: tuple[str, ...]
+    ) -> tuple[tuple[Sts, ...], tuple[tuple[str, str, str], ...]]:  # fmt: skip
+        """Policies in force or tested, and what became of those that could not be had."""
+        sts = self._sts
+        if sts is None:
+            return (), ()
+        now = time.monotonic()
+        found = await asyncio.gather(*(sts.of(domain, now) for domain in domains))
+        policies = tuple(one.policy for one in found if one.policy is not None and one.policy.mode != "none")
+        return policies, tuple((one.domain, one.result, one.detail) for one in found if one.result)
+
+    def _is_report(self, delivery: Delivery) -> bool:
+        """Reports on TLS go whatever it is like (RFC 8460 3)."""
+        return self._reporter is not None and delivery.sender == self._reporter
+
+    async def plan(self, demands: Demands, host: str, port: int) -> Plan:
+        """Raises DeliveryError."""
+        if demands.dane:
+            try:
+                secure, records = await self._names.tlsa(host, port, time.monotonic())
+            except NoRoute as error:
+                raise TlsTrouble(POLICY, "dnssec-invalid", error.reply.text, _UNKNOWN, "tlsa") from error
+            if secure and records:
+                return tls_plan.with_dane(demands, host, records)
+        return tls_plan.with_sts(demands, host) if demands.sts else tls_plan.basic(demands)
+
+
+def reporter_address(config: Config) -> str:
+    """The address that reports are sent from."""
+    return config.tls.report_from or f"postmaster@{config.server.name}"
+
+
+def _domains(delivery: Delivery) -> tuple[str, ...]:
+    """The recipients', each once, in order."""
+    return tuple(dict.fromkeys(canonical(recipient.domain) for recipient in delivery.recipients))
+
+
+def _any_required(rules: list[str], domains: tuple[str, ...]) -> bool:
+    return any(_claims(canonical(rule), domain) for rule in rules for domain in domains)
+
+
+def _claims(rule: str, domain: str) -> bool:
+    return rule in ("*", domain) or (rule.startswith("*.") and domain.endswith(rule[1:]))
