@@ -58,6 +58,7 @@ class House:
         self.generation = 0
         self.damages: list[Exception] = []
         self.hooks: Any = None
+        self.scout: Any = None
         self.folder = folder / "0"
         self.queue: LocalQueue
 
@@ -65,10 +66,11 @@ class House:
     def config(self) -> Config:
         sections = {"server": {"folder": self.folder, "hostname": "mta.test"}, **self.options}
         sections["queue"] = {"reserve_bytes": 0, **self.options.get("queue", {})}
+        sections.setdefault("learning", {"initial": 100})  # as many connections as configured, from the start
         return Config.model_validate(sections)
 
     async def open(self) -> LocalQueue:
-        self.queue = await open_queue(self.config, self.hooks, self.clock, self.damages.append)
+        self.queue = await open_queue(self.config, self.hooks, self.clock, self.damages.append, self.scout)
         self._watch()
         return self.queue
 
@@ -131,9 +133,9 @@ class House:
     def result(delivery: Delivery, verdict: int = DELIVERED, down_s: float | None = None, **more: Any) -> Result:
         reply = more.pop("reply", REPLIES.get(verdict, Reply(451, "4.3.0", "not tried")))
         stage = more.pop("stage", "dot")
-        took_ms = more.pop("took_ms", 0)
+        took_ms, opened = more.pop("took_ms", 0), more.pop("opened", False)
         outcome = Outcome(verdict, reply, stage, list(range(len(delivery.recipients))), **more)
-        return Result(delivery.lease, [outcome], down_s, remote="mx.test[127.0.0.9]:25", took_ms=took_ms)
+        return Result(delivery.lease, [outcome], down_s, remote="mx.test[127.0.0.9]:25", took_ms=took_ms, opened=opened)
 
     async def move(self, seconds: float) -> None:
         """Time passes."""
@@ -244,9 +246,9 @@ async def house(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
     """house(zones=[…], queue={…}) → an open House."""
     made: list[House] = []
 
-    async def make(hooks: Any = None, **options: Any) -> House:
+    async def make(hooks: Any = None, scout: Any = None, **options: Any) -> House:
         one = House(tmp_path / f"house{len(made)}", **options)
-        one.hooks = hooks
+        one.hooks, one.scout = hooks, scout
         made.append(one)
         await one.open()
         return one

@@ -28,6 +28,7 @@ class Type(IntEnum):
     REMOVED = 8  # [id, zone, addresses, reason]: taken out without a delivery
     MOVED = 9  # [id, zone, addresses, due_ms]: held recipients released by an operator, deferred until then
     END = 10  # nil: the last record of a segment
+    STANDING = 12  # [kind, key, value, until_ms, cause]: a suspension, a rest, what was learned
     LOST = 11  # [first, last]: records that damage has cost, replaced by this one, which has the number of the last
 
 
@@ -48,7 +49,7 @@ class Note(NamedTuple):
 
     notify, orcpt: RFC 3461. attempts: how often it was tried. first_ms, last_ms: first and latest try. last: latest
     reply as "code enhanced text". noticed: a delay notice has been sent. routing: what plugins decided (host, port,
-    source …).
+    source …). flow: "priority~tenant~campaign" where one of them is set.
     """
 
     notify: int = 0
@@ -59,6 +60,7 @@ class Note(NamedTuple):
     last: str = ""
     noticed: bool = False
     routing: dict[str, Any] | None = None
+    flow: str = ""
 
     def value(self) -> bytes:
         return b"" if self == _PLAIN else pack(self)

@@ -16,13 +16,13 @@ from zonemta_py.disk.records import Existence, Note, Type
 from zonemta_py.disk.store import Operation
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue import sizes
+from zonemta_py.queue import hours, sizes
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.commit import NO_SPACE, immediately
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.hooks import Routed
+from zonemta_py.queue.lane import Entry, Path, Strand
 from zonemta_py.queue.messages import Message
-from zonemta_py.queue.schedule import Entry, Lane, ZoneSchedule
 
 NO_RECIPIENTS = Reply(554, "5.5.1", "no valid recipients")
 GONE = Reply(451, "4.3.0", "the message was given up, try again")
@@ -33,8 +33,7 @@ Done = Callable[[str, Reply | None], None]
 
 
 class _Placed(NamedTuple):
-    zone: ZoneSchedule
-    lane: Lane
+    strand: Strand
     key: bytes
     recipient: Recipient
     note: Note
@@ -61,7 +60,8 @@ class Acceptance:
         recipients = envelope.recipients
         if len(recipients) > 1:  # a recipient named twice has one key, and counts once
             recipients = list({recipient.address: recipient for recipient in recipients}.values())
-        return [Routed(r, route(sender, r.address, origin, wish).zone) for r in recipients]
+        fields = envelope.headers
+        return [Routed(r, route(sender, r.address, origin, wish, fields).zone) for r in recipients]
 
     async def asked_routes(self, envelope: Envelope) -> list[Routed]:
         """The same, after plugins had their say; empty if they dropped everyone. Raises QueueRefusal."""
@@ -101,7 +101,7 @@ class Acceptance:
         metadata = envelope.metadata()
         metadata["chunks"] = before + len(chunks)
         packed = records.pack(metadata)
-        placed = [self._place(message_id, row, now_ms) for row in routed]
+        placed = [self._place(message_id, row, envelope, now_ms) for row in routed]
         message = Message(message_id, metadata, now_ms, len(placed), len(placed))
         operations = along or []
         operations += [(keys.chunk(message_id, number), chunk) for number, chunk in enumerate(chunks, before + 1)]
@@ -132,30 +132,35 @@ class Acceptance:
 
         core.lines.submit([(key, None) for key, _ in operations], gone, sync=False, keep=True)
 
-    def _place(self, message_id: str, routed: Routed, now_ms: int) -> _Placed:
+    def _place(self, message_id: str, routed: Routed, envelope: Envelope, now_ms: int) -> _Placed:
         recipient = routed.recipient
         zone = self._core.schedule.zones[routed.zone]
-        note = Note(recipient.notify, recipient.orcpt, routing=routed.routing)
-        lane = zone.lane(zone.target(recipient.address, routed.routing))
-        if routed.delay_s > 0:
-            key = keys.deferred(routed.zone, now_ms + int(routed.delay_s * 1000), message_id, recipient.address)
-            return _Placed(zone, lane, key, recipient, note, sizes.DEFERRED)
-        if zone.takes(lane):
+        priority = zone.zone.priority if envelope.priority is None else envelope.priority
+        flow = ""
+        if priority or envelope.tenant or envelope.campaign:
+            flow = Path(priority, envelope.tenant or "", envelope.campaign or "").text()
+        note = Note(recipient.notify, recipient.orcpt, routing=routed.routing, flow=flow)
+        strand = zone.strands.of(message_id, recipient.address, note)
+        wait_s = max(routed.delay_s, hours.wait_s(self._core.config, zone.zone, envelope, now_ms))
+        if wait_s > 0:
+            key = keys.deferred(routed.zone, now_ms + int(wait_s * 1000), message_id, recipient.address)
+            return _Placed(strand, key, recipient, note, sizes.DEFERRED)
+        if zone.takes(strand):
             key = keys.fresh(routed.zone, message_id, recipient.address)
         else:
-            key = keys.parked(routed.zone, lane.target.key, message_id, recipient.address)
-        return _Placed(zone, lane, key, recipient, note, sizes.QUEUED)
+            key = keys.parked(routed.zone, strand.key, message_id, recipient.address)
+        return _Placed(strand, key, recipient, note, sizes.QUEUED)
 
     def _count(self, placed: list[_Placed], size: int, sign: int) -> None:
         core = self._core
         core.message_count += sign
         core.message_bytes += sign * size
         for row in placed:
-            core.sizes.add(row.zone.zone.name, row.recipient.domain, row.state, sign)
+            core.sizes.add(row.strand.zone.zone.name, row.recipient.domain, row.state, sign)
 
     def _accepted(self, message: Message, packed: bytes, placed: list[_Placed], body: bytes | None) -> None:
         core = self._core
-        rows = [[row.zone.zone.name, row.recipient.address, *row.note[:2]] for row in placed]
+        rows = [[row.strand.zone.zone.name, row.recipient.address, *row.note[:2]] for row in placed]
         core.record(Type.ENVELOPE, b"\x93" + records.pack(message.id) + packed + records.pack(rows))
         core.segments.born(message.id)
         pins = 0
@@ -168,16 +173,15 @@ class Acceptance:
 
     def _hand_over(self, message: Message, row: _Placed) -> int:
         """Straight into the window if it has room and nothing older waits in the store; else for a cursor to find."""
-        core, zone = self._core, row.zone
+        core, zone = self._core, row.strand.zone
         if row.state == sizes.DEFERRED:
             core.schedule.busy.discard(row.key)
             zone.due_at(keys.place(row.key).due_ms)
         elif row.key.startswith(b"parked "):
             core.schedule.busy.discard(row.key)
-            zone.parked_key(row.lane, row.key)
-        elif zone.ready_for_new():
-            zone.fresh.pass_by(row.key)
-            zone.put(row.lane, Entry(row.key, message.id, row.recipient.address, row.note, pinned=True))
+            zone.parked_key(row.strand, row.key)
+        elif zone.ready_for_new(row.strand):
+            zone.put_new(row.strand, Entry(row.key, message.id, row.recipient.address, row.note, pinned=True))
             return 1
         else:
             core.schedule.busy.discard(row.key)

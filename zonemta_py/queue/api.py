@@ -56,6 +56,12 @@ class Delivery:
     `destination`. source: local IP to bind, "" means any. chunks: how many chunks the body has; body: the whole body if
     it is one chunk, else None (fetch chunks 1…chunks by `Outlet.chunk`). attempts: earlier attempts, per recipient.
     routing: what `queue_route` plugins set for these recipients besides host, port, source (auth, tls …).
+
+    hosts: [[MX host, [address …]] …] in the order to try, found by the queue; empty where `host` is named. secure:
+    DNSSEC vouches for them. site, provider: the group of destinations that limits count by ("" if none). may_connect:
+    a new connection may be opened; if not, one that is idle may be used, and without one the recipients are RELEASED,
+    stage "limit". messages_per_connection (0: the zone's) and idle_s (None: the zone's) bound the connection. hashes:
+    SHA-256 of the body by canonicalisation, as reception found it.
     """
 
     lease: int
@@ -76,10 +82,24 @@ class Delivery:
     eightbit: bool = False
     attempts: list[int] = field(default_factory=list)
     routing: dict[str, Any] = field(default_factory=dict)
+    hosts: list[list[Any]] = field(default_factory=list)
+    secure: bool = False
+    site: str = ""
+    provider: str = ""
+    tenant: str = ""
+    campaign: str = ""
+    priority: int = 0
+    may_connect: bool = True
+    require_tls: bool = False
+    messages_per_connection: int = 0
+    idle_s: float | None = None
+    hashes: dict[str, bytes] = field(default_factory=dict)
+    unsubscribe: bool = False
 
 
-DELIVERED, DEFERRED, BOUNCED, HELD, RELEASED = 1, 2, 3, 4, 5
+DELIVERED, DEFERRED, BOUNCED, HELD, RELEASED, POSTPONED = 1, 2, 3, 4, 5, 6
 """Verdicts of an outcome. HELD: a plugin held it. RELEASED: not tried, back to the queue, no attempt counted.
+POSTPONED: not tried, deferred by our own choice (`delay_s`), no attempt counted.
 """
 
 
@@ -88,8 +108,9 @@ class Outcome:
     """The same verdict for some recipients of a delivery.
 
     recipients: indices into `Delivery.recipients`. stage: "connect", "banner", "ehlo", "tls", "auth", "mail", "rcpt",
-    "data", "body", "dot", "dns", "plugin". delay_s: None for the retry schedule, else seconds until the next try.
-    relayed: NOTIFY could not be passed on, since the server does not offer DSN (RFC 3461 5.2.2).
+    "data", "body", "dot", "dns", "plugin", "proxy", "source", "limit", "queue". delay_s: None for the retry schedule,
+    else seconds until the next try. relayed: NOTIFY could not be passed on, since the server does not offer DSN
+    (RFC 3461 5.2.2).
     """
 
     verdict: int
@@ -107,7 +128,8 @@ class Result:
     down_s: not None when the destination as a whole could not be reached (connect, banner, EHLO, TLS failures, 421):
     the scheduler rests it for that many seconds; 0 lets the queue choose. remote: the server's "name[ip]:port"; local:
     our address; tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384". started_ms: UNIX ms when the delivery was begun; took_ms:
-    how long until its final reply.
+    how long until its final reply. opened: a new connection was opened for it. security: what became of TLS, for the
+    record and for reports: a short list of plain values.
     """
 
     lease: int
@@ -118,6 +140,8 @@ class Result:
     tls: str = ""
     started_ms: int = 0
     took_ms: int = 0
+    opened: bool = False
+    security: list[Any] = field(default_factory=list)
 
 
 class Outlet(Protocol):

@@ -7,6 +7,11 @@ Questions and answers (plain dicts and lists, ready for JSON):
     in-doubt                                recipients whose final reply was awaited at a crash
     release id, drop id                     orders about held recipients; how many there were
     positions                               low-water marks and journal numbers as they are now
+    explain what                            why something waits, and until when (`explain.py`)
+    lanes zone                              every strand in memory: who, how many, why not now
+    standing                                what is stopped or rests, and what was learned (`steering.py`)
+    stop kind name seconds cause, lift kind name            orders about those
+    warmup                                  where each new source stands at each provider
 """
 
 from __future__ import annotations
@@ -17,8 +22,10 @@ from typing import Any
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Note
 from zonemta_py.disk.store import StoreDamaged, StoreError
-from zonemta_py.queue import orders, sizes
+from zonemta_py.queue import orders, sizes, steering
+from zonemta_py.queue.explain import explain
 from zonemta_py.queue.parts import Parts
+from zonemta_py.queue.reasons import rows_of
 from zonemta_py.queue.state import FAMILY, State
 
 LIST_MAX = 10_000
@@ -107,7 +114,8 @@ def _row(queue: Parts, place: keys.Place, note: Note, state: State) -> dict[str,
     except StoreError:
         metadata = {}
     lane = queue.core.schedule.zones.get(place.zone)
-    resting = lane.lanes.get(place.destination) if lane and place.destination else None
+    strand = lane.strands.by_key.get(place.destination) if lane and place.destination else None
+    resting = strand.lane if strand else None
     return {
         "id": place.id,
         "zone": place.zone,
@@ -188,6 +196,40 @@ async def _drop(queue: Parts, id: str) -> int:
     return await orders.drop(queue, id)
 
 
+async def _explain(queue: Parts, what: str) -> dict[str, Any]:
+    return await explain(queue, what)
+
+
+async def _lanes(queue: Parts, zone: str | None = None) -> list[dict[str, Any]]:
+    """Every strand in memory of which something waits, or that something holds."""
+    schedule = queue.core.schedule
+    return rows_of(schedule, (strand for strand in schedule.strands() if zone in (None, strand.zone.zone.name)))
+
+
+async def _standing(queue: Parts) -> list[dict[str, Any]]:
+    return steering.rows(queue.core.schedule)
+
+
+async def _stop(queue: Parts, kind: str, name: str, seconds: float | None = None, cause: str = "") -> int:
+    """By an operator; seconds None: until it is lifted. How many strands in memory it holds."""
+    held = await steering.stop(queue.core.schedule, kind, name, seconds, cause or "by an operator")
+    await queue.core.journal.stable()
+    return held
+
+
+async def _lift(queue: Parts, kind: str, name: str) -> bool:
+    """Undoes a stop, a rest or what was learned; False if there is none."""
+    lifted = steering.lift(queue.core.schedule, kind, name, "by an operator")
+    await queue.core.journal.stable()
+    return lifted
+
+
+async def _warmup(queue: Parts) -> list[dict[str, Any]]:
+    standing = queue.core.schedule.standing
+    standing.day()  # yesterday's counts are not today's
+    return standing.warmups.describe()
+
+
 QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "size": _size,
     "list": _list,
@@ -196,4 +238,10 @@ QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "release": _release,
     "drop": _drop,
     "positions": _positions,
+    "explain": _explain,
+    "lanes": _lanes,
+    "standing": _standing,
+    "stop": _stop,
+    "lift": _lift,
+    "warmup": _warmup,
 }

@@ -11,7 +11,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zonemta_py.config import Config
 from zonemta_py.disk import keys, records
@@ -20,12 +20,15 @@ from zonemta_py.disk.records import Type
 from zonemta_py.disk.space import Space
 from zonemta_py.disk.store import Operation, Store, StoreDamaged, StoreError
 from zonemta_py.mail.reply import Reply
+from zonemta_py.queue import hours
 from zonemta_py.queue.commit import JournalLine, StoreLine
 from zonemta_py.queue.hooks import Hooks
+from zonemta_py.queue.lane import Group
 from zonemta_py.queue.messages import Messages
 from zonemta_py.queue.notices import Notices
-from zonemta_py.queue.schedule import Group, Schedule
+from zonemta_py.queue.schedule import Schedule, Wants
 from zonemta_py.queue.segments import Segments
+from zonemta_py.queue.sites import Scout
 from zonemta_py.queue.sizes import DEFERRED, QUEUED, Sizes
 from zonemta_py.zones.router import Router
 
@@ -64,6 +67,7 @@ class Core:
         clock: Clock,
         damaged: Callable[[StoreDamaged], None],
         hooks: Hooks,
+        scout: Scout | None = None,
     ) -> None:
         self.hooks = hooks
         self.config, self.store, self.journal, self.clock = config, store, journal, clock
@@ -93,7 +97,11 @@ class Core:
         self.pump: Callable[[], None]
         self.lost_message: Callable[[Group, StoreError], None]
         self.end: Callable[[Lease, int, Reply, StoreError | None], None]
-        self.schedule = Schedule(config, store, marks, self._rekey, self.changed, self._unpin, self._requeued)
+        self.postpone: Callable[[Lease, float], None]
+        wants = Wants()
+        wants.rekey, wants.changed, wants.unpin, wants.requeued = self._rekey, self.changed, self._unpin, self._requeued
+        wants.terms_of, wants.record = self._terms_of, self._stand
+        self.schedule = Schedule(config, store, marks, clock, scout, wants)
 
     # -- the journal
 
@@ -138,6 +146,23 @@ class Core:
 
     def _unpin(self, message_id: str) -> None:
         self.messages.unpin(self.messages.get(message_id))
+
+    def wait_s(self, lease: Lease) -> float:
+        """Seconds until the hours of a leased message are open; 0: they are."""
+        terms, zone = lease.message.metadata, lease.zone
+        if not (terms.get("window") or zone.window):
+            return 0.0
+        now_ms = self.clock.ms()
+        return (
+            hours.opens(self.config, zone, terms.get("window", ""), terms.get("time_zone", ""), now_ms) - now_ms
+        ) / 1000
+
+    def _terms_of(self, message_id: str) -> dict[str, Any]:
+        return self.messages.peek(message_id)
+
+    def _stand(self, body: list[object]) -> None:
+        """A change of standing: a suspension, a rest, a rate learned."""
+        self.record(Type.STANDING, records.pack(body))
 
     def _requeued(self, zone: str, address: str) -> None:
         """A deferred recipient is due and was parked: it counts as queued from now on."""

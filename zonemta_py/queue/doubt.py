@@ -15,10 +15,10 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import sizes
 from zonemta_py.queue.commit import immediately
 from zonemta_py.queue.core import Core
+from zonemta_py.queue.lane import Entry
 from zonemta_py.queue.lease import Lease
 from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.places import find_entry, leased_keys, state_of
-from zonemta_py.queue.schedule import Entry
 
 
 def lost(queue: Parts, worker: str) -> None:
@@ -31,7 +31,7 @@ def lost(queue: Parts, worker: str) -> None:
             queue.leases.take_back(lease)
             continue
         del queue.leases.out[lease.number]
-        lease.group.zone.done(lease.group.lane)
+        lease.group.zone.done(lease.group)
         doubtful.append(lease)
     if doubtful:
         rows = [
@@ -53,7 +53,7 @@ def _resolve(core: Core, lease: Lease) -> None:
     ]
     if zone.in_doubt != "hold":
         core.lines.submit(operations, immediately, sync=False, keep=True)
-        lease.group.zone.put_back(lease.group.lane, entries)
+        lease.group.zone.put_back(lease.group, entries)
         return
     for entry in entries:
         operations += _hold(core, zone.name, entry)

@@ -7,6 +7,7 @@ here; whenever something changes, `pump` lets the schedule read on and gives the
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -20,9 +21,12 @@ from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, Delivery
 from zonemta_py.queue.core import Core
+from zonemta_py.queue.lane import Entry, Group
 from zonemta_py.queue.messages import Message
-from zonemta_py.queue.schedule import Entry, Group
+from zonemta_py.queue.standing import NO_TLS
+from zonemta_py.zones.site import order
 
+_CHANCE = random.Random()
 FENCED_S = 0.1
 """How soon to look whether the store can be read again."""
 DAMAGED = Reply(554, "5.3.0", "the stored message was damaged and could not be sent")
@@ -49,8 +53,8 @@ class Lease:
         A recipient is its address, or [address, due_ms] where it was deferred.
         """
         recipients = [_who(entry) for entry in self.group.entries]
-        zone, target = self.group.zone.zone.name, self.group.lane.target.key
-        return [self.number, self.message.id, zone, target, recipients, self.since_ms]
+        zone, place = self.group.zone.zone.name, self.group.strand.key
+        return [self.number, self.message.id, zone, place, recipients, self.since_ms]
 
 
 class Taker:
@@ -74,7 +78,6 @@ class Leases:
         self._next = first_number
         self._takers: deque[Taker] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._sources: dict[str, int] = {}
 
     def take(self, most: int, worker: str, deliver: Callable[[list[Delivery]], None]) -> Taker:
         """`deliver` is called once, with 1…most deliveries, when something may go."""
@@ -96,8 +99,10 @@ class Leases:
     def take_back(self, lease: Lease) -> None:
         """A lease whose sender never heard of it."""
         if self.out.pop(lease.number, None) is not None:
-            lease.group.zone.done(lease.group.lane)
-            lease.group.zone.put_back(lease.group.lane, lease.group.entries)
+            core = self._core
+            core.schedule.permits.unused(lease.group, opened=False, tried=False)
+            lease.group.zone.done(lease.group)
+            lease.group.zone.put_back(lease.group, lease.group.entries)
 
     def pump(self) -> None:
         """Lets the schedule read on, and serves the senders that wait."""
@@ -107,7 +112,7 @@ class Leases:
             self._sleep(FENCED_S)
             return
         try:
-            core.schedule.wake(now)
+            core.schedule.wake()
             more = core.schedule.fill(now_ms)
             served = self._serve(now_ms)
         except StoreError as error:
@@ -118,7 +123,7 @@ class Leases:
         if more:
             core.changed()
         elif self._timer is None or self._timer.cancelled() or self._timer.when() > now + 0.01:
-            self._sleep(core.schedule.next_wake(now, now_ms))
+            self._sleep(core.schedule.next_wake(now_ms))
 
     def _sleep(self, seconds: float) -> None:
         if self._timer is not None:
@@ -150,8 +155,13 @@ class Leases:
         if lease is None:
             return False
         refused = (group.entries[0].note.routing or {}).get("refused")
-        if refused:
-            self._core.end(lease, BOUNCED, Reply(*refused), None)
+        refusal = Reply(*refused) if refused else group.refusal
+        if refusal is not None:
+            self._core.end(lease, BOUNCED, refusal, None)
+            return False
+        wait_s = self._core.wait_s(lease)
+        if wait_s:  # its hours are over: it waits, and that is no attempt
+            self._core.postpone(lease, wait_s)
             return False
         try:
             body = self._core.messages.body(lease.message)
@@ -190,35 +200,44 @@ class Leases:
 
     def _delivery(self, lease: Lease, body: bytes | None) -> Delivery:
         group, message = lease.group, lease.message
-        routing = group.entries[0].note.routing or {}
-        metadata = message.metadata
+        first, lane, path, site = group.entries[0].note, group.lane, group.strand.path, group.site
+        routing, metadata = first.routing or {}, message.metadata
+        if self._core.schedule.standing.stopped(NO_TLS, lane.site):
+            routing = routing | {"no_tls": True}
+        most = self._core.schedule.permits.most(group.strand)
         return Delivery(
             lease=lease.number,
             id=message.id,
             zone=group.zone.zone.name,
-            destination=group.lane.target.key,
+            destination=_domain(group) if site else lane.target.key,
             sender=metadata["sender"],
             recipients=[_recipient(entry) for entry in group.entries],
             size=metadata["size"],
             chunks=metadata["chunks"],
             body=body,
-            host=group.lane.target.host,
-            port=group.lane.target.port,
-            source=routing.get("source") or self._source(group),
+            host=lane.target.host,
+            port=lane.target.port,
+            source=lane.source,
             ret=metadata.get("ret"),
             envid=metadata.get("envid"),
             smtputf8=metadata.get("smtputf8", False),
             eightbit=metadata.get("body") == "8BITMIME",
             attempts=[entry.note.attempts for entry in group.entries],
             routing=routing,
+            hosts=order(site, _CHANCE) if site else [],
+            secure=site.secure if site else False,
+            site=lane.site,
+            provider=lane.provider,
+            tenant=path.tenant,
+            campaign=path.campaign,
+            priority=path.priority,
+            may_connect=group.connect,
+            require_tls=metadata.get("require_tls", False),
+            messages_per_connection=most.messages_per_connection,
+            idle_s=most.idle_s,
+            hashes=metadata.get("hashes") or {},
+            unsubscribe=metadata.get("unsubscribe", False),
         )
-
-    def _source(self, group: Group) -> str:
-        zone = group.zone.zone
-        if not zone.sources:
-            return ""
-        turn = self._sources[zone.name] = (self._sources.get(zone.name, -1) + 1) % len(zone.sources)
-        return zone.sources[turn]
 
     def of(self, worker: str) -> list[Lease]:
         return [lease for lease in self.out.values() if lease.worker == worker]
@@ -232,3 +251,8 @@ def _who(entry: Entry) -> str | list[Any]:
 
 def _recipient(entry: Entry) -> Recipient:
     return Recipient(entry.address, entry.note.notify, entry.note.orcpt)
+
+
+def _domain(group: Group) -> str:
+    """The domain that DNS was asked for; policies and reports are about it."""
+    return group.entries[0].address.rpartition("@")[2].lower().rstrip(".")

@@ -18,14 +18,15 @@ from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import browse, doubt
 from zonemta_py.queue.accept import Done, LocalIncoming, put
-from zonemta_py.queue.api import Delivery, Outcome, QueueRefusal, Result
+from zonemta_py.queue.api import POSTPONED, Delivery, Outcome, QueueRefusal, Result
 from zonemta_py.queue.core import Core
+from zonemta_py.queue.lane import Group
 from zonemta_py.queue.lease import Lease
 from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.places import state_of
-from zonemta_py.queue.schedule import Group
 from zonemta_py.queue.upkeep import Upkeep
 
+OUT_OF_HOURS = Reply(450, "4.3.2", "outside of its sending hours")
 UNREADABLE = Reply(451, "4.3.0", "the body cannot be read")
 
 
@@ -37,6 +38,7 @@ class LocalQueue(Parts):
         self.upkeep = Upkeep(self)
         core.lost_message = self._lost_message
         core.end = self.end
+        core.postpone = self.postpone
         core.pump = self.leases.pump
 
     def start(self) -> None:
@@ -147,7 +149,7 @@ class LocalQueue(Parts):
         core.lines.submit(
             operations + left, lambda _: core.schedule.busy.difference_update(gone), sync=False, keep=True
         )
-        group.zone.done(group.lane)
+        group.zone.done(group)
 
     def _quarantine(self, message_id: str, error: StoreError) -> None:
         core, found = self.core, {}
@@ -164,6 +166,11 @@ class LocalQueue(Parts):
             "remedy": "send it again from its source; fsck shows the rest",
         }
         core.quarantine.case(f"message-{message_id}", note, found)
+
+    def postpone(self, lease: Lease, seconds: float) -> None:
+        """Puts off a lease nobody has heard of: its hours are not open."""
+        outcome = Outcome(POSTPONED, OUT_OF_HOURS, "queue", list(range(len(lease.group.entries))), delay_s=seconds)
+        self.settling.settle(Result(lease.number, [outcome]), lambda: None)
 
     def end(self, lease: Lease, verdict: int, reply: Reply, error: StoreError | None) -> None:
         """Settles a lease without a sender: it expired, a plugin refused it, or its body is damaged."""

@@ -32,6 +32,7 @@ from zonemta_py.queue.hooks import Hooks, NoHooks
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.replay import Replay
 from zonemta_py.queue.segments import Segments
+from zonemta_py.queue.sites import Scout
 
 REPAIR_MARK = "repair-needed"
 """A file in the queue's folder: the process before found the store damaged."""
@@ -58,6 +59,13 @@ class Suffix:
         self.tried: set[str] = set()
         self.results: list[Record] = []
         self.last: Record | None = position
+        self.permits: dict[str, Any] = body.get("permits", {})
+        self.standing: dict[str, Any] = body.get("standing", {})
+        self.changes: list[list[Any]] = []
+        """Changes of standing since the position."""
+        self.results_since: list[list[Any]] = []
+        self.given: list[tuple[int, list[Any]]] = []
+        """START records since the position, with their times: what limits were charged for."""
 
     def take(self, record: Record) -> None:
         """One more record. Segments are counted by the position record up to it, and from here behind it."""
@@ -70,9 +78,15 @@ class Suffix:
         counts = record.seq > self.position_seq
         if record.type == Type.START:
             self.working[body[0]] = body
+            if counts:
+                self.given.append((record.ms, body))
+        elif record.type == Type.STANDING and counts:
+            self.changes.append(body)
         elif record.type == Type.DELIVERY:
             self.working.pop(body[0], None)
             self.tried.add(body[1])
+            if counts:
+                self.results_since.append(body)
         elif record.type == Type.REMOVED:
             self.tried.add(body[0])
         elif record.type == Type.IN_DOUBT:
@@ -105,13 +119,14 @@ async def open_queue(
     hooks: Hooks | None = None,
     clock: Clock | None = None,
     damaged: Callable[[StoreDamaged], None] | None = None,
+    scout: Scout | None = None,
 ) -> LocalQueue:
     """Recovers and returns a queue that is ready to `start`. Raises StoreError, OSError."""
     quarantine = Quarantine(config.folder / "quarantine")
     store, repaired = _open_store(config, quarantine)
     damaged = damaged or stop_for_repair(config.folder)
     try:
-        return await _recover(config, hooks or NoHooks(), clock or Clock(), damaged, store, repaired)
+        return await _recover(config, hooks or NoHooks(), clock or Clock(), damaged, scout, store, repaired)
     except StoreDamaged as error:
         damaged(error)  # met only now, in a part that opening does not read
         raise
@@ -122,6 +137,7 @@ async def _recover(
     hooks: Hooks,
     clock: Clock,
     damaged: Callable[[StoreDamaged], None],
+    scout: Scout | None,
     store: Store,
     repaired: bool,
 ) -> LocalQueue:
@@ -160,7 +176,9 @@ async def _recover(
         clock=clock,
         damaged=damaged,
         hooks=hooks,
+        scout=scout,
     )
+    _take_up(core, suffix)
     queue = LocalQueue(core, first_lease=next_seq)
     await Replay(queue, suffix.results, suffix.finished).run()
     _leftovers(queue, suffix)
@@ -173,6 +191,20 @@ async def _recover(
     core.ready = True
     core.changed()
     return queue
+
+
+def _take_up(core: Core, suffix: Suffix) -> None:
+    """Limits, suspensions and what was learned go on where they were: a restart grants no second helping."""
+    schedule = core.schedule
+    schedule.permits.restore(suffix.permits)
+    schedule.standing.restore(suffix.standing)
+    for change in suffix.changes:
+        schedule.standing.apply(change)
+    for ms, (_, message_id, zone, place, recipients, *_) in suffix.given:
+        schedule.charge_again(zone, place, message_id, len(recipients), ms)
+    for _, _, _, _, outcomes, trace in (body[:6] for body in suffix.results_since):
+        if len(trace) > 7:
+            schedule.standing.count_again(trace[5], trace[6], trace[7], outcomes)
 
 
 def _open_store(config: Config, quarantine: Quarantine) -> tuple[Store, bool]:

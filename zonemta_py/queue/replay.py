@@ -15,7 +15,7 @@ from zonemta_py.disk.records import Note, Type
 from zonemta_py.disk.store import StoreDamaged
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import doubt, sizes
-from zonemta_py.queue.api import RELEASED
+from zonemta_py.queue.api import POSTPONED, RELEASED
 from zonemta_py.queue.orders import apply_drop, apply_release
 from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.places import find
@@ -96,7 +96,8 @@ class Replay:
         note = Note.of(value)
         if key.startswith(b"parked ") and note.last_ms >= record.ms:
             return None  # applied; it was deferred by this result, came due, and was parked
-        note = note.tried(record.ms, str(reply))
+        if verdict != POSTPONED:
+            note = note.tried(record.ms, str(reply))
         state = sizes.DEFERRED if before else sizes.QUEUED
         return Row(key, address, note, verdict, reply, due_ms, relayed, state=state)
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from zonemta_py.config import Zone
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.bodies import shrink
 from zonemta_py.disk.records import Note, Type
@@ -23,14 +24,18 @@ from zonemta_py.mail.dsn import Failed, Kind, wanted
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES, REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue import sizes
+from zonemta_py.mail.rules import Ruling
+from zonemta_py.queue import hours, sizes
 from zonemta_py.queue.accept import Acceptance
-from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, RELEASED, Outcome, Result
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED, Outcome, Result
 from zonemta_py.queue.core import Core
+from zonemta_py.queue.judging import Judging
+from zonemta_py.queue.lane import Entry
 from zonemta_py.queue.lease import Lease, Leases
 from zonemta_py.queue.messages import Message
-from zonemta_py.queue.schedule import Entry
-from zonemta_py.zones.retry import delay_s, expired
+from zonemta_py.zones.retry import delay_s
+
+WAITING = (DEFERRED, POSTPONED)
 
 
 @dataclass(slots=True)
@@ -61,6 +66,7 @@ class Settlement:
     seq: int = 0
     lease: Lease | None = None
     notices: list[tuple[Kind, list[Failed]]] = field(default_factory=list)
+    rulings: list[Ruling | None] = field(default_factory=list)
 
 
 class Settling:
@@ -68,6 +74,7 @@ class Settling:
 
     def __init__(self, core: Core, leases: Leases, acceptance: Acceptance) -> None:
         self._core, self._leases, self._acceptance = core, leases, acceptance
+        self._judging = Judging(core)
         self.finished: set[str] = set()
         """Messages whose FINISH record recovery has seen; it must not be written twice."""
 
@@ -80,7 +87,9 @@ class Settling:
             done()
             return
         _check(lease, result)
+        rulings = self._judging.judge(lease, result)
         settlement = self._settlement(lease, result)
+        settlement.rulings = rulings
         lease.settling = True
         hooks = self._core.hooks
         if settlement.notices and (hooks.bounces or hooks.delays):
@@ -99,13 +108,9 @@ class Settling:
         del self._leases.out[result.lease]
         self._core.journal.when_stable(lambda: self._stable(settlement, done))
         group = lease.group
-        if result.down_s is not None:
-            text = str(result.outcomes[0].reply) if result.outcomes else ""
-            group.zone.down(group.lane, self._core.clock.monotonic(), result.down_s, text)
-        elif not result.outcomes or result.outcomes[0].stage != "queue":  # else nobody was asked: nothing is known
-            group.zone.up(group.lane)
+        self._judging.learn(lease, result, settlement.rulings)
         group.zone.took(group.lane, result.took_ms, settlement.message.metadata["size"])
-        group.zone.done(group.lane)
+        group.zone.done(group)
         self._core.changed()
 
     def _stable(self, settlement: Settlement, done: Callable[[], None]) -> None:
@@ -116,7 +121,7 @@ class Settling:
         now_ms = self._core.clock.ms()
         entries, zone = lease.group.entries, lease.group.zone.zone
         rows = [
-            self._row(lease.message, entries[index], outcome, now_ms)
+            self._row(lease.message, zone, entries[index], outcome, now_ms)
             for outcome in result.outcomes
             for index in outcome.recipients
         ]
@@ -124,24 +129,34 @@ class Settling:
         settlement.notices = self.notices(settlement)
         return settlement
 
-    def _row(self, message: Message, entry: Entry, outcome: Outcome, now_ms: int) -> Row:
+    def _row(self, message: Message, zone: Zone, entry: Entry, outcome: Outcome, now_ms: int) -> Row:
         note, reply, verdict, due_ms = entry.note, outcome.reply, outcome.verdict, 0
         state = sizes.DEFERRED if entry.key.startswith(b"deferred ") else sizes.QUEUED
         if verdict == RELEASED:
             return Row(entry.key, entry.address, note, verdict, reply, entry=entry, state=state)
+        config, terms, delayed = self._core.config, message.metadata, False
+        if verdict == POSTPONED:
+            due_ms = hours.again_ms(config, zone, terms, now_ms + int((outcome.delay_s or 0) * 1000))
+            return Row(entry.key, entry.address, note, verdict, reply, due_ms, entry=entry, state=state)
         note = note.tried(now_ms, str(reply))
-        delayed = False
         if verdict == DEFERRED:
-            retry = self._core.config.retry
-            end_ms = message.created_ms + int(retry.life_h * 3_600_000)
-            if expired(message.created_ms, now_ms, retry):
+            retry = config.retry
+            ends_ms = hours.life_ends_ms(retry, message.created_ms, terms, note.first_ms, self._windowed(zone, terms))
+            if now_ms >= ends_ms:
                 verdict = BOUNCED
+            elif hours.too_late(terms, now_ms):
+                verdict, reply = BOUNCED, Reply(554, "5.4.7", f"its delivery deadline has passed ({reply})")
             else:
                 wait = outcome.delay_s if outcome.delay_s is not None else delay_s(note.attempts, retry, self._random())
-                due_ms = min(now_ms + int(wait * 1000), max(end_ms, now_ms + 1000))
+                due_ms = hours.again_ms(config, zone, terms, now_ms + int(wait * 1000))
+                due_ms = min(due_ms, max(ends_ms, now_ms + 1000))
                 delayed = self._is_late(message, note, now_ms)
                 note = note._replace(noticed=note.noticed or delayed)
         return Row(entry.key, entry.address, note, verdict, reply, due_ms, outcome.relayed, delayed, entry, state)
+
+    @staticmethod
+    def _windowed(zone: Zone, terms: dict[str, Any]) -> bool:
+        return bool(zone.window or terms.get("window"))
 
     def _random(self) -> float:
         return self._core.clock.random()
@@ -153,22 +168,32 @@ class Settling:
         return delayed
 
     def _is_late(self, message: Message, note: Note, now_ms: int) -> bool:
-        hours = self._core.config.retry.delay_notice_h
-        late = now_ms - message.created_ms >= hours * 3_600_000
-        return bool(hours and late and not note.noticed and wanted("delayed", note.notify))
+        notice_h = self._core.config.retry.delay_notice_h
+        late = bool(notice_h) and now_ms - message.created_ms >= notice_h * 3_600_000
+        late = late or hours.to_be_told(message.metadata, now_ms)
+        return bool(late and not note.noticed and wanted("delayed", note.notify))
 
     def _record(self, settlement: Settlement, result: Result) -> None:
         trace = [result.remote, result.local, result.tls, result.started_ms, result.took_ms]
         stages = {index: outcome.stage for outcome in result.outcomes for index in outcome.recipients}
         order = [index for outcome in result.outcomes for index in outcome.recipients]
         lease = settlement.lease
-        number, target = (lease.number, lease.group.lane.target.key) if lease else (0, "")
+        rulings = {
+            index: ruling
+            for outcome, ruling in zip(result.outcomes, settlement.rulings, strict=True)
+            if ruling is not None
+            for index in outcome.recipients
+        }
+        number, target = (lease.number, lease.group.strand.key) if lease else (0, "")
+        if lease is not None:
+            lane = lease.group.lane
+            trace += [lane.source, lane.site, lane.provider, result.security]
         body = [
             number,
             settlement.message.id,
             settlement.zone,
             target,
-            _outcomes(settlement.rows, order, stages),
+            _outcomes(settlement.rows, order, stages, rulings),
             trace,
         ]
         settlement.seq = self._core.record(Type.DELIVERY, records.pack(body), settlement.ms)
@@ -224,7 +249,7 @@ class Settling:
         ended = 0
         for row in settlement.rows:
             ended += self._apply_row(settlement, row, operations)
-        due = [_deferred_key(settlement, row) for row in settlement.rows if row.verdict == DEFERRED]
+        due = [_deferred_key(settlement, row) for row in settlement.rows if row.verdict in WAITING]
         if (place := core.schedule.zones.get(settlement.zone)) is not None:  # it may have left the configuration
             place.promise(due)
         notices = self._notifications(settlement)
@@ -260,7 +285,7 @@ class Settling:
         domain = row.address.rpartition("@")[2]
         operations.append((row.key, None))
         core.sizes.add(zone, domain, row.state, -1)
-        if row.verdict == DEFERRED:
+        if row.verdict in WAITING:
             operations.append((_deferred_key(settlement, row), row.note.value()))
             core.sizes.add(zone, domain, sizes.DEFERRED, 1)
             return 0
@@ -301,11 +326,11 @@ class Settling:
             gone = [row for row in settlement.rows if row.verdict != RELEASED]
             core.schedule.busy.difference_update([row.key for row in gone])
             if back:
-                lease.group.zone.put_back(lease.group.lane, back)
+                lease.group.zone.put_back(lease.group, back)
             core.messages.unpin(lease.message, len(gone))
         core.schedule.busy.difference_update(due)
         if due and (zone := core.schedule.zones.get(settlement.zone)) is not None:
-            zone.due_at(min(row.due_ms for row in settlement.rows if row.verdict == DEFERRED))
+            zone.due_at(min(row.due_ms for row in settlement.rows if row.verdict in WAITING))
 
 
 def _deferred_key(settlement: Settlement, row: Row) -> bytes:
@@ -319,16 +344,19 @@ def _check(lease: Lease, result: Result) -> None:
         raise ValueError(f"lease {lease.number}: {len(lease.group.entries)} recipients, but outcomes for {indices}")
 
 
-def _outcomes(rows: list[Row], order: list[int], stages: dict[int, str]) -> list[list[Any]]:
-    """[[verdict, code, enhanced, text, stage, recipients, relayed]…]: recipients that share all, together.
+def _outcomes(rows: list[Row], order: list[int], stages: dict[int, str], rulings: dict[int, Ruling]) -> list[list[Any]]:
+    """[[verdict, code, enhanced, text, stage, recipients, relayed, class, rule]…]: those that share all, together.
 
     A recipient is its address, or [address, due_ms before, due_ms now] where it was or is deferred.
     """
     grouped: dict[tuple[Any, ...], list[Any]] = {}
     for row, index in zip(rows, order, strict=True):
         reply = row.reply
-        key = (row.verdict, reply.code, reply.enhanced, reply.text[:REPLY_TEXT_STORED_MAX], stages[index], row.relayed)
+        ruling = rulings.get(index)
+        known = (ruling.kind, ruling.rule) if ruling else ("", "")
+        text = reply.text[:REPLY_TEXT_STORED_MAX]
+        key = (row.verdict, reply.code, reply.enhanced, text, stages[index], row.relayed, *known)
         before = keys.place(row.key).due_ms if row.state == sizes.DEFERRED else 0
         who = [row.address, before, row.due_ms] if before or row.due_ms else row.address
         grouped.setdefault(key, []).append(who)
-    return [[*key[:5], recipients, key[5]] for key, recipients in grouped.items()]
+    return [[*key[:5], recipients, *key[5:]] for key, recipients in grouped.items()]

@@ -17,8 +17,9 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import segments
 from zonemta_py.queue.api import BOUNCED
 from zonemta_py.queue.commit import immediately
+from zonemta_py.queue.lane import Entry, Group, Strand
 from zonemta_py.queue.parts import Parts
-from zonemta_py.queue.schedule import Entry, Group, Lane, ZoneSchedule
+from zonemta_py.queue.zone import ZoneSchedule
 from zonemta_py.zones.retry import expired
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ class Upkeep:
     async def position(self) -> None:
         """Writes a position record: the batch before it makes true what it says."""
         core = self._core
+        core.schedule.standing.day()
         marks, applied = core.schedule.marks(), core.applied()
         arriving, floor = sorted(core.arriving), core.ids.next(core.clock.ms())
         lowest = min([floor, *arriving]).encode()
@@ -81,6 +83,8 @@ class Upkeep:
             "marks": marks,
             "floor": floor,
             "segments": core.segments.rows(),
+            "permits": core.schedule.permits.state(),
+            "standing": core.schedule.standing.state(),
             "opened": arriving,
         }
         core.record(Type.POSITION, records.pack(body))
@@ -114,8 +118,8 @@ class Upkeep:
             return False
         more = False
         for zone in core.schedule.zones.values():
-            for lane in [lane for lane in zone.lanes.values() if lane.failures]:
-                more |= self._expire(zone, lane, now_ms)
+            for strand in [s for s in zone.strands.by_key.values() if s.lane.failures or s.held]:
+                more |= self._expire(zone, strand, now_ms)
         days = core.config.queue.archive_days
         if days:  # recipients in doubt are listed for as long as the archive is kept
             oldest = keys.IN_DOUBTS + keys.id_at(now_ms - int(days * 86_400_000)).encode()
@@ -123,8 +127,8 @@ class Upkeep:
             core.lines.submit(old, immediately, sync=False, keep=True)
         return more
 
-    def _expire(self, zone: ZoneSchedule, lane: Lane, now_ms: int) -> bool:
-        prefix = keys.parked_range(zone.zone.name, lane.target.key)
+    def _expire(self, zone: ZoneSchedule, strand: Strand, now_ms: int) -> bool:
+        prefix = keys.parked_range(zone.zone.name, strand.key)
         dead: list[Entry] = []
         for key, value in self._core.store.scan(prefix, keys.end(prefix)):
             place = keys.place(key)
@@ -134,9 +138,10 @@ class Upkeep:
                 dead.append(Entry(key, place.id, place.recipient, Note.of(value)))
         for entry in dead:
             self._core.schedule.busy.add(entry.key)
-            lane.active, zone.active = lane.active + 1, zone.active + 1
-            lease = self._queue.leases.grant(Group(zone, lane, [entry]), "expiry")
+            group = Group(strand, [entry])
+            zone.begin(group)
+            lease = self._queue.leases.grant(group, "expiry")
             if lease is not None:
-                reply = Reply(554, "5.4.7", lane.reason or "its time in the queue is over")
+                reply = Reply(554, "5.4.7", strand.lane.reason or "its time in the queue is over")
                 self._core.end(lease, BOUNCED, reply, None)
         return len(dead) >= EXPIRED_AT_ONCE

@@ -55,7 +55,8 @@ def unpacker() -> msgpack.Unpacker:
 
 _SCALARS = (
     "lease", "id", "zone", "destination", "sender", "size", "chunks", "body", "host", "port", "source", "ret", "envid",
-    "smtputf8", "eightbit", "attempts", "routing",
+    "smtputf8", "eightbit", "attempts", "routing", "hosts", "secure", "site", "provider", "tenant", "campaign",
+    "priority", "may_connect", "require_tls", "messages_per_connection", "idle_s", "hashes", "unsubscribe",
 )  # fmt: skip
 _scalars = attrgetter(*_SCALARS)
 
@@ -83,6 +84,8 @@ def result_row(result: Result) -> list[Any]:
         result.tls,
         result.started_ms,
         result.took_ms,
+        result.opened,
+        result.security,
     ]
 
 

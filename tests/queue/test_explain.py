@@ -1,0 +1,376 @@
+"""`explain`: each reason there is, said by the scheduler's own state; the clock is the test's."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from zonemta_py.mail.classify import NoRoute
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import DEFERRED, HELD, RELEASED
+from zonemta_py.zones.site import Site
+
+BUSY = Reply(421, "4.3.2", "closing")
+
+
+async def ask(home: Any, what: str) -> dict[str, Any]:
+    await home.rest()
+    return dict(await home.queue.ask("explain", what=what))
+
+
+async def first(home: Any, what: str) -> dict[str, Any]:
+    """The reason that comes first."""
+    return dict((await ask(home, what))["rows"][0]["reasons"][0])
+
+
+async def look(home: Any) -> None:
+    """A sender asks, and finds nothing it may have."""
+    assert await home.idle()
+
+
+# ---------------------------------------------------------------- reasons
+
+
+async def test_nothing_holds_it(house: Any) -> None:
+    """Mail that only waits for a sender has no reason; how many are before it is exact."""
+    home = await house()
+    ids = [await home.put(f"r{number}@x.test") for number in range(3)]
+    for number, message_id in enumerate(ids):
+        (row,) = (await ask(home, message_id))["rows"]
+        assert (row["reasons"], row["before"], row["counted"], row["state"]) == ([], number, True, "queued")
+
+
+async def test_a_limit(house: Any) -> None:
+    """Which one, of what, until when."""
+    home = await house(throttles=[{"name": "slow", "per": ["site"], "messages": "1/min"}])
+    await home.put("a@x.test")
+    await home.put("b@x.test")
+    await home.settle((await home.lease())[0])
+    await look(home)
+    reason = await first(home, "b@x.test")
+    assert reason["kind"] == "limit"
+    assert "slow" in reason["cause"]
+    assert "messages" in reason["cause"]
+    assert 0 < reason["until_ms"] - home.clock.ms() <= 60_000
+
+
+async def test_a_limit_of_the_zone(house: Any) -> None:
+    """It is said of the zone's mail although no sender has asked since."""
+    home = await house(throttles=[{"name": "all", "per": ["zone"], "messages": "1/min"}])
+    await home.put("a@x.test")
+    await home.put("b@y.test")
+    await home.settle((await home.lease())[0])
+    assert (await first(home, "y.test"))["kind"] == "limit"
+
+
+async def test_connections_of_a_limit_are_in_use(house: Any) -> None:
+    """No time can be said then."""
+    home = await house(throttles=[{"name": "few", "per": ["tenant"], "connections": 1}])
+    await home.put("a@x.test", tenant="shop")
+    await home.put("b@x.test", tenant="shop")
+    await home.lease()
+    await look(home)
+    reason = await first(home, "shop")
+    assert (reason["kind"], reason["until_ms"]) == ("limit", 0)
+    assert "connections" in reason["cause"]
+
+
+async def test_a_learned_rate(house: Any) -> None:
+    """With the answer that lowered it."""
+    home = await house()
+    lane_of = home.queue.core.schedule
+    await home.put("a@x.test")
+    strand = next(lane_of.strands())
+    standing = lane_of.standing
+    for _ in range(5):
+        standing.delivered(strand.lane)
+        await home.move(1)
+    standing.slowed(strand.lane, "slow-down: 421 too fast", home.clock.ms())
+    await look(home)
+    reason = await first(home, "x.test")
+    assert reason["kind"] == "rate"
+    assert "421 too fast" in reason["cause"]
+    assert reason["until_ms"] > home.clock.ms()
+
+
+async def test_resting_then_probing(house: Any) -> None:
+    """A destination that cannot be reached rests until a moment; then one delivery tries, the others wait for it."""
+    home = await house()
+    began_ms = home.clock.ms()
+    await home.put("a@x.test")
+    await home.put("b@x.test")
+    (delivery,) = await home.lease()
+    await home.settle(delivery, DEFERRED, down_s=40, stage="connect", reply=BUSY)
+    reason = await first(home, "b@x.test")
+    assert (reason["kind"], reason["since_ms"], reason["until_ms"]) == ("resting", began_ms, began_ms + 40_000)
+    assert "closing" in reason["cause"]
+    await home.move(41)
+    reason = await first(home, "b@x.test")
+    assert (reason["kind"], reason["until_ms"]) == ("probing", 0)
+    assert "closing" in reason["cause"]
+
+
+async def test_hours_of_the_zone(house: Any) -> None:
+    """Outside of a zone's window in one time zone nothing of it goes; the end is when they open."""
+    window = {"name": "day", "hours": "09:00-18:00", "time_zone": "UTC"}
+    home = await house(zones=[{"name": "default", "window": "day"}], windows=[window])  # it is 22:13 UTC
+    await home.put("a@x.test")
+    reason = await first(home, "a@x.test")
+    assert reason["kind"] == "hours"
+    assert "'day'" in reason["cause"]
+    assert reason["until_ms"] % 86_400_000 == 9 * 3_600_000
+
+
+async def test_hours_of_a_message(house: Any) -> None:
+    """A message's own window, too."""
+    window = {"name": "day", "hours": "09:00-18:00"}
+    home = await house(windows=[window])
+    await home.put("a@x.test", window="day", time_zone="UTC")
+    reason = await first(home, "a@x.test")
+    assert reason["kind"] == "hours"
+    assert reason["until_ms"] % 86_400_000 == 9 * 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("destination", "x.test"), ("tenant", "t"), ("campaign", "c"), ("zone", "default")],
+)
+async def test_suspended(house: Any, kind: str, name: str) -> None:
+    """What is stopped, why and until when; it is said before any sender has asked, and of deferred mail as well."""
+    home = await house()
+    await home.put("a@x.test", tenant="t", campaign="c")
+    await home.put("b@x.test", tenant="t", campaign="c", hold_until_ms=home.clock.ms() + 60_000)
+    assert await home.queue.ask("stop", kind=kind, name=name, seconds=600, cause="complaints") == 1
+    reason = await first(home, "a@x.test")
+    assert (reason["kind"], reason["since_ms"]) == ("suspended", home.clock.ms())
+    assert reason["until_ms"] == home.clock.ms() + 600_000
+    assert reason["cause"] == f"{kind} {name} is stopped: complaints"
+    await look(home)
+    assert await first(home, name) == reason
+    (row,) = (await ask(home, "b@x.test"))["rows"]
+    assert [reason["kind"] for reason in row["reasons"]] == ["deferred", "suspended"]
+
+
+async def test_a_provider_can_be_stopped(house: Any) -> None:
+    """All its sites together."""
+    home = await house(scout=Directory({"x.test": site("mx.x.test", "giant"), "y.test": site("mx.y.test", "giant")}))
+    for name in "ab":
+        await home.put(f"{name}@x.test")
+        await home.put(f"{name}@y.test")
+        if name == "a":
+            await home.settle((await home.lease())[0])
+            await home.settle((await home.lease())[0])
+    assert await home.queue.ask("stop", kind="destination", name="giant") == 2
+    await look(home)
+    assert {row["reasons"][0]["cause"] for row in (await ask(home, "giant"))["rows"]} == {
+        "destination giant is stopped: by an operator"
+    }
+
+
+async def test_a_domain_of_a_shared_site_is_not_stopped_by_itself(house: Any) -> None:
+    """The answer names the destination that can be."""
+    home = await house(scout=Directory({"x.test": site("mx.big.test")}))
+    with pytest.raises(ValueError, match=r"mail for x\.test goes to mx\.big\.test"):
+        await home.queue.ask("stop", kind="destination", name="x.test")
+    assert not await home.queue.ask("stop", kind="destination", name="mx.big.test")
+
+
+async def test_a_source_that_rests(house: Any) -> None:
+    """Where it is the only one, mail waits for it; asked for the address the answer is the same."""
+    pool = {"name": "p", "sources": [{"address": "127.0.0.2"}]}
+    home = await house(zones=[{"name": "default", "pool": "p"}], pools=[pool])
+    await home.put("a@x.test")
+    home.queue.core.schedule.standing.stop("rest", "127.0.0.2 x.test", 60, "listed: 550 blocked")
+    await look(home)
+    reason = await first(home, "a@x.test")
+    assert reason["kind"] == "source"
+    assert reason["cause"] == "source 127.0.0.2 at x.test is stopped: listed: 550 blocked"
+    answer = await ask(home, "127.0.0.2")
+    assert answer["kind"] == "ip"
+    assert {reason["kind"] for row in answer["rows"] for reason in row["reasons"]} == {"source", "rest"}
+
+
+async def test_a_warm_up_cap(house: Any) -> None:
+    """A new address that has sent its share of the day goes on at midnight, UTC."""
+    pool = {"name": "p", "sources": [{"address": "127.0.0.2", "warmup": "w"}]}
+    home = await house(zones=[{"name": "default", "pool": "p"}], pools=[pool], warmups=[{"name": "w", "caps": [1, 5]}])
+    await home.put("a@x.test")
+    await home.put("b@x.test")
+    await home.settle((await home.lease())[0])
+    await look(home)
+    reason = await first(home, "b@x.test")
+    assert "warm-up: 127.0.0.2 has sent its 1 of today" in reason["cause"]
+    assert reason["until_ms"] % 86_400_000 == 0
+
+
+class Directory:
+    """A scout that knows some domains, and answers when its gate is open."""
+
+    def __init__(self, answers: dict[str, Site]) -> None:
+        self.answers, self.gate = answers, asyncio.Event()
+        self.gate.set()
+
+    async def site(self, domain: str, now: float) -> Site:
+        await self.gate.wait()
+        if domain not in self.answers:
+            raise NoRoute(550, "5.1.2", "no such domain")
+        return self.answers[domain]
+
+
+def site(key: str, provider: str = "") -> Site:
+    return Site(key, provider, ((key, ("192.0.2.1",)),), ((10, key),), 300, False)
+
+
+async def test_dns(house: Any) -> None:
+    """While the domain is being looked up."""
+    scout = Directory({"x.test": site("x.test")})
+    home = await house(scout=scout)
+    scout.gate.clear()
+    await home.put("a@x.test")
+    await look(home)
+    reason = await first(home, "a@x.test")
+    assert (reason["kind"], reason["until_ms"]) == ("dns", 0)
+    scout.gate.set()
+
+
+async def test_concurrency(house: Any) -> None:
+    """The destination has as many connections as it has earned."""
+    home = await house(learning={"initial": 1})
+    await home.put("a@x.test")
+    await home.put("b@x.test")
+    await home.lease()
+    reason = await first(home, "b@x.test")
+    assert (reason["kind"], reason["cause"]) == (
+        "concurrency",
+        "all 1 connections that x.test has earned are in use",
+    )
+
+
+async def test_connections_of_the_zone(house: Any) -> None:
+    """All are in use, by whomever."""
+    home = await house(zones=[{"name": "default", "connections": 1}])
+    await home.put("a@x.test")
+    await home.put("b@y.test")
+    await home.lease()
+    reason = await first(home, "y.test")
+    assert (reason["kind"], reason["cause"]) == ("connections", "all 1 connections of zone 'default' are in use")
+
+
+async def test_deferred(house: Any) -> None:
+    """The last answer, when it was given, and when it is tried again; due, it waits like the others."""
+    home = await house()
+    await home.put("a@x.test")
+    (delivery,) = await home.lease()
+    await home.settle(delivery, DEFERRED)
+    (row,) = (await ask(home, "a@x.test"))["rows"]
+    (reason,) = row["reasons"]
+    assert (row["state"], reason["kind"], reason["since_ms"]) == ("deferred", "deferred", home.clock.ms())
+    assert "451 4.2.0 later" in reason["cause"]
+    assert reason["until_ms"] > home.clock.ms()
+    assert (await ask(home, "x.test"))["rows"]
+    await home.move((reason["until_ms"] - home.clock.ms()) / 1000 + 1)
+    (row,) = (await ask(home, "a@x.test"))["rows"]
+    assert (row["state"], row["reasons"], row["before"]) == ("queued", [], 0)
+
+
+async def test_held_until_its_time(house: Any) -> None:
+    """Its sender asked for it: that is said, and is no attempt."""
+    home = await house()
+    until_ms = home.clock.ms() + 3_600_000
+    await home.put("a@x.test", hold_until_ms=until_ms, campaign="spring")
+    (row,) = (await ask(home, "a@x.test"))["rows"]
+    assert row["reasons"][0]["cause"] == "held until then, as its sender asked"
+    assert (row["attempts"], row["reasons"][0]["until_ms"]) == (0, until_ms)
+    for what, kind in (("x.test", "destination"), ("spring", "campaign")):
+        answer = await ask(home, what)
+        assert (answer["kind"], answer["rows"]) == (kind, [row])
+
+
+async def test_held_for_an_operator(house: Any) -> None:
+    """Until somebody says what to do."""
+    home = await house()
+    await home.put("a@x.test")
+    (delivery,) = await home.lease()
+    await home.settle(delivery, HELD)
+    reason = await first(home, "a@x.test")
+    assert (reason["kind"], reason["until_ms"]) == ("held", 0)
+
+
+async def test_leased(house: Any) -> None:
+    """A sender has it: who, since when, to where."""
+    home = await house()
+    message_id = await home.put("a@x.test")
+    (delivery,) = await home.lease()
+    (row,) = (await ask(home, message_id))["rows"]
+    assert (row["state"], row["site"], row["since_ms"], row["reasons"]) == ("leased", "x.test", home.clock.ms(), [])
+    await home.settle(delivery, RELEASED, stage="limit")
+    (row,) = (await ask(home, message_id))["rows"]
+    assert row["state"] == "queued"
+
+
+# ---------------------------------------------------------------- how many are before it
+
+
+async def test_before_it_in_memory_parked_and_fresh(house: Any) -> None:
+    """A backlog larger than the window: wherever a recipient is, the number of its strand before it is exact."""
+    home = await house(queue={"window": 100})
+    count = 400
+    for number in range(count):
+        await home.put(f"r{number}@x.test")
+        await home.put(f"r{number}@y.test")
+    store, strands = home.queue.core.store, home.queue.core.schedule.zones["default"].strands
+    in_memory = len(strands.by_key["x.test"].entries)
+    assert 0 < in_memory < count
+    before = [(await ask(home, f"r{number}@x.test"))["rows"][0] for number in (0, in_memory - 1, in_memory, count - 1)]
+    assert [row["before"] for row in before] == [0, in_memory - 1, in_memory, count - 1]
+    assert all(row["counted"] for row in before)
+    (delivery,) = await home.lease()
+    domain = delivery.recipients[0].domain
+    await home.settle(delivery, DEFERRED, down_s=60, stage="connect", reply=BUSY)  # now what it has is parked
+    await home.rest()
+    assert any(store.keys(f"parked default {domain} ".encode(), f"parked default {domain}!".encode()))
+    rows = [(await ask(home, f"r{number}@{domain}"))["rows"][0] for number in (1, 2, in_memory - 1, count - 1)]
+    assert [row["before"] for row in rows] == [0, 1, in_memory - 2, count - 2]
+
+
+async def test_asking_leaves_nothing_behind(house: Any) -> None:
+    """A recipient that waits for its time is of no strand yet, and none stays for having asked."""
+    home = await house()
+    await home.put("a@x.test", hold_until_ms=home.clock.ms() + 60_000)
+    await home.rest()
+    await home.crash()
+    assert (await ask(home, "a@x.test"))["rows"]
+    assert not list(home.queue.core.schedule.strands())
+
+
+# ---------------------------------------------------------------- what it is not
+
+
+async def test_what_is_not_in_the_queue(house: Any) -> None:
+    """A message or recipient without rows; any other name that nobody has is one sentence."""
+    home = await house()
+    message_id = await home.put("a@x.test")
+    await home.settle((await home.lease())[0])
+    assert (await ask(home, message_id))["rows"] == (await ask(home, "a@x.test"))["rows"] == []
+    for name in ("x.test", "spring", "192.0.2.1"):
+        with pytest.raises(ValueError, match=f"nothing called '{name}' is waiting or stopped"):
+            await ask(home, name)
+
+
+async def test_many_rows_are_counted(house: Any) -> None:
+    """No more than two hundred are shown; how many there are besides is said."""
+    home = await house()
+    message_id = await home.put(*(f"r{number}@x.test" for number in range(250)))
+    answer = await ask(home, message_id)
+    assert (len(answer["rows"]), answer["more"]) == (200, 50)
+
+
+async def test_lanes_are_rows_with_reasons(house: Any) -> None:
+    """Every strand in memory, of one zone or of all."""
+    home = await house(zones=[{"name": "a", "default": True}, {"name": "b", "sender_domains": ["b.test"]}])
+    await home.put("a@x.test")
+    await home.put("a@x.test", sender="s@b.test", campaign="c")
+    assert [(row["zone"], row["campaign"], row["waiting"]) for row in await home.queue.ask("lanes")] == [
+        ("a", "", 1), ("b", "c", 1),
+    ]  # fmt: skip
+    assert [row["zone"] for row in await home.queue.ask("lanes", zone="b")] == ["b"]

@@ -1,0 +1,96 @@
+"""Earned: how many connections each destination bears, as its replies taught; kept when a lane is forgotten.
+
+A decrease, and a death, is a record in the journal with its cause; growth is in position records only, since that is
+slow, and losing some of it harms nobody. What was learned is seen by operators (`rows`) and forgotten at their order.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from zonemta_py.config import Config, Zone
+from zonemta_py.zones.feedback import Concurrency
+
+EARNED_MAX = 10_000
+
+
+class Earned:
+    """By zone, site and source. record: writes a change to the journal."""
+
+    def __init__(self, config: Config, now_ms: Callable[[], int], record: Callable[[list[Any]], None]) -> None:
+        self._config, self._now_ms, self._record = config, now_ms, record
+        self._all: OrderedDict[tuple[str, str, str], Concurrency] = OrderedDict()
+        self._since_ms: dict[tuple[str, str, str], int] = {}
+
+    def of(self, zone: Zone, site: str, source: str) -> Concurrency:
+        """What a lane has earned; the initial window where nothing is known."""
+        key = (zone.name, site, source)
+        found = self._all.get(key)
+        if found is None:
+            found = self._all[key] = Concurrency(self._config.learning, zone.connections_per_destination)
+            if len(self._all) > EARNED_MAX:
+                self._since_ms.pop(self._all.popitem(last=False)[0], None)
+        self._all.move_to_end(key)
+        return found
+
+    def failed(self, zone: Zone, site: str, source: str, cause: str) -> bool:
+        """A connection or session failed there; True if the destination is dead now."""
+        found = self.of(zone, site, source)
+        before = found.window, found.dead
+        dead = found.failed(cause)
+        if (found.window, found.dead) != before:
+            key = (zone.name, site, source)
+            self._since_ms[key] = self._now_ms()
+            name = _name(key)
+            self._record(["concurrency", ["concurrency", name], [found.state(), self._since_ms[key]], found.cause])
+        return dead
+
+    def knows(self, name: str) -> bool:
+        """Whether anything was learned under that name ("zone site source", as in `rows`)."""
+        found = self._all.get(_key(name))
+        return found is not None and found.learnt
+
+    def apply(self, name: str, value: list[Any] | None, cause: str) -> None:
+        """Makes a record true. value: [state, since_ms]; None: it is forgotten."""
+        key = _key(name)
+        zone = self._config.zone(key[0])
+        if zone is None:
+            return
+        if value is None:
+            self.of(zone, *key[1:]).clear(cause)
+            self._since_ms.pop(key, None)
+        else:
+            self.of(zone, *key[1:]).restore(value[0])
+            self._since_ms[key] = value[1]
+
+    def state(self) -> list[list[Any]]:
+        """For position records: [zone, site, source, its state, since_ms] of what is anything but new."""
+        return [[*key, c.state(), self._since_ms.get(key, 0)] for key, c in self._all.items() if c.learnt]
+
+    def restore(self, state: list[list[Any]]) -> None:
+        for zone_name, site, source, learnt, *since in state:
+            zone = self._config.zone(zone_name)
+            if zone is not None:
+                self.of(zone, site, source).restore(learnt)
+                self._since_ms[zone_name, site, source] = since[0] if since else 0
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Those that failures have made smaller than new ones are, for people."""
+        initial = self._config.learning.initial
+        return [
+            {"kind": "concurrency", "name": _name(key), "window": found.window, "dead": found.dead,
+             "since_ms": self._since_ms.get(key, 0), "until_ms": 0, "cause": found.cause}
+            for key, found in self._all.items()
+            if found.dead or found.window < min(initial, found.most)
+        ]  # fmt: skip
+
+
+def _name(key: tuple[str, str, str]) -> str:
+    return " ".join(key).strip()
+
+
+def _key(name: str) -> tuple[str, str, str]:
+    zone, site, source = [*name.split(" "), "", ""][:3]
+    return zone, site, source

@@ -1,0 +1,151 @@
+"""What the schedule is made of: entries wait in strands, strands belong to lanes.
+
+A *lane* is one source address towards one site (destinations whose mail goes to the same hosts): what connections,
+concurrency, rests and most limits are counted by. A *strand* is the part of a lane that belongs to one flow (priority,
+tenant, campaign): a short list in memory and, behind it, a range of parked keys in the store. A *group* is what is
+leased together: recipients of one message on one strand.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from zonemta_py.disk.records import Note
+from zonemta_py.queue.cursor import Cursor
+from zonemta_py.zones.feedback import Concurrency
+from zonemta_py.zones.zone import Destination as Target
+
+if TYPE_CHECKING:
+    from zonemta_py.mail.reply import Reply
+    from zonemta_py.queue.strands import Turn
+    from zonemta_py.queue.zone import ZoneSchedule
+    from zonemta_py.zones.rates import Learned
+    from zonemta_py.zones.site import Site
+    from zonemta_py.zones.throttle import Gate
+
+_BETWEEN = "~"
+
+
+class Path(NamedTuple):
+    """A flow: who shares with whom, level by level. priority: MT-PRIORITY (RFC 6710)."""
+
+    priority: int = 0
+    tenant: str = ""
+    campaign: str = ""
+
+    def text(self) -> str:
+        """As it stands in notes; "" for the usual one."""
+        return "" if self == _USUAL else _BETWEEN.join((str(self.priority), self.tenant, self.campaign))
+
+    @classmethod
+    def of(cls, text: str) -> Path:
+        if not text:
+            return _USUAL
+        priority, tenant, campaign = text.split(_BETWEEN)
+        return cls(int(priority), tenant, campaign)
+
+
+_USUAL = Path()
+_USUAL_TEXT = "0~~"
+
+
+def strand_key(site: str, source: str, flow: str) -> str:
+    """The name of a strand: in parked keys, and as the destination in journal records."""
+    return _BETWEEN.join((site, source, flow or _USUAL_TEXT)) if source or flow else site
+
+
+def split_key(key: str) -> tuple[str, str, str]:
+    """Site, source and flow of a strand's name."""
+    parts = key.rsplit(_BETWEEN, 4)
+    if len(parts) < 5:
+        return key, "", ""
+    flow = _BETWEEN.join(parts[2:])
+    return parts[0], parts[1], "" if flow == _USUAL_TEXT else flow
+
+
+class Entry:
+    """A recipient in the window: its key, taken apart, and its note. pinned: its message is kept in memory for it."""
+
+    __slots__ = ("address", "id", "key", "note", "pinned")
+
+    def __init__(self, key: bytes, message_id: str, address: str, note: Note, pinned: bool = False) -> None:
+        self.key, self.id, self.address, self.note, self.pinned = key, message_id, address, note, pinned
+
+
+class Hold(NamedTuple):
+    """Why something may not go. until: monotonic seconds (inf: until something happens). since_ms: UNIX time."""
+
+    kind: str
+    cause: str
+    until: float
+    since_ms: int
+
+
+class Lane:
+    """One source towards one site."""
+
+    __slots__ = (
+        "active", "concurrency", "down_since_ms", "down_until", "failures", "idle", "idle_until", "provider", "reason",
+        "source", "strands", "target",
+    )  # fmt: skip
+
+    def __init__(self, target: Target, source: str, concurrency: Concurrency, provider: str) -> None:
+        self.target, self.source, self.concurrency, self.provider = target, source, concurrency, provider
+        self.strands: dict[str, Strand] = {}
+        self.active = 0
+        self.failures = 0
+        self.down_until = 0.0
+        self.down_since_ms = 0
+        self.reason = ""
+        self.idle = 0
+        """Connections that were left open, as far as limits on new ones have to know; until then."""
+        self.idle_until = 0.0
+
+    @property
+    def site(self) -> str:
+        return self.target.key
+
+
+class Strand:
+    """A flow's part of a lane. held: what it waits for, so that it is not listed meanwhile."""
+
+    __slots__ = ("entries", "gates", "held", "key", "lane", "listed", "parked", "path", "turn", "zone")
+
+    def __init__(
+        self, key: str, zone: ZoneSchedule, lane: Lane, path: Path, turn: Turn, gates: tuple[Gate, ...], parked: Cursor
+    ) -> None:
+        self.key, self.zone, self.lane, self.path, self.turn = key, zone, lane, path, turn
+        self.gates, self.parked = gates, parked
+        self.entries: deque[Entry] = deque()
+        self.listed = False
+        self.held: Hold | None = None
+
+
+class Group:
+    """Recipients of one message that go to one destination together.
+
+    connect: a new connection may be opened for it. site: what DNS says of the destination. refusal: why there is no way
+    to it. taken: when its limits were charged, steady seconds, and what: messages, recipients, new connections, bytes.
+    """
+
+    __slots__ = ("charge", "connect", "day", "entries", "gates", "learned", "refusal", "site", "strand", "taken")
+
+    def __init__(
+        self, strand: Strand, entries: list[Entry], connect: bool = True, refusal: Reply | None = None
+    ) -> None:
+        self.strand, self.entries, self.connect, self.refusal = strand, entries, connect, refusal
+        self.site: Site | None = None
+        self.taken = 0.0
+        self.charge: tuple[int, int, int, int] | None = None
+        self.gates: tuple[Gate, ...] = ()
+        self.day = 0
+        self.learned: Learned | None = None
+
+    @property
+    def zone(self) -> ZoneSchedule:
+        return self.strand.zone
+
+    @property
+    def lane(self) -> Lane:
+        return self.strand.lane

@@ -1,0 +1,250 @@
+"""What may go now: every limit of the queue is asked here, granted here, and given back here.
+
+A strand that is refused waits where it was refused: at the gate (a limit for some combination of zone, source, site,
+provider, tenant, campaign), or for the end of a hold (`standing.py`). A gate wakes one strand of each flow that waits
+at it, so that flows share by weight what a limit leaves, however many strands wait. All senders together are held to
+each limit exactly, since nobody sends without a lease.
+
+Time is steady seconds: wall time that never steps back while the process lives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from zonemta_py.config import Config, Zone
+from zonemta_py.queue.lane import Entry, Group, Hold, Path, Strand
+from zonemta_py.zones.feedback import Concurrency
+from zonemta_py.zones.throttle import Gate, Most, Scope, Throttles
+
+if TYPE_CHECKING:
+    from zonemta_py.queue.schedule import Schedule
+    from zonemta_py.queue.standing import Standing
+    from zonemta_py.queue.strands import Turn
+
+WAKE_AT_LEAST_S = 0.02
+_NOTHING_SAID = Most(0, 0, None)
+
+
+class _Waiting:
+    """Who waits at a gate: strands by flow. when: of the timer that is set."""
+
+    __slots__ = ("strands", "when")
+
+    def __init__(self) -> None:
+        self.strands: dict[Turn, deque[Strand]] = {}
+        self.when = math.inf
+
+
+class Permits:
+    """All limits, for all zones."""
+
+    def __init__(self, config: Config, schedule: Schedule, standing: Standing) -> None:
+        self._config, self._schedule, self.standing = config, schedule, standing
+        self.throttles = Throttles(config.throttles)
+        self._waiting: dict[Gate, _Waiting] = {}
+        self._providers: dict[str, str] = {}
+        """Sites' providers as they were before the restart: a limit by provider holds before DNS has answered."""
+        self._sized = any(throttle.bytes for throttle in config.throttles)
+        self._connects = any(throttle.new_connections for throttle in config.throttles)
+        path = config.return_path
+        self._may_be_alone = path if path.verp or path.list_unsubscribe else None
+
+    # -- what applies
+
+    def gates(self, scope: Scope) -> tuple[Gate, ...]:
+        """Those that a delivery has to pass, but for the ones of the zone as a whole."""
+        return tuple(gate for gate in self.throttles.of(scope) if gate.level != "zone")
+
+    def zone_gates(self, zone: str) -> tuple[Gate, ...]:
+        scope = Scope(zone, "", "", "", "", "")
+        return tuple(gate for gate in self.throttles.of(scope) if gate.level == "zone")
+
+    def most(self, strand: Strand) -> Most:
+        """The strictest bounds on connections and transactions that throttles set."""
+        if not self._config.throttles:
+            return _NOTHING_SAID
+        lane, path = strand.lane, strand.path
+        scope = Scope(strand.zone.zone.name, lane.source, lane.site, lane.provider, path.tenant, path.campaign)
+        return self.throttles.most(scope)
+
+    def concurrency(self, zone: Zone, site: str, source: str) -> Concurrency:
+        """What a lane has earned; remembered when the lane is forgotten, and over a restart."""
+        return self.standing.earned.of(zone, site, source)
+
+    # -- what holds
+
+    def zone_hold(self, zone: Zone, gates: tuple[Gate, ...]) -> Hold | None:
+        """Why the zone as a whole may not send now."""
+        hold = self.standing.zone_hold(zone)
+        if hold is not None:
+            return hold
+        now = self._schedule.now()
+        for gate in gates:
+            wait = gate.wait(now)
+            if wait:
+                return Hold("limit", f"{gate.label} ({gate.blocking})", now + wait, self._schedule.now_ms())
+        return None
+
+    def hold(self, strand: Strand) -> Hold | None:
+        """Why the strand may not send now, limits aside."""
+        return self.standing.hold(strand)
+
+    def source_hold(self, source: str, site: str, provider: str) -> Hold | None:
+        return self.standing.source_hold(source, site, provider)
+
+    # -- grants
+
+    def grant(self, strand: Strand, take: Callable[[Strand, int], list[Entry]]) -> Group | None:
+        """A group whose limits are charged; None: the strand waits at a gate now."""
+        lane = strand.lane
+        gates = (*strand.gates, *strand.zone.gates)
+        learned = self.standing.learned(lane)
+        zone = strand.zone.zone
+        most = zone.recipients_per_delivery
+        if self._may_be_alone is not None:
+            asked = self._schedule.terms_of(strand.entries[0].id).get("unsubscribe", False)
+            most = 1 if self._may_be_alone.alone(zone.name, asked) else most
+        days = self.standing.warmups.of(lane.source, lane.provider or lane.site) if lane.source else None
+        if not gates and learned is None and days is None:
+            return Group(strand, take(strand, most))
+        now = self._schedule.now()
+        size = self._schedule.terms_of(strand.entries[0].id)["size"] if self._sized else 0
+        if learned is not None and (wait := learned.wait(now)):
+            hold = Hold("rate", self.standing.rate_cause(lane), now + wait, self._schedule.now_ms())
+            self._schedule.hold(strand, hold)
+            return None
+        opening = 0
+        if self._connects:
+            opening = 0 if lane.idle > 0 and lane.idle_until > now else 1
+        for gate in gates:
+            wait = gate.wait(now, 1, 1, opening, size)
+            if wait:
+                self._wait_at(gate, strand, now, wait)
+                return None
+            if gate.recipients is not None:
+                most = max(1, min(most, int(gate.recipients.level(now))))
+        if days is not None:
+            most = max(1, min(most, days.room(self._schedule.now_ms())))
+        stricter = self.most(strand).recipients_per_delivery
+        entries = take(strand, min(most, stricter) if stricter else most)
+        group = Group(strand, entries, connect=bool(opening) or not self._connects)
+        group.taken, group.charge, group.gates = now, (1, len(entries), opening, size), gates
+        if days is not None:
+            group.day = days.take(len(entries))
+        if opening == 0 and self._connects:
+            lane.idle -= 1
+        for gate in gates:
+            gate.take(now, *group.charge)
+            if gate in self._waiting:
+                self._let_one(gate, strand.turn)
+        if learned is not None:
+            learned.take(now)
+            group.learned = learned
+        return group
+
+    def release(self, group: Group) -> None:
+        """The lease has ended: its connection is free."""
+        if group.charge is None:
+            return
+        now = self._schedule.now()
+        for gate in group.gates:
+            gate.release()
+            if gate in self._waiting:
+                self._wake(gate, now)
+
+    def unused(self, group: Group, opened: bool, tried: bool) -> None:
+        """Gives back what a lease did not need: the new connection, or everything."""
+        if group.charge is None:
+            return
+        now, lane = self._schedule.now(), group.lane
+        messages, recipients, opening, size = group.charge
+        if tried:
+            messages = recipients = size = 0
+            lane.idle, lane.idle_until = lane.idle + 1, now + group.zone.zone.idle_s
+        else:
+            lane.idle = 0
+            days = self.standing.warmups.of(lane.source, lane.provider or lane.site) if lane.source else None
+            if days is not None:
+                days.give(recipients, group.day)
+        if group.learned is not None and not tried:
+            group.learned.give(now, 1, group.taken)
+        for gate in group.gates:
+            gate.give(now, group.taken, messages, recipients, 0 if opened else opening, size)
+
+    # -- who waits at a gate
+
+    def _wait_at(self, gate: Gate, strand: Strand, now: float, wait: float) -> None:
+        strand.held = Hold("limit", f"{gate.label} ({gate.blocking})", now + wait, self._schedule.now_ms())
+        waiting = self._waiting.get(gate)
+        if waiting is None:
+            waiting = self._waiting[gate] = _Waiting()
+        waiting.strands.setdefault(strand.turn, deque()).append(strand)
+        self._set_timer(gate, waiting, now + wait)
+
+    def _set_timer(self, gate: Gate, waiting: _Waiting, when: float) -> None:
+        if when < waiting.when:
+            waiting.when = when
+            self._schedule.wake_at(when, lambda: self._timer(gate, when))
+
+    def _timer(self, gate: Gate, when: float) -> None:
+        waiting = self._waiting.get(gate)
+        if waiting is not None and waiting.when == when:
+            waiting.when = math.inf
+            self._wake(gate, self._schedule.now())
+
+    def _wake(self, gate: Gate, now: float) -> None:
+        """One strand of each flow may try again; the fairest gets what there is, and the others wait again."""
+        waiting = self._waiting[gate]
+        for turn in list(waiting.strands):
+            self._let_one(gate, turn)
+        if not waiting.strands:
+            del self._waiting[gate]
+            return
+        wait = max(gate.wait(now), WAKE_AT_LEAST_S)
+        if wait < math.inf:
+            self._set_timer(gate, waiting, now + wait)
+
+    def _let_one(self, gate: Gate, turn: Turn) -> None:
+        waiting = self._waiting[gate]
+        strands = waiting.strands.get(turn)
+        if strands is None:
+            return
+        strand = strands.popleft()
+        if not strands:
+            del waiting.strands[turn]
+        strand.held = None
+        strand.zone.enlist(strand)
+
+    # -- what survives
+
+    def state(self) -> dict[str, Any]:
+        """For position records."""
+        now = self._schedule.now()
+        self.throttles.forget(now)
+        providers = {
+            lane.site: lane.provider
+            for zone in self._schedule.zones.values()
+            for lane in zone.strands.lanes.values()
+            if lane.provider
+        }
+        return {"gates": self.throttles.state(now), "concurrency": self.standing.earned.state(), "providers": providers}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        now = self._schedule.now()
+        self._providers = dict(state.get("providers", {}))
+        self.throttles.restore(state.get("gates", []), now)
+        self.standing.earned.restore(state.get("concurrency", []))
+
+    def charge_again(self, zone: Zone, site: str, source: str, path: Path, recipients: int, size: int, ms: int) -> None:
+        """A lease that was given after the last position record. Its provider is as it was learned then, if it was."""
+        provider = self._providers.get(site, "")
+        for gate in self.throttles.of(Scope(zone.name, source, site, provider, path.tenant, path.campaign)):
+            gate.take(ms / 1000, 1, recipients, 1 if self._connects else 0, size)
+            gate.release()
+        days = self.standing.warmups.of(source, provider or site)
+        if days is not None and days.room(ms) and days.day == ms // 86_400_000:
+            days.take(recipients)

@@ -1,0 +1,98 @@
+"""What keeps a strand from sending: asked of the limits, stops, rests and connections as they are at this moment.
+
+A reason is {kind, cause, since_ms, until_ms}; since_ms 0: nobody noted it; until_ms 0: until something happens. Kinds:
+
+    resting, probing           the destination cannot be reached; one delivery tries whether it answers again
+    dns                        its domain is being looked up
+    limit, rate                a limit as configured; a rate as learned
+    suspended, source, hours   a stop; the source address may not send there; outside the sending hours
+    concurrency, connections   the connections of the destination, or of the zone, are all in use
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from zonemta_py.disk.store import StoreError
+from zonemta_py.queue.lane import Hold, Strand
+from zonemta_py.queue.schedule import Schedule
+
+
+def rows_of(schedule: Schedule, strands: Iterable[Strand]) -> list[dict[str, Any]]:
+    """Those of which something waits or is under way, or that something holds."""
+    rows = (_row(schedule, strand) for strand in strands)
+    return [row for row in rows if row["waiting"] or row["parked"] or row["active"] or row["reasons"]]
+
+
+def _row(schedule: Schedule, strand: Strand) -> dict[str, Any]:
+    """A strand: who it is, what waits on it in memory, and why."""
+    lane, path, zone = strand.lane, strand.path, strand.zone
+    return {
+        "zone": zone.zone.name, "site": lane.site, "source": lane.source, "provider": lane.provider,
+        "priority": path.priority, "tenant": path.tenant, "campaign": path.campaign, "waiting": len(strand.entries),
+        "parked": _parked(strand), "active": lane.active, "window": lane.concurrency.window,
+        "learned": lane.concurrency.cause, "reasons": reasons(schedule, strand),
+    }  # fmt: skip
+
+
+def _parked(strand: Strand) -> bool:
+    try:
+        return not strand.parked.exhausted and strand.parked.peek() is not None
+    except StoreError:
+        return True  # as far as is known
+
+
+def reasons(schedule: Schedule, strand: Strand) -> list[dict[str, Any]]:
+    """Everything that keeps the strand from sending now, the nearest first; each once."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for hold in _holds(schedule, strand):
+        until_ms = 0 if hold.until == math.inf else strand.zone.ms_at(hold.until)
+        row = {"kind": hold.kind, "cause": hold.cause, "since_ms": hold.since_ms, "until_ms": until_ms}
+        found.setdefault((hold.kind, hold.cause), row)
+    return list(found.values())
+
+
+def _holds(schedule: Schedule, strand: Strand) -> Iterator[Hold]:
+    zone, lane, permits = strand.zone, strand.lane, schedule.permits
+    now = schedule.now()
+    if lane.down_until:
+        yield Hold("resting", lane.reason, lane.down_until, lane.down_since_ms)
+    elif lane.failures:
+        cause = f"one delivery tries whether it answers again: {lane.reason}"
+        yield Hold("probing", cause, math.inf, lane.down_since_ms)
+    if strand.held is not None and strand.held.until > now:
+        yield strand.held
+    if zone.held is not None and zone.held.until > now:
+        yield zone.held
+    elif (hold := permits.zone_hold(zone.zone, zone.gates)) is not None:
+        yield hold if hold.kind == "suspended" else hold._replace(since_ms=0)
+    if (hold := permits.hold(strand)) is not None:
+        yield hold
+    yield from _connections(strand)
+    if strand.held is None:
+        yield from _limits(schedule, strand, now)
+
+
+def _connections(strand: Strand) -> Iterator[Hold]:
+    zone, lane = strand.zone, strand.lane
+    if lane.active >= lane.concurrency.window:
+        cause = f"all {lane.concurrency.window} connections that {lane.site} has earned are in use"
+        yield Hold("concurrency", cause, math.inf, 0)
+    if zone.active >= zone.zone.connections:
+        cause = f"all {zone.zone.connections} connections of zone {zone.zone.name!r} are in use"
+        yield Hold("connections", cause, math.inf, 0)
+    elif not zone.may_have(lane):
+        cause = f"{lane.site} has its share, the other connections of zone {zone.zone.name!r} are kept for others"
+        yield Hold("connections", cause, math.inf, 0)
+
+
+def _limits(schedule: Schedule, strand: Strand, now: float) -> Iterator[Hold]:
+    """Those that would refuse one message more."""
+    learned = schedule.standing.learned(strand.lane)
+    if learned is not None and (wait := learned.wait(now)):
+        yield Hold("rate", schedule.standing.rate_cause(strand.lane), now + wait, 0)
+    for gate in strand.gates:
+        if wait := gate.wait(now):
+            yield Hold("limit", f"{gate.label} ({gate.blocking})", now + wait, 0)

@@ -1,0 +1,100 @@
+"""Which site a domain's mail goes to: what DNS said, for as long as it may be believed, for the whole queue.
+
+The scheduler counts by site, so the queue's process asks before anything is leased; the answer travels with the lease,
+and all senders share it. A `Scout` asks (answers, their TTLs and their cache are its own business); here is what the
+schedule needs without waiting: known, or being looked up.
+
+Without a scout (tests, a relay with a smart host) nothing is ever asked, and a domain is its own site.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from zonemta_py.mail.classify import NoRoute
+from zonemta_py.zones.site import Site
+
+log = logging.getLogger(__name__)
+
+KNOWN_MAX = 50_000
+AT_ONCE_MAX = 200
+"""Lookups under way; the others wait for their turn."""
+REFUSED_S = 60.0
+"""How long a domain that cannot get mail is believed not to."""
+
+Found: TypeAlias = Site | NoRoute
+
+
+class Scout(Protocol):
+    """Who asks DNS."""
+
+    async def site(self, domain: str, now: float) -> Site:
+        """Where a domain's mail goes. Raises NoRoute, temporary or permanent."""
+
+
+class Sites:
+    """What is known of domains. now: steady seconds."""
+
+    def __init__(self, scout: Scout | None, now: Callable[[], float]) -> None:
+        self._scout, self._now = scout, now
+        self._known: OrderedDict[str, tuple[float, Found]] = OrderedDict()
+        self._asked: dict[str, list[Callable[[Found], None]]] = {}
+        self._queue: deque[str] = deque()
+        self._busy = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def asks(self) -> bool:
+        return self._scout is not None
+
+    def known(self, domain: str) -> Found | None:
+        """The domain's site, or why it has none for good; None: it has to be looked up."""
+        found = self._known.get(domain)
+        if found is None or found[0] <= self._now():
+            return None
+        return found[1]
+
+    def look(self, domain: str, then: Callable[[Found], None]) -> None:
+        """Calls `then` with what DNS says."""
+        if domain in self._asked:
+            self._asked[domain].append(then)
+            return
+        self._asked[domain] = [then]
+        self._queue.append(domain)
+        self._start()
+
+    def _start(self) -> None:
+        while self._queue and self._busy < AT_ONCE_MAX:
+            self._busy += 1
+            task = asyncio.ensure_future(self._ask(self._queue.popleft()))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, domain: str) -> None:
+        assert self._scout is not None
+        found: Found
+        try:
+            found = await self._scout.site(domain, self._now())
+        except NoRoute as error:
+            found = error
+        except Exception:
+            log.exception("bug while looking up %s", domain)
+            found = NoRoute(451, "4.4.3", f"the lookup of {domain} failed, see the log")
+        self._busy -= 1
+        self._keep(domain, found)
+        for then in self._asked.pop(domain):
+            then(found)
+        self._start()
+
+    def _keep(self, domain: str, found: Found) -> None:
+        if isinstance(found, NoRoute) and found.temporary:
+            return
+        ttl_s = REFUSED_S if isinstance(found, NoRoute) else max(1.0, found.ttl_s)
+        self._known[domain] = (self._now() + ttl_s, found)
+        self._known.move_to_end(domain)
+        if len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)

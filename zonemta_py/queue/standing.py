@@ -1,0 +1,268 @@
+"""Standing: what holds back sources, sites, tenants and campaigns for a while, and what was learned about them.
+
+    suspend   a destination, tenant, campaign or zone sends nothing until a time (a rule, or an operator)
+    rest      a source sends nothing to a site until a time (it is blocked there); other sources take over
+    rate      a source's rate at a provider, lowered when that asked for it, and raised again
+    concurrency   how many connections a destination bears (`earned.py`)
+    warmup    how far a new source has come at a provider
+
+Each change is a record in the journal with its cause, and all of it stands in position records; so it survives any
+crash, an operator sees it (`rows`) and can undo it (`lift`). Times: steady seconds inside, UNIX ms in records.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from zonemta_py.config import Config, Zone
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
+from zonemta_py.queue.earned import Earned
+from zonemta_py.queue.lane import Hold, Lane, Strand
+from zonemta_py.zones import window
+from zonemta_py.zones.rates import Learned
+from zonemta_py.zones.warmup import Warmups
+
+if TYPE_CHECKING:
+    from zonemta_py.mail.rules import Ruling
+
+NO_TLS = "no-tls"
+"""What a rule stops at a site where TLS fails: opportunistic TLS."""
+RATES_MAX = 10_000
+SEEN_MAX = 10_000
+BLOCKED_CLASSES = frozenset(("blocked-ip", "poor-reputation", "policy", "spam-content"))
+KINDS = ("destination", "tenant", "campaign", "zone", "source", "rest")
+
+
+class Stop(NamedTuple):
+    """Something that is stopped. until_ms: 0 for as long as nobody lifts it."""
+
+    until_ms: int
+    since_ms: int
+    cause: str
+
+
+class Standing:
+    """All of it, for all zones. now: steady seconds; record: writes a change to the journal."""
+
+    def __init__(
+        self,
+        config: Config,
+        now: Callable[[], float],
+        now_ms: Callable[[], int],
+        record: Callable[[list[object]], None],
+    ) -> None:
+        self._config, self._now, self._now_ms, self._record = config, now, now_ms, record
+        self.stops: dict[tuple[str, str], Stop] = {}
+        self._rates: OrderedDict[tuple[str, str], Learned] = OrderedDict()
+        self._seen: OrderedDict[tuple[str, ...], deque[float]] = OrderedDict()
+        self.warmups = Warmups(config.warmups, [source for pool in config.pools for source in pool.sources])
+        self.earned = Earned(config, now_ms, record)
+        self._windows = {found.name: found for found in config.windows}
+
+    # -- what holds
+
+    def zone_hold(self, zone: Zone) -> Hold | None:
+        """Why a zone sends nothing now: it is suspended, or its hours are over."""
+        if self.stops and (stop := self._stop("zone", zone.name)):
+            return self._hold("suspended", f"zone {zone.name}", stop)
+        found = self._windows.get(zone.window)
+        if found is not None and found.time_zone != "recipient":
+            now_ms = self._now_ms()
+            opens = window.opens(found, "", now_ms)
+            if opens > now_ms:
+                return Hold("hours", f"outside the hours {found.name!r}", self._steady(opens), now_ms)
+        return None
+
+    def hold(self, strand: Strand) -> Hold | None:
+        """Why a strand sends nothing now."""
+        lane, path = strand.lane, strand.path
+        if self.stops:
+            for kind, name in (
+                ("destination", lane.site), ("destination", lane.provider), ("tenant", path.tenant),
+                ("campaign", path.campaign),
+            ):  # fmt: skip
+                if name and (stop := self._stop(kind, name)):
+                    return self._hold("suspended", f"{kind} {name}", stop)
+        return self.source_hold(lane.source, lane.site, lane.provider) if lane.source else None
+
+    def source_hold(self, source: str, site: str, provider: str) -> Hold | None:
+        """Why a source sends nothing to a site now: stopped, resting there, or its share of the day is used up."""
+        if self.stops:
+            if stop := self._stop("source", source):
+                return self._hold("source", f"source {source}", stop)
+            if stop := self._stop("rest", f"{source} {site}"):
+                return self._hold("source", f"source {source} at {site}", stop)
+        days = self.warmups.of(source, provider or site)
+        if days is not None and days.room(self._now_ms()) <= 0:
+            cause = f"warm-up: {source} has sent its {days.cap} of today to {provider or site}"
+            return Hold("source", cause, self._steady(days.next_ms()), self._now_ms())
+        return None
+
+    def stopped(self, kind: str, name: str) -> bool:
+        return bool(self.stops) and self._stop(kind, name) is not None
+
+    def _stop(self, kind: str, name: str) -> Stop | None:
+        stop = self.stops.get((kind, name))
+        if stop is not None and stop.until_ms and stop.until_ms <= self._now_ms():
+            del self.stops[kind, name]
+            return None
+        return stop
+
+    def _hold(self, kind: str, what: str, stop: Stop) -> Hold:
+        cause = f"{what} is stopped: {stop.cause}"
+        return Hold(kind, cause, self._steady(stop.until_ms) if stop.until_ms else math.inf, stop.since_ms)
+
+    def _steady(self, ms: int) -> float:
+        return self._now() + (ms - self._now_ms()) / 1000
+
+    # -- what is stopped
+
+    def stop(self, kind: str, name: str, seconds: float, cause: str) -> None:
+        """Stops it, for so many seconds (inf: until it is lifted)."""
+        now_ms = self._now_ms()
+        until_ms = 0 if seconds == math.inf else now_ms + int(seconds * 1000)
+        before = self._stop(kind, name)
+        if before is not None and (not before.until_ms or (until_ms and until_ms <= before.until_ms)):
+            return  # it is already, for as long
+        self._change(["stop", [kind, name], [until_ms, now_ms], cause])
+
+    def lift(self, kind: str, name: str, cause: str) -> bool:
+        """Ends a stop, or forgets a learned rate or concurrency; False if there is none."""
+        if kind == "rate":
+            source, _, provider = name.rpartition(" ")
+            rate = self._rates.get((source, provider))
+            found = rate is not None and rate.bucket is not None
+        elif kind == "concurrency":
+            found = self.earned.knows(name)
+        else:
+            found = self._stop(kind, name) is not None
+        if found:
+            self._change(["lift", [kind, name], None, cause])
+        return found
+
+    def _change(self, body: list[Any]) -> None:
+        self._record(body)
+        self.apply(body)
+
+    def apply(self, body: list[Any]) -> None:
+        """Makes a record true: now, or after a crash."""
+        what, (kind, name), value, cause = body[:4]
+        if what == "stop":
+            self.stops[kind, name] = Stop(value[0], value[1], cause)
+        elif what == "lift" and kind == "rate":
+            source, _, provider = name.rpartition(" ")
+            self._rates.pop((source, provider), None)
+        elif kind == "concurrency":
+            self.earned.apply(name, value, cause)
+        elif what == "lift":
+            self.stops.pop((kind, name), None)
+        elif what == "rate":
+            self._rate(kind, name).restore(value, self._now())
+
+    # -- what was learned
+
+    def learned(self, lane: Lane) -> Learned | None:
+        """The rate that was learned for the lane's source at its provider; None: no bound."""
+        found = self._rates.get((lane.source, lane.provider or lane.site))
+        return found if found is not None and found.bucket is not None else None
+
+    def rate_cause(self, lane: Lane) -> str:
+        found = self._rates[lane.source, lane.provider or lane.site]
+        return f"learned rate {found.rate(self._now()):.3g}/s: {found.cause}"
+
+    def _rate(self, source: str, provider: str) -> Learned:
+        found = self._rates.get((source, provider))
+        if found is None:
+            found = self._rates[source, provider] = Learned(self._config.learning)
+            if len(self._rates) > RATES_MAX:
+                self._rates.popitem(last=False)
+        return found
+
+    def count(self, source: str, site: str, provider: str, verdict: int, kind: str, recipients: int) -> None:
+        """What became of recipients, for the day of a source that is warmed up. kind: the class of the reply."""
+        days = self.warmups.of(source, provider or site) if source else None
+        if days is None or verdict not in (DELIVERED, DEFERRED, BOUNCED):
+            return
+        blocked = kind in BLOCKED_CLASSES
+        served = verdict == DELIVERED or (verdict == BOUNCED and not blocked)  # refused for the recipient's own sake
+        days.room(self._now_ms())  # a new day may begin with it
+        days.result(
+            delivered=recipients if served else 0,
+            deferred=0 if served or blocked else recipients,
+            blocked=recipients if blocked else 0,
+        )
+
+    def count_again(self, source: str, site: str, provider: str, outcomes: list[list[Any]]) -> None:
+        """A result from the journal that no saved state has counted."""
+        for outcome in outcomes:
+            self.count(source, site, provider, outcome[0], outcome[7] if len(outcome) > 7 else "", len(outcome[5]))
+
+    def delivered(self, lane: Lane) -> None:
+        """The destination has taken a message: what it bears is learned from that."""
+        key = (lane.source, lane.provider or lane.site)
+        found = self._rates.get(key)
+        if found is None:
+            found = self._rate(*key)
+        if found.accepted(self._now(), 1):
+            self._record(["rate", [*key], found.state(), found.cause])
+
+    def day(self) -> None:
+        """Called now and then: a new day of the warm-ups begins here, and what it changes is told."""
+        for source, provider, cause in self.warmups.changes(self._now_ms()):
+            self._record(["warmup", [source, provider], None, cause])
+
+    def slowed(self, lane: Lane, cause: str, sent_ms: int) -> None:
+        """The destination wants less of this source; it says so of what was sent then."""
+        source, provider = lane.source, lane.provider or lane.site
+        found = self._rate(source, provider)
+        if found.slowed(self._now(), cause, self._steady(sent_ms)):
+            self._record(["rate", [source, provider], found.state(), found.cause])
+
+    def counted(self, lane: Lane, ruling: Ruling) -> bool:
+        """Whether this is the reply from which on the rule acts (`after` n `within_s` seconds, by source and site)."""
+        action = ruling.action
+        if action.after <= 1:
+            return True
+        key = (ruling.rule, lane.source, lane.site)
+        times = self._seen.setdefault(key, deque(maxlen=action.after))
+        self._seen.move_to_end(key)
+        if len(self._seen) > SEEN_MAX:
+            self._seen.popitem(last=False)
+        now = self._now()
+        times.append(now)
+        return len(times) == action.after and now - times[0] <= action.within_s
+
+    # -- what survives, and what is seen
+
+    def state(self) -> dict[str, Any]:
+        """For position records."""
+        now = self._now()
+        stops = [[kind, name, *stop] for (kind, name), stop in list(self.stops.items()) if self._stop(kind, name)]
+        rates = [[*key, rate.state()] for key, rate in self._rates.items() if rate.rate(now) is not None]
+        return {"stops": stops, "rates": rates, "warmups": self.warmups.state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        for kind, name, *stop in state.get("stops", []):
+            self.stops[kind, name] = Stop(*stop)
+        for source, provider, learnt in state.get("rates", []):
+            self._rate(source, provider).restore(learnt, self._now())
+        self.warmups.restore(state.get("warmups", []))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All stops, and what was learned and holds back, for people."""
+        rows: list[dict[str, Any]] = [
+            {"kind": kind, "name": name, "until_ms": stop.until_ms, "since_ms": stop.since_ms, "cause": stop.cause}
+            for (kind, name), stop in list(self.stops.items())
+            if self._stop(kind, name)
+        ]
+        now = self._now()
+        for (source, provider), found in self._rates.items():
+            rate = found.rate(now)
+            if rate is not None:
+                name = f"{source} {provider}".strip()
+                row = {"kind": "rate", "name": name, "rate": round(rate, 3), "cause": found.cause}
+                rows.append(row | {"since_ms": max(0, int(found.lowered * 1000)), "until_ms": 0})
+        return [*rows, *self.earned.rows()]

@@ -1,0 +1,101 @@
+"""Steering: an operator's orders about what is stopped, rests or was learned, and the list of all of it.
+
+Stops and what was learned are `standing.py`'s, and survive a restart; that a destination cannot be reached is the
+schedule's own, and is found out again. All are named alike here: a kind and a name, as `rows` gives them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from zonemta_py.mail.classify import NoRoute
+from zonemta_py.queue.lane import Lane, Strand
+from zonemta_py.queue.schedule import Schedule
+from zonemta_py.queue.zone import ZoneSchedule
+from zonemta_py.zones.site import Site
+
+STOPPED = ("destination", "tenant", "campaign", "zone", "source")
+LIFTED = (*STOPPED, "rest", "resting", "rate", "concurrency")
+
+
+async def stop(schedule: Schedule, kind: str, name: str, seconds: float | None, cause: str) -> int:
+    """Nothing of it is sent from now on; seconds None: until it is lifted. How many strands in memory it holds.
+
+    Raises ValueError for a kind or name that cannot be stopped.
+    """
+    if kind not in STOPPED:
+        raise ValueError(f"there is no {kind!r} to stop; take {', '.join(STOPPED[:-1])} or {STOPPED[-1]}")
+    if not name:
+        raise ValueError(f"which {kind}? give its name")
+    if kind == "zone" and name not in schedule.zones:
+        raise ValueError(f"there is no zone {name!r}; there are {', '.join(schedule.zones)}")
+    if kind == "destination":
+        name = name.lower().rstrip(".")
+        await _check_destination(schedule, name)
+    schedule.standing.stop(kind, name, math.inf if seconds is None else seconds, cause)
+    return sum(name in _names(strand)[kind] for strand in schedule.strands())
+
+
+def _names(strand: Strand) -> dict[str, tuple[str, ...]]:
+    """What a strand is called, by kind."""
+    lane, path = strand.lane, strand.path
+    return {
+        "destination": (lane.site, lane.provider), "tenant": (path.tenant,), "campaign": (path.campaign,),
+        "zone": (strand.zone.zone.name,), "source": (lane.source,),
+    }  # fmt: skip
+
+
+async def _check_destination(schedule: Schedule, name: str) -> None:
+    """A domain whose mail goes to a site of another name cannot be stopped by itself."""
+    if not schedule.sites.asks or any(name in _names(strand)["destination"] for strand in schedule.strands()):
+        return
+    found: asyncio.Future[Site | NoRoute] = asyncio.get_running_loop().create_future()
+    schedule.sites.look(name, lambda answer: None if found.done() else found.set_result(answer))
+    site = await found
+    if isinstance(site, Site) and site.key != name:
+        raise ValueError(
+            f"mail for {name} goes to {site.key}, which may serve other domains too: stop that destination"
+        )
+
+
+def lift(schedule: Schedule, kind: str, name: str, cause: str) -> bool:
+    """Undoes a stop, a rest or what was learned; whoever waited for it looks again. False if there is none.
+
+    Raises ValueError for a kind that there is not.
+    """
+    if kind not in LIFTED:
+        raise ValueError(f"there is no {kind!r} to lift; take {', '.join(LIFTED[:-1])} or {LIFTED[-1]}")
+    if kind == "resting":
+        lifted = False
+        for zone, lane in _resting(schedule):
+            if _lane_name(zone, lane) == name:
+                zone.up(lane)
+                lifted = True
+    else:
+        lifted = schedule.standing.lift(kind, name.lower().rstrip(".") if kind == "destination" else name, cause)
+    schedule.lift()
+    return lifted
+
+
+def rows(schedule: Schedule) -> list[dict[str, Any]]:
+    """All of it: kind, name, cause, since_ms, until_ms (0: until it is lifted, or something happens)."""
+    resting = [
+        {
+            "kind": "resting", "name": _lane_name(zone, lane), "cause": lane.reason, "since_ms": lane.down_since_ms,
+            "until_ms": zone.ms_at(lane.down_until) if lane.down_until else 0,
+        }
+        for zone, lane in _resting(schedule)
+    ]  # fmt: skip
+    return [*schedule.standing.rows(), *resting]
+
+
+def _resting(schedule: Schedule) -> Iterator[tuple[ZoneSchedule, Lane]]:
+    for zone in schedule.zones.values():
+        yield from ((zone, lane) for lane in list(zone.strands.lanes.values()) if lane.failures)
+
+
+def _lane_name(zone: ZoneSchedule, lane: Lane) -> str:
+    return f"{zone.zone.name} {lane.site} {lane.source}".strip()

@@ -1,0 +1,190 @@
+"""Where a recipient belongs: the strands of one zone, made when they are needed, forgotten when they are empty.
+
+A recipient's strand is decided by where its mail goes (the host that a plugin named, the zone's, or the site of its
+domain), by its message's source address, and by its flow. All three are found again after a restart, from the note and
+the strand's name in the parked key.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from zonemta_py.config import Source, Zone
+from zonemta_py.disk import keys
+from zonemta_py.disk.records import Note
+from zonemta_py.disk.store import Store
+from zonemta_py.queue.cursor import Cursor
+from zonemta_py.queue.lane import Lane, Path, Strand, split_key, strand_key
+from zonemta_py.zones import pool
+from zonemta_py.zones.fair import Fair, Flow
+from zonemta_py.zones.site import Site
+from zonemta_py.zones.throttle import Gate, Scope
+from zonemta_py.zones.zone import Destination as Target
+from zonemta_py.zones.zone import named
+
+if TYPE_CHECKING:
+    from zonemta_py.queue.schedule import Schedule
+    from zonemta_py.queue.zone import ZoneSchedule
+
+NO_SOURCE = "none"
+"""Stands for the source address where every one is kept from the domain by the configuration."""
+
+
+class Turn:
+    """A flow in the zone, its strands that may go, in turns, and how many strands it has."""
+
+    __slots__ = ("flow", "members", "strands")
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow, self.members = flow, 0
+        self.strands: deque[Strand] = deque()
+
+
+class Strands:
+    """Of one zone. own: its smart host, if it has one."""
+
+    def __init__(self, zone: Zone, store: Store, busy: set[bytes], schedule: Schedule, owner: ZoneSchedule) -> None:
+        self.zone, self._store, self._busy, self._schedule, self._owner = zone, store, busy, schedule, owner
+        self.lanes: dict[tuple[str, str], Lane] = {}
+        self.by_key: dict[str, Strand] = {}
+        self.by_flow: dict[Flow, Turn] = {}
+        self.fair = Fair()
+        self.own = named(zone.host, zone.port) if zone.host else None
+        self._turns: dict[Path, Turn] = {}
+        self._sources = schedule.config.sources(zone)
+
+    def parked(self) -> Iterator[Strand]:
+        """Strands that have parked recipients in the store: one seek each."""
+        start, stop = keys.parked_range(self.zone.name), keys.end(keys.parked_range(self.zone.name))
+        while (key := self._store.first(start, stop)) is not None:
+            name = keys.place(key).destination
+            site, source, flow = split_key(name)
+            target = self.own if self.own and self.own.key == site else Target(site, "", self.zone.port)
+            yield self._make(name, target, source, flow, "")
+            start = keys.end(keys.parked_range(self.zone.name, name))
+
+    def of(self, message_id: str, address: str, note: Note) -> Strand:
+        """The recipient's strand, made if there is none."""
+        key, target, source, provider = self.where(message_id, address, note)
+        strand = self.by_key.get(key)
+        if strand is None:
+            strand = self._make(key, target, source, note.flow, provider)
+        elif target.host and not strand.lane.target.host:
+            strand.lane.target = target  # one that was found by its parked recipients learns which host it means
+        return strand
+
+    def where(self, message_id: str, address: str, note: Note) -> tuple[str, Target, str, str]:
+        """Name of a recipient's strand, its host (a plugin's, the zone's, or its domain's site), source, provider."""
+        routing, provider = note.routing, ""
+        if routing and routing.get("host"):
+            target = named(routing["host"], routing.get("port") or 25)
+        elif self.own is not None:
+            target = self.own
+        else:
+            domain = domain_of(address)
+            site = self._schedule.sites.known(domain)
+            if isinstance(site, Site):
+                target, provider = Target(site.key, "", self.zone.port), site.provider
+            else:
+                target = Target(domain, "", self.zone.port)
+        source = (routing and routing.get("source")) or ""
+        if not source and self._sources:
+            source = self._source(message_id, target.key, provider, address)
+        return strand_key(target.key, source, note.flow), target, source, provider
+
+    def _source(self, message_id: str, site: str, provider: str, address: str) -> str:
+        """The message's source address, always the same one unless that may not send there."""
+        domain, permits = domain_of(address), self._schedule.permits
+        allowed = [source for source in self._sources if not pool.disabled(source, domain)]
+
+        families = self._families(domain)
+
+        def usable(source: Source) -> bool:
+            reaches = not families or (6 if ":" in source.address else 4) in families
+            return reaches and permits.source_hold(source.address, site, provider) is None
+
+        chosen = pool.choose(allowed, message_id, usable) or pool.choose(allowed, message_id, lambda _: True)
+        return chosen.address if chosen else NO_SOURCE
+
+    def _families(self, domain: str) -> set[int]:
+        """IP versions of the domain's hosts, as far as they are known."""
+        site = self._schedule.sites.known(domain) if self.own is None else None
+        if not isinstance(site, Site):
+            return set()
+        return {6 if ":" in address else 4 for _, addresses in site.hosts for address in addresses}
+
+    def _make(self, key: str, target: Target, source: str, flow: str, provider: str) -> Strand:
+        lane = self.lanes.get((target.key, source))
+        if lane is None:
+            concurrency = self._schedule.permits.concurrency(self.zone, target.key, source)
+            lane = self.lanes[target.key, source] = Lane(target, source, concurrency, provider)
+        path = Path.of(flow)
+        parked = Cursor(self._store, keys.parked_range(self.zone.name, key), self._busy)
+        strand = Strand(key, self._owner, lane, path, self._turn_of(path), self._gates_of(lane, path), parked)
+        self.by_key[key] = lane.strands[flow] = strand
+        strand.turn.members += 1
+        return strand
+
+    def _gates_of(self, lane: Lane, path: Path) -> tuple[Gate, ...]:
+        scope = Scope(self.zone.name, lane.source, lane.site, lane.provider, path.tenant, path.campaign)
+        return self._schedule.permits.gates(scope)
+
+    def _turn_of(self, path: Path) -> Turn:
+        turn = self._turns.get(path)
+        if turn is None:
+            place, weights = self._schedule.weights.place(*path)
+            turn = self._turns[path] = Turn(self.fair.add(place, weights))
+            self.by_flow[turn.flow] = turn
+        return turn
+
+    def still(self, strand: Strand, message_id: str, address: str, note: Note, unknown: str = "") -> Strand:
+        """Where a recipient of this strand belongs now; here, while nothing new is known of its domain."""
+        if self.by_dns(note):
+            domain = domain_of(address)
+            if domain != unknown and self._schedule.sites.known(domain) is None:
+                return strand
+        return self.of(message_id, address, note)
+
+    def by_dns(self, note: Note) -> bool:
+        """Whether DNS decides where it goes."""
+        return self.own is None and self._schedule.sites.asks and not (note.routing and note.routing.get("host"))
+
+    def learn_provider(self, lane: Lane, provider: str) -> None:
+        """A lane that was found by its parked recipients, or by its domain: its limits depend on it."""
+        if lane.provider != provider:
+            lane.provider = provider
+            for strand in lane.strands.values():
+                strand.gates = self._gates_of(lane, strand.path)
+
+    def known(self, strand: Strand) -> Strand:
+        """It may have been forgotten meanwhile: then it is taken in again, unless there is another of its name."""
+        known = self.by_key.get(strand.key)
+        if known is None:
+            known = self.by_key[strand.key] = strand
+            strand.lane = self.lanes.setdefault((strand.lane.site, strand.lane.source), strand.lane)
+            strand.lane.strands[strand.path.text()] = strand
+            strand.turn = self._turn_of(strand.path)
+            strand.turn.members += 1
+        return known
+
+    def forget(self, strand: Strand) -> None:
+        """Nothing is left on it, and its lane is well."""
+        lane, turn = strand.lane, strand.turn
+        if strand.entries or strand.listed or strand.held or not strand.parked.exhausted:
+            return
+        if lane.active or lane.failures or self.by_key.get(strand.key) is not strand:
+            return
+        del self.by_key[strand.key]
+        lane.strands.pop(strand.path.text(), None)
+        if not lane.strands:
+            self.lanes.pop((lane.site, lane.source), None)
+        turn.members -= 1
+        if not turn.members:
+            self._turns.pop(strand.path, None)
+            self.by_flow.pop(turn.flow, None)
+
+
+def domain_of(address: str) -> str:
+    return address.rpartition("@")[2].lower().rstrip(".")
