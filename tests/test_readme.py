@@ -77,11 +77,12 @@ def test_quickstart_delivers(tmp_path: Path) -> None:
 
 
 def test_by_hand(tmp_path: Path) -> None:
-    """The commands of "By hand", pasted into a shell, with free ports and a folder of their own."""
+    """The commands of "By hand" and "Why does it not go?", pasted into a shell, with free ports and a folder of their own."""
     mta, sink = free_ports(2)
     config = tmp_path / "c.toml"
     config.write_text(f"[server]\nfolder = '{tmp_path}/queue'\n[[listeners]]\nport = {mta}")
-    script = paced(blocks("sh")[2].replace("2526", str(sink)), (sink, mta))
+    (why,) = (text for text in blocks("sh") if "zonemta explain" in text)
+    script = paced(blocks("sh")[2].replace("2526", str(sink)) + why, (sink, mta))
     environment = {
         **os.environ,
         "ZONEMTA_CONFIG": str(config),
@@ -94,6 +95,7 @@ def test_by_hand(tmp_path: Path) -> None:
     assert "Recipients by zone" in ran.stdout
     assert "envelope" in ran.stdout
     assert "you@example.com" in ran.stdout
+    assert "campaign spring is lifted" in ran.stdout
 
 
 def paced(script: str, ports: tuple[int, int]) -> str:

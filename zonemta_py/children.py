@@ -29,7 +29,22 @@ def plugins(config: Config) -> Host:
 
 
 def check(config: Config, host: Host) -> None:
-    """Finds what receivers would stumble over again and again: certificates, password hashes. Raises ConfigError."""
+    """Finds what children would stumble over again and again: certificates, passwords, keys. Raises ConfigError."""
+    from zonemta_py.queue import judging
+
+    judging.load(config)
+    if config.dkim:
+        from zonemta_py.delivery import keys
+
+        keys.check(config)
+    if config.tls.ca_file or any(zone.client_certificate for zone in config.zones):
+        from zonemta_py.delivery import tls_contexts
+
+        tls_contexts.check(config)
+    if config.dns.providers:
+        from zonemta_py.zones.site import Providers
+
+        Providers.load(config.dns.providers)
     if config.users:
         from zonemta_py.reception.login import Login
 
@@ -66,15 +81,17 @@ def queue(config: Config, host: Host) -> None:
 
 
 async def _queue(config: Config, host: Host) -> None:
+    from zonemta_py.delivery.scout import DnsScout
     from zonemta_py.disk.store import StoreError
     from zonemta_py.plugin.queue_hooks import PluginHooks
     from zonemta_py.queue.recovery import open_queue
     from zonemta_py.wire import server
 
     hooks = PluginHooks(host, {zone.name for zone in config.zones})
+    scout = DnsScout(config) if not all(zone.host for zone in config.zones) else None
     while True:
         try:
-            opened = await open_queue(config, hooks)
+            opened = await open_queue(config, hooks, scout=scout)
             break
         except (StoreError, OSError) as error:
             print(f"zonemta: the queue cannot be opened: {error}; trying again", file=sys.stderr, flush=True)

@@ -48,6 +48,7 @@ def _config(folder: Path) -> Config:
         {
             "server": {"folder": folder, "hostname": "mta.test"},
             "queue": {"segment_bytes": 65_536, "write_buffer_bytes": 65_536, "reserve_bytes": 0},
+            "learning": {"initial": 100_000},
             "zones": [
                 {"name": "default", "default": True, **many},
                 {"name": "bulk", "recipient_domains": ["bulk.test"], "in_doubt": "hold", **many},

@@ -1,13 +1,20 @@
 """Commands are run in this process, as `zonemta` runs them: arguments in; exit code, stdout and stderr out."""
 
+import asyncio
 import io
 import sys
-from collections.abc import Callable
-from typing import NamedTuple
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from zonemta_py.__main__ import main
+from zonemta_py.config import Config
+from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.queue.recovery import open_queue
+from zonemta_py.wire.server import serve
 
 
 class Ran(NamedTuple):
@@ -30,3 +37,52 @@ def zonemta(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
         return Ran(int(code), *capsys.readouterr())
 
     return run
+
+
+class Served:
+    """A real queue in a thread, served on its socket; `do` runs something with it there."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.config = Config.model_validate(settings)
+        self.ready = threading.Event()
+        self.thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+        self.thread.start()
+        assert self.ready.wait(20), "the queue did not open"
+
+    async def _run(self) -> None:
+        self.loop, self.end = asyncio.get_running_loop(), asyncio.Event()
+        self.queue = await open_queue(self.config)
+        await serve(self.queue, self.config.folder)
+        self.ready.set()
+        await self.end.wait()
+        self.queue.core.store.close()
+
+    def do(self, work: Callable[[LocalQueue], Awaitable[Any]]) -> Any:
+        async def run() -> Any:
+            return await work(self.queue)
+
+        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(20)
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.end.set)
+        self.thread.join()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Callable[..., Served]]:
+    """served(zones=[…], throttles=[…]) → a queue in tmp_path with that configuration."""
+    made: list[Served] = []
+
+    def make(**sections: Any) -> Served:
+        made.append(Served({"server": {"folder": tmp_path}, **sections}))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def told(zonemta: Callable[..., Ran], tmp_path: Path) -> Callable[..., Ran]:
+    """told("explain", "x.org"): the command, asked of the queue in tmp_path."""
+    return lambda *arguments: zonemta(*arguments, "--folder", tmp_path)

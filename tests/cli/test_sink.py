@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 COMMAND = [sys.executable, "-m", "zonemta_py", "sink", "--listen", "127.0.0.1:0"]
 WHERE = re.compile(r"sink listens on 127\.0\.0\.1:(\d+)")
 
@@ -56,3 +58,28 @@ def until(terminal: int, pattern: re.Pattern[str]) -> str:
     while not pattern.search(seen):
         seen += os.read(terminal, 4096).decode("utf-8", "replace")
     return seen
+
+
+def test_it_refuses_above_a_rate_and_says_when(tmp_path: Path) -> None:
+    """The first message of a client is taken, the second one refused; both have their line, the record its seconds."""
+    events, record = tmp_path / "events", tmp_path / "record"
+    more = ["--rate-limit", "0.001", "--rate-code", "451", "--events", str(events), "--record", str(record)]
+    with subprocess.Popen([*COMMAND, *more, "--per-second"], stdout=subprocess.PIPE, text=True) as sink:
+        assert sink.stdout is not None
+        found = WHERE.match(sink.stdout.readline())
+        assert found
+        deliver(int(found[1]))
+        with pytest.raises(smtplib.SMTPSenderRefused, match="451"):
+            deliver(int(found[1]))
+        sink.send_signal(signal.SIGTERM)
+        sink.communicate(timeout=20)
+    kinds = [json.loads(line)["kind"] for line in events.read_text().splitlines()]
+    assert kinds == ["connect", "message", "close", "connect", "refused", "close"]
+    assert [counts for counts in json.loads(record.read_text())["seconds"].values() if counts["clients"]]
+
+
+def test_a_rate_that_makes_no_sense() -> None:
+    """It is one sentence and the exit status of a wrong call."""
+    done = subprocess.run([*COMMAND, "--rate-code", "550"], capture_output=True, text=True)
+    assert done.returncode == 64
+    assert "550 is no temporary reply" in done.stderr

@@ -12,12 +12,32 @@ from typing import Any
 
 import typer
 
-from zonemta_py.cli import config, fsck, journal, queue, send, sink
+from zonemta_py.cli import (
+    address,
+    config,
+    dkim,
+    explain,
+    fsck,
+    journal,
+    queue,
+    route,
+    rules,
+    send,
+    sink,
+    standing,
+    tls,
+    warmup,
+)
 from zonemta_py.cli.errors import Exit, Stop, guarded
 from zonemta_py.config import load
 
-_COMMANDS: dict[str, Callable[..., None]] = {"send": send.send, "sink": sink.sink, "fsck": fsck.fsck}
-_GROUPS = {"queue": queue.app, "journal": journal.app, "config": config.app}
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "send": send.send, "route": route.route, "sink": sink.sink, "fsck": fsck.fsck,
+    "explain": explain.explain, "lanes": explain.lanes, "standing": standing.standing, "stop": standing.stop,
+    "lift": standing.lift, "warmup": warmup.warmup,
+}  # fmt: skip
+_GROUPS = {"queue": queue.app, "journal": journal.app, "config": config.app, "dkim": dkim.app, "rules": rules.app}
+_GROUPS |= {"verp": address.verp, "srs": address.srs, "tls": tls.app}
 
 
 def main(arguments: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""`zonemta config …`: checks a configuration, shows the one in force, makes password hashes."""
+"""`zonemta config …`: checks a configuration, shows the one in force, makes password hashes and secrets."""
 
 from __future__ import annotations
 
@@ -65,3 +65,11 @@ def _line() -> str:
         return sys.stdin.buffer.readline().decode().rstrip("\r\n")
     except UnicodeDecodeError:
         raise Stop(Exit.DATA, "the password is not UTF-8 text; no client could send it") from None
+
+
+@app.command()
+def secret() -> None:
+    """Print a secret for return_path.secret: 256 bits of chance."""
+    import secrets
+
+    print(secrets.token_urlsafe(32))

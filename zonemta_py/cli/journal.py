@@ -29,6 +29,7 @@ _FIELDS: dict[int, tuple[str, ...]] = {
     Type.IN_DOUBT: ("leases", "recipients"),
     Type.REMOVED: ("id", "zone", "recipients", "reason"),
     Type.MOVED: ("id", "zone", "recipients", "state"),
+    Type.STANDING: ("change", "about", "value", "cause"),
 }
 
 

@@ -13,12 +13,14 @@ import smtplib
 import socket
 import ssl
 import sys
+import time
 from email.utils import getaddresses
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
 
+from zonemta_py.cli import asking
 from zonemta_py.cli.errors import Exit, Stop, from_os
 from zonemta_py.cli.options import ConfigFile, configuration
 from zonemta_py.config import Config
@@ -65,6 +67,14 @@ def send(
     ] = None,
     host: Annotated[str | None, typer.Option(help="Hand it in there.")] = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Hand it in at that port.")] = None,
+    campaign: asking.Campaign = None,
+    tenant: asking.Tenant = None,
+    priority: asking.Priority = None,
+    at: asking.At = None,
+    by: asking.By = None,
+    window: asking.Window = None,
+    time_zone: asking.TimeZone = None,
+    unsubscribe: asking.Unsubscribe = False,
     config: ConfigFile = None,
 ) -> None:
     """Hand a message in, from stdin or a file. Exit status 0: it is on stable storage."""
@@ -72,9 +82,14 @@ def send(
         raise Stop(Exit.USAGE, f"-b{b} is not done here; leave it out to send, or see `zonemta --help`")
     settings = configuration(config)
     whole = bool(i or file) or any(word.startswith("i") for word in o or ())
+    asked = asking.asked(
+        time.time_ns() // 1_000_000, campaign=campaign, tenant=tenant, priority=priority, at=at, by=by,
+        window=window, time_zone=time_zone, unsubscribe=unsubscribe,
+    )  # fmt: skip
     submission = compose(_read(file), list(recipients or ()), from_header=t, sender=f, whole=whole)
+    submission = submission._replace(message=asking.with_fields(submission.message, asked.fields))
     way = door(settings, host, port)
-    hand_in(submission, way, settings.limits.recipients)
+    hand_in(submission, way, settings.limits.recipients, asked)
 
 
 def compose(raw: bytes, recipients: list[str], *, from_header: bool, sender: str | None, whole: bool) -> Submission:
@@ -131,15 +146,16 @@ def door(config: Config, host: str | None, port: int | None) -> Door:
     return Door(address, port or listener.port, tls)
 
 
-def hand_in(submission: Submission, way: Door, at_once: int) -> None:
+def hand_in(submission: Submission, way: Door, at_once: int, asked: asking.Asked = asking.NOTHING) -> None:
     """Sends it, `at_once` recipients in a transaction. Raises Stop with what the server said where it refused."""
     where = f"{way.host} port {way.port}"
     refused: dict[str, tuple[int, bytes]] = {}
     try:
         with _connect(way) as server:
+            options = _options(server, submission) + asking.parameters(server, asked)
             for start in range(0, len(submission.recipients), at_once):
                 part = submission.recipients[start : start + at_once]
-                refused |= server.sendmail(submission.sender, part, submission.message, _options(server, submission))
+                refused |= server.sendmail(submission.sender, part, submission.message, options)
     except smtplib.SMTPRecipientsRefused as error:
         refused |= error.recipients
     except smtplib.SMTPResponseException as error:

@@ -26,12 +26,24 @@ def sink(
     latency: Annotated[float, typer.Option(metavar="SECONDS", help="Before every reply.")] = 0.0,
     dot_latency: Annotated[float, typer.Option(metavar="SECONDS", help="Before the reply to the final dot.")] = 0.0,
     jitter: Annotated[float, typer.Option(metavar="SHARE", help="Varies each latency, 0 to 1.")] = 0.0,
+    rate_limit: Annotated[
+        float, typer.Option(metavar="N", help="Refuse what a client address sends above N messages per second.")
+    ] = 0.0,
+    rate_burst: Annotated[float, typer.Option(metavar="N", help="At once; 0: a second's worth.")] = 0.0,
+    rate_code: Annotated[int, typer.Option(metavar="CODE", help="Of that refusal; 421 hangs up.")] = 421,
+    control: Annotated[
+        Path | None, typer.Option(metavar="FILE", help='JSON with other rates, {"rate_limit": 20}; may change.')
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Makes shares and jitter repeatable.")] = None,
     starttls: Annotated[
         bool, typer.Option("--starttls", help="Offer STARTTLS, with a certificate made on the spot.")
     ] = False,
     record: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the counters there as JSON.")] = None,
     log: Annotated[Path | None, typer.Option(metavar="FILE", help="One line of JSON per message.")] = None,
+    events: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="One line of JSON per connection, message and rate refusal.")
+    ] = None,
+    per_second: Annotated[bool, typer.Option("--per-second", help="Put counts by second into the record.")] = False,
     checksum: Annotated[bool, typer.Option("--checksum", help="Put each body's SHA-256 into the log.")] = False,
     store: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep every message as a file.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No live table.")] = False,
@@ -47,9 +59,15 @@ def sink(
         dot_latency_s=dot_latency,
         jitter=jitter,
         rules=tuple(rule or ()),
+        rate_limit=rate_limit,
+        rate_burst=rate_burst,
+        rate_code=rate_code,
+        control=control,
         seed=seed,
         record=record,
         log=log,
+        events=events,
+        per_second=per_second,
         checksum=checksum,
         store=store,
     )

@@ -135,8 +135,8 @@ class Routing:
 class ConnectOptions:
     """How a connection is about to be made. addresses: IPs to try in order, empty until they are looked up.
 
-    tls: "none", "opportunistic" or "required". hostname: the name for EHLO. socket: a connected, non-blocking socket
-    (a proxy's, say) to use instead of connecting.
+    tls: "none", "opportunistic", "required" or "implicit". hostname: the name for EHLO. socket: a connected,
+    non-blocking socket (a proxy's, say) to use instead of connecting.
     """
 
     host: str

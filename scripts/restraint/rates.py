@@ -1,0 +1,147 @@
+"""Limits of every kind, at the same time, with more mail than they let through: kept, reached, explained, and not
+granted twice where processes are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from restraint import limits as limiting
+from restraint.destination import Destination, destination
+from restraint.kept import Diary, Grants, Row, by_limit, judge
+from restraint.limits import Key, Limit
+from restraint.names import name_server
+from restraint.traffic import Feeder, by_turns
+from survival.rig import Mta
+
+DOT_LATENCY_S = 0.1
+PATIENCE_S = 60.0
+EXPLAINED_S = 10.0
+AT_REST_S = 1.0
+KILLS = ("queue", "all")
+Progress = Callable[[int, str], None]
+
+
+async def trial(
+    folder: Path, limits: Sequence[Limit], *, seconds: float = 60.0, least: float = 0.97,
+    progress: Progress = lambda done, note: None,
+) -> dict[str, Any]:  # fmt: skip
+    """Runs it and returns figures. The queue's process is killed after a third of the time, everything after two."""
+    addresses = [address for limit in limits for address in limit.hosts.values()]
+    records = {name: value for limit in limits for name, value in limit.records().items()}
+    providers = folder / "providers.toml"
+    with destination(folder, addresses, dot_latency_s=DOT_LATENCY_S) as target:
+        providers.write_text("".join(limit.providers() for limit in limits))
+        async with name_server(records) as names:
+            more = limiting.config(limits, target.port, names.port, str(providers))
+            mta = Mta(folder / "queue", target.port, home=folder, more=more)
+            mta.start()
+            try:
+                run = _Run(mta, target, limits, seconds, progress)
+                await run.through()
+            finally:
+                mta.end()
+        await asyncio.sleep(0.3)  # the diary's last lines
+        diary, grants = Diary(limits, target.events()), Grants(mta.folder, limits)
+    rows = judge(limits, diary, grants, run.moments)
+    broken = [line for row in rows for line in row.broken(least)]
+    return {"limits": [_figures(limit, some) for limit, some in by_limit(rows).items()], "broken": broken + run.broken}
+
+
+def _figures(limit: Limit, rows: Sequence[Row]) -> dict[str, Any]:
+    granted = [row.granted for row in rows if row.granted is not None]
+    return {
+        "on": limit.dimension,
+        "kind": limit.kind,
+        "limit": limit.terms.config.partition("\n")[0].partition("= ")[2].strip('"'),
+        "buckets": len(rows),
+        "burst": rows[0].most,
+        "granted": round(max(granted), 2) if granted else None,
+        "came": round(max(row.came for row in rows), 2),
+        "reached_least": round(min(row.reached for row in rows), 4),
+        "reached_most": round(max(row.reached for row in rows), 4),
+        "away_s": round(max(row.away_s for row in rows), 2),
+    }
+
+
+class _Run:
+    """moments: beginning, kills, end. broken: limits that hold something and are not named by `explain`."""
+
+    def __init__(
+        self, mta: Mta, target: Destination, limits: Sequence[Limit], seconds: float, progress: Progress
+    ) -> None:
+        self._mta, self._target, self._limits, self._seconds, self._progress = mta, target, limits, seconds, progress
+        self.moments: list[float] = []
+        self.broken: list[str] = []
+
+    async def through(self) -> None:
+        await self._mta.accepting()
+        flows = {flow: count for limit in self._limits for flow, count in limit.flows(self._seconds).items()}
+        feeding = asyncio.create_task(Feeder(self._mta.port).feed(by_turns(flows)))
+        try:
+            await self._all_flow(feeding)
+            self.moments.append(time.monotonic())
+            third = self._seconds / (len(KILLS) + 1)
+            explaining = asyncio.create_task(self._explained())
+            for role in KILLS:
+                await self._wait(self.moments[0] + third * len(self.moments), feeding)
+                await explaining
+                self._kill(role)
+            await self._wait(self.moments[0] + self._seconds, feeding)
+            self.moments.append(time.monotonic())
+        finally:
+            feeding.cancel()
+
+    async def _all_flow(self, feeding: asyncio.Task[None]) -> None:
+        """Something of every bucket has come, and some time has passed to learn how quick the hosts are."""
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            diary = Diary(self._limits, self._target.events())
+            waiting = [owner for owner in diary.counted if not (diary.counted[owner].times or diary.open[owner].times)]
+            if not waiting:
+                await asyncio.sleep(AT_REST_S)
+                return
+            _check(feeding)
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"nothing came of {waiting[0][0].name}: {self._mta.log_tail()}")
+
+    async def _wait(self, until: float, feeding: asyncio.Task[None]) -> None:
+        while time.monotonic() < until:
+            _check(feeding)
+            note = f"{len(self._target.events()):,} events"
+            self._progress(int(time.monotonic() - self.moments[0]), note)
+            await asyncio.sleep(min(0.2, max(0.0, until - time.monotonic())))
+
+    def _kill(self, role: str) -> None:
+        self.moments.append(time.monotonic())
+        self._mta.kill(role)
+        if not self._mta.alive:
+            self._mta.start()
+
+    async def _explained(self) -> None:
+        """Asks about every bucket until its limit is what holds the mail back, but not for ever."""
+        left = [(limit, key) for limit in self._limits for key in limit.keys()]
+        end = time.monotonic() + min(EXPLAINED_S, self._seconds / 3 - 0.5)
+        while left and time.monotonic() < end:
+            left = [owner for owner in left if not await asyncio.to_thread(self._names_it, *owner)]
+            await asyncio.sleep(0.05)
+        self.broken += [f"{limit.name}: explain {limit.question(key)} does not name the limit" for limit, key in left]
+
+    def _names_it(self, limit: Limit, key: Key) -> bool:
+        try:
+            answer = self._mta.ask("explain", what=limit.question(key))
+        except ValueError:
+            return False
+        reasons = [reason for row in answer["rows"] for reason in row["reasons"] if reason["kind"] == "limit"]
+        return any(
+            reason["cause"].startswith(limit.name) and reason["cause"].endswith(f"({limit.kind})") for reason in reasons
+        )
+
+
+def _check(task: asyncio.Task[None]) -> None:
+    """Raises what the task raised."""
+    if task.done():
+        task.result()

@@ -1,0 +1,174 @@
+"""`zonemta explain` and `zonemta lanes` against a real queue, served on its socket."""
+
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from zonemta_py.cli.errors import Exit
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import DEFERRED, DELIVERED, Outcome, Result
+from zonemta_py.queue.queue import LocalQueue
+
+BODY = b"Subject: x\r\n\r\nHi\r\n"
+Served = Any
+Told = Callable[..., Any]
+
+
+def put(*addresses: str, **more: Any) -> Callable[[LocalQueue], Awaitable[str]]:
+    def work(queue: LocalQueue) -> Awaitable[str]:
+        now_ms = int(time.time() * 1000)
+        recipients = [Recipient(address) for address in addresses]
+        return queue.put(Envelope("ann@example.com", recipients, len(BODY), received_ms=now_ms, **more), BODY)
+
+    return work
+
+
+def settle(verdict: int, reply: Reply, stage: str = "dot", down_s: float | None = None) -> Any:
+    """The next delivery has this answer."""
+
+    async def work(queue: LocalQueue) -> None:
+        (delivery,) = await queue.lease(1, "sender-1")
+        outcome = Outcome(verdict, reply, stage, list(range(len(delivery.recipients))))
+        await queue.settle(Result(delivery.lease, [outcome], down_s))
+
+    return work
+
+
+OK, LATER = Reply(250, "2.0.0", "ok"), Reply(451, "4.2.0", "mailbox busy")
+
+
+def test_a_recipient_that_nothing_holds(served: Callable[..., Served], told: Told) -> None:
+    """Said as it is, with how many are before it and what its turn depends on."""
+    queue = served()
+    queue.do(put("a@x.org"))
+    queue.do(put("b@x.org"))
+    out = told("explain", "b@x.org").out
+    assert "nothing holds it" in out
+    assert "its turn" in out
+    assert "the 1 before it" in out
+    assert "`zonemta lanes`" in out
+    (row,) = json.loads(told("explain", "b@x.org", "--json").out)["rows"]
+    assert (row["before"], row["reasons"]) == (1, [])
+
+
+def test_a_message_that_waits_for_its_next_try(served: Callable[..., Served], told: Told) -> None:
+    """The last answer, when, and until when: local time and the span."""
+    queue = served()
+    message_id = queue.do(put("a@x.org"))
+    queue.do(settle(DEFERRED, LATER))
+    out = told("explain", message_id).out
+    assert "next try" in out
+    assert "tried 1 times, the last answer was: 451 4.2.0 mailbox busy" in out
+    assert "s ago" in out
+    assert ", in " in out
+
+
+def test_a_destination_that_cannot_be_reached(served: Callable[..., Served], told: Told) -> None:
+    """By domain: its line of mail, and in all how many recipients are queued and deferred."""
+    queue = served()
+    queue.do(put("a@x.org"))
+    queue.do(put("b@x.org"))
+    queue.do(settle(DEFERRED, Reply(421, "4.4.1", "connection refused"), "connect", 300))
+    out = told("explain", "X.org").out
+    assert "cannot be reached" in out
+    assert "connection refused" in out
+    assert "in 5 min" in out
+    assert "1 queued, 1 deferred in all" in out
+    assert "zonemta queue list --domain X.org --state deferred" in out
+
+
+def test_a_limit_in_plain_words(served: Callable[..., Served], told: Told) -> None:
+    """Which limit, for what, and when it lets the next one through."""
+    queue = served(throttles=[{"name": "gentle", "per": ["campaign"], "messages": "1/hour"}])
+    queue.do(put("a@x.org", campaign="spring"))
+    queue.do(put("b@x.org", campaign="spring"))
+    queue.do(settle(DELIVERED, OK))
+    out = told("explain", "spring").out
+    assert "Why campaign spring waits" in out
+    assert "gentle: campaign=spring (messages)" in out
+    assert "in 60 min" in out
+
+
+def test_a_recipient_that_is_being_delivered(served: Callable[..., Served], told: Told) -> None:
+    """By whom, and where to."""
+    queue = served()
+    queue.do(put("a@x.org"))
+    queue.do(lambda queue: queue.lease(1, "sender-1"))
+    assert "sender-1 delivers it to x.org now" in told("explain", "a@x.org").out
+
+
+@pytest.mark.parametrize("option", ["--id", "--recipient"])
+def test_what_was_delivered_is_in_the_journal(served: Callable[..., Served], told: Told, option: str) -> None:
+    """It is not in the queue; the sentence names the command that tells what became of it, and that one does."""
+    queue = served()
+    message_id = queue.do(put("a@x.org"))
+    queue.do(settle(DELIVERED, OK))
+    what = message_id if option == "--id" else "a@x.org"
+    ran = told("explain", what)
+    assert ran.code == Exit.OK
+    assert f"{what} is not in the queue" in ran.out
+    command = f"journal dump {option} {what}"
+    assert f"`zonemta {command}`" in ran.out
+    assert "`zonemta queue show ID`" in ran.out
+    assert "delivery" in told(*command.split()).out
+
+
+def test_a_name_nobody_has(served: Callable[..., Served], told: Told) -> None:
+    """One sentence with what may be asked for."""
+    served()
+    ran = told("explain", "nowhere.org")
+    assert ran.code == Exit.DATA
+    assert "nothing called 'nowhere.org' is waiting or stopped" in ran.err
+
+
+def test_a_source_address(served: Callable[..., Served], told: Told) -> None:
+    """A known one of which nothing waits, and one whose mail waits."""
+    queue = served(
+        zones=[{"name": "default", "pool": "p"}], pools=[{"name": "p", "sources": [{"address": "127.0.0.2"}]}]
+    )
+    assert "Nothing waits for ip 127.0.0.2" in told("explain", "127.0.0.2").out
+    queue.do(put("a@x.org"))
+    told("stop", "source", "127.0.0.2", "--because", "on a list")
+    out = told("explain", "127.0.0.2").out
+    assert "source 127.0.0.2 is stopped: on a list" in out
+    assert "x.org" in out
+
+
+def test_without_a_running_queue(told: Told) -> None:
+    """One sentence, and the exit code that says so."""
+    for command in (("explain", "x.org"), ("lanes",), ("standing",), ("warmup",)):
+        assert told(*command).code == Exit.UNAVAILABLE
+
+
+# ---------------------------------------------------------------- lanes
+
+
+def test_lanes_are_sorted_by_what_waits(served: Callable[..., Served], told: Told) -> None:
+    """The longest first; connections in use of those earned; why not now; one zone or all."""
+    queue = served(zones=[{"name": "default", "default": True}, {"name": "b", "recipient_domains": ["z.org"]}])
+    queue.do(put("a@y.org"))
+    queue.do(put("a@z.org"))
+    for name in "abc":
+        queue.do(put(f"{name}@x.org", tenant="shop", priority=3))
+    rows = json.loads(told("lanes", "--json").out)
+    assert [(row["site"], row["waiting"]) for row in rows] == [("x.org", 3), ("y.org", 1), ("z.org", 1)]
+    out = told("lanes").out
+    assert out.index("x.org") < out.index("y.org")
+    assert "priority 3, tenant shop" in out
+    assert "0 of 5" in out
+    told("stop", "tenant", "shop")
+    assert "stopped: tenant shop is stopped: by an operator" in told("lanes").out
+    assert [row["zone"] for row in json.loads(told("lanes", "--zone", "default", "--json").out)] == ["default"] * 2
+
+
+def test_lanes_of_a_zone_that_is_not(served: Callable[..., Served], told: Told) -> None:
+    """The zones there are, in one sentence; an empty queue says where else to look."""
+    served()
+    ran = told("lanes", "--zone", "nosuch")
+    assert ran.code == Exit.USAGE
+    assert "there is no zone 'nosuch'" in ran.err
+    assert "zonemta queue size" in told("lanes").out

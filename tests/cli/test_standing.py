@@ -1,0 +1,154 @@
+"""`zonemta stop`, `lift` and `standing` against a real queue; spans of time as people write them."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zonemta_py.cli import when
+from zonemta_py.cli.errors import Exit, Stop
+from zonemta_py.queue.queue import LocalQueue
+
+Told = Callable[..., Any]
+
+
+def test_stop_standing_lift(served: Callable[..., Any], told: Told) -> None:
+    """An order, the list with its cause, its end and the command that undoes it; that command, run as it stands."""
+    served()
+    ran = told("stop", "campaign", "spring sale", "--for", "2h", "--because", "complaints")
+    assert ran.code == Exit.OK
+    assert "campaign spring sale is stopped until" in ran.out
+    assert "in 2 h" in ran.out
+    assert "nothing of it is waiting now" in ran.out
+    out = told("standing").out
+    assert "campaign stopped" in out
+    assert "complaints" in out
+    (row,) = json.loads(told("standing", "--json").out)
+    assert (row["kind"], row["name"], row["undo"]) == (
+        "campaign",
+        "spring sale",
+        "zonemta lift campaign spring sale",
+    )
+    assert row["until_ms"] - row["since_ms"] == 7_200_000
+    assert row["undo"] in out
+    assert "is lifted" in told(*row["undo"].split()[1:]).out
+    assert "Nothing is stopped" in told("standing").out
+
+
+def test_without_an_end_it_is_until_lifted(served: Callable[..., Any], told: Told) -> None:
+    """And a shorter order does not end it sooner."""
+    served()
+    assert "until it is lifted" in told("stop", "zone", "default").out
+    assert "until it is lifted" in told("stop", "zone", "default", "--for", "1h").out
+    assert "by an operator" in told("standing").out
+
+
+def test_everything_that_stands_can_be_undone(served: Callable[..., Any], told: Told) -> None:
+    """A rest by rule, a learned rate, fewer connections, a destination that cannot be reached: each by its command."""
+    queue = served(
+        zones=[{"name": "default", "pool": "p"}], pools=[{"name": "p", "sources": [{"address": "127.0.0.2"}]}]
+    )
+
+    async def teach(queue: LocalQueue) -> None:
+        schedule = queue.core.schedule
+        zone = schedule.zones["default"]
+        standing = schedule.standing
+        standing.stop("rest", "127.0.0.2 x.org", 600, "blocked-ip: 550 on a list")
+        for _ in range(6):
+            standing.earned.failed(zone.zone, "y.org", "127.0.0.2", "421 busy")
+        standing.apply(
+            ["rate", ["127.0.0.2", "google"],
+             {"rate": 0.5, "ceiling": 1.0, "first": 1.0, "cut": schedule.now(), "next": 0.0, "step": 0.02, "tat": 0.0,
+              "cause": "1/s → 30/min: 421 slow down"}, ""]
+        )  # fmt: skip
+
+    queue.do(teach)
+    rows = json.loads(told("standing", "--json").out)
+    assert sorted(row["kind"] for row in rows) == ["concurrency", "rate", "rest"]
+    out = told("standing").out
+    for words in ("550 on a list", "dead", "30/min", "421 slow down", "source rests there", "fewer connections"):
+        assert words in out
+    for row in rows:
+        assert row["undo"] in out
+        assert told(*row["undo"].split()[1:]).code == Exit.OK
+    assert json.loads(told("standing", "--json").out) == []
+
+
+def test_nothing_to_lift(served: Callable[..., Any], told: Told) -> None:
+    """One sentence that names the list; a kind there is not, too."""
+    served()
+    ran = told("lift", "campaign", "spring")
+    assert ran.code == Exit.DATA
+    assert "there is no campaign 'spring' to lift; `zonemta standing`" in ran.err
+    assert "there is no 'colour' to lift" in told("lift", "colour", "red").err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["campaign", "c", "--for", "soon"], "--for: 'soon' is no time; write it like 90s, 15min, 2h or 3d"),
+        (["campaign", "c", "--for", "2 moons"], "--for: '2 moons' is no time"),
+        (["campaign", "c", "--for", "0s"], "--for: '0s' is not between a second and a year"),
+        (["campaign", "c", "--for", "9999d"], "is not between a second and a year"),
+        (["colour", "red"], "'colour' is not one of"),
+    ],
+)
+def test_orders_that_are_wrong(told: Told, arguments: list[str], said: str) -> None:
+    """One sentence with how it is written."""
+    ran = told("stop", *arguments)
+    assert ran.code == Exit.USAGE
+    assert said in ran.err
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_a_zone_that_is_not_there(served: Callable[..., Any], told: Told) -> None:
+    """It cannot be stopped: a slip of the pen is not to look like an order."""
+    served()
+    ran = told("stop", "zone", "defualt")
+    assert ran.code == Exit.DATA
+    assert "there is no zone 'defualt'; there are default" in ran.err
+
+
+# ---------------------------------------------------------------- time
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("15min", 900), ("15m", 900), ("2h", 7200), ("3d", 259_200), ("1.5 h", 5400), ("2 days", 172_800)],
+)
+def test_spans(text: str, seconds: float) -> None:
+    """As people write them."""
+    assert when.span(text, "--for") == seconds
+
+
+@settings(max_examples=200)
+@given(st.text(max_size=12) | st.from_regex(r"\d{1,6}(\.\d{1,3})? ?[a-z]{1,4}", fullmatch=True))
+def test_a_span_is_seconds_or_a_sentence(text: str) -> None:
+    """Never anything else, whatever is typed."""
+    try:
+        seconds: float = when.span(text, "--for")
+    except Stop as stop:
+        seconds = 1 if re.match(r"--for: .* is (no time|not between)", stop.sentence) else 0
+    assert 1 <= seconds <= when.SPAN_S_MAX
+
+
+@given(st.integers(1_000_000_000_000, 2_000_000_000_000), st.integers(1, 400 * 86_400_000))
+def test_moments_have_a_time_and_a_span(now_ms: int, ahead_ms: int) -> None:
+    """The time is local, with its date unless it is today's; 0 is nobody knows."""
+    said = when.until(now_ms + ahead_ms, now_ms)
+    assert re.fullmatch(r"(\d{4}-\d\d-\d\d \d\d:\d\d|\d\d:\d\d:\d\d), in \d+ (s|min|h|days)", said)
+    assert when.since(now_ms, now_ms + ahead_ms).endswith(" ago")
+    assert (when.since(0, now_ms), when.until(0, now_ms, "lifted")) == ("", "lifted")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "0 s"), (89, "89 s"), (240, "4 min"), (5400, "2 h"), (86_400, "24 h"), (200_000, "2 days")],
+)
+def test_lengths(seconds: float, said: str) -> None:
+    """In the unit that fits."""
+    assert when.length(seconds) == said

@@ -1,0 +1,83 @@
+"""`zonemta warmup` against a real queue: the table, its bar, the days that were."""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from zonemta_py.cli.warmup import BAR_CELLS, _row
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import DEFERRED, DELIVERED, Outcome, Result
+from zonemta_py.queue.queue import LocalQueue
+
+BODY = b"Subject: x\r\n\r\nHi\r\n"
+COLD = {
+    "zones": [{"name": "default", "pool": "p"}],
+    "pools": [{"name": "p", "sources": [{"address": "127.0.0.2", "warmup": "gentle"}]}],
+    "warmups": [{"name": "gentle", "caps": [4, 10, 20], "least": 2}],
+}
+
+
+async def send(queue: LocalQueue) -> None:
+    """Two recipients: one delivered, one deferred."""
+    for number, (verdict, code) in enumerate(((DELIVERED, 250), (DEFERRED, 451))):
+        envelope = Envelope("ann@example.com", [Recipient(f"r{number}@x.org")], len(BODY))
+        envelope.received_ms = int(time.time() * 1000)
+        await queue.put(envelope, BODY)
+        (delivery,) = await queue.lease(1, "sender-1")
+        await queue.settle(Result(delivery.lease, [Outcome(verdict, Reply(code, "", "said"), "dot", [0])]))
+
+
+def test_where_each_source_stands(served: Callable[..., Any], told: Callable[..., Any]) -> None:
+    """Step, cap, what was sent with a bar, shares, today's verdict, the next cap."""
+    queue = served(**COLD)
+    assert "No source that is being warmed up" in told("warmup").out
+    queue.do(send)
+    (row,) = json.loads(told("warmup", "--json").out)
+    assert (row["source"], row["provider"], row["sent"], row["cap"], row["next"]) == ("127.0.0.2", "x.org", 2, 4, 10)
+    out = told("warmup").out
+    for words in ("127.0.0.2", "x.org", "gentle", "1 of 3", "2 of 4", "50.0%", "bad: 50.0% deferred", "10"):
+        assert words in out
+    assert "█" * (BAR_CELLS // 2) in out
+    assert "█" * (BAR_CELLS // 2 + 1) not in out
+
+
+def test_the_days_that_were(served: Callable[..., Any], told: Callable[..., Any]) -> None:
+    """Only when asked for."""
+    queue = served(**COLD)
+
+    async def good_day(queue: LocalQueue) -> None:
+        days = queue.core.schedule.standing.warmups.of("127.0.0.2", "google")
+        assert days is not None
+        today = int(time.time() * 1000)
+        days.room(today - 86_400_000)
+        days.take(3)
+        days.result(delivered=3)
+        days.room(today)
+
+    queue.do(good_day)
+    assert "Days that were" not in told("warmup").out
+    out = told("warmup", "--history").out
+    assert "2 of 3" in out
+    assert "cap 4 sent 3 good" in out
+
+
+@pytest.mark.parametrize(
+    ("state", "cells"),
+    [
+        ({"step": 2, "sent": 1, "cap": 20, "next": None}, ("3 of 3", "1 of 20", "no limit")),
+        ({"step": 3, "sent": 5000, "cap": None, "next": None, "warm": True}, ("warm", "5,000, no limit", "")),
+    ],
+)
+def test_the_last_steps(state: dict[str, Any], cells: tuple[str, str, str]) -> None:
+    """Behind the last cap there is no limit."""
+    row = {
+        "source": "127.0.0.2", "provider": "google", "schedule": "gentle", "steps": 3, "attempts": 0, "deferred": 0.0,
+        "blocked": 0.0, "today": "quiet", "warm": False, "history": [], **state,
+    }  # fmt: skip
+    shown = _row(row)
+    assert (shown[3], shown[8]) == (cells[0], cells[2])
+    assert str(shown[4]).endswith(cells[1])
