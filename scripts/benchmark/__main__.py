@@ -20,8 +20,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from benchmark.contenders import BenchError, Contender, Postfix, Zonemta, free_port
 from benchmark.load import smtp_source
-from benchmark.report import OURS, PEER, TITLES, judge, medians, number, show
+from benchmark.report import OURS, PEER, TITLES, judge, medians, number, show, show_variants
 from benchmark.scenarios import RELAY, Bench, Figures, ceiling, dead, relay, restart, syncs, unmeasurable_syncs
+from benchmark.variants import SECTIONS, Variant
 
 console = Console(highlight=False)
 FOREIGN_SHARE = 0.1
@@ -31,7 +32,9 @@ EVERYTHING = "A,B,C,D,D64,dead,restart"
 def main(
     scenarios: Annotated[str, typer.Option(help="Which, in this order.")] = EVERYTHING,
     runs: Annotated[int, typer.Option(min=1, help="Runs of each relay scenario; medians count.")] = 3,
-    contenders: Annotated[str, typer.Option(help="zonemta, postfix, or both.")] = "zonemta,postfix",
+    contenders: Annotated[
+        str, typer.Option(help="zonemta, postfix, limits, starttls, ed25519, rsa2048.")
+    ] = "zonemta,postfix",
     only_ceiling: Annotated[bool, typer.Option("--ceiling", help="The load generator straight at the sink.")] = False,
     generator: Annotated[str, typer.Option(help="smtp-source or own; empty: smtp-source if installed.")] = "",
     share: Annotated[float, typer.Option(min=0.001, help="Share of the usual messages, for a quick look.")] = 1.0,
@@ -67,6 +70,7 @@ def main(
     finally:
         shutil.rmtree(work, ignore_errors=True)
     show(console, session.medians())
+    show_variants(console, session.medians())
     if json_file is not None:
         json_file.write_text(json.dumps(session.document(), indent=1) + "\n")
     raise typer.Exit(1 if session.errors else 0)
@@ -93,8 +97,11 @@ def _contenders(text: str, work: Path, to: Console) -> list[Contender]:
     for name in text.split(","):
         if name == "zonemta":
             made.append(Zonemta(work / "zonemta", free_port()))
+        elif name in SECTIONS:
+            made.append(Variant(name, work / name, free_port()))
         elif name != "postfix":
-            raise typer.BadParameter(f"there is no contender {name!r}; take zonemta, postfix, or both")
+            known = ", ".join(("zonemta", "postfix", *SECTIONS))
+            raise typer.BadParameter(f"there is no contender {name!r}; take some of {known}")
         elif missing := Postfix.missing():
             to.print(f"[bold yellow]Postfix is NOT measured: {missing}. Targets against it say n/a.[/]")
         else:

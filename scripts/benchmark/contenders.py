@@ -47,11 +47,13 @@ class Contender:
     """A program under test. folder: its own; port: where it takes mail; sink_port: where all mail is to go."""
 
     name = ""
+    starttls = False
+    """Whether the sink offers it."""
 
     def __init__(self, folder: Path, sink_port: int) -> None:
         self.folder, self.port, self.sink_port = folder, free_port(), sink_port
         self.output = folder / "output"
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o755)
 
     def wipe(self) -> None:
@@ -95,16 +97,23 @@ def banner(port: int, host: str = "127.0.0.1") -> bool:
 
 
 class Zonemta(Contender):
-    """This MTA, from config/bench.toml; `zone` and `retry` change that file's zone and add a [retry] table."""
+    """This MTA, from config/bench.toml; `zone` changes that file's zone, `sections` are added to it."""
 
     name = "zonemta-py"
 
-    def __init__(self, folder: Path, sink_port: int, zone: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        sink_port: int,
+        zone: dict[str, Any] | None = None,
+        sections: dict[str, Any] | None = None,
+    ) -> None:
         super().__init__(folder, sink_port)
         document = tomllib.loads((ROOT / "config" / "bench.toml").read_text())
         document["server"]["folder"] = str(folder / "queue")
         document["listeners"][0]["port"] = self.port
         document["zones"][0].update({"port": sink_port, **(zone or {})})
+        document |= sections or {}
         self.config = folder / "bench.toml"
         self.config.write_text(to_toml(document))
 

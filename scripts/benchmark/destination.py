@@ -15,21 +15,27 @@ from benchmark.processes import cpu_of
 
 RUN = """
 import json, sys
+from dataclasses import replace
 from pathlib import Path
 from zonemta_py.sink import SinkOptions, run_sink
 given = json.loads(sys.argv[1])
-run_sink(SinkOptions(listen=(given["listen"],), rules=tuple(given["rules"]), record=Path(given["record"]),
-         record_every_s=0.1), lambda sink: print("ready", flush=True))
+options = SinkOptions(listen=(given["listen"],), rules=tuple(given["rules"]), record=Path(given["record"]),
+                      record_every_s=0.1)
+if given["starttls"]:
+    options = replace(options, capabilities=(*options.capabilities, "STARTTLS"))
+run_sink(options, lambda sink: print("ready", flush=True))
 """
 
 
 class Destination:
     """`with Destination(folder, port) as sink:`; times are those of time.monotonic()."""
 
-    def __init__(self, folder: Path, port: int, host: str = "127.0.0.1", rules: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, folder: Path, port: int, host: str = "127.0.0.1", rules: tuple[str, ...] = (), starttls: bool = False
+    ) -> None:
         self._record = folder / "sink.json"
         self._record.unlink(missing_ok=True)
-        given = {"listen": f"{host}:{port}", "rules": rules, "record": str(self._record)}
+        given = {"listen": f"{host}:{port}", "rules": rules, "record": str(self._record), "starttls": starttls}
         self._command = [sys.executable, "-c", RUN, json.dumps(given)]
         self._process: subprocess.Popen[str] | None = None
 

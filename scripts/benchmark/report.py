@@ -134,6 +134,23 @@ def show(console: Console, results: dict[str, dict[str, Figures]]) -> None:
         console.print(table)
 
 
+def show_variants(console: Console, results: dict[str, dict[str, Figures]]) -> None:
+    """What each variant of this MTA costs: its speed and CPU as parts of plain's, in the same run."""
+    table = Table(title="Beside plain", title_justify="left")
+    for title in ("", "variant", "messages/s", "of plain's", "CPU ms a message", "more than plain's"):
+        table.add_column(title, justify="left" if title in ("", "variant") else "right")
+    for scenario, by in results.items():
+        plain = by.get(OURS)
+        for name, figures in by.items():
+            if plain is None or name in (OURS, PEER) or not figures.get("messages_per_s"):
+                continue
+            speed, cpu = figures["messages_per_s"], figures["cpu_ms_per_message"]
+            part, more = speed / plain["messages_per_s"], cpu - plain["cpu_ms_per_message"]
+            table.add_row(scenario, name, number(speed), f"{part:.0%}", number(cpu), number(more))
+    if table.row_count:
+        console.print(table)
+
+
 def _judged(by: dict[str, Figures], figure: str, verdict: Figures | None) -> tuple[str, str, str]:
     ours, peer = (by.get(name, {}).get(figure) for name in (OURS, PEER))
     ratio = number(ours / peer) if ours is not None and peer else ""

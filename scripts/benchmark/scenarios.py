@@ -104,7 +104,7 @@ def relay(bench: Bench, name: str, contender: Contender) -> Figures:
     wanted = load.messages * load.recipients
     contender.wipe()
     try:
-        with Destination(bench.folder, contender.sink_port) as sink:
+        with Destination(bench.folder, contender.sink_port, starttls=contender.starttls) as sink:
             contender.start(group)
             time.sleep(SETTLE_S)
             meter = Meter(group, sink)

@@ -62,7 +62,7 @@ def test_a_message_that_waits_for_its_next_try(served: Callable[..., Served], to
     queue.do(settle(DEFERRED, LATER))
     out = told("explain", message_id).out
     assert "next try" in out
-    assert "tried 1 times, the last answer was: 451 4.2.0 mailbox busy" in out
+    assert "tried once, the last answer was: 451 4.2.0 mailbox busy" in out
     assert "s ago" in out
     assert ", in " in out
 

@@ -283,7 +283,7 @@ class Attempt:
         session = await open_session(route, tls.contexts, tls.memory, self._fallback(options), self._trials)
         if self._demands.require_tls and not (session.tls and "requiretls" in session.keywords):
             session.dialogue.quit()
-            raise TlsUnmet(f"{route.host} does not offer REQUIRETLS")
+            raise TlsUnmet(f"{route.host} does not offer REQUIRETLS", "5.7.30")
         return session
 
     def _failure(self, errors: list[DeliveryError]) -> DeliveryError:

@@ -43,7 +43,10 @@ _NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 
 
 class Found(NamedTuple):
-    """policy: None if the domain has none that can be had. result, detail: why it could not be had, for reports."""
+    """policy: None if the domain has none that can be had. result, detail: why it could not be had, for reports.
+
+    A detail without a result: whether there is a policy is not known, since DNS did not answer.
+    """
 
     domain: str
     policy: Sts | None = None
@@ -87,13 +90,14 @@ class StsPolicies:
         try:
             _, texts = await self._names.txt(f"_mta-sts.{name}", now)
             id = record_id(texts)
-        except NoRoute:
-            id = ""
+            silent = ""
+        except NoRoute as error:
+            id, silent = "", error.reply.text
         if id:
             await self._refresh(name, kept, id, now)
         if kept.good():
             return Found(domain, kept.policy)
-        return Found(domain, None, kept.result, kept.detail) if id else Found(domain)
+        return Found(domain, None, kept.result, kept.detail) if id else Found(domain, detail=silent)
 
     async def _refresh(self, name: str, kept: _Kept, id: str, now: float) -> None:
         """Fetches what is missing, out of date or old; who needs no answer does not wait for it."""

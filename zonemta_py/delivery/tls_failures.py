@@ -35,13 +35,14 @@ class TlsTrouble(TlsFailed):
 class TlsUnmet(DeliveryError):
     """The sender asked for REQUIRETLS, and this host does not give it (RFC 8689 4.2.1): final, and about this message.
 
-    Its stage is "mail", since it is the message that cannot go, not the host that is to rest.
+    Its stage is "mail", since it is the message that cannot go, not the host that is to rest. enhanced: 5.7.30 if the
+    server does not offer REQUIRETLS, 5.7.10 if there is no TLS as it has to be.
     """
 
-    code, enhanced, what = 550, "5.7.30", "REQUIRETLS cannot be met"
+    code, what = 550, "REQUIRETLS cannot be met"
 
-    def __init__(self, detail: str) -> None:
-        super().__init__("mail", reply=Reply(self.code, self.enhanced, f"{self.what}: {detail}"))
+    def __init__(self, detail: str, enhanced: str = "5.7.10") -> None:
+        super().__init__("mail", reply=Reply(self.code, enhanced, f"{self.what}: {detail}"))
 
 
 def of_handshake(error: BaseException) -> TlsTrouble:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from zonemta_py.delivery.dane import Tlsa, usable
-from zonemta_py.delivery.tls_failures import POLICY, TlsTrouble
+from zonemta_py.delivery.tls_failures import POLICY, UNDECIDED, TlsTrouble
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.sts import Sts
 
@@ -21,8 +21,8 @@ class Demands:
 
     mode: "none", "opportunistic", "required" or "implicit". least: "1.2" or "1.3". certificate: PEM file, or "". sts:
     policies in force or tested. dane: TLSA records count, since DNSSEC vouches for the way to the hosts. require_tls:
-    RFC 8689. domains: the recipients', where their MX decides (for reports). troubles: (domain, result-type, detail) of
-    policies that could not be had.
+    RFC 8689; vouched: DNSSEC does so under it. domains: the recipients', where their MX decides. troubles: (domain,
+    result-type, detail) of policies that could not be had. undecided: whether one of them has a policy is not known.
     """
 
     mode: str
@@ -31,8 +31,16 @@ class Demands:
     sts: tuple[Sts, ...] = ()
     dane: bool = False
     require_tls: bool = False
+    vouched: bool = False
     domains: tuple[str, ...] = field(default=(), compare=False)
     troubles: tuple[tuple[str, str, str], ...] = field(default=(), compare=False)
+    undecided: bool = field(default=False, compare=False)
+
+    def proven(self, host: str) -> bool:
+        """Whether it is certain that the host is the recipients' (RFC 8689 4.2.1): DNSSEC says so, or MTA-STS; or it
+        is the domain itself, which the certificate then names."""
+        named = {policy.domain for policy in self.sts if policy.names(host)}
+        return self.vouched or all(domain in named or domain == host.lower() for domain in self.domains)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,12 @@ def unnamed(policy: Sts, host: str) -> TlsTrouble:
     """Its result-type is the one for what has none of its own (RFC 8460 4.3.2)."""
     why = f"the MTA-STS policy of {policy.domain} does not name {host}"
     return TlsTrouble(POLICY, "validation-failure", why, Reply(451, "4.7.5", why), "sts")
+
+
+def unproven(demands: Demands, host: str) -> TlsTrouble:
+    """Under REQUIRETLS; it may pass if DNS or a policy host did not answer."""
+    why = f"neither DNSSEC nor MTA-STS says that mail for {' and '.join(demands.domains)} is to go to {host}"
+    return TlsTrouble(POLICY, "validation-failure", why, Reply(451, UNDECIDED if demands.undecided else "4.7.5", why))
 
 
 def _at_least_required(mode: str) -> str:

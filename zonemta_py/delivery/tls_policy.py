@@ -1,7 +1,8 @@
 """Which TLS a delivery needs, from its zone, its sender, and what the recipients' domains publish (MTA-STS, DANE).
 
 `demands` is asked for each delivery, before a connection is chosen; `plan` for each host, before one is opened. Where
-neither MTA-STS nor DANE is on they look up nothing. Policies can raise what a zone asks for, never lower it; only a
+neither MTA-STS nor DANE is on they look up nothing, but for mail with REQUIRETLS: there the way to the host must be
+proven by DNSSEC or MTA-STS (RFC 8689 4.2.1). Notifications about such mail ask for TLS, and no more (5). Policies can raise what a zone asks for, never lower it; only a
 zone with tls = "none" has no policies at all (required domains and REQUIRETLS hold there too). They are for mail that
 finds its way by MX: a host that is named has none (RFC 8461 4).
 
@@ -18,7 +19,7 @@ from typing import Protocol
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.delivery import tls_plan
-from zonemta_py.delivery.mta_sts import StsPolicies
+from zonemta_py.delivery.mta_sts import Found, StsPolicies
 from zonemta_py.delivery.tls_contexts import TlsContexts
 from zonemta_py.delivery.tls_failures import POLICY, UNDECIDED, TlsTrouble
 from zonemta_py.delivery.tls_memory import TlsMemory
@@ -26,7 +27,6 @@ from zonemta_py.delivery.tls_plan import Demands, Plan
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.domain import canonical
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.sts import Sts
 from zonemta_py.queue.api import Delivery
 
 _UNKNOWN = Reply(451, UNDECIDED, "DNS does not say whether the host has TLSA records")
@@ -55,24 +55,30 @@ class TlsPolicies:
         self.reports = tls.reports
         self._names, self._dane = names, tls.dane
         self._reporter = reporter_address(config) if tls.reports else None
-        self._sts = None
-        if tls.mta_sts:
-            self._sts = StsPolicies(config.folder / "tls", names, self.contexts, tls.mta_sts_port)
+        self._mta_sts = tls.mta_sts
+        self._sts = StsPolicies(config.folder / "tls", names, self.contexts, tls.mta_sts_port)
         self._plain: dict[tuple[str, str], Demands] = {}
 
     async def demands(self, delivery: Delivery, zone: Zone, mode: str, named: bool = False) -> Demands:
         """mode: the zone's, or what a plugin or rule has put in its place. named: the host is, and not found by MX."""
-        looked_up = zone.tls != "none" and (self._sts is not None or self._dane or self.reports)
+        looked_up = zone.tls != "none" and (self._mta_sts or self._dane or self.reports)
         if not (looked_up or zone.tls_required_domains or delivery.require_tls):
             return self._unasked(zone, mode)
-        domains = _domains(delivery)
+        domains, strict = _domains(delivery), delivery.require_tls and bool(delivery.sender)
         if mode != "implicit" and (delivery.require_tls or _any_required(zone.tls_required_domains, domains)):
             mode = "required"
-        published = looked_up and not named and not self._is_report(delivery)
-        policies, troubles = await self._policies(domains) if published else ((), ())
+        published = looked_up and not named and (strict or not self._is_report(delivery))
+        asked = published and self._mta_sts or strict and not named
+        found = await self._policies(domains) if asked else []
         return Demands(
-            mode, zone.tls_min, str(zone.client_certificate or ""), policies,
-            self._dane and published and delivery.secure, delivery.require_tls, () if named else domains, troubles,
+            mode, zone.tls_min, str(zone.client_certificate or ""),
+            tuple(one.policy for one in found if one.policy is not None and one.policy.mode != "none"),
+            self._dane and published and delivery.secure,
+            strict,
+            strict and delivery.secure and len(domains) == 1,  # it is known of the first domain only
+            () if named else domains,
+            tuple((one.domain, one.result, one.detail) for one in found if one.result),
+            any(one.detail for one in found),
         )  # fmt: skip
 
     def _unasked(self, zone: Zone, mode: str) -> Demands:
@@ -83,17 +89,9 @@ class TlsPolicies:
             self._plain[zone.name, mode] = known
         return known
 
-    async def _policies(
-        self, domains: tuple[str, ...]
-    ) -> tuple[tuple[Sts, ...], tuple[tuple[str, str, str], ...]]:  # fmt: skip
-        """Policies in force or tested, and what became of those that could not be had."""
-        sts = self._sts
-        if sts is None:
-            return (), ()
+    async def _policies(self, domains: tuple[str, ...]) -> list[Found]:
         now = time.monotonic()
-        found = await asyncio.gather(*(sts.of(domain, now) for domain in domains))
-        policies = tuple(one.policy for one in found if one.policy is not None and one.policy.mode != "none")
-        return policies, tuple((one.domain, one.result, one.detail) for one in found if one.result)
+        return await asyncio.gather(*(self._sts.of(domain, now) for domain in domains))
 
     def _is_report(self, delivery: Delivery) -> bool:
         """Reports on TLS go whatever it is like (RFC 8460 3)."""
@@ -101,6 +99,8 @@ class TlsPolicies:
 
     async def plan(self, demands: Demands, host: str, port: int) -> Plan:
         """Raises DeliveryError."""
+        if demands.require_tls and not demands.proven(host):
+            raise tls_plan.unproven(demands, host)
         if demands.dane:
             try:
                 secure, records = await self._names.tlsa(host, port, time.monotonic())

@@ -28,7 +28,7 @@ class Type(IntEnum):
     REMOVED = 8  # [id, zone, addresses, reason]: taken out without a delivery
     MOVED = 9  # [id, zone, addresses, due_ms]: held recipients released by an operator, deferred until then
     END = 10  # nil: the last record of a segment
-    STANDING = 12  # [kind, key, value, until_ms, cause]: a suspension, a rest, what was learned
+    STANDING = 12  # [change, [kind, name], value, cause]: a stop, a rest, what was learned
     LOST = 11  # [first, last]: records that damage has cost, replaced by this one, which has the number of the last
 
 

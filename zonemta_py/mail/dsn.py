@@ -80,6 +80,7 @@ def enclose(envelope: Envelope, notification: bytes, now_ms: int) -> Envelope:
         received_ms=now_ms,
         campaign=envelope.campaign,
         tenant=envelope.tenant,
+        require_tls=envelope.require_tls,  # RFC 8689 5
     )
 
 
@@ -97,7 +98,7 @@ def build(
     """The notification, ready to be queued.
 
     original: header section of the message as stored, or with `whole` all of it; `whole` counts for failures only (RFC
-    3461 4.3). reporting_mta: our host name. unique: letters and digits nobody can guess; Message-ID and boundary.
+    3461 4.3), and not under REQUIRETLS (RFC 8689 5). reporting_mta: our host name. unique: letters and digits nobody can guess; Message-ID and boundary.
     Raises ValueError for a null sender or no failures: such a notification must not exist (RFC 5321 4.5.5).
     """
     if not envelope.sender or not failures:
@@ -106,7 +107,7 @@ def build(
     parts = (
         _explanation(kind, envelope, failures, reporting_mta, now_ms),
         _status(kind, envelope, failures, reporting_mta, wide),
-        _returned(original, whole and kind == "failed"),
+        _returned(original, whole and kind == "failed" and not envelope.require_tls),
     )
     boundary = f"=_{unique}"
     lines = [_header(kind, envelope, reporting_mta, now_ms, unique, boundary)]

@@ -23,6 +23,7 @@ from zonemta_py.queue.core import Core
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.lane import Entry, Path, Strand
 from zonemta_py.queue.messages import Message
+from zonemta_py.queue.zone import ZoneSchedule
 
 NO_RECIPIENTS = Reply(554, "5.5.1", "no valid recipients")
 GONE = Reply(451, "4.3.0", "the message was given up, try again")
@@ -33,7 +34,8 @@ Done = Callable[[str, Reply | None], None]
 
 
 class _Placed(NamedTuple):
-    strand: Strand
+    zone: ZoneSchedule
+    strand: Strand | None
     key: bytes
     recipient: Recipient
     note: Note
@@ -140,27 +142,27 @@ class Acceptance:
         if priority or envelope.tenant or envelope.campaign:
             flow = Path(priority, envelope.tenant or "", envelope.campaign or "").text()
         note = Note(recipient.notify, recipient.orcpt, routing=routed.routing, flow=flow)
-        strand = zone.strands.of(message_id, recipient.address, note)
         wait_s = max(routed.delay_s, hours.wait_s(self._core.config, zone.zone, envelope, now_ms))
         if wait_s > 0:
             key = keys.deferred(routed.zone, now_ms + int(wait_s * 1000), message_id, recipient.address)
-            return _Placed(strand, key, recipient, note, sizes.DEFERRED)
+            return _Placed(zone, None, key, recipient, note, sizes.DEFERRED)
+        strand = zone.strands.of(message_id, recipient.address, note)
         if zone.takes(strand):
             key = keys.fresh(routed.zone, message_id, recipient.address)
         else:
             key = keys.parked(routed.zone, strand.key, message_id, recipient.address)
-        return _Placed(strand, key, recipient, note, sizes.QUEUED)
+        return _Placed(zone, strand, key, recipient, note, sizes.QUEUED)
 
     def _count(self, placed: list[_Placed], size: int, sign: int) -> None:
         core = self._core
         core.message_count += sign
         core.message_bytes += sign * size
         for row in placed:
-            core.sizes.add(row.strand.zone.zone.name, row.recipient.domain, row.state, sign)
+            core.sizes.add(row.zone.zone.name, row.recipient.domain, row.state, sign)
 
     def _accepted(self, message: Message, packed: bytes, placed: list[_Placed], body: bytes | None) -> None:
         core = self._core
-        rows = [[row.strand.zone.zone.name, row.recipient.address, *row.note[:2]] for row in placed]
+        rows = [[row.zone.zone.name, row.recipient.address, *row.note[:2]] for row in placed]
         core.record(Type.ENVELOPE, b"\x93" + records.pack(message.id) + packed + records.pack(rows))
         core.segments.born(message.id)
         pins = 0
@@ -173,15 +175,15 @@ class Acceptance:
 
     def _hand_over(self, message: Message, row: _Placed) -> int:
         """Straight into the window if it has room and nothing older waits in the store; else for a cursor to find."""
-        core, zone = self._core, row.strand.zone
-        if row.state == sizes.DEFERRED:
+        core, zone, strand = self._core, row.zone, row.strand
+        if strand is None:
             core.schedule.busy.discard(row.key)
             zone.due_at(keys.place(row.key).due_ms)
         elif row.key.startswith(b"parked "):
             core.schedule.busy.discard(row.key)
-            zone.parked_key(row.strand, row.key)
-        elif zone.ready_for_new(row.strand):
-            zone.put_new(row.strand, Entry(row.key, message.id, row.recipient.address, row.note, pinned=True))
+            zone.parked_key(strand, row.key)
+        elif zone.ready_for_new(strand):
+            zone.put_new(strand, Entry(row.key, message.id, row.recipient.address, row.note, pinned=True))
             return 1
         else:
             core.schedule.busy.discard(row.key)

@@ -225,11 +225,15 @@ def _put_off(queue: Parts, zone: ZoneSchedule, place: Place, note: Note) -> list
     reason = {"kind": "deferred", "since_ms": since_ms, "until_ms": place.due_ms}
     out_of_hours = reason | {"kind": "hours", "cause": f"outside the hours {window or zone.zone.window!r}"}
     if note.attempts:
-        retry = reason | {"cause": f"tried {note.attempts} times, the last answer was: {note.last}"}
+        retry = reason | {"cause": f"tried {_times(note.attempts)}, the last answer was: {note.last}"}
         return [retry, out_of_hours] if closed else [retry]
     if terms.get("hold_until_ms", 0) > now_ms:
         return [reason | {"cause": "held until then, as its sender asked"}]
     return [out_of_hours if closed else reason | {"cause": f"put off until then {note.last and 'after: '}{note.last}"}]
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 async def _before(queue: Parts, strand: Strand, key: bytes, place: Place) -> tuple[int, bool]:

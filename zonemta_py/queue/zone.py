@@ -258,6 +258,12 @@ class ZoneSchedule:
                 return None
             if isinstance(site, NoRoute):
                 return Group(strand, self._take(strand, 1), refusal=site.reply)
+            if site.key == lane.site:
+                self.strands.learn_provider(lane, site.provider)
+            elif self.reassign(strand):  # it was made before its domain's site was known, or that has changed
+                self.unpark(strand)
+                self.enlist(strand)
+                return None
         if lane.source == NO_SOURCE:
             reason = "every source address is kept from this domain by disabled_domains"
             self.down(lane, self._schedule.now(), 0, reason)
@@ -288,10 +294,13 @@ class ZoneSchedule:
 
     def _open(self) -> bool:
         """Whether the zone as a whole may send: its hours, and the limits that count for all of it."""
-        if self.held is not None and self.held.until > self._schedule.now():
+        before = self.held
+        if before is not None and self._schedule.now() < before.until < math.inf:
             return False
         self.held = self._schedule.permits.zone_hold(self.zone, self.gates)
         if self.held is not None:
+            if before is not None and before.cause == self.held.cause:
+                self.held = before._replace(until=self.held.until)  # it has waited since then
             self._schedule.wake_at(self.held.until, self._schedule.changed)
         return self.held is None
 

@@ -18,6 +18,7 @@ from hashlib import blake2b
 from math import inf, log
 
 from zonemta_py.config.sources import Source
+from zonemta_py.mail.domain import canonical
 
 _DRAWS = 2.0**64
 
@@ -56,13 +57,13 @@ def disabled(source: Source, domain: str) -> bool:
 def _compiled(rules: tuple[str, ...]) -> frozenset[str]:
     """Exact names as they are, wildcards as ".example.com" and "."."""
     return frozenset(
-        "." + _canonical(rule[2:]) if rule.startswith("*") else _canonical(rule)
+        "." + canonical(rule[2:]) if rule.startswith("*") else canonical(rule)
         for rule in rules
     )  # fmt: skip
 
 
 def _matches(rules: frozenset[str], domain: str) -> bool:
-    rest = _canonical(domain)
+    rest = canonical(domain)
     if rest in rules or "." in rules:
         return True
     while rest:
@@ -70,15 +71,3 @@ def _matches(rules: frozenset[str], domain: str) -> bool:
         if "." + rest in rules:
             return True
     return False
-
-
-@lru_cache(16_384)
-def _canonical(domain: str) -> str:
-    """Lower case, without a final dot, in A-labels: the same domain always looks the same (RFC 5890 2.3.2.1)."""
-    domain = domain.lower().rstrip(".")
-    if domain.isascii():
-        return domain
-    try:
-        return domain.encode("idna").decode("ascii")
-    except UnicodeError:
-        return domain

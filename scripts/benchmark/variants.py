@@ -1,0 +1,71 @@
+"""This MTA with one thing more to do: limits, STARTTLS, signatures. What each costs is its figure beside plain's.
+
+Limits: eight of them, of every kind and by every dimension, wide enough never to hold anything back. The rules are on
+in every variant, for they have no switch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from benchmark.contenders import Zonemta
+
+SIGNED_DOMAIN = "src.test"
+_WIDE = 10**12
+
+
+def limits(_: Path) -> dict[str, Any]:
+    def throttle(name: str, *per: str, **most: object) -> dict[str, Any]:
+        return {"name": name, "per": list(per), **most}
+
+    return {
+        "throttles": [
+            throttle("all", messages=f"{_WIDE}/s", recipients=f"{_WIDE}/s"),
+            throttle("zone", "zone", bytes=f"{_WIDE}/s", connections=1000),
+            throttle("site", "site", messages=f"{_WIDE}/min", connections=1000),
+            throttle("provider", "provider", recipients=f"{_WIDE}/min"),
+            throttle("source", "source", messages=f"{_WIDE}/hour", new_connections=f"{_WIDE}/s"),
+            throttle("source-site", "source", "site", recipients=f"{_WIDE}/hour"),
+            throttle("tenant", "tenant", messages=f"{_WIDE}/day"),
+            throttle("campaign", "campaign", messages=f"{_WIDE}/day"),
+        ]
+    }
+
+
+def ed25519_key(folder: Path) -> dict[str, Any]:
+    return _signed(folder, ed25519.Ed25519PrivateKey.generate())
+
+
+def rsa_key(folder: Path) -> dict[str, Any]:
+    return _signed(folder, rsa.generate_private_key(65537, 2048))
+
+
+def _signed(folder: Path, key: PrivateKeyTypes) -> dict[str, Any]:
+    path = folder / "dkim.pem"
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return {"dkim": [{"domain": SIGNED_DOMAIN, "selector": "bench", "key": str(path)}]}
+
+
+SECTIONS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "limits": limits,
+    "starttls": lambda _: {},
+    "ed25519": ed25519_key,
+    "rsa2048": rsa_key,
+}
+
+
+class Variant(Zonemta):
+    """name: of SECTIONS. The sink offers STARTTLS where the zone is to use it."""
+
+    def __init__(self, name: str, folder: Path, sink_port: int) -> None:
+        self.name = name
+        folder.mkdir(parents=True, exist_ok=True)
+        self.starttls = name == "starttls"
+        zone = {"tls": "opportunistic"} if self.starttls else {}
+        super().__init__(folder, sink_port, zone, SECTIONS[name](folder))
