@@ -11,6 +11,7 @@ from zonemta_py.config import Config, ConfigError, load, processes
 from zonemta_py.reference import effective, reference
 
 CONFIG = Path(__file__).parent.parent / "config"
+HIDDEN = "(hidden, see the file)"
 CONFIGURATIONS = sorted(path for path in CONFIG.glob("*.toml") if path.name not in ("rules.toml", "providers.toml"))
 
 
@@ -65,8 +66,10 @@ def test_the_reference_explains_every_key() -> None:
 def test_what_show_prints_means_the_same(path: Path, tmp_path: Path) -> None:
     """The effective configuration, loaded again, is the configuration, but for the secrets, which are hidden."""
     config = load(path)
-    zones = [z.model_copy(update={"password": "(hidden)" if z.password else ""}) for z in config.zones]
-    hidden = config.model_copy(update={"users": dict.fromkeys(config.users, "(hidden)"), "zones": zones})
+    zones = [z.model_copy(update={"password": HIDDEN if z.password else ""}) for z in config.zones]
+    return_path = config.return_path.model_copy(update={"secret": HIDDEN if config.return_path.secret else ""})
+    users = dict.fromkeys(config.users, HIDDEN)
+    hidden = config.model_copy(update={"users": users, "zones": zones, "return_path": return_path})
     assert load(written(tmp_path, effective(config))) == hidden
 
 

@@ -109,7 +109,7 @@ _BOUNDS = (("ge", "at least"), ("gt", "more than"), ("le", "at most"))
 
 
 def _secret(key: str, value: Any) -> Any:
-    return "(hidden)" if key in _SECRETS and value else value
+    return "(hidden, see the file)" if key in _SECRETS and value else value
 
 
 def _wrapped(text: str) -> list[str]:
