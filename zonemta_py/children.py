@@ -1,10 +1,12 @@
-"""What each child process does: the queue, a receiver, a sender. Called in a fresh fork; none returns by plan."""
+"""What each child process does: the queue, a receiver, a sender. Called in a fresh fork; none returns by plan, but for
+the reporter, which ends when it has reported."""
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
 import logging
+import os
 import resource
 import socket
 import sys
@@ -128,6 +130,33 @@ async def _sender(config: Config, host: Host, name: str) -> None:
     outlet = await RemoteQueue.connect(config.folder, name)
     work = asyncio.ensure_future(run(config, outlet, host, places(config)))
     await asyncio.wait([work, outlet.gone], return_when=asyncio.FIRST_COMPLETED)
+
+
+def reporter(config: Config, host: Host, now: float) -> None:
+    """A process that reports on the TLS of the days before (RFC 8460). now: UNIX time."""
+    listen_to_log(config, host)
+    asyncio.run(_reporter(config, now))
+
+
+async def _reporter(config: Config, now: float) -> None:
+    from zonemta_py.delivery import tls_days
+    from zonemta_py.delivery.scout import DnsScout
+    from zonemta_py.queue.api import QueueRefusal
+    from zonemta_py.wire.client import RemoteQueue
+
+    try:
+        intake = await RemoteQueue.connect(config.folder, "reporter")
+        await tls_days.run(config, DnsScout(config), intake, now)
+    except (QueueRefusal, OSError) as error:
+        print(f"zonemta: TLS reports cannot be sent now: {error}", file=sys.stderr, flush=True)
+        os._exit(os.EX_TEMPFAIL)
+
+
+def report_wait_s(config: Config, now: float) -> float:
+    """Seconds until the reporter has something to do. now: UNIX time."""
+    from zonemta_py.delivery import tls_days
+
+    return tls_days.wait_s(config, now)
 
 
 def places(config: Config) -> int:

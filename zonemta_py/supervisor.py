@@ -2,7 +2,8 @@
 
 There is no shutdown: SIGTERM and SIGKILL end all of them alike (children die with the supervisor), and starting is
 recovering. The listening sockets stay open here, so clients that connect while a receiver starts again only wait. A
-child that keeps ending at once is started more and more slowly, every two seconds at the slowest.
+child that keeps ending at once is started more and more slowly, every two seconds at the slowest. The reporter is
+there only while there is something to report: once a day, and after AGAIN_S if it failed.
 
 Failures: a port that is taken or a bad plugin is a `StartError`, one sentence. After the start nothing is final.
 """
@@ -22,6 +23,9 @@ from typing import NoReturn
 from zonemta_py.config import Config, Listener, processes
 
 PAUSE_MAX_S = 2.0
+AGAIN_S = 60.0
+ASK_S = 3_600.0
+"""How often it is asked when an occasional child is due: the clock may be set meanwhile."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -29,21 +33,28 @@ class StartError(Exception):
     """Why the MTA cannot start: one sentence with the remedy."""
 
 
-def run(config: Config) -> NoReturn:
-    """Never returns. Raises StartError, PluginError, ConfigError before the first process is started."""
+def run(config: Config, clock: Callable[[], float] = time.time) -> NoReturn:
+    """Never returns. Raises StartError, PluginError, ConfigError before the first process is started.
+
+    clock: UNIX time, by which the reporter's day begins.
+    """
     sockets = [bind(config.listeners) for _ in range(processes(config.server.receivers))]
     from zonemta_py import children  # imported here, before the fork, so that the children share its pages
 
     host = children.plugins(config)
     children.check(config, host)
-    for name in (signal.SIGINT, signal.SIGTERM):
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(name, signal.SIG_DFL)
     roles: dict[str, Callable[[], None]] = {"queue": lambda: children.queue(config, host)}
     for number, row in enumerate(sockets, 1):
         roles[f"receiver-{number}"] = _receiver(config, host, row, len(sockets))
     for number in range(1, processes(config.server.senders) + 1):
         roles[f"sender-{number}"] = _sender(config, host, f"sender-{number}")
-    Supervisor(roles).forever()
+    occasional: dict[str, Callable[[], float]] = {}
+    if config.tls.reports:
+        roles["reporter"] = lambda: children.reporter(config, host, clock())
+        occasional["reporter"] = lambda: children.report_wait_s(config, clock())
+    Supervisor(roles, occasional).forever()
 
 
 def _receiver(
@@ -81,10 +92,12 @@ def bind(listeners: list[Listener]) -> list[tuple[Listener, socket.socket]]:
 
 
 class Supervisor:
-    """Keeps one process for each role."""
+    """Keeps one process for each role. occasional: role that ends by itself → in how many seconds it is due."""
 
-    def __init__(self, roles: dict[str, Callable[[], None]]) -> None:
-        self._roles = roles
+    def __init__(
+        self, roles: dict[str, Callable[[], None]], occasional: dict[str, Callable[[], float]] | None = None
+    ) -> None:
+        self._roles, self._occasional = roles, occasional or {}
         self._running: dict[int, str] = {}
         self._started: dict[str, float] = {}
         self._pause: dict[str, float] = {}
@@ -93,6 +106,7 @@ class Supervisor:
     def forever(self) -> NoReturn:
         gc.collect()
         gc.freeze()  # the children share these pages until somebody writes to them
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # it is waited for
         while True:
             self._start_due()
             self._wait()
@@ -100,6 +114,9 @@ class Supervisor:
     def _start_due(self) -> None:
         now = time.monotonic()
         for role in [role for role, due in self._due.items() if due <= now]:
+            if (later_s := self._later_s(role)) > 0:
+                self._due[role] = now + later_s
+                continue
             self._started[role] = now
             try:
                 pid = self._fork(role)
@@ -112,20 +129,32 @@ class Supervisor:
             del self._due[role]
             self._running[pid] = role
 
+    def _later_s(self, role: str) -> float:
+        """Seconds until an occasional child is due, ASK_S at the most."""
+        return min(ASK_S, self._occasional[role]()) if role in self._occasional else 0.0
+
     def _wait(self) -> None:
-        """Until a child ends, or it is time to start one."""
-        if self._due:
-            time.sleep(max(0.0, min(0.05, min(self._due.values()) - time.monotonic())))
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG if self._due else 0)
-        except ChildProcessError:
-            return
-        role = self._running.pop(pid, None)
-        if role is not None:
-            self._ended(role, pid, status)
+        """Until children end, or it is time to start one."""
+        if not self._due:
+            signal.sigwait({signal.SIGCHLD})
+        else:
+            signal.sigtimedwait({signal.SIGCHLD}, max(0.0, min(self._due.values()) - time.monotonic()))
+        while self._running:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            role = self._running.pop(pid, None)
+            if role is not None:
+                self._ended(role, pid, status)
 
     def _ended(self, role: str, pid: int, status: int) -> None:
         now = time.monotonic()
+        if role in self._occasional:
+            self._due[role] = now + (AGAIN_S if status else 0.0)
+            if status:
+                how = f"{_how(status)}; starting it again in {AGAIN_S:g} s"
+                print(f"zonemta: {role} (process {pid}) ended, {how}", file=sys.stderr, flush=True)
+            return
         if now - self._started[role] > 5:
             self._pause[role] = 0.0
         pause = self._pause.get(role, 0.0)
@@ -140,6 +169,7 @@ class Supervisor:
             return pid
         status = os.EX_SOFTWARE
         try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:  # the supervisor died in between
                 os._exit(0)

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from zonemta_py.disk.records import Type, unpack
 from zonemta_py.queue.lane import split_key
 from zonemta_py.sink import depth
 
-ROUNDED_S = 0.002
-"""Grants are written down in whole milliseconds."""
+ROUNDED_S = 0.01
+"""A grant is written down in whole milliseconds, by a clock that may be drawn towards the right time meanwhile."""
 RELEASED = (5, 6)
 """Verdicts that say that nothing was tried: such a lease was given back, with all that it was charged."""
 
@@ -43,7 +44,9 @@ class Series:
         return sum(cost for time, cost in zip(self.times, self.costs, strict=True) if start < time <= end)
 
     def first(self, since: float) -> float:
-        return next((time for time in self.times if time >= since), float("inf"))
+        """When the first came at or after that (inf: none did)."""
+        pairs = zip(self.times, self.costs, strict=True)
+        return next((time for time, cost in pairs if time >= since and cost > 0), inf)
 
 
 Counted = dict[tuple[Limit, Key], Series]
@@ -58,8 +61,8 @@ class Diary:
         self._servers = {
             address: (limit, host.split(".")[1]) for limit in limits for host, address in limit.hosts.items()
         }
-        self.counted: Counted = {(limit, key): Series() for limit in limits for key in limit.keys()}
-        self.open: Counted = {(limit, key): Series() for limit in limits for key in limit.keys()}
+        self.counted: Counted = {(limit, key): Series() for limit in limits for key in limit.buckets()}
+        self.open: Counted = {(limit, key): Series() for limit in limits for key in limit.buckets()}
         """Of limits on connections: how many more (1) or fewer (-1) are open."""
         self._owners = self._connections()
         for event in self.events:
@@ -102,8 +105,8 @@ class Grants:
     """The leases in the journal. longest_s: from a lease to the end of its delivery."""
 
     def __init__(self, folder: Path, limits: Sequence[Limit]) -> None:
-        self.counted: Counted = {(limit, key): Series() for limit in limits for key in limit.keys()}
-        self.leased: Counted = {(limit, key): Series() for limit in limits for key in limit.keys()}
+        self.counted: Counted = {(limit, key): Series() for limit in limits for key in limit.buckets()}
+        self.leased: Counted = {(limit, key): Series() for limit in limits for key in limit.buckets()}
         """Of limits on connections: how many more (1) or fewer (-1) are leased."""
         self.longest_s: dict[Limit, float] = dict.fromkeys(limits, 0.0)
         self._domains = {limit.domain(label): (limit, group) for limit in limits for label, group in DOMAINS.items()}
@@ -131,7 +134,7 @@ class Grants:
             series.times, series.costs = [time for time, _ in order], [cost for _, cost in order]
 
     def _take(self, start: list[Any], end: tuple[int, list[Any]] | None) -> None:
-        _, message, _, place, recipients, since_ms = start
+        _, message, _, place, recipients, since_ms = start[:6]
         address = recipients[0] if isinstance(recipients[0], str) else recipients[0][0]
         known = self._domains.get(address.rpartition("@")[2])
         if known is None:
@@ -178,8 +181,12 @@ class Row:
         if self.granted is not None and self.granted > self.most + self.limit.terms.rate * ROUNDED_S:
             rules.append(f"{name}: {self.granted:.6g} were granted at once where {self.most:g} are the most")
         if self.came > self.most + self.bunch:
-            rules.append(f"{name}: {self.came:.6g} came at once where {self.most:g} are the most, {self.bunch:.3g} late")
-        if self.reached < least:
+            rules.append(
+                f"{name}: {self.came:.6g} came at once where {self.most:g} are the most, {self.bunch:.3g} late"
+            )
+        if self.away_s == inf:
+            rules.append(f"{name}: nothing came any more after a kill")
+        elif self.reached < least:
             rules.append(f"{name}: only {self.reached:.1%} of the limit were reached")
         return rules
 
@@ -189,7 +196,7 @@ def judge(limits: Sequence[Limit], diary: Diary, grants: Grants, moments: Sequen
     return [
         (_connections if limit.kind == "connections" else _rate)(limit, key, diary, grants, moments)
         for limit in limits
-        for key in limit.keys()
+        for key in limit.buckets()
     ]
 
 
@@ -211,11 +218,12 @@ def _rate(limit: Limit, key: Key, diary: Diary, grants: Grants, moments: Sequenc
 
 def _connections(limit: Limit, key: Key, diary: Diary, grants: Grants, moments: Sequence[float]) -> Row:
     series, leased, most = diary.open[limit, key], grants.leased[limit, key], limit.terms.rate
-    spans = [(series.first(start), end) for start, end in pairwise(moments)]
-    spans = [(start, end) for start, end in spans if start < end]
-    time = sum(end - start for start, end in spans)
-    used = sum(_area(series, start, end, most) for start, end in spans)
-    away_s = max((start - moment for (start, _), moment in zip(spans, moments, strict=False)), default=0.0)
+    begin, *kills, _ = moments
+    starts = [begin, *(series.first(kill) for kill in kills)]  # what was open at the beginning stays open
+    spans = [(start, max(start, end)) for start, end in zip(starts, moments[1:], strict=True)]
+    time = sum(end - start for start, end in spans if start < end)
+    used = sum(_area(series, start, end, most) for start, end in spans if start < end)
+    away_s = max(start - moment for start, moment in zip(starts, moments, strict=False))
     return Row(limit, key, most, _peak(leased), _peak(series), 0.0, used / (most * time) if time else 0.0, away_s)
 
 

@@ -81,7 +81,9 @@ class Limit:
     @property
     def hosts(self) -> dict[str, str]:
         """MX host → its address."""
-        return {host: f"127.1.{self.number}.{last}" for last, host in enumerate(sorted({*self._exchangers().values()}), 1)}
+        return {
+            host: f"127.1.{self.number}.{last}" for last, host in enumerate(sorted({*self._exchangers().values()}), 1)
+        }
 
     def zone_of(self, group: str) -> str:
         """One for each group where that is how the limit counts, or where it must not matter."""
@@ -103,13 +105,20 @@ class Limit:
         return exchangers | {(host, "A"): address for host, address in self.hosts.items()}
 
     def config(self) -> str:
-        zones = {self.zone_of(group): [self.domain(label) for label in DOMAINS if self.zone_of(DOMAINS[label]) == self.zone_of(group)] for group in "ab"}
+        zones = {
+            self.zone_of(group): [
+                self.domain(label) for label in DOMAINS if self.zone_of(DOMAINS[label]) == self.zone_of(group)
+            ]
+            for group in "ab"
+        }
         text = ""
         for zone, domains in zones.items():
             text += f'[[zones]]\nname = "{zone}"\nport = {{port}}\ntls = "none"\nallow_private = true\n'
             text += f"recipient_domains = {domains}\nsources = {self.sources}\n{self.terms.zone}"
         only = f'{{{{ zone = "{self.name}.*" }}}}'
-        return text + f'[[throttles]]\nname = "{self.name}"\nper = {list(self.per)}\nonly = {only}\n{self.terms.config}\n'
+        return (
+            text + f'[[throttles]]\nname = "{self.name}"\nper = {list(self.per)}\nonly = {only}\n{self.terms.config}\n'
+        )
 
     def providers(self) -> str:
         """For dns.providers: two sites to a provider."""
@@ -119,7 +128,7 @@ class Limit:
 
     def flows(self, seconds: float) -> dict[Flow, int]:
         """So many messages that all of its buckets have enough of them for so long."""
-        buckets = len(self.keys()) / (1 if self.per in ((), ("source",)) else 2)
+        buckets = len(self.buckets()) / (1 if self.per in ((), ("source",)) else 2)
         count = int(self.terms.load * buckets * seconds * 1.3) + 50
         flows = {}
         for label, group in DOMAINS.items():
@@ -136,7 +145,7 @@ class Limit:
         by_source = (source,) if "source" in self.per else ()
         return (*by_source, group) if set(self.per) - {"source"} else by_source
 
-    def keys(self) -> list[Key]:
+    def buckets(self) -> list[Key]:
         return sorted({self.key(source, group) for source in self.sources for group in "ab"})
 
     def question(self, key: Key) -> str:

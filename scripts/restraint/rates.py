@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from survival.rig import Mta
+
 from restraint import limits as limiting
 from restraint.destination import Destination, destination
 from restraint.kept import Diary, Grants, Row, by_limit, judge
 from restraint.limits import Key, Limit
 from restraint.names import name_server
 from restraint.traffic import Feeder, by_turns
-from survival.rig import Mta
 
 DOT_LATENCY_S = 0.1
 PATIENCE_S = 60.0
@@ -123,7 +124,7 @@ class _Run:
 
     async def _explained(self) -> None:
         """Asks about every bucket until its limit is what holds the mail back, but not for ever."""
-        left = [(limit, key) for limit in self._limits for key in limit.keys()]
+        left = [(limit, key) for limit in self._limits for key in limit.buckets()]
         end = time.monotonic() + min(EXPLAINED_S, self._seconds / 3 - 0.5)
         while left and time.monotonic() < end:
             left = [owner for owner in left if not await asyncio.to_thread(self._names_it, *owner)]

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from zonemta_py.cli.errors import Exit
+from zonemta_py.disk.frame import Record
+from zonemta_py.disk.journal import Writer
+from zonemta_py.disk.records import Type, pack
 from zonemta_py.mail import srs, verp
 
 SECRET = "0123456789abcdef"
@@ -32,6 +35,17 @@ def test_verp(zonemta: Callable[..., Any], file: Path) -> None:
     assert ran.out.startswith("message 0199aabbccddeeff to ann@d.example, made ")
     row = json.loads(zonemta("verp", "decode", path, "--config", file, "--json").out)
     assert (row["id"], row["recipient"]) == ("0199aabbccddeeff", "ann@d.example")
+
+
+def test_verp_of_a_long_recipient(zonemta: Callable[..., Any], file: Path, tmp_path: Path) -> None:
+    """It stands in the return path as a mark only: the message's envelope in the journal says who it is."""
+    recipient, message_id = f"{'a' * 40}@d.example", "0199aabbccddeeff"
+    path = verp.encode(message_id, recipient, "b.example", SECRET, TODAY)
+    command = ("verp", "decode", path, "--config", file, "--folder", tmp_path)
+    assert "a recipient not known here" in zonemta(*command).out
+    rows = [["z", "other@d.example", 0, None], ["z", recipient, 0, None]]
+    Writer(tmp_path / "journal").write([Record(1, 1, Type.ENVELOPE, pack([message_id, {}, rows]))], sync=True)
+    assert f" to {recipient}, " in zonemta(*command).out
 
 
 def test_srs(zonemta: Callable[..., Any], file: Path) -> None:

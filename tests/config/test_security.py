@@ -35,6 +35,14 @@ SECRET = "0123456789abcdef"
         ({"return_path": {"list_unsubscribe": "http://u.example/"}}, "does not begin with https://"),
         ({"return_path": {"list_unsubscribe": "https://u.example/> <"}}, "blanks or angle brackets"),
         ({"return_path": {"list_unsubscribe_zones": ["x"]}}, "there is no zone 'x'"),
+        (
+            {
+                "return_path": {"list_unsubscribe": "https://u.example/", "secret": SECRET},
+                "dkim": [KEY],
+                "signing": {"headers": ["From", "List-Unsubscribe"]},
+            },
+            "lacks List-Unsubscribe or List-Unsubscribe-Post",
+        ),
     ],
 )
 def test_refused(sections: dict[str, Any], says: str) -> None:

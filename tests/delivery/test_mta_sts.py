@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -176,10 +177,12 @@ async def test_refreshed_while_it_holds(host: Any, policies: Any, tmp_path: Path
         ({"up": False}, "sts-policy-fetch-error"),
         ({"body": b"version: STSv2\n"}, "sts-policy-invalid"),
         ({"body": b"\xff\xfe"}, "sts-policy-invalid"),
+        ({"body": gzip.compress(POLICY), "more": "Content-Encoding: gzip\r\n"}, "sts-policy-invalid"),
     ],
 )
 async def test_bad_answers(change: dict[str, Any], result: str, host: Any, policies: Any) -> None:
-    """Redirects, other media types, floods and nonsense are no policy; it is not asked again at once."""
+    """Redirects, other media types, floods (compressed ones too) and nonsense are no policy; it is not asked again at
+    once."""
     server, names = await host(), Names()
     for name, value in change.items():
         setattr(server, name, value)

@@ -207,22 +207,33 @@ async def test_require_tls(context: Any, sections: Any, scripted: Any, letter: A
     """REQUIRETLS is said in MAIL, under validated TLS, to a server that offers it."""
     server = await scripted(keywords=KEYWORDS, tls=context)
     [result] = await deliver(
-        letter(server.port, host="", require_tls=True), resolver=Scout(), sections=sections(), tls="none"
+        letter(server.port, host="", require_tls=True, secure=True), resolver=Scout(), sections=sections(), tls="none"
     )
     assert outcome(result).verdict == DELIVERED
     assert any(line == "MAIL FROM:<a@b.example> REQUIRETLS" for line in server.commands)
 
 
-@pytest.mark.parametrize(("keywords", "name"), [(("STARTTLS",), MX), (("PIPELINING",), MX), (KEYWORDS, "other.test")])
+@pytest.mark.parametrize(
+    ("keywords", "name", "secure", "enhanced"),
+    [
+        (("STARTTLS",), MX, True, "5.7.30"),
+        (("PIPELINING",), MX, True, "5.7.10"),
+        (KEYWORDS, "other.test", True, "5.7.10"),
+        (KEYWORDS, MX, False, "5.7.10"),
+    ],
+)
 async def test_require_tls_cannot_be_met(
-    keywords: Any, name: str, authority: trustme.CA, sections: Any, scripted: Any, letter: Any, deliver: Any
-) -> None:
-    """No REQUIRETLS, no STARTTLS, or no valid certificate: 5.7.30, at once, and the host need not rest."""
+    keywords: Any, name: str, secure: bool, enhanced: str, authority: trustme.CA, sections: Any, scripted: Any,
+    letter: Any, deliver: Any,
+) -> None:  # fmt: skip
+    """No REQUIRETLS: 5.7.30. No STARTTLS, no valid certificate, no proof of the MX: 5.7.10 (RFC 8689 4.2.1). At once,
+    and the host need not rest."""
     server = await scripted(keywords=keywords, tls=serving(authority.issue_cert(name)))
     [result] = await deliver(
-        letter(server.port, host="", require_tls=True), resolver=Scout(), sections=sections(), tls="opportunistic"
-    )
-    assert (outcome(result).verdict, outcome(result).reply.enhanced) == (BOUNCED, "5.7.30")
+        letter(server.port, host="", require_tls=True, secure=secure), resolver=Scout(), sections=sections(),
+        tls="opportunistic",
+    )  # fmt: skip
+    assert (outcome(result).verdict, outcome(result).reply.enhanced) == (BOUNCED, enhanced)
     assert result.down_s is None
     assert not any(line.startswith("MAIL") for line in server.commands)
 
@@ -230,9 +241,44 @@ async def test_require_tls_cannot_be_met(
 async def test_require_tls_and_a_dead_host(sections: Any, letter: Any, deliver: Any, unused_port: int) -> None:
     """A host that cannot be reached may yet offer it: the message waits."""
     [result] = await deliver(
-        letter(unused_port, host="", require_tls=True), resolver=Scout(), sections=sections(), tls="opportunistic"
-    )
+        letter(unused_port, host="", require_tls=True, secure=True), resolver=Scout(), sections=sections(),
+        tls="opportunistic",
+    )  # fmt: skip
     assert (outcome(result).verdict, outcome(result).stage) == (DEFERRED, "connect")
+
+
+@pytest.mark.parametrize("mode", ["enforce", "testing"])
+async def test_require_tls_by_policy(
+    mode: str, context: Any, policy: Any, sections: Any, scripted: Any, letter: Any, deliver: Any
+) -> None:
+    """An MTA-STS policy that names the host is proof too, and is looked for even where mta_sts is off."""
+    server = await scripted(keywords=KEYWORDS, tls=context)
+    [result] = await deliver(
+        letter(server.port, host="", require_tls=True), resolver=Scout(id="1"),
+        sections=sections(mta_sts_port=await policy(mode)), tls="none",
+    )  # fmt: skip
+    assert outcome(result).verdict == DELIVERED
+
+
+async def test_require_tls_and_a_policy_host_that_is_down(
+    sections: Any, letter: Any, deliver: Any, unused_port: int
+) -> None:
+    """Whether the policy would be proof is not known yet: the message waits."""
+    tls = sections(mta_sts_port=unused_port)
+    [result] = await deliver(letter(25, host="", require_tls=True), resolver=Scout(id="1"), sections=tls, tls="none")
+    assert outcome(result).verdict == DEFERRED
+
+
+@pytest.mark.parametrize(("keywords", "verdict"), [(("STARTTLS",), DELIVERED), ((), DEFERRED)])
+async def test_notices_about_such_mail(
+    keywords: Any, verdict: int, context: Any, sections: Any, scripted: Any, letter: Any, deliver: Any
+) -> None:
+    """From nobody: under TLS, but without REQUIRETLS or proof, rather than never (RFC 8689 5)."""
+    server = await scripted(keywords=keywords, tls=context)
+    notice = letter(server.port, host="", require_tls=True)
+    notice.sender = ""
+    [result] = await deliver(notice, resolver=Scout(), sections=sections(), tls="none")
+    assert outcome(result).verdict == verdict
 
 
 @pytest.fixture

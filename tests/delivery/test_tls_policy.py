@@ -67,8 +67,7 @@ def policies(names: Names, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
         async def of(domain: str, now: float) -> Found:
             return Found(domain, sts if domain == "d.test" else None)
 
-        if made._sts is not None:
-            monkeypatch.setattr(made._sts, "of", of)
+        monkeypatch.setattr(made._sts, "of", of)
         return made
 
     return make
@@ -97,9 +96,43 @@ async def test_required_domains(rule: str, tls: Any, policies: Any) -> None:
 async def test_require_tls(policies: Any) -> None:
     """REQUIRETLS: required and validated, in any zone (RFC 8689 4.2.1)."""
     made = policies()
-    demands = await made.demands(delivery(require_tls=True), zone(tls="none"), "none")
+    demands = await made.demands(delivery(require_tls=True, secure=True), zone(tls="none"), "none")
     assert (demands.mode, demands.require_tls) == ("required", True)
     assert (await made.plan(demands, "mx.d.test", 25)).verify == "pkix"
+
+
+@pytest.mark.parametrize(
+    ("domains", "secure", "sts", "host", "good"),
+    [
+        (("d.test",), True, None, "mx.d.test", True),
+        (("d.test",), False, None, "mx.d.test", False),
+        (("d.test",), False, None, "d.test", True),
+        (("d.test",), False, ENFORCE, "mx.d.test", True),
+        (("d.test",), False, TESTING, "mx.d.test", True),
+        (("d.test",), False, TESTING, "evil.test", False),
+        (("d.test",), False, OFF, "mx.d.test", False),
+        (("d.test", "e.test"), False, ENFORCE, "mx.d.test", False),
+        (("d.test", "e.test"), True, None, "mx.d.test", False),
+    ],
+)
+async def test_require_tls_needs_proof(
+    domains: Any, secure: bool, sts: Sts | None, host: str, good: bool, policies: Any
+) -> None:
+    """DNSSEC or MTA-STS says for every domain that the host is its own, or there is no MX (RFC 8689 4.2.1)."""
+    made = policies(sts)
+    demands = await made.demands(delivery(*domains, require_tls=True, secure=secure), zone(tls="none"), "none")
+    if good:
+        assert (await made.plan(demands, host, 25)).mode == "required"
+    else:
+        with pytest.raises(TlsTrouble, match="neither DNSSEC nor MTA-STS"):
+            await made.plan(demands, host, 25)
+
+
+async def test_require_tls_and_a_smart_host(policies: Any) -> None:
+    """A host that is named was not found by anything that could lie."""
+    made = policies()
+    demands = await made.demands(delivery(require_tls=True, host="smart.test"), zone(), "none", named=True)
+    assert (await made.plan(demands, "smart.test", 25)).verify == "pkix"
 
 
 async def test_enforced(policies: Any) -> None:

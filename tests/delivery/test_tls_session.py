@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trustme
 
-from zonemta_py.delivery import dane
+from zonemta_py.delivery import dane, tls_contexts
 from zonemta_py.delivery.dane import Tlsa
 from zonemta_py.delivery.session import Route, Session, open_session
 from zonemta_py.delivery.tls_contexts import TlsContexts
@@ -247,6 +247,22 @@ async def test_client_certificate_is_missing(scripted: Any, leaf: trustme.LeafCe
     server = await scripted(keywords=KEYWORDS, tls=serving(leaf))
     with pytest.raises(TlsFailed, match=r"client_certificate /nowhere\.pem cannot be used"):
         await opened(server, Plan("required", certificate="/nowhere.pem"), contexts)
+
+
+def test_renewed_files(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A certificate that changes is read again; one that is damaged leaves the one before in force."""
+    monkeypatch.setattr(tls_contexts, "CHECK_S", 0.0)
+    file, contexts = tmp_path / "us.pem", TlsContexts()
+    authority.issue_cert("us.test").private_key_and_cert_chain_pem.write_to_path(file)
+    first = contexts.of(False, certificate=str(file))
+    assert contexts.of(False, certificate=str(file)) is first
+    authority.issue_cert("us.test", "us2.test").private_key_and_cert_chain_pem.write_to_path(file)
+    second = contexts.of(False, certificate=str(file))
+    assert second is not first
+    file.write_text("half a file")
+    assert contexts.of(False, certificate=str(file)) is second
+    file.unlink()
+    assert contexts.of(False, certificate=str(file)) is second
 
 
 # TLS from the first byte

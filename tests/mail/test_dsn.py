@@ -62,6 +62,8 @@ def parts(message: EmailMessage) -> tuple[EmailMessage, list[EmailMessage], Emai
         ("failed", Notify.NEVER, False),
         ("delayed", Notify.NEVER, False),
         ("relayed", Notify.NEVER, False),
+        ("delivered", Notify.SUCCESS, True),
+        ("delivered", Notify.FAILURE, False),
     ],
 )
 def test_who_is_told(kind: Kind, notify: Notify, answer: bool) -> None:
@@ -130,6 +132,19 @@ def test_relaying_is_reported_as_a_success_of_ours() -> None:
     """NOTIFY=SUCCESS at a server without DSN gets Action: relayed, status 2.x.x."""
     _, (_, recipient), _ = parts(parsed("relayed", [failed(reply=Reply(250, "", "queued as 1234"))]))
     assert (recipient["Action"], recipient["Status"]) == ("relayed", "2.0.0")
+
+
+def test_delivered_by_lmtp() -> None:
+    """NOTIFY=SUCCESS where our delivery was the last one: Action: delivered (RFC 3461 5.2.1)."""
+    _, (_, recipient), _ = parts(parsed("delivered", [failed(reply=Reply(250, "2.0.0", "saved"))]))
+    assert (recipient["Action"], recipient["Status"]) == ("delivered", "2.0.0")
+
+
+def test_mail_under_requiretls() -> None:
+    """Its notification asks for it too, and returns the header section at most (RFC 8689 5)."""
+    env = envelope(require_tls=True)
+    assert enclose(env, b"", 5).require_tls
+    assert b"the body" not in raw("failed", [failed()], env, original=WHOLE, whole=True)
 
 
 def test_our_own_verdict_is_not_passed_off_as_a_server_s() -> None:

@@ -91,13 +91,22 @@ def test_what_a_pattern_cannot_do_without(pattern: str, literals: tuple[str, ...
     assert needed(pattern) == literals
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+b", "(?:a|b+)*c", ".*x", "a.*b.*c.*d", r"(?:\w+\s?)*end"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(a+)+b", "(?:a|b+)*c", ".*x", "a.*b.*c.*d", r"(?:\w+\s?)*end", "(?:ab|ac|abx)+d", "(?:a.|ab)*d",
+        "(a?){60}a{60}", "(?:a{0,50}){0,50}b", r"\s*\s*x", r"a\w+[\w.]*b", "a[^b]*x[^c]*y[^d]*z",
+        r"q(?:\d|[0-9a-f]x)*z", "x(?:|a|)+y",
+    ],
+)  # fmt: skip
 def test_patterns_that_may_run_away(pattern: str) -> None:
-    """Quantifiers within quantifiers, many wildcards, a wildcard at the beginning."""
+    """Quantifiers within quantifiers, around what is ambiguous, side by side; many wildcards, one at the beginning."""
     assert risk(pattern)
 
 
-@pytest.mark.parametrize("pattern", ["a+b+", "(?:a{0,40}b)+", "a.*b.*c", "(a|b)*"])
+@pytest.mark.parametrize(
+    "pattern", ["a+b+", "(?:a{0,40}b)+", "a.*b.*c", "(a|b)*", r"(?: \w+){0,12} x", r"(?:ab|cd)+", r"\s*a\s*b\s*"]
+)
 def test_patterns_that_do_not(pattern: str) -> None:
     """Bounded inner quantifiers and a few wildcards are no risk."""
     assert risk(pattern) == ""
@@ -196,11 +205,13 @@ def test_what_is_remembered_is_bounded() -> None:
         (rule("a", more="code = 450") + rule("a", examples="['550 x']"), "stands in file1 too"),
         (rule("a", examples="[]"), "has no example"),
         (rule("a", more="pattern = '(x+)+'", examples="['450 x']"), "may take very long"),
+        (rule("a", more="provider = ['gogle', 'google']"), "there is no provider 'gogle'; did you mean 'google'?"),
+        (rule("a", more="code = '2xx'", examples="['250 x']"), "never matches"),
     ],
 )
 def test_what_the_check_finds(text: str, words: str) -> None:
     """One sentence each, with the file and the rule in it."""
-    (problem,) = problems(rules(text))
+    (problem,) = problems(rules(text), ["google", "yahoo"])
     assert problem.startswith("file1: rule ")
     assert words in problem
 
@@ -218,6 +229,7 @@ def test_what_the_check_finds(text: str, words: str) -> None:
         (rule(more="code = 650"), "write 550 or 55x or 5xx"),
         (rule(more="enhanced = '5'"), "write 5.7.1 or 5.7 or x.7.1"),
         (rule(more="stage = 'rctp'"), "there is no stage 'rctp'"),
+        (rule(more="stage = 'plugin'"), "there is no stage 'plugin'"),
         (rule(more="provider = []"), "give one value or a list"),
         (rule(more="slow = 1"), "it must be true or false"),
         (rule(more="rest_s = -1"), "it must be a number of seconds"),

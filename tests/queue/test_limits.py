@@ -80,6 +80,18 @@ async def test_connections_are_counted_over_destinations(house: Any) -> None:
     assert len(await leases(home)) == 1
 
 
+@pytest.mark.parametrize("per", [[], ["zone"]])
+async def test_connections_of_all_together_are_had_again_when_they_end(house: Any, per: list[str]) -> None:
+    """A bound on the connections of a whole zone, or of everything, holds for what is out and no longer."""
+    home = await house(throttles=[{"name": "t", "per": per, "connections": 2}])
+    await put_all(home, 6)
+    for _ in range(3):
+        out = await leases(home)
+        assert len(out) == 2
+        for delivery in out:
+            await home.settle(delivery)
+
+
 async def test_recipients_and_bytes_have_limits(house: Any) -> None:
     """A transaction is cut to the recipients that may go; bytes are the message's."""
     home = await house(throttles=[{"name": "r", "recipients": "1/s", "burst": 3}])
@@ -283,16 +295,13 @@ async def test_mail_is_held_until_its_time_and_its_life_begins_then(house: Any) 
 
 
 async def test_a_deadline_returns_the_message(house: Any) -> None:
-    """BY with R: the retry comes no later than the deadline, and then it is too late."""
+    """BY with R: it is returned at the deadline, not tried once more after it (RFC 2852 4.1.2)."""
     home = await house()
     await home.put("r@x.test", deadline_ms=home.clock.ms() + 120_000, deadline_mode="R")
     (delivery,) = await leases(home)
     await home.settle(delivery, DEFERRED)
     await home.rest()
     await home.move(121)
-    (delivery,) = await leases(home)
-    await home.settle(delivery, DEFERRED)
-    await home.rest()
     (notice,) = await leases(home)
     assert notice.recipients[0].address == "ann@src.test"
     assert b"5.4.7" in (notice.body or b"")
@@ -335,6 +344,23 @@ async def test_domains_with_the_same_exchangers_share_a_destination(house: Any) 
     assert sent[0].hosts == [[f"mx.{sent[0].site}", ["192.0.2.1"]]]
     assert {delivery.provider for delivery in sent} == {"giant", ""}
     assert sorted(scout.asked) == ["x.test", "y.test", "z.test"]
+
+
+async def test_no_strand_slips_past_while_its_domain_is_looked_up(house: Any) -> None:
+    """What came before the answer that others had asked for counts at the domain's site and provider, too."""
+    scout = Directory()
+    scout.answers = {"x.test": site("big", "giant")}
+    throttles = [{"name": per, "per": [per], "messages": "1/min", "burst": 4} for per in ("site", "provider")]
+    zones = [{"name": "default", "default": True, "sources": ["192.0.2.1", "192.0.2.2"]}]
+    home = await house(scout=scout, throttles=throttles, zones=zones)
+    scout.gate.clear()
+    await put_all(home, 5, campaign="one")
+    assert not await leases(home)
+    for campaign in ("two", "three"):
+        await put_all(home, 5, campaign=campaign)
+    scout.gate.set()
+    await home.rest()
+    assert [(delivery.site, delivery.provider) for delivery in await drain(home)] == [("big", "giant")] * 4
 
 
 async def test_a_slow_lookup_holds_up_nobody_else(house: Any) -> None:

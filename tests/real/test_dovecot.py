@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from survival.rig import Mta, free_port
 
+from zonemta_py.sink import Sink, SinkOptions
+
 PATIENCE_S = 60.0
 
 _CONFIG = """
@@ -137,6 +139,32 @@ async def test_each_recipient_by_its_own_reply(dovecot: Dovecot, tmp_path: Path)
         assert sum(b"\nSubject: tcp.test\n" in body for body in bodies) == 1
         assert all(body.endswith(b"\n\n.dot\n" + b"x" * 200 + b"\n") for body in bodies)
     assert dovecot.mailbox("full") == []
+
+
+async def test_success_is_told(dovecot: Dovecot, tmp_path: Path) -> None:
+    """NOTIFY=SUCCESS: Dovecot offers no DSN and is the end of the way, so the sender hears `delivered` from us."""
+    async with Sink(SinkOptions(listen=("127.0.0.1:0",), keep=True)) as sink:
+        zone = _ZONE.format(name="tcp", host="127.0.0.1", port=dovecot.port)
+        mta = Mta(tmp_path / "queue", sink.port, home=tmp_path, more=zone, processes=1)
+        mta.start()
+        try:
+            await mta.accepting()
+            await asyncio.to_thread(ask_to_be_told, mta.port)
+            await mta.drained()
+        finally:
+            mta.end()
+        [notice] = sink.messages
+    assert notice.recipients == ["news@letters.test"]
+    assert b"\r\nAction: delivered\r\nStatus: 2." in notice.body, notice.body
+    assert len(dovecot.mailbox("ann")) == 1
+
+
+def ask_to_be_told(port: int) -> None:
+    with smtplib.SMTP("127.0.0.1", port, timeout=30) as client:
+        refused = client.sendmail(
+            "news@letters.test", ["ann@tcp.test"], "Subject: x\r\n\r\nx\r\n", rcpt_options=["NOTIFY=SUCCESS"]
+        )
+        assert refused == {}
 
 
 def settled(mta: Mta) -> dict[str, str]:

@@ -13,7 +13,6 @@ import os
 import shutil
 import signal
 import smtplib
-import socket
 import ssl
 import subprocess
 import sys
@@ -25,10 +24,11 @@ from typing import Any
 
 import pytest
 import trustme
-from survival.rig import Mta
+from survival.rig import Mta, free_port
 
 from zonemta_py.delivery import dane
 from zonemta_py.sink import Sink, SinkOptions
+from zonemta_py.sink.certificate import self_made
 
 PATIENCE_S = 20.0
 MX_ADDRESS, POLICY_ADDRESS = "127.0.0.5", "127.0.0.6"
@@ -73,12 +73,6 @@ _UNBOUND = """server:
 """
 
 
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
 class Dns:
     """Zones are added, then `start`ed. port: the resolver's."""
 
@@ -91,10 +85,11 @@ class Dns:
         )
         self._running: list[subprocess.Popen[bytes]] = []
 
-    def add(self, name: str, more: str = "", signed: bool = True, anchored: bool = True) -> None:
+    def add(self, name: str, more: str = "", signed: bool = True, anchored: bool = True, sts: bool = True) -> None:
         """anchored: the resolver knows its key; else it knows another one, and all answers are bogus to it."""
         file = self.folder / name
-        file.write_text(_ZONE.format(name=name, mx=MX_ADDRESS, policy=POLICY_ADDRESS, more=more))
+        text = _ZONE.format(name=name, mx=MX_ADDRESS, policy=POLICY_ADDRESS, more=more)
+        file.write_text(text if sts else text.replace("v=STSv1", "nothing"))
         if signed:
             key, other = self._key(name), self._key(name)
             subprocess.run(
@@ -168,7 +163,11 @@ def mx(folder: Path, loop: asyncio.AbstractEventLoop) -> Iterator[tuple[Sink, st
     """A server for mx.*.test whose authority nobody knows, and the TLSA digest of its key."""
     leaf = trustme.CA().issue_cert("mx.dane.test", "mx.wrong.test")
     leaf.private_key_and_cert_chain_pem.write_to_path(folder / "mx.pem")
-    sink = Sink(SinkOptions((f"{MX_ADDRESS}:0",), capabilities=("STARTTLS",), certificate=folder / "mx.pem"))
+    sink = Sink(
+        SinkOptions(
+            (f"{MX_ADDRESS}:0",), capabilities=("STARTTLS", "REQUIRETLS"), certificate=folder / "mx.pem", keep=True
+        )
+    )
     asyncio.run_coroutine_threadsafe(sink.__aenter__(), loop).result()
     key = dane.key_of(ssl.PEM_cert_to_DER_cert(leaf.cert_chain_pems[0].bytes().decode()))
     yield sink, hashlib.sha256(key).hexdigest()
@@ -198,7 +197,7 @@ def policy_port(authority: trustme.CA, loop: asyncio.AbstractEventLoop) -> Itera
 
 @pytest.fixture(scope="module")
 def names(folder: Path, mx: tuple[Sink, str]) -> Iterator[Dns]:
-    """dane.test and wrong.test signed, with TLSA; plain.test with TLSA but unsigned; bogus.test; sts.test."""
+    """dane.test, wrong.test: signed, with TLSA; plain.test: with TLSA, unsigned; bogus.test; sts.test; bare.test."""
     sink, digest = mx
     made = Dns(folder)
     right, wrong = (f"_{sink.port}._tcp.mx IN TLSA 3 1 1 {data}" for data in (digest, "00" * 32))
@@ -208,7 +207,8 @@ def names(folder: Path, mx: tuple[Sink, str]) -> Iterator[Dns]:
         made.add("plain.test", wrong, signed=False)
         made.add("bogus.test", right, anchored=False)
         made.add("sts.test", signed=False)
-        made.start("dane.test", "wrong.test", "plain.test", "bogus.test", "sts.test")
+        made.add("bare.test", signed=False, sts=False)
+        made.start("dane.test", "wrong.test", "plain.test", "bogus.test", "sts.test", "bare.test")
         yield made
     finally:
         made.end()
@@ -326,3 +326,89 @@ def _summary(body: Any) -> tuple[str, str, int, int]:
         policy["policy"]["policy-type"], policy["policy"]["policy-domain"],
         counts["total-successful-session-count"], counts["total-failure-session-count"],
     )  # fmt: skip
+
+
+def test_requiretls(names: Dns, mx: tuple[Sink, str], tmp_path: Path) -> None:
+    """DNSSEC vouches for the MX of one domain, and DANE for its certificate: delivered. Nothing does for the other's:
+    returned, with the header alone and under TLS again (RFC 8689 4.2.1, 5)."""
+    sink = mx[0]
+    (tmp_path / "own.pem").write_bytes(self_made("mta.test"))
+    port = free_port()
+    more = (
+        f'[dns]\nservers = ["127.0.0.1"]\nport = {names.port}\ndnssec = true\n[tls]\ndane = true\n'
+        f'[[zones]]\nname = "direct"\nrecipient_domains = ["*.test"]\nport = {sink.port}\nallow_private = true\n'
+        f'[[listeners]]\nname = "tls"\nport = {port}\ntls = "starttls"\ncertificate = "{tmp_path}/own.pem"\n'
+    )
+    mta = Mta(tmp_path / "queue", sink.port, home=tmp_path, more=more)
+    mta.start()
+    try:
+        asyncio.run(mta.accepting())
+        with smtplib.SMTP("127.0.0.1", port) as client:
+            client.starttls()
+            message, options = b"Subject: secret\r\n\r\nthe body\r\n", ["REQUIRETLS", "RET=FULL"]
+            client.sendmail("back@dane.test", ["req@dane.test", "req@bare.test"], message, options)
+        _until(lambda: len(_to(sink, "req@dane.test")) == len(_to(sink, "back@dane.test")) == 1, mta)
+    finally:
+        mta.end()
+    [notice] = _to(sink, "back@dane.test")
+    assert b"550 5.7.10 REQUIRETLS cannot be met: neither DNSSEC nor MTA-STS" in notice.replace(b"\r\n ", b" ")
+    assert b"Subject: secret" in notice
+    assert b"the body" not in notice
+    assert _to(sink, "req@bare.test") == []
+
+
+def _to(sink: Sink, recipient: str) -> list[bytes]:
+    return [message.body for message in list(sink.messages) if recipient in message.recipients]
+
+
+_TOMORROW = """
+import sys, time
+from pathlib import Path
+from zonemta_py import supervisor
+from zonemta_py.config import load
+began, fixed = time.time(), float(sys.argv[2])
+supervisor.run(load(Path(sys.argv[1])), clock=lambda: fixed + time.time() - began)
+"""
+
+
+def test_reported_once_a_day(names: Dns, mx: tuple[Sink, str], tmp_path: Path) -> None:
+    """The next day a running MTA sends its reports to those who ask for them: once, though all of it is killed then."""
+    sink = mx[0]
+    more = (
+        f'[dns]\nservers = ["127.0.0.1"]\nport = {names.port}\ndnssec = true\n[tls]\ndane = true\nreports = true\n'
+        f'[[zones]]\nname = "direct"\nrecipient_domains = ["dane.test", "plain.test"]\nport = {sink.port}\n'
+        "allow_private = true\n"
+    )
+    mta = Mta(tmp_path / "queue", sink.port, home=tmp_path, more=more)
+    reported = tmp_path / "queue" / "tls" / "reported"
+    today = datetime.datetime.now(datetime.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    mta.start()
+    try:
+        asyncio.run(mta.accepting())
+        with smtplib.SMTP("127.0.0.1", mta.port) as client:
+            client.sendmail("a@b.test", ["r@dane.test", "r@plain.test"], b"Subject: x\r\n\r\nx\r\n")
+        _until(lambda: sum("r@" in r for m in list(sink.messages) for r in m.recipients) >= 2, mta)
+        mta.end()
+        mta.program = ["-c", _TOMORROW, str(mta.config_file), str(today.timestamp() + 30 * 3600)]
+        for _ in range(2):
+            mta.start()
+            asyncio.run(mta.accepting())
+            _until(lambda: reported.exists() and reported.read_text().endswith("\n.\n"), mta)
+            _until(lambda: len(_reports(sink)) >= 2, mta)
+            mta.end()
+    finally:
+        mta.end()
+    assert sorted(_reports(sink)) == ["tls@dane.test", "tls@plain.test"]
+    assert reported.read_text() == f"{today.date()}\ndane.test\nplain.test\n.\n"
+    assert "Traceback" not in mta.log.read_text()
+
+
+def _reports(sink: Sink) -> list[str]:
+    return [to for message in list(sink.messages) for to in message.recipients if to.startswith("tls@")]
+
+
+def _until(holds: Callable[[], bool], mta: Mta) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < end, mta.log_tail()
+        time.sleep(0.05)

@@ -63,3 +63,13 @@ def test_a_header_section_over_the_limit_is_refused_and_forgotten() -> None:
         assert whole == b""
     assert arrive([b"A: b\r\n", b"body\r\n" * 200])[1].refusal is None
     assert arrive([b"\r\n", b"body\r\n" * 200])[1].refusal is None
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=60)
+def test_whatever_is_said_to_us_can_be_kept(value: bytes) -> None:
+    """Bytes that are no text, and any length of them: the queue takes the envelope, or the client hears why not."""
+    _, arrival = arrive([b"X-Sending-Zone: " + value.replace(b"\n", b"").replace(b"\r", b"") + b"\r\n\r\nx\r\n"])
+    zone = arrival.envelope.sending_zone or ""
+    assert len(zone) <= 200
+    assert zone.encode().decode() == zone

@@ -247,3 +247,15 @@ def test_unknown_names_are_refused(words: tuple[str, str]) -> None:
 def test_loads_differ_only_where_asked() -> None:
     """B is A with a connection for every message: the two are comparable."""
     assert replace(scenarios.RELAY["A"], reuse=False) == scenarios.RELAY["B"]
+
+
+def test_what_limits_tls_and_signatures_cost_is_measured(tmp_path: Path) -> None:
+    """Each variant of this MTA delivers everything, and stands beside plain."""
+    out = tmp_path / "out.json"
+    which = ("--scenarios", "A", "--contenders", "zonemta,limits,starttls,ed25519,rsa2048")
+    done = bench_script(*which, "--share", "0.01", "--no-syncs", "--json", str(out))
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads(out.read_text())
+    assert document["errors"] == []
+    assert list(document["medians"]["A"]) == ["zonemta-py", "limits", "starttls", "ed25519", "rsa2048"]
+    assert "Beside plain" in done.stdout

@@ -8,9 +8,12 @@ from typing import Annotated
 import typer
 
 from zonemta_py.cli.errors import Exit, Stop
-from zonemta_py.cli.options import AsJson, ConfigFile, configuration
+from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.output import print_json
-from zonemta_py.config import ReturnPath
+from zonemta_py.config import Config
+from zonemta_py.config.security import ReturnPath
+from zonemta_py.disk import journal
+from zonemta_py.disk.records import Type, unpack
 from zonemta_py.mail import srs as srs_paths
 from zonemta_py.mail import verp as verp_paths
 
@@ -32,31 +35,44 @@ def _srs() -> None:
 
 
 @verp.command("decode")
-def decode_verp(address: Address, config: ConfigFile = None, json: AsJson = False) -> None:
-    """Say which message to whom a return path belongs to, if it is genuine."""
-    path = _settings(config)
+def decode_verp(address: Address, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Say which message to whom a return path belongs to, if it is genuine.
+
+    One whose recipient was too long to stand in it is looked up in journal and archive.
+    """
+    settings = configuration(config, folder)
+    path = _settings(settings)
     try:
         found = verp_paths.decode(_bare(address), path.secret, _today(), path.srs_days)
     except verp_paths.VerpRefused as refused:
         raise Stop(Exit.DATA, f"{address}: {refused}") from None
+    recipient = found.recipient or _looked_up(found, settings)
     if json:
-        print_json(found._asdict())
+        print_json({"id": found.id, "recipient": recipient, "days": found.days})
     else:
-        print(f"message {found.id} to {found.recipient}, made {found.days} days ago")
+        print(f"message {found.id} to {recipient or 'a recipient not known here'}, made {found.days} days ago")
+
+
+def _looked_up(found: verp_paths.Return, settings: Config) -> str:
+    """ "" if the message is not in journal or archive (any more)."""
+    for record in (record for part in ("journal", "archive") for record in journal.read(settings.folder / part)):
+        if record.type == Type.ENVELOPE and (body := unpack(record.body))[0] == found.id:
+            return next((str(row[1]) for row in body[2] if found.is_to(row[1])), "")
+    return ""
 
 
 @srs.command("decode")
 def decode_srs(address: Address, config: ConfigFile = None) -> None:
     """Print the address that a rewritten return path stands for, if it is genuine."""
-    path = _settings(config)
+    path = _settings(configuration(config))
     try:
         print(srs_paths.reverse(_bare(address), path.secret, _today(), path.srs_days))
     except srs_paths.SrsRefused as refused:
         raise Stop(Exit.DATA, f"{address}: {refused}") from None
 
 
-def _settings(config: ConfigFile) -> ReturnPath:
-    path = configuration(config).return_path
+def _settings(settings: Config) -> ReturnPath:
+    path = settings.return_path
     if not path.secret:
         raise Stop(Exit.CONFIG, "return_path.secret is empty; name the MTA's configuration with --config")
     return path

@@ -18,6 +18,7 @@ from zonemta_py.config.shipped import shipped
 from zonemta_py.mail.rule import CLASSES, STAGES, Action, Rule, reply_of
 from zonemta_py.mail.rule_check import overridden, problems
 from zonemta_py.mail.rules import Rules, RulesError
+from zonemta_py.zones.site import Providers
 
 app = typer.Typer(help="Check, explain and list the rules by which replies are understood.", no_args_is_help=True)
 
@@ -34,8 +35,9 @@ Provider = Annotated[str, typer.Option(help="Whose reply it is, by its name in p
 @app.command()
 def check(files: Files = None, config: ConfigFile = None) -> None:
     """Run every example, find rules that never match or are shadowed, and count the rules of each class."""
-    rules = _load(files or in_force(configuration(config)))
-    found = problems(rules)
+    settings = configuration(config)
+    rules = _load(files or in_force(settings))
+    found = problems(rules, _providers(settings))
     for sentence in found:
         print(sentence)
     if found:
@@ -90,6 +92,10 @@ def in_force(config: Config) -> list[Path]:
     """The files with the rules, the one that is asked first at the front."""
     files = [config.rules.file or shipped("rules.toml")]
     return [config.rules.extra, *files] if config.rules.extra else files
+
+
+def _providers(config: Config) -> list[str]:
+    return Providers.load(config.dns.providers or shipped("providers.toml")).names
 
 
 def effects(action: Action) -> str:

@@ -87,6 +87,9 @@ class Config(Section):
         for zone in path.list_unsubscribe_zones:
             if zone not in {each.name for each in self.zones}:
                 raise ValueError(f"return_path.list_unsubscribe_zones: there is no zone {zone!r}, leave it out")
+        signed = {name.lower() for name in self.signing.headers}
+        if path.list_unsubscribe and self.dkim and not {"list-unsubscribe", "list-unsubscribe-post"} <= signed:
+            raise ValueError("signing.headers lacks List-Unsubscribe or List-Unsubscribe-Post, add both (RFC 8058)")
         if (path.verp or path.srs or path.list_unsubscribe) and not path.secret:
             raise ValueError("return_path needs a secret for its signatures; `zonemta config secret` makes one")
 

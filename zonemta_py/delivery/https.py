@@ -58,10 +58,11 @@ async def _first(
             httpx.AsyncClient(verify=context, trust_env=False, follow_redirects=False, timeout=STEP_S) as client,
         ):
             for address in addresses:
+                named = host if port == 443 else f"{host}:{port}"
                 where = f"[{address}]" if ":" in address else address
                 request = client.build_request(
                     method, f"https://{where}:{port}{path}", content=data or None,
-                    headers={"Host": host if port == 443 else f"{host}:{port}"} | headers,
+                    headers={"Host": named, "Accept-Encoding": "identity"} | headers,
                     extensions={"sni_hostname": host},
                 )  # fmt: skip
                 try:
@@ -85,7 +86,7 @@ async def _read(client: httpx.AsyncClient, request: httpx.Request, kind: str, by
         if kind and response.headers.get("content-type", "").partition(";")[0].strip().lower() != kind:
             raise HttpsFailed(f"{request.headers['host']} sent something else than {kind}")
         body = b""
-        async for part in response.aiter_bytes():
+        async for part in response.aiter_raw():  # as it comes: what is compressed may be a thousand times larger
             body += part
             if len(body) > bytes_max:
                 raise HttpsFailed(f"{request.headers['host']} sent more than {bytes_max} bytes")

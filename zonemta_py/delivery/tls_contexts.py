@@ -1,6 +1,8 @@
 """OpenSSL's contexts: one for each way of looking at a server, made when first needed and kept for the process.
 
 A context that validates reads the authorities, which costs milliseconds and megabytes: once, not for each connection.
+Files of ours that change (certificates are renewed) are read again, at most CHECK_S later; if they cannot be used any
+more, the context that was made before stays in force, with a line in the log.
 One that does not validate takes what old servers can still do, since the step below it is no encryption at all.
 
 Failures: `of` raises TlsFailed with one sentence for a file that cannot be used; `check` ConfigError.
@@ -8,13 +10,31 @@ Failures: `of` raises TlsFailed with one sentence for a file that cannot be used
 
 from __future__ import annotations
 
+import logging
+import os
 import ssl
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.mail.classify import TlsFailed
 
+log = logging.getLogger(__name__)
+
+CHECK_S = 10.0
+Kind = tuple[bool, str, str, str]
+"""The arguments of `of`."""
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+
+
+@dataclass(slots=True)
+class _Made:
+    """state: of its files when it was made. checked: when they were last looked at."""
+
+    context: ssl.SSLContext
+    state: tuple[tuple[int, ...], ...]
+    checked: float
 
 
 class TlsContexts:
@@ -22,15 +42,33 @@ class TlsContexts:
 
     def __init__(self, ca_file: Path | None = None) -> None:
         self._ca_file = ca_file
-        self._made: dict[tuple[bool, str, str, str], ssl.SSLContext] = {}
+        self._made: dict[Kind, _Made] = {}
 
     def of(self, validate: bool, newest: str = "1.3", least: str = "1.2", certificate: str = "") -> ssl.SSLContext:
         """newest, least: "1.2" or "1.3". certificate: PEM file to show to servers that ask, or "". Raises TlsFailed."""
         key = (validate, newest, least, certificate)
-        context = self._made.get(key)
-        if context is None:
-            context = self._made[key] = self._make(*key)
-        return context
+        made, now = self._made.get(key), time.monotonic()
+        if made is None:
+            made = self._made[key] = _Made(self._make(*key), self._state(*key), now)
+        elif now >= made.checked + CHECK_S and (self._ca_file or certificate):
+            made.checked = now
+            self._look_again(key, made)
+        return made.context
+
+    def _look_again(self, key: Kind, made: _Made) -> None:
+        state = self._state(*key)
+        if state == made.state:
+            return
+        made.state = state
+        try:
+            made.context = self._make(*key)
+        except TlsFailed as error:
+            log.error("%s; the one read before stays in force", error.reply.text)
+
+    def _state(self, validate: bool, newest: str, least: str, certificate: str) -> tuple[tuple[int, ...], ...]:
+        """What tells one state of its files from another."""
+        authorities = str(self._ca_file) if validate and self._ca_file else ""
+        return tuple(map(_state, filter(None, (authorities, certificate))))
 
     def _make(self, validate: bool, newest: str, least: str, certificate: str) -> ssl.SSLContext:
         context = self._validating() if validate else _lax()
@@ -47,6 +85,14 @@ class TlsContexts:
             return ssl.create_default_context(cafile=None if self._ca_file is None else str(self._ca_file))
         except OSError as error:
             raise TlsFailed("tls", f"tls.ca_file {self._ca_file} cannot be used ({error})") from None
+
+
+def _state(path: str) -> tuple[int, ...]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def _lax() -> ssl.SSLContext:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import UTC, date, datetime
 from urllib.parse import urlsplit
 
@@ -50,11 +50,21 @@ async def send(report: Report, names: Names, contexts: TlsContexts, hand_in: Han
     return said
 
 
-async def send_day(config: Config, day: date, names: Names, hand_in: HandIn) -> list[str]:
-    """All reports on a day (UTC), made from journal and archive; what became of each."""
-    contexts = TlsContexts(config.tls.ca_file)
+async def send_day(
+    config: Config, day: date, names: Names, hand_in: HandIn, done: Collection[str] = (),
+    note: Callable[[str], None] = lambda _: None,
+) -> list[str]:  # fmt: skip
+    """All reports on a day (UTC), made from journal and archive; what became of each.
+
+    done: domains that have theirs already. note: called with each domain once its report has left.
+    """
+    contexts, sentences = TlsContexts(config.tls.ca_file), []
     reports = await asyncio.to_thread(lambda: reports_for(day, seen_on(config.folder, day), reporter(config)))
-    return [said for report in reports for said in await send(report, names, contexts, hand_in)]
+    for report in reports:
+        if report.domain not in done:
+            sentences += await send(report, names, contexts, hand_in)
+            note(report.domain)
+    return sentences
 
 
 async def _mail(report: Report, boxes: list[str], hand_in: HandIn) -> str:

@@ -53,9 +53,7 @@ async def run(
 ) -> None:  # fmt: skip
     """Delivers for ever, at most `most` at once; returns when the queue is gone."""
     names = resolver or DnsScout(config)
-    means = Means(
-        config, outlet, host, names, TlsPolicies(config, names, contexts), Connections(), config.server.name
-    )
+    means = Means(config, outlet, host, names, TlsPolicies(config, names, contexts), Connections(), config.server.name)
     slots = Slots(most)
     try:
         async with asyncio.TaskGroup() as group:

@@ -49,7 +49,8 @@ class Note(NamedTuple):
 
     notify, orcpt: RFC 3461. attempts: how often it was tried. first_ms, last_ms: first and latest try. last: latest
     reply as "code enhanced text". noticed: a delay notice has been sent. routing: what plugins decided (host, port,
-    source …). flow: "priority~tenant~campaign" where one of them is set.
+    source …). flow: "priority~tenant~campaign" where one of them is set. deadline_ms: when it is to be returned.
+    put_off_ms: when it was last put off without an attempt.
     """
 
     notify: int = 0
@@ -61,6 +62,8 @@ class Note(NamedTuple):
     noticed: bool = False
     routing: dict[str, Any] | None = None
     flow: str = ""
+    deadline_ms: int = 0
+    put_off_ms: int = 0
 
     def value(self) -> bytes:
         return b"" if self == _PLAIN else pack(self)

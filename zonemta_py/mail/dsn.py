@@ -1,4 +1,4 @@
-"""Delivery status notifications: what a sender is told about failures, delays, relaying (RFC 3461, 3462, 3464, 6533).
+"""Delivery status notifications: what a sender is told of failures, delays, success (RFC 3461, 3462, 3464, 6533).
 
 `build` makes the whole message as bytes with CRLF lines: one plain sentence per recipient, the machine-readable
 status, and the original's header section (or all of it: failures with RET=FULL). `wanted` says who gets one. `enclose`
@@ -23,7 +23,8 @@ from zonemta_py.mail import limits
 from zonemta_py.mail.envelope import Envelope, Notify, Recipient
 from zonemta_py.mail.reply import Reply
 
-Kind = Literal["failed", "delayed", "relayed"]
+Kind = Literal["failed", "delayed", "relayed", "delivered"]
+"""relayed: to a server that will not tell more. delivered: into the mailbox, which LMTP servers look after."""
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,200}@[!-;=?-~]{1,200}>")
@@ -33,11 +34,13 @@ _SUBJECTS: dict[Kind, str] = {
     "failed": "Your message could not be delivered",
     "delayed": "Your message is delayed",
     "relayed": "Your message was handed on",
+    "delivered": "Your message was delivered",
 }
 _CLOSINGS: dict[Kind, str] = {
     "failed": "It will not be tried again. Details for your mail administrator, and your message's header, follow.",
     "delayed": "You need not do anything: it will be tried again. Details for your mail administrator follow.",
     "relayed": "That server does not report deliveries, so you will hear no more unless something fails there.",
+    "delivered": "You asked to be told. Details for your mail administrator follow.",
 }
 
 
@@ -61,7 +64,7 @@ def wanted(kind: Kind, notify: int) -> bool:
     """Whether a recipient with these NOTIFY flags causes a notification (RFC 3461 4.1); unset: FAILURE only."""
     if notify & Notify.NEVER:
         return False
-    if kind == "relayed":
+    if kind in ("relayed", "delivered"):
         return bool(notify & Notify.SUCCESS)
     if kind == "delayed":  # unasked, a list's owner would get one for every slow subscriber
         return bool(notify & Notify.DELAY)
@@ -98,7 +101,8 @@ def build(
     """The notification, ready to be queued.
 
     original: header section of the message as stored, or with `whole` all of it; `whole` counts for failures only (RFC
-    3461 4.3), and not under REQUIRETLS (RFC 8689 5). reporting_mta: our host name. unique: letters and digits nobody can guess; Message-ID and boundary.
+    3461 4.3), and not under REQUIRETLS (RFC 8689 5). reporting_mta: our host name. unique: letters and digits nobody
+    can guess; Message-ID and boundary.
     Raises ValueError for a null sender or no failures: such a notification must not exist (RFC 5321 4.5.5).
     """
     if not envelope.sender or not failures:
@@ -158,6 +162,8 @@ def _sentence(kind: Kind, failed: Failed, age_ms: int) -> str:
     who, said = f"<{failed.recipient.address}>", _said(failed)
     if kind == "relayed":
         return f"It was handed on for {who} to {failed.remote or 'the next server'}, which said: {said}"
+    if kind == "delivered":
+        return f"It was delivered to {who} by {failed.remote or 'the mail store'}, which said: {said}"
     source = f"{failed.remote} said" if failed.remote else "the reason is"
     if kind == "delayed":
         until = f" and will be tried until {_date(failed.until_ms)}" if failed.until_ms else ""
@@ -223,7 +229,7 @@ def _code(kind: Kind, failed: Failed) -> str:
     """Status (RFC 3463): a temporary failure that became final is 5.4.7, delivery time expired."""
     if kind == "failed" and _expired(failed):
         return "5.4.7"
-    digit = {"failed": "5", "delayed": "4", "relayed": "2"}[kind]
+    digit = {"failed": "5", "delayed": "4"}.get(kind, "2")
     return failed.reply.enhanced if failed.reply.enhanced[:1] == digit else f"{digit}.0.0"
 
 

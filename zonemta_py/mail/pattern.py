@@ -18,6 +18,10 @@ _MANY = 100
 """A quantifier that allows this often, or oftener, counts as unbounded."""
 _ALTERNATIVES_MAX = 24
 _WILDCARDS_MAX = 2
+_WIDE = 96
+"""So many of the 128 characters make a set a wildcard."""
+_ROUNDS = 10
+"""With fewer rounds even a loose quantifier comes to an end soon."""
 
 Tree = Iterable[tuple[Any, Any]]
 
@@ -30,11 +34,16 @@ def needed(pattern: str) -> tuple[str, ...]:
 def risk(pattern: str) -> str:
     """Why matching may take time out of all proportion to the text's length, as half a sentence; "" if it does not.
 
-    Found are quantifiers within quantifiers, more than two unbounded wildcards, and a wildcard at the beginning.
+    Found are quantifiers within quantifiers, alternatives that begin alike within one, two side by side for the same
+    characters, more than two unbounded wildcards, and a wildcard at the beginning.
     """
     tree = _parser.parse(pattern, FLAGS)
     if _nested(tree, False):
         return "a quantifier within a quantifier; write the inner one with a bound such as {0,40}"
+    if any(_loose(inner) for inner in _repeated(tree)):
+        return "a quantifier around what can match the same text in several ways; begin each alternative differently"
+    if _side_by_side(tree):
+        return "two quantifiers side by side for the same characters; make them one"
     wildcards = [_wild(operator, value) for operator, value in tree]
     if wildcards[:1] == [True]:
         return "it begins with an unbounded wildcard, which says nothing; leave it out"
@@ -108,7 +117,96 @@ def _inner(operator: Any, value: Any) -> list[Tree]:
 
 
 def _wild(operator: Any, value: Any) -> bool:
-    return operator in _REPEATS and value[1] >= _MANY and any(inner is _parser.ANY for inner, _ in value[2])
+    """For nearly all characters, however many."""
+    return operator in _REPEATS and value[1] >= _MANY and len(_begins(value[2])[0]) > _WIDE
+
+
+def _repeated(tree: Tree) -> Iterable[Tree]:
+    """What stands under a quantifier that allows more than a few rounds."""
+    for operator, value in tree:
+        if operator in _REPEATS and value[1] >= _ROUNDS:
+            yield value[2]
+        for inner in _inner(operator, value):
+            yield from _repeated(inner)
+
+
+def _loose(tree: Tree) -> bool:
+    """Whether a round may match nothing, or be cut in another way: nothing in it is fixed, or alternatives overlap."""
+    items = list(_flat(tree))
+    if any(operator is _parser.BRANCH and _overlap(value[1]) for operator, value in items):
+        return True
+    return bool(items) and all(operator in _REPEATS and value[0] != value[1] for operator, value in items)
+
+
+def _overlap(branches: list[Tree]) -> bool:
+    """Whether two of them may begin alike, or both be empty."""
+    seen: set[int] = set()
+    empty = False
+    for branch in branches:
+        first, nullable = _begins(branch)
+        if seen & first or (nullable and empty):
+            return True
+        seen |= first
+        empty |= nullable
+    return False
+
+
+def _side_by_side(tree: Tree) -> bool:
+    before: set[int] = set()
+    for operator, value in _flat(tree):
+        many = operator in _REPEATS and value[1] >= _MANY
+        here = _begins(value[2])[0] if many else set()
+        if before & here:
+            return True
+        optional = operator in _REPEATS and not value[0]
+        before = here | before if optional else here
+        if any(_side_by_side(inner) for inner in _inner(operator, value)):
+            return True
+    return False
+
+
+def _begins(tree: Tree) -> tuple[set[int], bool]:
+    """The ASCII characters that a match may begin with, and whether it may be empty."""
+    found: set[int] = set()
+    for operator, value in _flat(tree):
+        if operator in _REPEATS:
+            first, empty = _begins(value[2])
+            empty = empty or not value[0]
+        elif operator is _parser.BRANCH:
+            each = [_begins(branch) for branch in value[1]]
+            first, empty = set().union(*(one for one, _ in each)), any(nothing for _, nothing in each)
+        else:
+            first, empty = _characters(operator, value), False
+        found |= first
+        if not empty:
+            return found, False
+    return found, True
+
+
+def _characters(operator: Any, value: Any) -> set[int]:
+    """Of one character of the pattern; all, if it is not known."""
+    if operator is _parser.LITERAL:
+        return {ord(case) for case in (chr(value).lower() + chr(value).upper())}
+    if operator is _parser.NOT_LITERAL:
+        return _ALL - _characters(_parser.LITERAL, value)
+    if operator is _parser.RANGE:
+        return set().union(*(_characters(_parser.LITERAL, code) for code in range(value[0], min(value[1], 127) + 1)))
+    if operator is _parser.CATEGORY:
+        return _ALL & _CATEGORIES.get(value, _ALL)
+    if operator is _parser.IN:
+        named = set().union(*(_characters(*one) for one in value if one[0] is not _parser.NEGATE))
+        return _ALL - named if value[0][0] is _parser.NEGATE else named
+    return _ALL
+
+
+_ALL = set(range(128))
+_CATEGORIES = {
+    getattr(_parser, f"CATEGORY_{name}"): {code for code in _ALL if re.match(shape, chr(code), re.ASCII)}
+    for name, shape in (
+        ("DIGIT", r"\d"), ("NOT_DIGIT", r"\D"), ("SPACE", r"\s"), ("NOT_SPACE", r"\S"), ("WORD", r"\w"),
+        ("NOT_WORD", r"\W"),
+    )
+}  # fmt: skip
 
 
 _REPEATS = (_parser.MAX_REPEAT, _parser.MIN_REPEAT, _parser.POSSESSIVE_REPEAT)

@@ -49,9 +49,8 @@ CLASSES = {
 }
 """Name → what it means. Every reply gets one of these."""
 
-STAGES = (
-    "connect", "banner", "ehlo", "tls", "auth", "mail", "rcpt", "data", "body", "dot", "dns", "plugin", "proxy",
-)  # fmt: skip
+STAGES = ("connect", "banner", "ehlo", "tls", "auth", "mail", "rcpt", "data", "body", "dot", "dns")
+"""Those at which somebody else has said something."""
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _CODE = re.compile(r"[245](?:xx|[0-9](?:x|[0-9]))")
 _ENHANCED = re.compile(r"[245x]\.\d{1,3}(?:\.\d{1,3})?")

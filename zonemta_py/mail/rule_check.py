@@ -1,22 +1,30 @@
 """Whether rules do what their examples promise, found by asking them.
 
 A problem is a rule without an example, an example that another rule of the same file claims (that rule shadows it) or
-that none claims, a name used twice, a pattern that may run away. That a rule of a file asked earlier claims an example
+that none claims, a name used twice, a pattern that may run away, a provider that there is not, codes of replies that
+are never judged. That a rule of a file asked earlier claims an example
 of a later file is no problem: that is what the earlier file is for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Collection, Iterator
 
 from zonemta_py.mail.pattern import risk
 from zonemta_py.mail.rule import Example, Rule
 from zonemta_py.mail.rules import Rules
 
 
-def problems(rules: Rules) -> list[str]:
-    """One sentence each: file, rule, what is wrong, what to do. Empty: all is well."""
-    return [sentence for rule in rules.rules for sentence in _of_rule(rules, rule)] + list(_twice(rules))
+def problems(rules: Rules, providers: Collection[str] | None = None) -> list[str]:
+    """One sentence each: file, rule, what is wrong, what to do. Empty: all is well.
+
+    providers: the names that sites can have; None: not looked at.
+    """
+    found = [sentence for rule in rules.rules for sentence in _of_rule(rules, rule)]
+    if providers is not None:
+        found += [sentence for rule in rules.rules for sentence in _unheard_of(rule, providers)]
+    return found + list(_twice(rules))
 
 
 def overridden(rules: Rules) -> list[tuple[Rule, Rule]]:
@@ -35,6 +43,8 @@ def _of_rule(rules: Rules, rule: Rule) -> Iterator[str]:
     where = f"{rule.file}: rule {rule.name!r}"
     if not rule.examples:
         yield f"{where} has no example; add a real reply to `examples`"
+    if rule.codes is not None and max(rule.codes) < 400:
+        yield f"{where} never matches: only replies that refuse are judged; take a code of 4xx or 5xx"
     why = risk(rule.pattern) if rule.pattern else ""
     if why:
         yield f"{where}: pattern {rule.pattern!r} may take very long: {why}"
@@ -46,6 +56,13 @@ def _of_rule(rules: Rules, rule: Rule) -> Iterator[str]:
         return
     for example, claim in claims:
         yield from _of_example(where, rule, example, claim)
+
+
+def _unheard_of(rule: Rule, providers: Collection[str]) -> Iterator[str]:
+    for name in sorted((rule.providers or frozenset()) - set(providers)):
+        near = difflib.get_close_matches(name, providers, 1)
+        remedy = f"did you mean {near[0]!r}?" if near else "name one of providers.toml, or add it there"
+        yield f"{rule.file}: rule {rule.name!r}: there is no provider {name!r}; {remedy}"
 
 
 def _of_example(where: str, rule: Rule, example: Example, claim: list[Rule]) -> Iterator[str]:

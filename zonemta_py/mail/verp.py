@@ -3,12 +3,15 @@
 b<day><tag><id>-<local>=<domain>@ours: two characters of base32 for the day, eight for the tag, thirteen for the
 message's id; then the recipient, in which what is unusual is ~ and two hex digits. Case may change on the way.
 
-Recipients of more than 39 characters make a local part of more than 64, which most servers take; a path that would not
-fit at all is left as it is. Failures: `decode` raises VerpRefused with one sentence.
+A recipient that would make the local part longer than 64 octets (RFC 5321 4.5.3.1.1: servers refuse such a sender)
+stands there as a mark of 22 characters, behind a dot; among the message's recipients `Return.is_to` finds it again.
+Failures: `decode` raises VerpRefused with one sentence.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from typing import NamedTuple
 
@@ -16,9 +19,11 @@ from zonemta_py.mail import token
 from zonemta_py.mail.srs import ADDRESS_MAX
 
 _UNUSUAL = re.compile(rb"[^A-Za-z0-9_.+-]")
-_PATH = re.compile(r"b(?P<day>[a-z2-7]{2})(?P<tag>[a-z2-7]{8})(?P<id>[a-z2-7]{13})-(?P<recipient>.+)", re.IGNORECASE)
+_PATH = re.compile(r"b(?P<day>[a-z2-7]{2})(?P<tag>[a-z2-7]{8})(?P<id>[a-z2-7]{13})(?P<to>[-.].+)", re.IGNORECASE)
 _HEX = re.compile(rb"~([0-9A-Fa-f]{2})")
 _ID_BITS = 64
+_LOCAL_MAX = 64
+_MARK_CHARACTERS = 22
 
 
 class VerpRefused(ValueError):
@@ -26,35 +31,56 @@ class VerpRefused(ValueError):
 
 
 class Return(NamedTuple):
-    """What a return path says. recipient: its case may have been lost. days: how long ago it was made."""
+    """What a return path says. recipient: its case may have been lost; "" if there is a mark in its place. days: how
+    long ago it was made."""
 
     id: str
     recipient: str
     days: int
+    mark: str = ""
+
+    def is_to(self, recipient: str) -> bool:
+        """Whether it was made for that recipient, case apart."""
+        if self.mark:
+            return self.mark.lower() == _mark(recipient)
+        return self.recipient.lower() == recipient.lower()
 
 
 def encode(message_id: str, recipient: str, domain: str, secret: str, today: int) -> str:
     """message_id: 16 hex digits. today: days since 1970. "" if the path would be too long."""
     local, _, host = recipient.rpartition("@")
-    shown = f"{_escaped(local)}={_escaped(host)}"
     day, number = token.stamp(today), token.packed(int(message_id, 16), 13)
-    path = f"b{day}{token.tag(secret, 'verp', day, number, shown)}{number}-{shown}@{domain}"
+    to = f"-{_escaped(local)}={_escaped(host)}"
+    if len(to) > _LOCAL_MAX - 1 - len(day) - token.TAG_CHARACTERS - len(number):
+        to = f".{_mark(recipient)}"
+    path = f"b{day}{token.tag(secret, 'verp', day, number, to)}{number}{to}@{domain}"
     return path if len(path) <= ADDRESS_MAX else ""
 
 
 def decode(address: str, secret: str, today: int, days: int) -> Return:
     """days: how old it may be. Raises VerpRefused."""
     found = _PATH.fullmatch(address.rpartition("@")[0] or address)
-    if found is None or "=" not in found["recipient"] or token.unpacked(found["id"]) >> _ID_BITS:
+    if found is None or token.unpacked(found["id"]) >> _ID_BITS:
         raise VerpRefused("it is no VERP address")
-    if not token.genuine(found["tag"], secret, "verp", found["day"], found["id"], found["recipient"]):
+    kind, to = found["to"][0], found["to"][1:]
+    if kind == "-" and "=" not in to:
+        raise VerpRefused("it is no VERP address")
+    if not token.genuine(found["tag"], secret, "verp", found["day"], found["id"], found["to"]):
         raise VerpRefused("its tag is not ours, or the secret has changed")
     age = token.age(found["day"], today)
     if age > days:
         raise VerpRefused(f"it is {age} days old")
-    local, _, host = found["recipient"].rpartition("=")
-    recipient = f"{_unescaped(local)}@{_unescaped(host)}" if local else _unescaped(host)
-    return Return(f"{token.unpacked(found['id']):016x}", recipient, age)
+    message_id = f"{token.unpacked(found['id']):016x}"
+    if kind == ".":
+        return Return(message_id, "", age, to.lower())
+    local, _, host = to.rpartition("=")
+    return Return(message_id, f"{_unescaped(local)}@{_unescaped(host)}" if local else _unescaped(host), age)
+
+
+def _mark(recipient: str) -> str:
+    """110 bits: no secret, for the tag vouches for it; two recipients never have the same one."""
+    digest = hashlib.sha256(recipient.lower().encode("utf-8", "surrogateescape")).digest()
+    return base64.b32encode(digest)[:_MARK_CHARACTERS].decode().lower()
 
 
 def _escaped(text: str) -> str:

@@ -141,8 +141,11 @@ class Acceptance:
         flow = ""
         if priority or envelope.tenant or envelope.campaign:
             flow = Path(priority, envelope.tenant or "", envelope.campaign or "").text()
-        note = Note(recipient.notify, recipient.orcpt, routing=routed.routing, flow=flow)
+        deadline_ms = envelope.deadline_ms if envelope.deadline_mode == "R" else 0
+        note = Note(recipient.notify, recipient.orcpt, routing=routed.routing, flow=flow, deadline_ms=deadline_ms)
         wait_s = max(routed.delay_s, hours.wait_s(self._core.config, zone.zone, envelope, now_ms))
+        if deadline_ms:
+            wait_s = min(wait_s, (deadline_ms - now_ms) / 1000)
         if wait_s > 0:
             key = keys.deferred(routed.zone, now_ms + int(wait_s * 1000), message_id, recipient.address)
             return _Placed(zone, None, key, recipient, note, sizes.DEFERRED)
@@ -181,7 +184,7 @@ class Acceptance:
             zone.due_at(keys.place(row.key).due_ms)
         elif row.key.startswith(b"parked "):
             core.schedule.busy.discard(row.key)
-            zone.parked_key(strand, row.key)
+            zone.parked_key(strand, row.key, row.note.deadline_ms)
         elif zone.ready_for_new(strand):
             zone.put_new(strand, Entry(row.key, message.id, row.recipient.address, row.note, pinned=True))
             return 1

@@ -20,6 +20,8 @@ from zonemta_py.disk.store import Store
 class Cursor:
     """Over one range. `exhausted`: nothing was left at the last read (new keys may be handed over directly)."""
 
+    __slots__ = ("_busy", "_handed", "_start", "_stop", "_store", "exhausted", "position")
+
     def __init__(self, store: Store, prefix: bytes, busy: Container[bytes], mark: bytes = b"") -> None:
         self._store, self._busy = store, busy
         self._start, self._stop = prefix, keys.end(prefix)

@@ -56,6 +56,16 @@ def life_ends_ms(retry: Retry, created_ms: int, terms: dict[str, Any], first_ms:
     return int(begins) + int(retry.life_h * 3_600_000)
 
 
+def over(config: Config, zone: Zone, terms: dict[str, Any], created_ms: int, first_ms: int, now_ms: int) -> bool:
+    """Whether a recipient that is not being tried has waited for all of its life."""
+    name = terms.get("window", "")
+    begins_ms = max(created_ms, terms.get("hold_until_ms", 0))
+    if name or zone.window:
+        begins_ms = opens(config, zone, name, terms.get("time_zone", ""), begins_ms)
+    windowed = bool(name or zone.window)
+    return now_ms >= life_ends_ms(config.retry, begins_ms, terms, first_ms, windowed)
+
+
 def too_late(terms: dict[str, Any], now_ms: int) -> bool:
     """Whether its deadline has passed and it is to be returned (RFC 2852 4.1.2)."""
     return terms.get("deadline_mode") == "R" and now_ms >= terms["deadline_ms"]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.config.shipped import shipped
+from zonemta_py.mail.classify import LOCAL
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rule import RulesError
 from zonemta_py.mail.rules import Rules, Ruling
@@ -22,10 +23,9 @@ from zonemta_py.queue.lane import Lane
 from zonemta_py.queue.lease import Lease
 from zonemta_py.queue.standing import NO_TLS
 
-OURS = frozenset(("plugin", "queue", "limit", "proxy"))
+OURS = LOCAL | {"plugin", "queue", "limit"}
 """Stages at which nobody else has said anything."""
 NO_TLS_S = 86_400.0
-CONNECTING = frozenset(("connect", "banner", "ehlo", "tls", "auth", "dns"))
 
 
 def load(config: Config) -> Rules:
@@ -102,11 +102,11 @@ class Judging:
         """Does what the rule asks; whether it said how to treat the destination, and whether that is dead now."""
         action, standing = ruling.action, self._core.schedule.standing
         cause = f"{ruling.rule}: {outcome.reply}"
-        asks = action.slow or action.fewer or action.rest_s or action.suspend
-        if action.no_tls and standing.counted(lane, ruling):
+        asks = bool(action.slow or action.fewer or action.rest_s or action.suspend)
+        if not (asks or action.no_tls) or not standing.counted(lane, ruling):
+            return asks, False
+        if action.no_tls:
             standing.stop(NO_TLS, lane.site, NO_TLS_S, cause)
-        if not asks or not standing.counted(lane, ruling):
-            return bool(asks), False
         if action.slow:
             standing.slowed(lane, cause, lease.since_ms)
         dead = standing.earned.failed(lease.zone, lane.site, lane.source, cause) if action.fewer else False
@@ -120,7 +120,7 @@ class Judging:
             name = {"destination": lane.site, "tenant": path.tenant, "campaign": path.campaign}[action.suspend]
             if name:
                 standing.stop(action.suspend, name, action.suspend_s, cause)
-        return True, dead
+        return asks, dead
 
 
 def _turned(outcome: Outcome, ruling: Ruling) -> Outcome:
@@ -129,9 +129,17 @@ def _turned(outcome: Outcome, ruling: Ruling) -> Outcome:
     delay_s = action.delay_s or outcome.delay_s
     if action.verdict == "retry" and outcome.verdict == BOUNCED:
         return dataclasses.replace(outcome, verdict=DEFERRED, reply=_softened(outcome.reply), delay_s=delay_s)
-    if action.verdict == "bounce" and outcome.verdict == DEFERRED and outcome.stage not in CONNECTING:
-        return dataclasses.replace(outcome, verdict=BOUNCED)
+    if action.verdict == "bounce" and outcome.verdict == DEFERRED:
+        return dataclasses.replace(outcome, verdict=BOUNCED, reply=_hardened(outcome.reply))
     return dataclasses.replace(outcome, delay_s=delay_s) if delay_s != outcome.delay_s else outcome
+
+
+def _hardened(reply: Reply) -> Reply:
+    """As a final one: else the sender would be told that time had run out."""
+    if reply.permanent:
+        return reply
+    enhanced = "5" + reply.enhanced[1:] if reply.enhanced else "5.0.0"
+    return Reply(554, enhanced, f"{reply} (given up by rule)")
 
 
 def _softened(reply: Reply) -> Reply:

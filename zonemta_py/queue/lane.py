@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from zonemta_py.zones.throttle import Gate
 
 _BETWEEN = "~"
+NEVER_MS = 1 << 62
 
 
 class Path(NamedTuple):
@@ -108,9 +109,12 @@ class Lane:
 
 
 class Strand:
-    """A flow's part of a lane. held: what it waits for, so that it is not listed meanwhile."""
+    """A flow's part of a lane. held: what it waits for, so that it is not listed meanwhile.
 
-    __slots__ = ("entries", "gates", "held", "key", "lane", "listed", "parked", "path", "turn", "zone")
+    deadline_ms: the earliest by which one of those parked has to be returned, or earlier; 0: not known.
+    """
+
+    __slots__ = ("deadline_ms", "entries", "gates", "held", "key", "lane", "listed", "parked", "path", "turn", "zone")
 
     def __init__(
         self, key: str, zone: ZoneSchedule, lane: Lane, path: Path, turn: Turn, gates: tuple[Gate, ...], parked: Cursor
@@ -120,6 +124,19 @@ class Strand:
         self.entries: deque[Entry] = deque()
         self.listed = False
         self.held: Hold | None = None
+        self.deadline_ms = NEVER_MS
+
+    def hold(self, hold: Hold) -> None:
+        """It waits from now on; what it has in the window stands in nobody's way meanwhile."""
+        self.free()
+        self.held = hold
+        self.zone.stuck += len(self.entries)
+
+    def free(self) -> None:
+        """It waits no longer."""
+        if self.held is not None:
+            self.held = None
+            self.zone.stuck -= len(self.entries)
 
 
 class Group:

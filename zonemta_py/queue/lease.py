@@ -19,6 +19,7 @@ from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import StoreError
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.reply import Reply
+from zonemta_py.queue import hours
 from zonemta_py.queue.api import BOUNCED, Delivery
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.lane import Entry, Group
@@ -29,6 +30,7 @@ from zonemta_py.zones.site import order
 _CHANCE = random.Random()
 FENCED_S = 0.1
 """How soon to look whether the store can be read again."""
+TOO_LATE = Reply(554, "5.4.7", "its delivery deadline has passed")
 DAMAGED = Reply(554, "5.3.0", "the stored message was damaged and could not be sent")
 
 
@@ -48,13 +50,14 @@ class Lease:
         return self.group.zone.zone
 
     def row(self) -> list[Any]:
-        """For start and position records: [lease, id, zone, destination, recipients, since_ms].
+        """For start and position records: [lease, id, zone, destination, recipients, since_ms, provider, size].
 
-        A recipient is its address, or [address, due_ms] where it was deferred.
+        A recipient is its address, or [address, due_ms] where it was deferred. The last two: what limits count by.
         """
         recipients = [_who(entry) for entry in self.group.entries]
         zone, place = self.group.zone.zone.name, self.group.strand.key
-        return [self.number, self.message.id, zone, place, recipients, self.since_ms]
+        provider, size = self.group.lane.provider, self.message.metadata["size"]
+        return [self.number, self.message.id, zone, place, recipients, self.since_ms, provider, size]
 
 
 class Taker:
@@ -159,6 +162,9 @@ class Leases:
         if refusal is not None:
             self._core.end(lease, BOUNCED, refusal, None)
             return False
+        if hours.too_late(lease.message.metadata, now_ms):
+            self._core.end(lease, BOUNCED, TOO_LATE, None)
+            return False
         wait_s = self._core.wait_s(lease)
         if wait_s:  # its hours are over: it waits, and that is no attempt
             self._core.postpone(lease, wait_s)
@@ -180,7 +186,9 @@ class Leases:
         except StoreError as error:
             core.lost_message(group, error)
             return None
-        lease = Lease(self._next, group, message, worker, core.clock.ms())
+        # The moment its limits were charged at: a restart charges them again as of then.
+        since_ms = group.zone.ms_at(group.taken) if group.taken else core.clock.ms()
+        lease = Lease(self._next, group, message, worker, since_ms)
         self._next += 1
         for entry in group.entries:
             if not entry.pinned:

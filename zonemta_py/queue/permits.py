@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.config import Config, Zone
-from zonemta_py.queue.lane import Entry, Group, Hold, Path, Strand
+from zonemta_py.queue.lane import Entry, Group, Hold, Strand
 from zonemta_py.zones.feedback import Concurrency
 from zonemta_py.zones.throttle import Gate, Most, Scope, Throttles
 
@@ -46,8 +46,6 @@ class Permits:
         self._config, self._schedule, self.standing = config, schedule, standing
         self.throttles = Throttles(config.throttles)
         self._waiting: dict[Gate, _Waiting] = {}
-        self._providers: dict[str, str] = {}
-        """Sites' providers as they were before the restart: a limit by provider holds before DNS has answered."""
         self._sized = any(throttle.bytes for throttle in config.throttles)
         self._connects = any(throttle.new_connections for throttle in config.throttles)
         path = config.return_path
@@ -178,7 +176,7 @@ class Permits:
     # -- who waits at a gate
 
     def _wait_at(self, gate: Gate, strand: Strand, now: float, wait: float) -> None:
-        strand.held = Hold("limit", f"{gate.label} ({gate.blocking})", now + wait, self._schedule.now_ms())
+        strand.hold(Hold("limit", f"{gate.label} ({gate.blocking})", now + wait, self._schedule.now_ms()))
         waiting = self._waiting.get(gate)
         if waiting is None:
             waiting = self._waiting[gate] = _Waiting()
@@ -216,7 +214,7 @@ class Permits:
         strand = strands.popleft()
         if not strands:
             del waiting.strands[turn]
-        strand.held = None
+        strand.free()
         strand.zone.enlist(strand)
 
     # -- what survives
@@ -225,26 +223,24 @@ class Permits:
         """For position records."""
         now = self._schedule.now()
         self.throttles.forget(now)
-        providers = {
-            lane.site: lane.provider
-            for zone in self._schedule.zones.values()
-            for lane in zone.strands.lanes.values()
-            if lane.provider
-        }
-        return {"gates": self.throttles.state(now), "concurrency": self.standing.earned.state(), "providers": providers}
+        return {"at": now, "gates": self.throttles.state(now), "concurrency": self.standing.earned.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         now = self._schedule.now()
-        self._providers = dict(state.get("providers", {}))
-        self.throttles.restore(state.get("gates", []), now)
+        gates = state.get("gates", [])
+        if (back := state.get("at", now) - now) > 0:  # the clock was set back: as if no time had passed since
+            for _, buckets in gates:
+                for bucket in buckets.values():
+                    bucket[0] -= back
+        self.throttles.restore(gates, now)
         self.standing.earned.restore(state.get("concurrency", []))
 
-    def charge_again(self, zone: Zone, site: str, source: str, path: Path, recipients: int, size: int, ms: int) -> None:
-        """A lease that was given after the last position record. Its provider is as it was learned then, if it was."""
-        provider = self._providers.get(site, "")
-        for gate in self.throttles.of(Scope(zone.name, source, site, provider, path.tenant, path.campaign)):
-            gate.take(ms / 1000, 1, recipients, 1 if self._connects else 0, size)
+    def charge_again(self, scope: Scope, recipients: int, size: int, ms: int) -> None:
+        """A lease that was given after the last position record."""
+        at = min(ms / 1000, self._schedule.now())
+        for gate in self.throttles.of(scope):
+            gate.take(at, 1, recipients, 1 if self._connects else 0, size)
             gate.release()
-        days = self.standing.warmups.of(source, provider or site)
+        days = self.standing.warmups.of(scope.source, scope.provider or scope.site)
         if days is not None and days.room(ms) and days.day == ms // 86_400_000:
             days.take(recipients)

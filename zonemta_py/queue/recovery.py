@@ -200,8 +200,9 @@ def _take_up(core: Core, suffix: Suffix) -> None:
     schedule.standing.restore(suffix.standing)
     for change in suffix.changes:
         schedule.standing.apply(change)
-    for ms, (_, message_id, zone, place, recipients, *_) in suffix.given:
-        schedule.charge_again(zone, place, message_id, len(recipients), ms)
+    for ms, body in suffix.given:
+        _, _, zone, place, recipients, _, provider, size = [*body, "", 0][:8]
+        schedule.charge_again(zone, place, provider, len(recipients), size, ms)
     for _, _, _, _, outcomes, trace in (body[:6] for body in suffix.results_since):
         if len(trace) > 7:
             schedule.standing.count_again(trace[5], trace[6], trace[7], outcomes)

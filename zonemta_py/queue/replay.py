@@ -94,10 +94,9 @@ class Replay:
             return None
         key, value = found
         note = Note.of(value)
-        if key.startswith(b"parked ") and note.last_ms >= record.ms:
+        if key.startswith(b"parked ") and max(note.last_ms, note.put_off_ms) >= record.ms:
             return None  # applied; it was deferred by this result, came due, and was parked
-        if verdict != POSTPONED:
-            note = note.tried(record.ms, str(reply))
+        note = note._replace(put_off_ms=record.ms) if verdict == POSTPONED else note.tried(record.ms, str(reply))
         state = sizes.DEFERRED if before else sizes.QUEUED
         return Row(key, address, note, verdict, reply, due_ms, relayed, state=state)
 

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.config import Config
-from zonemta_py.disk.store import Operation, Store, StoreError
+from zonemta_py.disk.store import Operation, Store
 from zonemta_py.queue.lane import Group, Hold, Path, Strand, split_key
 from zonemta_py.queue.permits import Permits
 from zonemta_py.queue.sites import Scout, Sites
 from zonemta_py.queue.standing import Standing
 from zonemta_py.queue.zone import ZoneSchedule
 from zonemta_py.zones.fair import Weights
+from zonemta_py.zones.throttle import Scope
 
 if TYPE_CHECKING:
     from zonemta_py.queue.core import Clock
@@ -91,27 +92,22 @@ class Schedule:
         for zone in self.zones.values():
             yield from list(zone.strands.by_key.values())
 
-    def charge_again(self, zone: str, place: str, message_id: str, recipients: int, ms: int) -> None:
+    def charge_again(self, zone: str, place: str, provider: str, recipients: int, size: int, ms: int) -> None:
         """A lease that was given before the process ended, and is in no saved state of the limits."""
-        known = self.zones.get(zone)
-        if known is not None:
-            site, source, flow = split_key(place)
-            try:
-                size = int(self.terms_of(message_id)["size"])
-            except StoreError:
-                size = 0  # delivered and gone, or damaged
-            self.permits.charge_again(known.zone, site, source, Path.of(flow), recipients, size, ms)
+        site, source, flow = split_key(place)
+        path = Path.of(flow)
+        self.permits.charge_again(Scope(zone, source, site, provider, path.tenant, path.campaign), recipients, size, ms)
 
     # -- what waits for a moment
 
     def hold(self, strand: Strand, hold: Hold) -> None:
         """The strand waits until the hold ends, or is lifted (`lift`)."""
-        strand.held = hold
+        strand.hold(hold)
         self.wake_at(hold.until, lambda: self._over(strand, hold))
 
     def _over(self, strand: Strand, hold: Hold) -> None:
         if strand.held is hold:
-            strand.held = None
+            strand.free()
             strand.zone.unpark(strand)
             strand.zone.enlist(strand)
 

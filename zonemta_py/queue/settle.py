@@ -137,6 +137,7 @@ class Settling:
         config, terms, delayed = self._core.config, message.metadata, False
         if verdict == POSTPONED:
             due_ms = hours.again_ms(config, zone, terms, now_ms + int((outcome.delay_s or 0) * 1000))
+            note = note._replace(put_off_ms=now_ms)
             return Row(entry.key, entry.address, note, verdict, reply, due_ms, entry=entry, state=state)
         note = note.tried(now_ms, str(reply))
         if verdict == DEFERRED:
@@ -206,11 +207,13 @@ class Settling:
         kinds: dict[Kind, list[Failed]] = {}
         retry = self._core.config.retry
         until_ms = settlement.message.created_ms + int(retry.life_h * 3_600_000)
+        zone = self._core.config.zone(settlement.zone)
+        lmtp = zone is not None and zone.protocol == "lmtp"  # its server is the mail store: nothing comes after it
         for row in settlement.rows:
             if row.verdict == BOUNCED:
                 kind: Kind = "failed"
             elif row.verdict == DELIVERED and row.relayed:
-                kind = "relayed"
+                kind = "delivered" if lmtp else "relayed"
             elif row.delayed:
                 kind = "delayed"
             else:

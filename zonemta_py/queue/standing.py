@@ -176,10 +176,15 @@ class Standing:
     def _rate(self, source: str, provider: str) -> Learned:
         found = self._rates.get((source, provider))
         if found is None:
+            if len(self._rates) >= RATES_MAX:
+                self._forget_rates()
             found = self._rates[source, provider] = Learned(self._config.learning)
-            if len(self._rates) > RATES_MAX:
-                self._rates.popitem(last=False)
         return found
+
+    def _forget_rates(self) -> None:
+        """Of those that hold nobody back all go; what was counted for them is seconds old. Else the oldest."""
+        kept = [(key, rate) for key, rate in self._rates.items() if rate.bucket is not None]
+        self._rates = OrderedDict(kept[-RATES_MAX // 2 :])
 
     def count(self, source: str, site: str, provider: str, verdict: int, kind: str, recipients: int) -> None:
         """What became of recipients, for the day of a source that is warmed up. kind: the class of the reply."""

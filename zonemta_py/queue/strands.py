@@ -62,7 +62,9 @@ class Strands:
             name = keys.place(key).destination
             site, source, flow = split_key(name)
             target = self.own if self.own and self.own.key == site else Target(site, "", self.zone.port)
-            yield self._make(name, target, source, flow, "")
+            strand = self._make(name, target, source, flow, "")
+            strand.deadline_ms = 0
+            yield strand
             start = keys.end(keys.parked_range(self.zone.name, name))
 
     def of(self, message_id: str, address: str, note: Note) -> Strand:
@@ -107,6 +109,12 @@ class Strands:
 
         chosen = pool.choose(allowed, message_id, usable) or pool.choose(allowed, message_id, lambda _: True)
         return chosen.address if chosen else NO_SOURCE
+
+    def any_source_at(self, strand: Strand, until: float) -> float:
+        """When to look again at a strand whose source may not send until then: another one may be free before."""
+        lane, permits = strand.lane, self._schedule.permits
+        holds = (permits.source_hold(source.address, lane.site, lane.provider) for source in self._sources)
+        return min((hold.until for hold in holds if hold is not None), default=until)
 
     def _families(self, domain: str) -> set[int]:
         """IP versions of the domain's hosts, as far as they are known."""

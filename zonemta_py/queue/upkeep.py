@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Note, Type
 from zonemta_py.disk.store import Operation, StoreDamaged, StoreError
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue import segments
+from zonemta_py.queue import hours, segments
 from zonemta_py.queue.api import BOUNCED
 from zonemta_py.queue.commit import immediately
-from zonemta_py.queue.lane import Entry, Group, Strand
+from zonemta_py.queue.lane import NEVER_MS, Entry, Group, Strand
 from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.zone import ZoneSchedule
 from zonemta_py.zones.retry import expired
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 RECORDS_BETWEEN_POSITIONS = 20_000
 SWEEP_S = 60.0
 EXPIRED_AT_ONCE = 1_000
+WALKED_AT_ONCE = 5_000
+"""Parked recipients of one strand that are looked at before the loop gets its turn."""
 _LOOK_S = 0.25
 
 
@@ -37,6 +40,7 @@ class Upkeep:
         self._queue, self._core = queue, queue.core
         self._position_seq = 0
         self._tasks: list[asyncio.Task[None]] = []
+        self._walks: dict[Strand, bytes] = {}
 
     def start(self) -> None:
         self._tasks = [
@@ -109,7 +113,7 @@ class Upkeep:
             await asyncio.sleep(_LOOK_S)
 
     async def sweep(self) -> bool:
-        """Ends the parked recipients of destinations that stay down, once their life is over; forgets old doubts.
+        """Ends the recipients that cannot go, once their life or deadline is over; forgets old doubts and idle strands.
 
         True: there are more than were ended at once.
         """
@@ -118,8 +122,14 @@ class Upkeep:
             return False
         more = False
         for zone in core.schedule.zones.values():
-            for strand in [s for s in zone.strands.by_key.values() if s.lane.failures or s.held]:
-                more |= self._expire(zone, strand, now_ms)
+            for strand in list(zone.strands.by_key.values()):
+                if strand.held or zone.held:
+                    self._end(zone, strand, zone.withdraw(strand, partial(self._over, zone, now_ms)))
+                if strand.lane.failures or strand.held:
+                    more |= self._expire(zone, strand, now_ms)
+                if strand.deadline_ms <= now_ms or strand in self._walks:
+                    more |= self._return(zone, strand, now_ms)
+                zone.tidy(strand)
         days = core.config.queue.archive_days
         if days:  # recipients in doubt are listed for as long as the archive is kept
             oldest = keys.IN_DOUBTS + keys.id_at(now_ms - int(days * 86_400_000)).encode()
@@ -127,21 +137,65 @@ class Upkeep:
             core.lines.submit(old, immediately, sync=False, keep=True)
         return more
 
+    def _over(self, zone: ZoneSchedule, now_ms: int, entry: Entry) -> bool:
+        """Whether its deadline has passed, or its life is over."""
+        core = self._core
+        if 0 < entry.note.deadline_ms <= now_ms:
+            return True
+        if not expired(keys.id_ms(entry.id), now_ms, core.config.retry):
+            return False
+        try:
+            message = core.messages.look(entry.id)
+        except StoreError:
+            return True  # it is dealt with when it is leased
+        note = entry.note
+        return hours.over(core.config, zone.zone, message.metadata, message.created_ms, note.first_ms, now_ms)
+
     def _expire(self, zone: ZoneSchedule, strand: Strand, now_ms: int) -> bool:
+        """Ends those parked whose life is over."""
         prefix = keys.parked_range(zone.zone.name, strand.key)
         dead: list[Entry] = []
-        for key, value in self._core.store.scan(prefix, keys.end(prefix)):
+        for count, (key, value) in enumerate(self._core.store.scan(prefix, keys.end(prefix))):
             place = keys.place(key)
-            if len(dead) >= EXPIRED_AT_ONCE or not expired(keys.id_ms(place.id), now_ms, self._core.config.retry):
+            if len(dead) >= EXPIRED_AT_ONCE or count >= WALKED_AT_ONCE:
+                break
+            if not expired(keys.id_ms(place.id), now_ms, self._core.config.retry):
                 break  # ids grow with time: nobody behind is older
-            if key not in self._core.schedule.busy:
-                dead.append(Entry(key, place.id, place.recipient, Note.of(value)))
+            entry = Entry(key, place.id, place.recipient, Note.of(value))
+            if key not in self._core.schedule.busy and self._over(zone, now_ms, entry):
+                dead.append(entry)
+        self._end(zone, strand, dead)
+        return len(dead) >= EXPIRED_AT_ONCE
+
+    def _return(self, zone: ZoneSchedule, strand: Strand, now_ms: int) -> bool:
+        """Ends those parked whose deadline has passed; finds the next deadline. True: there is more to look at."""
+        prefix, dead, busy = keys.parked_range(zone.zone.name, strand.key), list[Entry](), self._core.schedule.busy
+        if strand not in self._walks:
+            strand.deadline_ms = NEVER_MS  # parked from now on: they say it themselves
+        start = self._walks.pop(strand, prefix)
+        for count, (key, value) in enumerate(self._core.store.scan(start, keys.end(prefix))):
+            if len(dead) >= EXPIRED_AT_ONCE or count >= WALKED_AT_ONCE:
+                self._walks[strand] = key
+                break
+            note = Note.of(value)
+            if 0 < note.deadline_ms <= now_ms and key not in busy:
+                place = keys.place(key)
+                dead.append(Entry(key, place.id, place.recipient, note))
+            elif note.deadline_ms > now_ms:
+                strand.deadline_ms = min(strand.deadline_ms, note.deadline_ms)
+        self._end(zone, strand, dead)
+        return strand in self._walks
+
+    def _end(self, zone: ZoneSchedule, strand: Strand, dead: list[Entry]) -> None:
+        """Bounces them; nobody else has them."""
+        self._core.schedule.busy.update([entry.key for entry in dead])  # each end lets the strand read on
         for entry in dead:
-            self._core.schedule.busy.add(entry.key)
             group = Group(strand, [entry])
             zone.begin(group)
             lease = self._queue.leases.grant(group, "expiry")
             if lease is not None:
-                reply = Reply(554, "5.4.7", strand.lane.reason or "its time in the queue is over")
-                self._core.end(lease, BOUNCED, reply, None)
-        return len(dead) >= EXPIRED_AT_ONCE
+                hold = strand.held or zone.held
+                cause = strand.lane.reason or (hold.cause if hold else "its time in the queue is over")
+                if 0 < entry.note.deadline_ms <= self._core.clock.ms():
+                    cause = f"its delivery deadline has passed ({cause})"
+                self._core.end(lease, BOUNCED, Reply(554, "5.4.7", cause), None)

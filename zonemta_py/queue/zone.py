@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from zonemta_py.config import Zone
@@ -22,7 +23,7 @@ from zonemta_py.disk.records import Note
 from zonemta_py.disk.store import Operation, Store
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.queue.cursor import Cursor
-from zonemta_py.queue.lane import Entry, Group, Hold, Lane, Strand
+from zonemta_py.queue.lane import NEVER_MS, Entry, Group, Hold, Lane, Strand
 from zonemta_py.queue.pace import Pace
 from zonemta_py.queue.strands import NO_SOURCE, Strands, Turn, domain_of
 from zonemta_py.zones.site import Site
@@ -42,7 +43,8 @@ class ZoneSchedule:
         self.fresh = Cursor(store, keys.fresh_range(zone.name), busy, marks.get("fresh", b""))
         self.due = Cursor(store, keys.deferred_range(zone.name), busy, marks.get("due", b""))
         self.strands = Strands(zone, store, busy, schedule, self)
-        self.loaded = 0
+        self.loaded = 0  # recipients in the window …
+        self.stuck = 0  # … and how many of them are in strands that are held
         self.active = 0
         self.next_due_ms = 0
         self.held: Hold | None = None
@@ -59,11 +61,11 @@ class ZoneSchedule:
 
     def _look_up(self, strand: Strand, domain: str) -> None:
         """Asks where a domain's mail goes; the strand goes on when the answer is there."""
-        strand.held = Hold("dns", f"{domain} is being looked up", math.inf, self._schedule.now_ms())
+        strand.hold(Hold("dns", f"{domain} is being looked up", math.inf, self._schedule.now_ms()))
         self._schedule.sites.look(domain, lambda found: self._looked_up(strand, domain, found))
 
     def _looked_up(self, strand: Strand, domain: str, found: Site | NoRoute) -> None:
-        strand.held = None
+        strand.free()
         if isinstance(found, Site):
             if found.key == strand.lane.site:
                 self.strands.learn_provider(strand.lane, found.provider)
@@ -81,8 +83,9 @@ class ZoneSchedule:
 
         unknown: a domain that is not to stay here although nothing is known of it.
         """
-        entries, strand.entries = list(strand.entries), deque()
-        self.loaded -= len(entries)
+        entries = list(strand.entries)
+        self._count(strand, -len(entries))
+        strand.entries = deque()
         parked: list[tuple[Strand, Entry]] = []
         moved = False
         for entry in entries:
@@ -92,7 +95,7 @@ class ZoneSchedule:
                 parked.append((other, entry))  # journal and key must name the same strand
             else:
                 other.entries.append(entry)
-                self.loaded += 1
+                self._count(other, 1)
                 self.enlist(other)
         if parked:
             self._park(parked)
@@ -133,8 +136,14 @@ class ZoneSchedule:
             strand.entries.appendleft(entry)
         else:
             strand.entries.append(entry)
-        self.loaded += 1
+        self._count(strand, 1)
         self.enlist(strand)
+
+    def _count(self, strand: Strand, more: int) -> None:
+        """So many more are in the window, on that strand."""
+        self.loaded += more
+        if strand.held is not None:
+            self.stuck += more
 
     def promise(self, due: list[bytes]) -> None:
         """These deferred keys are on their way to the store, and busy until they are there (`due_at`).
@@ -152,9 +161,10 @@ class ZoneSchedule:
         self.due.back_to(b"%s%012x " % (keys.deferred_range(self.zone.name), due_ms))
         self._schedule.changed()
 
-    def parked_key(self, strand: Strand, key: bytes) -> None:
-        """A parked key is in the store now."""
+    def parked_key(self, strand: Strand, key: bytes, deadline_ms: int) -> None:
+        """A parked key is in the store now. deadline_ms: of its recipient; 0: none."""
         strand = self.strands.known(strand)
+        strand.deadline_ms = min(strand.deadline_ms, deadline_ms or NEVER_MS)
         strand.parked.back_to(key)
         if not strand.lane.down_until:
             self.unpark(strand)
@@ -164,7 +174,7 @@ class ZoneSchedule:
         """A lease that came to nothing: to the front of its list."""
         strand = self.strands.known(group.strand)
         strand.entries.extendleft(reversed(entries))
-        self.loaded += len(entries)
+        self._count(strand, len(entries))
         self.enlist(strand)
 
     def fill(self, now_ms: int) -> bool:
@@ -174,7 +184,7 @@ class ZoneSchedule:
         idle = (
             self.strands.fair.pick() is None and self.active < self.zone.connections
         )  # who waits behind the slow ones?
-        if self.loaded < window // 2 or idle:
+        if self.loaded - self.stuck < window // 2 or idle:
             if self.next_due_ms <= now_ms:
                 more |= self._read_due(now_ms)
             if not self.fresh.exhausted:
@@ -270,8 +280,13 @@ class ZoneSchedule:
             return None
         hold = permits.hold(strand)
         if hold is not None:
-            if hold.kind != "source" or not self.reassign(strand):
-                self._schedule.hold(strand, hold)
+            if hold.kind == "source":
+                if self.reassign(strand):
+                    self.unpark(strand)  # what is parked goes the same way
+                    self.enlist(strand)
+                    return None
+                hold = hold._replace(until=self.strands.any_source_at(strand, hold.until))
+            self._schedule.hold(strand, hold)
             return None
         if not self.may_have(lane):
             if self.zone.connections - self.active <= self._pace.reserve:
@@ -360,6 +375,22 @@ class ZoneSchedule:
         self.loaded -= len(group)
         return group
 
+    def withdraw(self, strand: Strand, over: Callable[[Entry], bool]) -> list[Entry]:
+        """Takes those out of the window of which that is true; whoever asks answers for them."""
+        found = [entry for entry in strand.entries if over(entry)]
+        if found:
+            gone = {entry.key for entry in found}
+            strand.entries = deque(entry for entry in strand.entries if entry.key not in gone)
+            self._count(strand, -len(found))
+        return found
+
+    def tidy(self, strand: Strand) -> None:
+        """Forgets it, if nothing is left of it: its recipients may all have gone another way."""
+        if not (strand.entries or strand.listed or strand.held):
+            self.unpark(strand)
+            self.enlist(strand)
+            self.strands.forget(strand)
+
     def enlist(self, strand: Strand) -> None:
         """It may go: it has its turn among its flow's."""
         if not strand.listed and self._may_go(strand):
@@ -405,8 +436,8 @@ class ZoneSchedule:
         rows: list[tuple[Strand, Entry]] = []
         for strand in lane.strands.values():
             rows += [(strand, entry) for entry in strand.entries]
+            self._count(strand, -len(strand.entries))
             strand.entries = deque()
-        self.loaded -= len(rows)
         if rows:
             self._park(rows)
 
@@ -429,7 +460,7 @@ class ZoneSchedule:
 
     def _park(self, rows: list[tuple[Strand, Entry]]) -> None:
         operations: list[Operation] = []
-        moved: list[tuple[Strand, bytes, bytes]] = []
+        moved: list[tuple[Strand, bytes, bytes, int]] = []
         for strand, entry in rows:
             if entry.pinned:
                 self._schedule.unpin(entry.id)
@@ -437,17 +468,18 @@ class ZoneSchedule:
             if key == entry.key:  # it was parked already: read it again when its turn comes
                 self._busy.discard(key)
                 strand.parked.back_to(key)
+                strand.deadline_ms = min(strand.deadline_ms, entry.note.deadline_ms or NEVER_MS)
                 continue
             if entry.key.startswith(b"deferred "):
                 self._schedule.requeued(self.zone.name, entry.address)
             operations += ((entry.key, None), (key, entry.note.value()))
-            moved.append((strand, entry.key, key))
+            moved.append((strand, entry.key, key, entry.note.deadline_ms))
         if operations:
             self._schedule.rekey(operations, lambda: self._parked(moved))
 
-    def _parked(self, moved: list[tuple[Strand, bytes, bytes]]) -> None:
+    def _parked(self, moved: list[tuple[Strand, bytes, bytes, int]]) -> None:
         """The new keys are in the store, the old ones are gone."""
-        for strand, old, new in moved:
+        for strand, old, new, deadline_ms in moved:
             self._busy.discard(old)
-            self.parked_key(strand, new)
+            self.parked_key(strand, new, deadline_ms)
         self._schedule.changed()

@@ -172,7 +172,7 @@ class Arrival:
 
     def _listen(self, headers: Headers) -> None:
         """Takes out what is said to us, and does as it says if it may."""
-        zone = headers.get(SENDING_ZONE)
+        zone = headers.decoded(SENDING_ZONE)  # as all that is kept: bounded, and no bytes that are not text
         if self._rules.trust_zone and zone:
             self.envelope.sending_zone = zone
             if SENDING_ZONE.lower() in self._rules.kept:
@@ -181,7 +181,7 @@ class Arrival:
         said: dict[str, str] = {}
         for name in FIELDS:
             if name in headers:
-                said[name] = headers.get(name)
+                said[name] = headers.decoded(name)
                 headers.remove(name)
         if not self._rules.trust_fields:
             return

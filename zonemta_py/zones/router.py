@@ -140,7 +140,8 @@ class _Headers:
         rules.sort(key=lambda rule: ("*" in rule[1], -len(rule[1].replace("*", "")), rule))
         self.fields = tuple(sorted({name for name, _, _ in rules}))
         self._rules = [
-            (name, _pattern(pattern), Route(zone, f"header {name}: {pattern}")) for name, pattern, zone in rules
+            (name, re.split(r"\*+", pattern.lower()), Route(zone, f"header {name}: {pattern}"))
+            for name, pattern, zone in rules
         ]
         self._cache: dict[tuple[str | None, ...], Route | None] = {}
 
@@ -152,13 +153,26 @@ class _Headers:
             return self._cache[key]
         if len(self._cache) >= _CACHE_ENTRIES_MAX:
             self._cache.clear()
-        found = (route for name, match, route in self._rules if name in headers and match.fullmatch(headers[name]))
+        found = (route for name, match, route in self._rules if name in headers and _fits(headers[name].lower(), match))
         return self._cache.setdefault(key, next(found, None))
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    """Where * stands for any text; upper and lower case are the same."""
-    return re.compile(".*".join(re.escape(part) for part in re.split(r"\*+", text)), re.IGNORECASE | re.DOTALL)
+def _fits(value: str, parts: list[str]) -> bool:
+    """Whether the value is these parts with any text between them; in time that grows with the value only, which a
+    regular expression does not promise, and anybody may write a header field."""
+    first, *between = parts
+    if not between:
+        return value == first
+    *between, last = between
+    if not value.startswith(first) or not value.endswith(last):
+        return False
+    at, end = len(first), len(value) - len(last)
+    for part in between:
+        at = value.find(part, at, end)
+        if at < 0:
+            return False
+        at += len(part)
+    return at <= end
 
 
 class _Domains:

@@ -1,0 +1,189 @@
+"""What rules do: with the message, the source, the destination, tenant and campaign; at once, or after so many."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery
+
+LATER = Reply(451, "4.7.1", "magic word")
+NEVER = Reply(550, "5.7.1", "magic word")
+Make = Callable[..., Awaitable[Any]]
+
+
+@pytest.fixture
+def ruled(house: Any, tmp_path: Path) -> Make:
+    """ruled("verdict = 'retry'") → a House whose first rule does so at the magic word; keywords: its configuration."""
+
+    async def make(does: str, **options: Any) -> Any:
+        file = tmp_path / "extra.toml"
+        head = "[[rules]]\nname = 'mine'\nclass = 'policy'\npattern = 'magic word'\nexamples = ['451 magic word']\n"
+        file.write_text(head + does)
+        return await house(rules={"extra": file}, **options)
+
+    return make
+
+
+async def leases(home: Any) -> list[Delivery]:
+    """Whatever may go now."""
+    found: list[Delivery] = []
+    while not await home.idle():
+        found += await home.lease(100)
+    return found
+
+
+async def said(home: Any, reply: Reply = LATER, **more: Any) -> None:
+    """The next delivery gets that answer."""
+    [delivery] = await home.lease()
+    await home.settle(delivery, BOUNCED if reply.permanent else DEFERRED, reply=reply, **more)
+    await home.rest()
+
+
+async def standing(home: Any) -> dict[str, str]:
+    return {row["kind"]: row["name"] for row in await home.queue.ask("standing") if "until_ms" in row}
+
+
+async def test_retry_what_was_refused_for_good(ruled: Make) -> None:
+    """The recipient stays, with the server's words, and is tried again when the rule says."""
+    home = await ruled("verdict = 'retry'\ndelay_s = 100")
+    await home.put("r@x.test")
+    await said(home, NEVER)
+    [row] = (await home.queue.ask("list"))["rows"]
+    assert row["last"] == "451 4.7.1 550 5.7.1 magic word (tried again by rule)"
+    await home.move(99)
+    assert await home.idle()
+    await home.move(2)
+    [delivery] = await home.lease()
+    await home.settle(delivery, DELIVERED)
+    await home.sound()
+
+
+@pytest.mark.parametrize("stage", ["rcpt", "dot", "banner"])
+async def test_bounce_what_was_put_off(stage: str, ruled: Make) -> None:
+    """At once, and the sender is told that the rule gave up, not that time has run out."""
+    home = await ruled("verdict = 'bounce'")
+    await home.put("r@x.test")
+    await said(home, stage=stage)
+    [notice] = await home.lease()
+    assert notice.sender == ""
+    assert b"Status: 5.7.1\r\n" in notice.body
+    assert b"554 5.7.1 451 4.7.1 magic word (given up by rule)" in notice.body.replace(b"\r\n ", b" ")
+    assert b"5.4.7" not in notice.body
+
+
+@pytest.mark.parametrize("stage", ["plugin", "proxy", "source", "limit"])
+async def test_what_we_say_ourselves_is_not_judged(stage: str, ruled: Make) -> None:
+    """Our plugin, proxy or source address says nothing of the destination, whatever words it uses."""
+    home = await ruled("verdict = 'bounce'\nsuspend = 'destination'\nsuspend_s = 60")
+    await home.put("r@x.test")
+    await said(home, stage=stage)
+    assert await standing(home) == {}
+    assert (await home.sizes())["deferred"] == 1
+
+
+@pytest.mark.parametrize(
+    ("what", "name"), [("destination", "x.test"), ("tenant", "acme"), ("campaign", "spring")]
+)  # fmt: skip
+async def test_suspend(what: str, name: str, ruled: Make) -> None:
+    """Nothing more of it leaves until the time is over; what is not of it does, and a crash changes nothing."""
+    home = await ruled(f"suspend = '{what}'\nsuspend_s = 600\ndelay_s = 10")
+    for number in range(2):
+        await home.put(f"r{number}@x.test", tenant="acme", campaign="spring")
+    await said(home)
+    assert await standing(home) == {what: name}
+    other = await home.put("r@y.test")
+    await home.crash()
+    assert [delivery.id for delivery in await leases(home)] == [other]
+    await home.move(601)
+    for _ in range(2):
+        [delivery] = await home.lease()
+        await home.settle(delivery, DELIVERED)
+    await home.sound()
+
+
+async def test_rest_of_a_source(ruled: Make) -> None:
+    """That address rests at that site, and its mail takes the other one."""
+    home = await ruled("rest_s = 600", zones=[{"name": "default", "sources": ["127.0.0.2", "127.0.0.3"]}])
+    for number in range(30):
+        await home.put(f"r{number}@x.test")
+    [delivery] = await home.lease()
+    await home.settle(delivery, DEFERRED, reply=LATER)
+    await home.rest()
+    assert await standing(home) == {"rest": f"{delivery.source} x.test"}
+    assert {other.source for other in await leases(home)} == {"127.0.0.2", "127.0.0.3"} - {delivery.source}
+
+
+async def test_rest_where_there_is_no_other_source(ruled: Make) -> None:
+    """The destination rests as a whole."""
+    home = await ruled("rest_s = 600")
+    await home.put("r@x.test")
+    await said(home)
+    assert await standing(home) == {"destination": "x.test"}
+
+
+async def test_no_tls(ruled: Make) -> None:
+    """The next delivery there is asked to go without, elsewhere not; for a day."""
+    home = await ruled("no_tls = true")
+    await home.put("r@x.test")
+    await said(home)
+    for name in "xy":
+        await home.put(f"s@{name}.test")
+    routed = {delivery.recipients[0].domain: delivery.routing.get("no_tls") for delivery in await leases(home)}
+    assert routed == {"x.test": True, "y.test": None}
+    await home.move(86_401)
+    await home.put("t@x.test")
+    assert all(not delivery.routing.get("no_tls") for delivery in await leases(home))
+
+
+async def test_slow_really_slows(ruled: Make) -> None:
+    """Ten in a second went before; afterwards no more than the rate that is left."""
+    home = await ruled("slow = true", zones=[{"name": "default", "connections": 500}])
+    for number in range(400):
+        await home.put(f"r{number}@x.test")
+    for _ in range(20):
+        for delivery in (await leases(home))[:10]:
+            await home.settle(delivery, DELIVERED)
+        await home.move(1)
+    for number in range(40):
+        await home.put(f"s{number}@x.test")
+    await said(home)
+    [row] = [row for row in await home.queue.ask("standing") if row["kind"] == "rate"]
+    assert "mine: 451 4.7.1 magic word" in row["cause"]
+
+
+@pytest.mark.parametrize("more", ["", "no_tls = true\n"])
+async def test_after_so_many(more: str, ruled: Make) -> None:
+    """The first two do nothing, the third within the time does; each reply counts once, whatever else the rule does."""
+    home = await ruled(f"{more}suspend = 'destination'\nsuspend_s = 60\nafter = 3\nwithin_s = 300")
+    for number in range(6):
+        await home.put(f"r{number}@x.test")
+    for _ in range(2):
+        await said(home)
+        assert await standing(home) == {}
+    await home.move(301)  # too long ago now
+    await said(home)
+    assert await standing(home) == {}
+    await said(home)
+    await said(home)
+    assert (await standing(home))["destination"] == "x.test"
+
+
+async def test_class_and_rule_are_in_the_journal(ruled: Make) -> None:
+    """With each outcome of a DELIVERY record."""
+    from zonemta_py.disk import journal
+    from zonemta_py.disk.records import Type, unpack
+
+    home = await ruled("")
+    await home.put("r@x.test")
+    await said(home)
+    [outcomes] = [
+        unpack(record.body)[4]
+        for record in journal.read(home.folder / "journal", 0, [])
+        if record.type == Type.DELIVERY
+    ]
+    assert outcomes[0][7:9] == ["policy", "mine"]

@@ -1,0 +1,150 @@
+"""Which days (UTC) have been reported on (RFC 8460), and what the reporter does about those that have not.
+
+FOLDER/tls/reported has the day in its first line, then a line for each domain whose report has left, and at last a dot.
+Each line is on stable storage before the next report is made: whatever crashes, no report is sent twice but the one
+that was being handed in just then, and that has the same Report-ID both times (RFC 8460 4.4).
+
+Reports leave between midnight and SPREAD_S after it, at a moment that our name decides, so that the senders of the
+world do not all come at once (RFC 8460 4.1). Days that we were not there for are made up for, up to MISSED_MAX.
+
+Failures: `run` raises QueueRefusal if the queue does not take a report now, OSError if the file cannot be written:
+then the day is not done, and whoever calls again goes on where it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+from zonemta_py.config import Config
+from zonemta_py.delivery.tls_mail import HandIn, send_day
+from zonemta_py.delivery.tls_policy import Names
+from zonemta_py.mail.envelope import Envelope, Notify, Recipient
+from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.queue.api import Intake, QueueRefusal
+
+log = logging.getLogger(__name__)
+
+SPREAD_S = 4 * 3600
+MISSED_MAX = 7
+_DAY_S = 86_400
+_DONE = "."
+
+
+class Ledger:
+    """The file. folder: the MTA's."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "tls" / "reported"
+
+    def read(self) -> tuple[date | None, set[str], bool]:
+        """The last day that was begun, the domains done, and whether that is all of them. A file that makes no sense is
+        as good as none."""
+        try:
+            first, *lines = self._path.read_text().split("\n")
+            return date.fromisoformat(first), set(lines[:-1]), _DONE in lines[:-1]  # the last one may be cut short
+        except (OSError, ValueError):
+            return None, set(), True
+
+    def begin(self, day: date) -> None:
+        """Forgets the day before. Raises OSError."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = self._path.with_name(f".reported.{os.getpid()}")
+        _write(new, os.O_TRUNC, f"{day}\n")
+        new.replace(self._path)
+        with contextlib.suppress(OSError):  # some file systems cannot
+            _sync(self._path.parent)
+
+    def note(self, domain: str) -> None:
+        """Its report has left. Raises OSError."""
+        _write(self._path, os.O_APPEND, f"{domain}\n")
+
+    def end(self) -> None:
+        """Every report on the day has left. Raises OSError."""
+        self.note(_DONE)
+
+
+def wait_s(config: Config, now: float) -> float:
+    """Seconds until there is something to report; 0: now. now: UNIX time."""
+    start_s = now // _DAY_S * _DAY_S + _offset(config.server.name)
+    if not any(True for _ in missing(Ledger(config.folder), now)):
+        start_s += _DAY_S
+    return max(0.0, start_s - now)
+
+
+def missing(ledger: Ledger, now: float) -> Iterable[date]:
+    """The days to report on, oldest first."""
+    yesterday = datetime.fromtimestamp(now, UTC).date() - timedelta(days=1)
+    last, _, whole = ledger.read()
+    day = yesterday if last is None else max(last + timedelta(days=whole), yesterday - timedelta(days=MISSED_MAX - 1))
+    while day <= yesterday:
+        yield day
+        day += timedelta(days=1)
+
+
+async def run(config: Config, names: Names, intake: Intake, now: float) -> None:
+    """Reports on every day that is missing."""
+    ledger, hand_in = Ledger(config.folder), through(intake, now)
+    for day in list(missing(ledger, now)):
+        last, done, _ = ledger.read()
+        if last != day:
+            ledger.begin(day)
+            done = set()
+        for said in await send_day(config, day, names, hand_in, done, ledger.note):
+            log.info("TLS report on %s: %s", day, said)
+        ledger.end()
+
+
+def through(intake: Intake, now: float) -> HandIn:
+    """Hands reports in to our own queue. Nobody is told if one cannot be delivered: it would be postmaster, daily."""
+
+    async def hand_in(sender: str, recipients: list[str], message: bytes) -> None:
+        envelope = Envelope(
+            sender, [Recipient(recipient, int(Notify.NEVER)) for recipient in recipients], len(message),
+            smtputf8=not "".join((sender, *recipients)).isascii(), protocol="LOCAL", received_ms=int(now * 1000),
+        )  # fmt: skip
+        try:
+            await _put(intake, envelope, message)
+        except QueueRefusal as refusal:
+            if not refusal.reply.permanent:
+                raise
+            raise OSError(str(refusal.reply)) from None
+
+    return hand_in
+
+
+async def _put(intake: Intake, envelope: Envelope, message: bytes) -> None:
+    if len(message) <= CHUNK_BYTES:
+        await intake.put(envelope, message)
+        return
+    incoming = intake.begin()
+    last = (len(message) - 1) // CHUNK_BYTES * CHUNK_BYTES
+    for at in range(0, last, CHUNK_BYTES):
+        await incoming.write(message[at : at + CHUNK_BYTES])
+    await incoming.commit(envelope, message[last:])
+
+
+def _offset(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") % SPREAD_S
+
+
+def _write(path: Path, how: int, text: str) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600)
+    try:
+        os.write(file, text.encode())
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _sync(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
