@@ -17,6 +17,8 @@ notes = st.builds(
     last=st.text(),
     noticed=st.booleans(),
     routing=st.none() | st.dictionaries(st.text(), st.text() | st.integers(0, 65535)),
+    deadline_ms=st.integers(0, 2**44),
+    put_off_ms=st.integers(0, 2**44),
 )
 
 

@@ -80,11 +80,13 @@ def options(die: random.Random) -> dict[str, Any]:
         ]
         if die.random() < 0.4:
             sources[0]["warmup"] = "w"
-            found["warmups"] = [{"name": "w", "caps": [5, 10, 40], "least": 3}]
+            found["warmups"] = [{"name": "w", "caps": [10, 20, 60], "least": 3}]
         if len(sources) > 1 and die.random() < 0.3:
             sources[1]["disabled_domains"] = ["a.test"]
         zone["pool"], found["pools"] = "p", [{"name": "p", "sources": sources}]
-    found["zones"] = [zone, {**zone, "name": "bulk", "default": False, "recipient_domains": ["bulk.test"]}]
+    found["zones"] = [zone]
+    if die.random() < 0.8:
+        found["zones"].append({**zone, "name": "bulk", "default": False, "recipient_domains": ["bulk.test"]})
     if die.random() < 0.3:
         found["windows"] = [{"name": "day", "hours": "09:00-18:00", "time_zone": "recipient"}]
     found["throttles"] = [throttle(die, f"t{number}") for number in range(die.choice((0, 1, 2, 4)))]
@@ -289,10 +291,16 @@ class Life:
             self.referee.ended(number, tried=True, opened=True)
 
     async def crash(self) -> None:
+        """Sometimes the configuration is another one afterwards: zones, limits, sources and hours come and go."""
         await self.house.rest()
+        if other := self.die.random() < 0.3:
+            self.house.options = options(self.die)
         await self.house.crash(drop=self.die.random() < 0.5)
         self.out.clear()
         self.referee.crashed()
+        if other:
+            self.referee.verdict()
+            self.referee = Referee(self.house.config)
 
     async def order(self) -> None:
         die, ask = self.die, self.house.queue.ask
@@ -308,7 +316,7 @@ class Life:
             try:
                 await ask("stop", kind=kind, name=name, seconds=seconds, cause="a whim")
             except ValueError:
-                return  # mail for it goes to another site
+                return  # mail for it goes to another site, or there is no such zone any more
             if seconds is None:
                 self.stopped.add((kind, name))
         else:
@@ -318,13 +326,12 @@ class Life:
     async def step(self) -> None:
         choice = self.die.random()
         if choice < 0.25:
-            for _ in range(self.die.choice((1, 1, 1, 15))):
-                await self.put()
+            await asyncio.gather(*(self.put() for _ in range(self.die.choice((1, 1, 1, 15)))))
         elif choice < 0.5:
             await self.lease(self.die.choice(("one", "two")), self.die.choice((1, 4, 30)))
         elif choice < 0.78:
-            for number in self.die.sample(sorted(self.out), min(len(self.out), self.die.choice((1, 1, 5, 30)))):
-                await self.settle(number)
+            numbers = self.die.sample(sorted(self.out), min(len(self.out), self.die.choice((1, 1, 5, 30))))
+            await asyncio.gather(*(self.settle(number) for number in numbers))
         elif choice < 0.8:
             self.lose(self.die.choice(("one", "two")))
         elif choice < 0.91:
@@ -345,22 +352,20 @@ class Life:
         if self.house.scout is not None:
             self.house.scout.healthy = True
         for row in await self.house.queue.ask("standing"):
-            if row["kind"] != "no-tls":
+            if (row["kind"], row["name"]) in self.stopped:  # all else ends by itself
                 await self.house.queue.ask("lift", kind=row["kind"], name=row["name"])
         self.stopped.clear()
-        for number in list(self.out):
-            await self.settle(number, "well")
+        await asyncio.gather(*(self.settle(number, "well") for number in list(self.out)))
         idle_since, schedule = 0.0, self.house.queue.core.schedule
         while (await self.house.sizes())["messages"]:
-            found = await self.lease("last", 50)
-            for delivery in found:
-                await self.settle(delivery.lease, "well")
+            found = await self.lease("one", 50) + await self.lease("two", 50)
+            await asyncio.gather(*(self.settle(delivery.lease, "well") for delivery in found))
             if found:
                 idle_since = self.house.clock.now_s
                 continue
             idle_since = idle_since or self.house.clock.now_s
             waited = self.house.clock.now_s - idle_since
-            assert waited < 100_000, await self.why()
+            assert waited < 3 * 86_400, await self.why()
             await self.house.move(max(0.02, waited / 8, schedule.next_wake(self.house.clock.ms())))
 
     async def why(self) -> str:
@@ -369,7 +374,7 @@ class Life:
         return f"it waits for ever: {await self.house.sizes()} {rows} {zones}"
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(12))
 async def test_a_random_life_of_the_scheduler(house: Callable[..., Any], seed: int) -> None:
     """Limits hold, stops hold, and in the end all mail has ended; nothing is left in memory of it."""
     die = random.Random(seed)

@@ -42,6 +42,7 @@ def lost(queue: Parts, worker: str) -> None:
         queue.core.record(Type.IN_DOUBT, records.pack([[lease.number for lease in doubtful], rows]))
         for lease in doubtful:
             _resolve(queue.core, lease)
+    queue.leases.gone(worker)
     queue.core.changed()
 
 

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from zlib import crc32
 
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys, records
@@ -22,12 +23,13 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import hours
 from zonemta_py.queue.api import BOUNCED, Delivery
 from zonemta_py.queue.core import Core
-from zonemta_py.queue.lane import Entry, Group
+from zonemta_py.queue.lane import Entry, Group, Hold, Strand
 from zonemta_py.queue.messages import Message
 from zonemta_py.queue.standing import NO_TLS
 from zonemta_py.zones.site import order
 
 _CHANCE = random.Random()
+PATIENCE_S = 1.0
 FENCED_S = 0.1
 """How soon to look whether the store can be read again."""
 TOO_LATE = Reply(554, "5.4.7", "its delivery deadline has passed")
@@ -81,11 +83,18 @@ class Leases:
         self._next = first_number
         self._takers: deque[Taker] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._workers: set[str] = set()
+        self._held: dict[str, list[Strand]] = {}
+        """Strands that wait for their sender to come for more."""
+        self._missed: dict[str, float] = {}
+        """Since when a sender was wanted and not there."""
 
     def take(self, most: int, worker: str, deliver: Callable[[list[Delivery]], None]) -> Taker:
         """`deliver` is called once, with 1…most deliveries, when something may go."""
         taker = Taker(worker, most, deliver)
         self._takers.append(taker)
+        self._workers.add(worker)
+        self._let_go(worker)
         self._core.changed()
         return taker
 
@@ -143,15 +152,54 @@ class Leases:
             group = self._core.schedule.next()
             if group is None:
                 break
-            taker = self._takers[0]
-            if self._give(taker, group, now_ms):
+            taker = self._taker_of(group)
+            if taker is not None and self._give(taker, group, now_ms):
                 served[id(taker)] = taker
-                self._takers.rotate(-1)
-                if len(taker.deliveries) >= taker.most:
-                    self._takers.pop()
+                self._takers.remove(taker)
+                if len(taker.deliveries) < taker.most:
+                    self._takers.append(taker)
         if served:
             self._takers = deque(taker for taker in self._takers if id(taker) not in served)
         return list(served.values())
+
+    def _taker_of(self, group: Group) -> Taker | None:
+        """Who is to have it: anybody, unless connections are limited; None: it waits for its sender.
+
+        One sender has all of such a lane, for it uses the connections that it keeps open before it opens another: so
+        there are never more open than may be leased. One that does not come for PATIENCE_S loses the lane to others.
+        """
+        strand, first = group.strand, self._takers[0]
+        if not self._core.schedule.permits.counts_connections(strand):
+            return first
+        workers = sorted(self._workers)
+        lane = group.lane
+        mine = workers[crc32(f"{lane.site} {lane.source}".encode()) % len(workers)] if workers else first.worker
+        taker = next((taker for taker in self._takers if taker.worker == mine), None)
+        if taker is not None:
+            self._missed.pop(mine, None)
+            return taker
+        schedule = self._core.schedule
+        now = schedule.now()
+        if now - self._missed.setdefault(mine, now) >= PATIENCE_S:
+            return first
+        schedule.hold(strand, Hold("sender", "its sender is busy", now + PATIENCE_S, self._core.clock.ms()))
+        self._held.setdefault(mine, []).append(strand)
+        schedule.permits.unused(group, opened=False, tried=False)
+        group.zone.done(group)
+        group.zone.put_back(group, group.entries)
+        return None
+
+    def gone(self, worker: str) -> None:
+        """A sender has died: its lanes are others' now."""
+        self._workers.discard(worker)
+        self._missed.pop(worker, None)
+        self._let_go(worker)
+
+    def _let_go(self, worker: str) -> None:
+        for strand in self._held.pop(worker, ()):
+            if strand.held is not None and strand.held.kind == "sender":
+                strand.free()
+                strand.zone.enlist(strand)
 
     def _give(self, taker: Taker, group: Group, now_ms: int) -> bool:
         lease = self.grant(group, taker.worker)
@@ -242,7 +290,7 @@ class Leases:
             may_connect=group.connect,
             require_tls=metadata.get("require_tls", False),
             messages_per_connection=most.messages_per_connection,
-            idle_s=most.idle_s,
+            idle_s=0.0 if self._core.schedule.permits.spans(group.strand) else most.idle_s,
             hashes=metadata.get("hashes") or {},
             unsubscribe=metadata.get("unsubscribe", False),
         )

@@ -47,6 +47,7 @@ class Permits:
         self.throttles = Throttles(config.throttles)
         self._waiting: dict[Gate, _Waiting] = {}
         self._sized = any(throttle.bytes for throttle in config.throttles)
+        self._counting = any(throttle.connections for throttle in config.throttles)
         self._connects = any(throttle.new_connections for throttle in config.throttles)
         path = config.return_path
         self._may_be_alone = path if path.verp or path.list_unsubscribe else None
@@ -68,6 +69,26 @@ class Permits:
         lane, path = strand.lane, strand.path
         scope = Scope(strand.zone.zone.name, lane.source, lane.site, lane.provider, path.tenant, path.campaign)
         return self.throttles.most(scope)
+
+    def counts_connections(self, strand: Strand) -> bool:
+        """Whether a limit on connections is in its way."""
+        return self._counting and any(gate.throttle.connections for gate in (*strand.gates, *strand.zone.gates))
+
+    def spans(self, strand: Strand) -> bool:
+        """Whether such a limit counts other connections too than those of its lane: none may be kept open idle then,
+        for another lane could not use it."""
+        if not self._counting:
+            return False
+        zone = strand.zone
+        return any(
+            gate.throttle.connections and (zone.by_domain or not self._of_lane(zone.zone, set(gate.throttle.per)))
+            for gate in (*strand.gates, *zone.gates)
+        )
+
+    def _of_lane(self, zone: Zone, per: set[str]) -> bool:
+        one_source = "source" in per or len(self._config.sources(zone)) <= 1
+        one_zone = "zone" in per or len(self._config.zones) == 1
+        return "site" in per and one_source and one_zone and not per & {"tenant", "campaign"}
 
     def concurrency(self, zone: Zone, site: str, source: str) -> Concurrency:
         """What a lane has earned; remembered when the lane is forgotten, and over a restart."""

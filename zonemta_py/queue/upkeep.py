@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 RECORDS_BETWEEN_POSITIONS = 20_000
 SWEEP_S = 60.0
 EXPIRED_AT_ONCE = 1_000
+STRANDS_AT_ONCE = 1_000
 WALKED_AT_ONCE = 5_000
 """Parked recipients of one strand that are looked at before the loop gets its turn."""
 _LOOK_S = 0.25
@@ -121,20 +122,31 @@ class Upkeep:
         if core.store.fenced:
             return False
         more = False
-        for zone in core.schedule.zones.values():
-            for strand in list(zone.strands.by_key.values()):
-                if strand.held or zone.held:
-                    self._end(zone, strand, zone.withdraw(strand, partial(self._over, zone, now_ms)))
-                if strand.lane.failures or strand.held:
-                    more |= self._expire(zone, strand, now_ms)
-                if strand.deadline_ms <= now_ms or strand in self._walks:
-                    more |= self._return(zone, strand, now_ms)
-                zone.tidy(strand)
+        for count, strand in enumerate(list(core.schedule.strands())):
+            if count % STRANDS_AT_ONCE == STRANDS_AT_ONCE - 1:
+                await asyncio.sleep(0)
+                if core.store.fenced:
+                    return True
+            if strand.zone.strands.by_key.get(strand.key) is strand:
+                more |= self._sweep(strand.zone, strand, now_ms)
+        self._walks = {s: key for s, key in self._walks.items() if s.zone.strands.by_key.get(s.key) is s}
         days = core.config.queue.archive_days
         if days:  # recipients in doubt are listed for as long as the archive is kept
             oldest = keys.IN_DOUBTS + keys.id_at(now_ms - int(days * 86_400_000)).encode()
             old: list[Operation] = [(key, None) for key in core.store.keys(keys.IN_DOUBTS, oldest)]
             core.lines.submit(old, immediately, sync=False, keep=True)
+        return more
+
+    def _sweep(self, zone: ZoneSchedule, strand: Strand, now_ms: int) -> bool:
+        """Looks at one strand; True: there is more to end on it."""
+        more = False
+        if strand.held or zone.held:
+            self._end(zone, strand, zone.withdraw(strand, partial(self._over, zone, now_ms)))
+        if (strand.lane.failures or strand.held) and not strand.parked.exhausted:
+            more |= self._expire(zone, strand, now_ms)
+        if strand.deadline_ms <= now_ms or strand in self._walks:
+            more |= self._return(zone, strand, now_ms)
+        zone.tidy(strand)
         return more
 
     def _over(self, zone: ZoneSchedule, now_ms: int, entry: Entry) -> bool:

@@ -51,7 +51,7 @@ class ZoneSchedule:
         self._waiting: dict[Turn, deque[Strand]] = {}  # those that may not have the zone's last connections
         self._pace = Pace(zone.connections)
         tls = schedule.config.tls
-        self._by_domain = tls.mta_sts or tls.dane or bool(zone.tls_required_domains)
+        self.by_domain = tls.mta_sts or tls.dane or bool(zone.tls_required_domains)
         self._hungry: deque[Strand] = deque()  # those that have parked recipients, and no room in the window for them
         self._strand_max = max(100, schedule.window // 10)
         self.gates = schedule.permits.zone_gates(zone.name)
@@ -369,7 +369,7 @@ class ZoneSchedule:
             other = entries[0]
             if other.id != first.id or other.note.routing != first.note.routing:
                 break
-            if self._by_domain and domain_of(other.address) != domain_of(first.address):
+            if self.by_domain and domain_of(other.address) != domain_of(first.address):
                 break  # what TLS must do there may differ
             group.append(entries.popleft())
         self.loaded -= len(group)
