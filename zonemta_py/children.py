@@ -40,7 +40,7 @@ def check(config: Config, host: Host) -> None:
 
         keys.check(config)
     if config.tls.ca_file or any(zone.client_certificate for zone in config.zones):
-        from zonemta_py.delivery import tls_contexts
+        from zonemta_py.delivery.tls import contexts as tls_contexts
 
         tls_contexts.check(config)
     if config.dns.providers:
@@ -139,8 +139,8 @@ def reporter(config: Config, host: Host, now: float) -> None:
 
 
 async def _reporter(config: Config, now: float) -> None:
-    from zonemta_py.delivery import tls_days
     from zonemta_py.delivery.scout import DnsScout
+    from zonemta_py.delivery.tls import days as tls_days
     from zonemta_py.queue.api import QueueRefusal
     from zonemta_py.wire.client import RemoteQueue
 
@@ -154,7 +154,7 @@ async def _reporter(config: Config, now: float) -> None:
 
 def report_wait_s(config: Config, now: float) -> float:
     """Seconds until the reporter has something to do. now: UNIX time."""
-    from zonemta_py.delivery import tls_days
+    from zonemta_py.delivery.tls import days as tls_days
 
     return tls_days.wait_s(config, now)
 

@@ -29,9 +29,9 @@ from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, Delivery, Outcome, QueueRefusal, Result
-from zonemta_py.queue.core import Clock
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery import open_queue
+from zonemta_py.schedule.clock import Clock
 
 LETTERS = 240
 STARTS_MAX = 5

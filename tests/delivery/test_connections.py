@@ -10,8 +10,8 @@ import pytest
 from zonemta_py.delivery import connections as pool
 from zonemta_py.delivery.connections import Connections
 from zonemta_py.delivery.session import Route, Session, open_session
-from zonemta_py.delivery.tls_contexts import TlsContexts
-from zonemta_py.delivery.tls_plan import Plan
+from zonemta_py.delivery.tls.contexts import TlsContexts
+from zonemta_py.delivery.tls.plan import Plan
 from zonemta_py.queue.api import DELIVERED
 
 CONTEXTS = TlsContexts()

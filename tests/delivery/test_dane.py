@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonemta_py.delivery import dane
-from zonemta_py.delivery.dane import Tlsa, refusal, usable
+from zonemta_py.delivery.tls import dane
+from zonemta_py.delivery.tls.dane import Tlsa, refusal, usable
 
 NOW = datetime.datetime.now(datetime.UTC)
 NAMES = ("mx.d.test", "d.test")

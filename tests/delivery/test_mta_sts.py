@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import trustme
 
-from zonemta_py.delivery import mta_sts
-from zonemta_py.delivery.mta_sts import StsPolicies
-from zonemta_py.delivery.tls_contexts import TlsContexts
+from zonemta_py.delivery.tls import mta_sts
+from zonemta_py.delivery.tls.contexts import TlsContexts
+from zonemta_py.delivery.tls.mta_sts import StsPolicies
 from zonemta_py.mail.classify import NoRoute
 
 POLICY = b"version: STSv1\r\nmode: enforce\r\nmx: mx.d.test\r\nmax_age: 86400\r\n"

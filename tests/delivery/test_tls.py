@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from zonemta_py.delivery.tls_contexts import TlsContexts
+from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.queue.api import DEFERRED, DELIVERED
 
 KEYWORDS = ("PIPELINING", "STARTTLS", "AUTH PLAIN")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from zonemta_py.config import Config
-from zonemta_py.delivery import tls_days
-from zonemta_py.delivery.tls_days import SPREAD_S, Ledger, missing, run, through, wait_s
+from zonemta_py.delivery.tls import days as tls_days
+from zonemta_py.delivery.tls.days import SPREAD_S, Ledger, missing, run, through, wait_s
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.journal import Writer
 from zonemta_py.disk.records import Type, pack

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import trustme
 
-from zonemta_py.delivery import dane
 from zonemta_py.delivery.scout import Target
+from zonemta_py.delivery.tls import dane
 from zonemta_py.mail.tlsrpt import Seen
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Outcome, Result
 

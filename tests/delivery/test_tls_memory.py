@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonemta_py.delivery import tls_memory
-from zonemta_py.delivery.tls_failures import CERTIFICATE, HANDSHAKE, POLICY, STARTTLS, TlsTrouble
-from zonemta_py.delivery.tls_memory import PLAIN, Ladder, Step, TlsMemory
-from zonemta_py.delivery.tls_plan import Plan
+from zonemta_py.delivery.tls import memory as tls_memory
+from zonemta_py.delivery.tls.failures import CERTIFICATE, HANDSHAKE, POLICY, STARTTLS, TlsTrouble
+from zonemta_py.delivery.tls.memory import PLAIN, Ladder, Step, TlsMemory
+from zonemta_py.delivery.tls.plan import Plan
 
 PLACE = ("mx.test", 25)
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from zonemta_py.config import Config, Zone
-from zonemta_py.delivery.mta_sts import Found
-from zonemta_py.delivery.tls_failures import POLICY, TlsTrouble
-from zonemta_py.delivery.tls_plan import Demands, Plan
-from zonemta_py.delivery.tls_policy import TlsPolicies
+from zonemta_py.delivery.tls.failures import POLICY, TlsTrouble
+from zonemta_py.delivery.tls.mta_sts import Found
+from zonemta_py.delivery.tls.plan import Demands, Plan
+from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.sts import Sts

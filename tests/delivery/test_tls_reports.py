@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import trustme
 
-from zonemta_py.delivery.dane import Tlsa
-from zonemta_py.delivery.tls_contexts import TlsContexts
-from zonemta_py.delivery.tls_failures import CERTIFICATE, HANDSHAKE, TlsTrouble
-from zonemta_py.delivery.tls_mail import send
-from zonemta_py.delivery.tls_plan import Demands, Plan, Trial
-from zonemta_py.delivery.tls_reports import rows, seen_on
+from zonemta_py.delivery.tls.contexts import TlsContexts
+from zonemta_py.delivery.tls.dane import Tlsa
+from zonemta_py.delivery.tls.failures import CERTIFICATE, HANDSHAKE, TlsTrouble
+from zonemta_py.delivery.tls.mail import send
+from zonemta_py.delivery.tls.plan import Demands, Plan, Trial
+from zonemta_py.delivery.tls.reports import rows, seen_on
 from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.records import Type, pack

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 import trustme
 
-from zonemta_py.delivery import dane, tls_contexts
-from zonemta_py.delivery.dane import Tlsa
 from zonemta_py.delivery.session import Route, Session, open_session
-from zonemta_py.delivery.tls_contexts import TlsContexts
-from zonemta_py.delivery.tls_failures import CERTIFICATE, HANDSHAKE, STARTTLS, TlsTrouble
-from zonemta_py.delivery.tls_memory import TlsMemory
-from zonemta_py.delivery.tls_plan import Plan, Trial
+from zonemta_py.delivery.tls import contexts as tls_contexts
+from zonemta_py.delivery.tls import dane
+from zonemta_py.delivery.tls.contexts import TlsContexts
+from zonemta_py.delivery.tls.dane import Tlsa
+from zonemta_py.delivery.tls.failures import CERTIFICATE, HANDSHAKE, STARTTLS, TlsTrouble
+from zonemta_py.delivery.tls.memory import TlsMemory
+from zonemta_py.delivery.tls.plan import Plan, Trial
 from zonemta_py.mail.classify import TlsFailed
 from zonemta_py.sink import Sink, SinkOptions
 

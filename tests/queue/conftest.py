@@ -20,9 +20,9 @@ from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import check
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery, Outcome, Result
-from zonemta_py.queue.core import Clock
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery import open_queue
+from zonemta_py.schedule.clock import Clock
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.server import serve
 

@@ -23,11 +23,11 @@ from survival.ledger import Ledger
 from survival.letters import letter
 from survival.rig import Mta
 
-from zonemta_py.delivery import dane
 from zonemta_py.delivery.session import Route, open_session
-from zonemta_py.delivery.tls_contexts import TlsContexts
-from zonemta_py.delivery.tls_memory import TlsMemory
-from zonemta_py.delivery.tls_plan import Plan
+from zonemta_py.delivery.tls import dane
+from zonemta_py.delivery.tls.contexts import TlsContexts
+from zonemta_py.delivery.tls.memory import TlsMemory
+from zonemta_py.delivery.tls.plan import Plan
 from zonemta_py.sink.certificate import self_made
 
 PATIENCE_S = 60.0

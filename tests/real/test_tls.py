@@ -26,7 +26,7 @@ import pytest
 import trustme
 from survival.rig import Mta, free_port
 
-from zonemta_py.delivery import dane
+from zonemta_py.delivery.tls import dane
 from zonemta_py.sink import Sink, SinkOptions
 from zonemta_py.sink.certificate import self_made
 

@@ -30,7 +30,7 @@ def check(
     json: AsJson = False,
 ) -> None:
     """Connect to a domain's servers: which policy applies, what they offer, whether mail would go. Sends nothing."""
-    from zonemta_py.delivery.tls_check import look
+    from zonemta_py.delivery.tls.check import look
 
     settings = configuration(config)
     found = asyncio.run(look(settings, _zone(settings, zone), domain))
@@ -65,8 +65,8 @@ def report(
     json: AsJson = False,
 ) -> None:
     """Make the reports (RFC 8460) on a day, from journal and archive; tls.reports = true collects what they need."""
-    from zonemta_py.delivery.tls_mail import reporter
-    from zonemta_py.delivery.tls_reports import seen_on
+    from zonemta_py.delivery.tls.mail import reporter
+    from zonemta_py.delivery.tls.reports import seen_on
     from zonemta_py.mail.tlsrpt import reports_for
 
     settings = configuration(config, folder)
@@ -99,7 +99,7 @@ async def _send(settings: Config, day: datetime.date) -> list[str]:
     """Mail goes through our own listener, and so through our own queue."""
     from zonemta_py.cli import send as sending
     from zonemta_py.delivery.scout import DnsScout
-    from zonemta_py.delivery.tls_mail import send_day
+    from zonemta_py.delivery.tls.mail import send_day
 
     async def hand_in(sender: str, recipients: list[str], message: bytes) -> None:
         submission = sending.Submission(sender, recipients, message)

@@ -27,10 +27,10 @@ from zonemta_py.delivery.scout import DnsScout
 from zonemta_py.delivery.session import Route, Session, TlsFallback, open_session
 from zonemta_py.delivery.signing import Unsigned
 from zonemta_py.delivery.targets import Choice, Roads, Target
-from zonemta_py.delivery.tls_failures import POLICY, UNDECIDED, TlsTrouble, TlsUnmet
-from zonemta_py.delivery.tls_plan import Demands, Plan, Trial
-from zonemta_py.delivery.tls_policy import TlsPolicies
-from zonemta_py.delivery.tls_reports import rows
+from zonemta_py.delivery.tls.failures import POLICY, UNDECIDED, TlsTrouble, TlsUnmet
+from zonemta_py.delivery.tls.plan import Demands, Plan, Trial
+from zonemta_py.delivery.tls.policy import TlsPolicies
+from zonemta_py.delivery.tls.reports import rows
 from zonemta_py.delivery.transaction import Transaction
 from zonemta_py.mail.classify import LOCAL, DeliveryError, TlsFailed, judge
 from zonemta_py.mail.reply import Reply

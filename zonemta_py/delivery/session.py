@@ -22,13 +22,13 @@ from typing import cast
 
 import aiosmtplib
 
-from zonemta_py.delivery import dane
 from zonemta_py.delivery.dialogue import Dialogue
 from zonemta_py.delivery.egress import Egress
-from zonemta_py.delivery.tls_contexts import TlsContexts
-from zonemta_py.delivery.tls_failures import CERTIFICATE, HANDSHAKE, NOT_OFFERED, STARTTLS, TlsTrouble, of_handshake
-from zonemta_py.delivery.tls_memory import PLAIN, Ladder, Step, TlsMemory
-from zonemta_py.delivery.tls_plan import Plan, Trial
+from zonemta_py.delivery.tls import dane
+from zonemta_py.delivery.tls.contexts import TlsContexts
+from zonemta_py.delivery.tls.failures import CERTIFICATE, HANDSHAKE, NOT_OFFERED, STARTTLS, TlsTrouble, of_handshake
+from zonemta_py.delivery.tls.memory import PLAIN, Ladder, Step, TlsMemory
+from zonemta_py.delivery.tls.plan import Plan, Trial
 from zonemta_py.mail.classify import (
     AuthFailed,
     ConnectionLost,

@@ -17,8 +17,8 @@ from zonemta_py.config import Config
 from zonemta_py.delivery.attempt import Attempt, Means
 from zonemta_py.delivery.connections import Connections
 from zonemta_py.delivery.scout import DnsScout
-from zonemta_py.delivery.tls_contexts import TlsContexts
-from zonemta_py.delivery.tls_policy import TlsPolicies
+from zonemta_py.delivery.tls.contexts import TlsContexts
+from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import DEFERRED, DELIVERED, Delivery, Outcome, Outlet, QueueRefusal, Result

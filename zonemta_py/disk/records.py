@@ -32,6 +32,12 @@ class Type(IntEnum):
     LOST = 11  # [first, last]: records that damage has cost, replaced by this one, which has the number of the last
 
 
+DELIVERED, DEFERRED, BOUNCED, HELD, RELEASED, POSTPONED = 1, 2, 3, 4, 5, 6
+"""Verdicts of an outcome. HELD: a plugin held it. RELEASED: not tried, back to the queue, no attempt counted.
+POSTPONED: not tried, deferred by our own choice (`delay_s`), no attempt counted.
+"""
+
+
 def pack(value: Any) -> bytes:
     return msgpack.packb(value, use_bin_type=True)  # type: ignore[no-any-return]
 

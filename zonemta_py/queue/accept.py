@@ -16,14 +16,15 @@ from zonemta_py.disk.records import Existence, Note, Type
 from zonemta_py.disk.store import Operation
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue import hours, sizes
+from zonemta_py.queue import sizes
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.commit import NO_SPACE, immediately
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.hooks import Routed
-from zonemta_py.queue.lane import Entry, Path, Strand
 from zonemta_py.queue.messages import Message
-from zonemta_py.queue.zone import ZoneSchedule
+from zonemta_py.schedule import hours
+from zonemta_py.schedule.lane import Entry, Path, Strand
+from zonemta_py.schedule.zone import ZoneSchedule
 
 NO_RECIPIENTS = Reply(554, "5.5.1", "no valid recipients")
 GONE = Reply(451, "4.3.0", "the message was given up, try again")

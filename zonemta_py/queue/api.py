@@ -12,6 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from zonemta_py.disk.records import BOUNCED as BOUNCED
+from zonemta_py.disk.records import DEFERRED as DEFERRED
+from zonemta_py.disk.records import DELIVERED as DELIVERED
+from zonemta_py.disk.records import HELD as HELD
+from zonemta_py.disk.records import POSTPONED as POSTPONED
+from zonemta_py.disk.records import RELEASED as RELEASED
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 
@@ -95,12 +101,6 @@ class Delivery:
     idle_s: float | None = None
     hashes: dict[str, bytes] = field(default_factory=dict)
     unsubscribe: bool = False
-
-
-DELIVERED, DEFERRED, BOUNCED, HELD, RELEASED, POSTPONED = 1, 2, 3, 4, 5, 6
-"""Verdicts of an outcome. HELD: a plugin held it. RELEASED: not tried, back to the queue, no attempt counted.
-POSTPONED: not tried, deferred by our own choice (`delay_s`), no attempt counted.
-"""
 
 
 @dataclass(slots=True)

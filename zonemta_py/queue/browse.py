@@ -22,11 +22,12 @@ from typing import Any
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Note
 from zonemta_py.disk.store import StoreDamaged, StoreError
-from zonemta_py.queue import orders, sizes, steering
+from zonemta_py.queue import orders, sizes
 from zonemta_py.queue.explain import explain
 from zonemta_py.queue.parts import Parts
-from zonemta_py.queue.reasons import rows_of
 from zonemta_py.queue.state import FAMILY, State
+from zonemta_py.schedule import steering
+from zonemta_py.schedule.reasons import rows_of
 
 LIST_MAX = 10_000
 

@@ -7,8 +7,6 @@ Whoever changes a recipient's state does it here: a record in the journal, a uni
 from __future__ import annotations
 
 import asyncio
-import random
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -20,34 +18,22 @@ from zonemta_py.disk.records import Type
 from zonemta_py.disk.space import Space
 from zonemta_py.disk.store import Operation, Store, StoreDamaged, StoreError
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue import hours
 from zonemta_py.queue.commit import JournalLine, StoreLine
 from zonemta_py.queue.hooks import Hooks
-from zonemta_py.queue.lane import Group
 from zonemta_py.queue.messages import Messages
 from zonemta_py.queue.notices import Notices
-from zonemta_py.queue.schedule import Schedule, Wants
 from zonemta_py.queue.segments import Segments
-from zonemta_py.queue.sites import Scout
 from zonemta_py.queue.sizes import DEFERRED, QUEUED, Sizes
+from zonemta_py.schedule import hours
+from zonemta_py.schedule.clock import Clock
+from zonemta_py.schedule.lane import Group
+from zonemta_py.schedule.schedule import Schedule
+from zonemta_py.schedule.shared import Wants
+from zonemta_py.schedule.sites import Scout
 from zonemta_py.zones.router import Router
 
 if TYPE_CHECKING:
     from zonemta_py.queue.lease import Lease
-
-
-class Clock:
-    """Time as the queue sees it; tests give another."""
-
-    def ms(self) -> int:
-        """UNIX time in milliseconds."""
-        return int(time.time() * 1000)
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def random(self) -> float:
-        return random.random()
 
 
 class Core:

@@ -21,13 +21,14 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.keys import Place
 from zonemta_py.disk.records import Note
 from zonemta_py.disk.store import StoreError
-from zonemta_py.queue import hours, sizes
-from zonemta_py.queue.lane import Path, Strand
+from zonemta_py.queue import sizes
 from zonemta_py.queue.lease import Lease
 from zonemta_py.queue.parts import Parts
-from zonemta_py.queue.reasons import reasons, rows_of
 from zonemta_py.queue.state import FAMILY, State
-from zonemta_py.queue.zone import ZoneSchedule
+from zonemta_py.schedule import hours
+from zonemta_py.schedule.lane import Path, Strand
+from zonemta_py.schedule.reasons import reasons, rows_of
+from zonemta_py.schedule.zone import ZoneSchedule
 
 Row = dict[str, Any]
 T = TypeVar("T")

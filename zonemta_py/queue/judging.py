@@ -19,9 +19,9 @@ from zonemta_py.mail.rule import RulesError
 from zonemta_py.mail.rules import Rules, Ruling
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Outcome, Result
 from zonemta_py.queue.core import Core
-from zonemta_py.queue.lane import Lane
 from zonemta_py.queue.lease import Lease
-from zonemta_py.queue.standing import NO_TLS
+from zonemta_py.schedule.lane import Lane
+from zonemta_py.schedule.standing import NO_TLS
 
 OURS = LOCAL | {"plugin", "queue", "limit"}
 """Stages at which nobody else has said anything."""

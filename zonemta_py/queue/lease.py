@@ -20,12 +20,12 @@ from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import StoreError
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue import hours
 from zonemta_py.queue.api import BOUNCED, Delivery
 from zonemta_py.queue.core import Core
-from zonemta_py.queue.lane import Entry, Group, Hold, Strand
 from zonemta_py.queue.messages import Message
-from zonemta_py.queue.standing import NO_TLS
+from zonemta_py.schedule import hours
+from zonemta_py.schedule.lane import Entry, Group, Hold, Strand
+from zonemta_py.schedule.standing import NO_TLS
 from zonemta_py.zones.site import order
 
 _CHANCE = random.Random()

@@ -9,7 +9,7 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.records import Note
 from zonemta_py.disk.store import Store
 from zonemta_py.queue import check, sizes
-from zonemta_py.queue.lane import Entry
+from zonemta_py.schedule.lane import Entry
 
 Get = Callable[[bytes], bytes | None]
 

@@ -20,11 +20,11 @@ from zonemta_py.queue import browse, doubt
 from zonemta_py.queue.accept import Done, LocalIncoming, put
 from zonemta_py.queue.api import POSTPONED, Delivery, Outcome, QueueRefusal, Result
 from zonemta_py.queue.core import Core
-from zonemta_py.queue.lane import Group
 from zonemta_py.queue.lease import Lease
 from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.places import state_of
 from zonemta_py.queue.upkeep import Upkeep
+from zonemta_py.schedule.lane import Group
 
 OUT_OF_HOURS = Reply(450, "4.3.2", "outside of its sending hours")
 UNREADABLE = Reply(451, "4.3.0", "the body cannot be read")

@@ -27,12 +27,13 @@ from zonemta_py.disk.store import Store, StoreDamaged
 from zonemta_py.queue import check, doubt
 from zonemta_py.queue.adoption import adopt
 from zonemta_py.queue.commit import JournalLine
-from zonemta_py.queue.core import Clock, Core
+from zonemta_py.queue.core import Core
 from zonemta_py.queue.hooks import Hooks, NoHooks
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.replay import Replay
 from zonemta_py.queue.segments import Segments
-from zonemta_py.queue.sites import Scout
+from zonemta_py.schedule.clock import Clock
+from zonemta_py.schedule.sites import Scout
 
 REPAIR_MARK = "repair-needed"
 """A file in the queue's folder: the process before found the store damaged."""

@@ -25,14 +25,15 @@ from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES, REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules import Ruling
-from zonemta_py.queue import hours, sizes
+from zonemta_py.queue import sizes
 from zonemta_py.queue.accept import Acceptance
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED, Outcome, Result
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.judging import Judging
-from zonemta_py.queue.lane import Entry
 from zonemta_py.queue.lease import Lease, Leases
 from zonemta_py.queue.messages import Message
+from zonemta_py.schedule import hours
+from zonemta_py.schedule.lane import Entry
 from zonemta_py.zones.retry import delay_s
 
 WAITING = (DEFERRED, POSTPONED)

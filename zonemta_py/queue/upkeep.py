@@ -15,12 +15,13 @@ from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Note, Type
 from zonemta_py.disk.store import Operation, StoreDamaged, StoreError
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue import hours, segments
+from zonemta_py.queue import segments
 from zonemta_py.queue.api import BOUNCED
 from zonemta_py.queue.commit import immediately
-from zonemta_py.queue.lane import NEVER_MS, Entry, Group, Strand
 from zonemta_py.queue.parts import Parts
-from zonemta_py.queue.zone import ZoneSchedule
+from zonemta_py.schedule import hours
+from zonemta_py.schedule.lane import NEVER_MS, Entry, Group, Strand
+from zonemta_py.schedule.zone import ZoneSchedule
 from zonemta_py.zones.retry import expired
 
 log = logging.getLogger(__name__)

@@ -15,21 +15,18 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys
 from zonemta_py.disk.records import Note
 from zonemta_py.disk.store import Operation, Store
 from zonemta_py.mail.classify import NoRoute
-from zonemta_py.queue.cursor import Cursor
-from zonemta_py.queue.lane import NEVER_MS, Entry, Group, Hold, Lane, Strand
-from zonemta_py.queue.pace import Pace
-from zonemta_py.queue.strands import NO_SOURCE, Strands, Turn, domain_of
+from zonemta_py.schedule.cursor import Cursor
+from zonemta_py.schedule.lane import NEVER_MS, Entry, Group, Hold, Lane, Strand, Turn
+from zonemta_py.schedule.pace import Pace
+from zonemta_py.schedule.shared import Shared
+from zonemta_py.schedule.strands import NO_SOURCE, Strands, domain_of
 from zonemta_py.zones.site import Site
-
-if TYPE_CHECKING:
-    from zonemta_py.queue.schedule import Schedule
 
 READ_AT_ONCE = 500
 """Recipients read from the store in one go; the event loop gets its turn in between."""
@@ -38,11 +35,11 @@ READ_AT_ONCE = 500
 class ZoneSchedule:
     """One zone's cursors, window and lanes."""
 
-    def __init__(self, zone: Zone, store: Store, busy: set[bytes], marks: dict[str, bytes], schedule: Schedule) -> None:
-        self.zone, self._store, self._busy, self._schedule = zone, store, busy, schedule
+    def __init__(self, zone: Zone, store: Store, busy: set[bytes], marks: dict[str, bytes], shared: Shared) -> None:
+        self.zone, self._store, self._busy, self._shared = zone, store, busy, shared
         self.fresh = Cursor(store, keys.fresh_range(zone.name), busy, marks.get("fresh", b""))
         self.due = Cursor(store, keys.deferred_range(zone.name), busy, marks.get("due", b""))
-        self.strands = Strands(zone, store, busy, schedule, self)
+        self.strands = Strands(zone, store, busy, shared, self)
         self.loaded = 0  # recipients in the window …
         self.stuck = 0  # … and how many of them are in strands that are held
         self.active = 0
@@ -50,19 +47,19 @@ class ZoneSchedule:
         self.held: Hold | None = None
         self._waiting: dict[Turn, deque[Strand]] = {}  # those that may not have the zone's last connections
         self._pace = Pace(zone.connections)
-        tls = schedule.config.tls
+        tls = shared.config.tls
         self.by_domain = tls.mta_sts or tls.dane or bool(zone.tls_required_domains)
         self._hungry: deque[Strand] = deque()  # those that have parked recipients, and no room in the window for them
-        self._strand_max = max(100, schedule.window // 10)
-        self.gates = schedule.permits.zone_gates(zone.name)
+        self._strand_max = max(100, shared.window // 10)
+        self.gates = shared.permits.zone_gates(zone.name)
         self._hungry.extend(self.strands.parked())
 
     # -- what DNS says
 
     def _look_up(self, strand: Strand, domain: str) -> None:
         """Asks where a domain's mail goes; the strand goes on when the answer is there."""
-        strand.hold(Hold("dns", f"{domain} is being looked up", math.inf, self._schedule.now_ms()))
-        self._schedule.sites.look(domain, lambda found: self._looked_up(strand, domain, found))
+        strand.hold(Hold("dns", f"{domain} is being looked up", math.inf, self._shared.now_ms()))
+        self._shared.sites.look(domain, lambda found: self._looked_up(strand, domain, found))
 
     def _looked_up(self, strand: Strand, domain: str, found: Site | NoRoute) -> None:
         strand.free()
@@ -70,13 +67,13 @@ class ZoneSchedule:
             if found.key == strand.lane.site:
                 self.strands.learn_provider(strand.lane, found.provider)
         elif found.temporary and strand.lane.site == domain:
-            self.down(strand.lane, self._schedule.now(), 0, str(found.reply))
+            self.down(strand.lane, self._shared.now(), 0, str(found.reply))
         if strand.lane.failures and not strand.lane.down_until:
             self.up(strand.lane) if isinstance(found, Site) else None
         self.reassign(strand, unknown=domain if isinstance(found, NoRoute) else "")
         self.unpark(strand)
         self.enlist(strand)
-        self._schedule.changed()
+        self._shared.changed()
 
     def reassign(self, strand: Strand, unknown: str = "") -> bool:
         """Moves what waits here to where it belongs now; False if that is here.
@@ -109,7 +106,7 @@ class ZoneSchedule:
 
     def _room(self, strand: Strand) -> int:
         """How many more it may have: a part of what is free, so that however many are slow, a newcomer finds room."""
-        window, usual = self._schedule.window, self.zone.recipients_per_delivery
+        window, usual = self._shared.window, self.zone.recipients_per_delivery
         most = min(self._strand_max, (window - self.loaded) // 4)
         if not strand.entries:
             most = max(most, usual if self.loaded < 2 * window else max(1, usual // 10))
@@ -117,9 +114,9 @@ class ZoneSchedule:
 
     def ready_for_new(self, strand: Strand) -> bool:
         """Whether mail just accepted may go into the window without being read from the store."""
-        if not strand.entries and self.loaded < 2 * self._schedule.window:
+        if not strand.entries and self.loaded < 2 * self._shared.window:
             return True  # it has nothing to do, whatever others wait for
-        return self.fresh.exhausted and self.loaded < self._schedule.window
+        return self.fresh.exhausted and self.loaded < self._shared.window
 
     def put_new(self, strand: Strand, entry: Entry) -> None:
         """Mail just accepted, straight into the window."""
@@ -159,7 +156,7 @@ class ZoneSchedule:
         self.next_due_ms = min(self.next_due_ms, due_ms)
         # The walk may have come further while the key was on its way, or the clock has gone back.
         self.due.back_to(b"%s%012x " % (keys.deferred_range(self.zone.name), due_ms))
-        self._schedule.changed()
+        self._shared.changed()
 
     def parked_key(self, strand: Strand, key: bytes, deadline_ms: int) -> None:
         """A parked key is in the store now. deadline_ms: of its recipient; 0: none."""
@@ -180,7 +177,7 @@ class ZoneSchedule:
     def fill(self, now_ms: int) -> bool:
         """Reads on where there is room: due recipients, fresh ones, parked ones. True: there is more to read."""
         more = False
-        window = self._schedule.window
+        window = self._shared.window
         idle = (
             self.strands.fair.pick() is None and self.active < self.zone.connections
         )  # who waits behind the slow ones?
@@ -258,11 +255,11 @@ class ZoneSchedule:
 
     def _offer(self, strand: Strand) -> Group | None:
         """What the strand may send now; None: it waits for something, and is listed again when that is there."""
-        lane, permits, first = strand.lane, self._schedule.permits, strand.entries[0]
+        lane, permits, first = strand.lane, self._shared.permits, strand.entries[0]
         site: Site | NoRoute | None = None
         if self.strands.by_dns(first.note):
             domain = domain_of(first.address)
-            site = self._schedule.sites.known(domain)
+            site = self._shared.sites.known(domain)
             if site is None:
                 self._look_up(strand, domain)
                 return None
@@ -276,7 +273,7 @@ class ZoneSchedule:
                 return None
         if lane.source == NO_SOURCE:
             reason = "every source address is kept from this domain by disabled_domains"
-            self.down(lane, self._schedule.now(), 0, reason)
+            self.down(lane, self._shared.now(), 0, reason)
             return None
         hold = permits.hold(strand)
         if hold is not None:
@@ -286,7 +283,7 @@ class ZoneSchedule:
                     self.enlist(strand)
                     return None
                 hold = hold._replace(until=self.strands.any_source_at(strand, hold.until))
-            self._schedule.hold(strand, hold)
+            self._shared.hold(strand, hold)
             return None
         if not self.may_have(lane):
             if self.zone.connections - self.active <= self._pace.reserve:
@@ -310,13 +307,13 @@ class ZoneSchedule:
     def _open(self) -> bool:
         """Whether the zone as a whole may send: its hours, and the limits that count for all of it."""
         before = self.held
-        if before is not None and self._schedule.now() < before.until < math.inf:
+        if before is not None and self._shared.now() < before.until < math.inf:
             return False
-        self.held = self._schedule.permits.zone_hold(self.zone, self.gates)
+        self.held = self._shared.permits.zone_hold(self.zone, self.gates)
         if self.held is not None:
             if before is not None and before.cause == self.held.cause:
                 self.held = before._replace(until=self.held.until)  # it has waited since then
-            self._schedule.wake_at(self.held.until, self._schedule.changed)
+            self._shared.wake_at(self.held.until, self._shared.changed)
         return self.held is None
 
     def _turn(self) -> Strand | None:
@@ -408,18 +405,18 @@ class ZoneSchedule:
         lane = group.lane
         lane.active -= 1
         self.active -= 1
-        self._schedule.permits.release(group)
+        self._shared.permits.release(group)
         for strand in list(lane.strands.values()):
             self.unpark(strand)
             self.enlist(strand)
             self.strands.forget(strand)
 
     def now(self) -> float:
-        return self._schedule.now()
+        return self._shared.now()
 
     def ms_at(self, steady: float) -> int:
         """The UNIX time that a moment of steady seconds is."""
-        return self._schedule.now_ms() + int((steady - self._schedule.now()) * 1000)
+        return self._shared.now_ms() + int((steady - self._shared.now()) * 1000)
 
     # -- destinations that cannot be reached
 
@@ -427,12 +424,12 @@ class ZoneSchedule:
         """Rests the destination and parks its window; `seconds` 0: as configured, doubling."""
         if lane.down_until:
             return
-        retry = self._schedule.retry
+        retry = self._shared.retry
         lane.failures += 1
         lane.reason = reason
-        lane.down_since_ms = lane.down_since_ms or self._schedule.now_ms()
+        lane.down_since_ms = lane.down_since_ms or self._shared.now_ms()
         lane.down_until = now + (seconds or min(retry.down_s * 2 ** min(lane.failures - 1, 20), retry.down_max_s))
-        self._schedule.wake_at(lane.down_until, lambda: self._probe(lane))
+        self._shared.wake_at(lane.down_until, lambda: self._probe(lane))
         rows: list[tuple[Strand, Entry]] = []
         for strand in lane.strands.values():
             rows += [(strand, entry) for entry in strand.entries]
@@ -449,7 +446,7 @@ class ZoneSchedule:
 
     def _probe(self, lane: Lane) -> None:
         """Its rest is over: one delivery may try."""
-        if lane.down_until and lane.down_until <= self._schedule.now():
+        if lane.down_until and lane.down_until <= self._shared.now():
             lane.down_until = 0.0
             self._go_on(lane)
 
@@ -463,7 +460,7 @@ class ZoneSchedule:
         moved: list[tuple[Strand, bytes, bytes, int]] = []
         for strand, entry in rows:
             if entry.pinned:
-                self._schedule.unpin(entry.id)
+                self._shared.unpin(entry.id)
             key = keys.parked(self.zone.name, strand.key, entry.id, entry.address)
             if key == entry.key:  # it was parked already: read it again when its turn comes
                 self._busy.discard(key)
@@ -471,15 +468,15 @@ class ZoneSchedule:
                 strand.deadline_ms = min(strand.deadline_ms, entry.note.deadline_ms or NEVER_MS)
                 continue
             if entry.key.startswith(b"deferred "):
-                self._schedule.requeued(self.zone.name, entry.address)
+                self._shared.requeued(self.zone.name, entry.address)
             operations += ((entry.key, None), (key, entry.note.value()))
             moved.append((strand, entry.key, key, entry.note.deadline_ms))
         if operations:
-            self._schedule.rekey(operations, lambda: self._parked(moved))
+            self._shared.rekey(operations, lambda: self._parked(moved))
 
     def _parked(self, moved: list[tuple[Strand, bytes, bytes, int]]) -> None:
         """The new keys are in the store, the old ones are gone."""
         for strand, old, new, deadline_ms in moved:
             self._busy.discard(old)
             self.parked_key(strand, new, deadline_ms)
-        self._schedule.changed()
+        self._shared.changed()

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from zonemta_py.mail.classify import NoRoute
-from zonemta_py.queue.lane import Lane, Strand
-from zonemta_py.queue.schedule import Schedule
-from zonemta_py.queue.zone import ZoneSchedule
+from zonemta_py.schedule.lane import Lane, Strand
+from zonemta_py.schedule.schedule import Schedule
+from zonemta_py.schedule.zone import ZoneSchedule
 from zonemta_py.zones.site import Site
 
 STOPPED = ("destination", "tenant", "campaign", "zone", "source")

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from zonemta_py.disk.store import StoreError
-from zonemta_py.queue.lane import Hold, Strand
-from zonemta_py.queue.schedule import Schedule
+from zonemta_py.schedule.lane import Hold, Strand
+from zonemta_py.schedule.schedule import Schedule
 
 
 def rows_of(schedule: Schedule, strands: Iterable[Strand]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from zonemta_py.delivery.tls_plan import Demands, Trial
+from zonemta_py.delivery.tls.plan import Demands, Trial
 from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.records import Type, unpack

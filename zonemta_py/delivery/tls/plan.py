@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from zonemta_py.delivery.dane import Tlsa, usable
-from zonemta_py.delivery.tls_failures import POLICY, UNDECIDED, TlsTrouble
+from zonemta_py.delivery.tls.dane import Tlsa, usable
+from zonemta_py.delivery.tls.failures import POLICY, UNDECIDED, TlsTrouble
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.sts import Sts
 

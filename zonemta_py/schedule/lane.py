@@ -12,14 +12,14 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from zonemta_py.disk.records import Note
-from zonemta_py.queue.cursor import Cursor
+from zonemta_py.schedule.cursor import Cursor
 from zonemta_py.zones.feedback import Concurrency
 from zonemta_py.zones.zone import Destination as Target
 
 if TYPE_CHECKING:
     from zonemta_py.mail.reply import Reply
-    from zonemta_py.queue.strands import Turn
-    from zonemta_py.queue.zone import ZoneSchedule
+    from zonemta_py.schedule.zone import ZoneSchedule
+    from zonemta_py.zones.fair import Flow
     from zonemta_py.zones.rates import Learned
     from zonemta_py.zones.site import Site
     from zonemta_py.zones.throttle import Gate
@@ -137,6 +137,16 @@ class Strand:
         if self.held is not None:
             self.held = None
             self.zone.stuck -= len(self.entries)
+
+
+class Turn:
+    """A flow in the zone, its strands that may go, in turns, and how many strands it has."""
+
+    __slots__ = ("flow", "members", "strands")
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow, self.members = flow, 0
+        self.strands: deque[Strand] = deque()
 
 
 class Group:

@@ -14,10 +14,10 @@ from zonemta_py.config import Config, Zone
 from zonemta_py.delivery.reach import refusal
 from zonemta_py.delivery.scout import DnsScout
 from zonemta_py.delivery.session import Route, Session, open_session
-from zonemta_py.delivery.tls_contexts import TlsContexts
-from zonemta_py.delivery.tls_mail import uris
-from zonemta_py.delivery.tls_plan import Demands, Plan
-from zonemta_py.delivery.tls_policy import TlsPolicies
+from zonemta_py.delivery.tls.contexts import TlsContexts
+from zonemta_py.delivery.tls.mail import uris
+from zonemta_py.delivery.tls.plan import Demands, Plan
+from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.mail.classify import DeliveryError
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.queue.api import Delivery

@@ -22,8 +22,8 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from zonemta_py.config import Config
-from zonemta_py.delivery.tls_mail import HandIn, send_day
-from zonemta_py.delivery.tls_policy import Names
+from zonemta_py.delivery.tls.mail import HandIn, send_day
+from zonemta_py.delivery.tls.names import Names
 from zonemta_py.mail.envelope import Envelope, Notify, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue.api import Intake, QueueRefusal

@@ -18,9 +18,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zonemta_py.config import Config, Zone
-from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
-from zonemta_py.queue.earned import Earned
-from zonemta_py.queue.lane import Hold, Lane, Strand
+from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
+from zonemta_py.schedule.earned import Earned
+from zonemta_py.schedule.lane import Hold, Lane, Strand
 from zonemta_py.zones import window
 from zonemta_py.zones.rates import Learned
 from zonemta_py.zones.warmup import Warmups

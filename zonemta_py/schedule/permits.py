@@ -16,14 +16,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.config import Config, Zone
-from zonemta_py.queue.lane import Entry, Group, Hold, Strand
+from zonemta_py.schedule.clock import Timers
+from zonemta_py.schedule.lane import Entry, Group, Hold, Strand, Turn
 from zonemta_py.zones.feedback import Concurrency
 from zonemta_py.zones.throttle import Gate, Most, Scope, Throttles
 
 if TYPE_CHECKING:
-    from zonemta_py.queue.schedule import Schedule
-    from zonemta_py.queue.standing import Standing
-    from zonemta_py.queue.strands import Turn
+    from zonemta_py.schedule.standing import Standing
 
 WAKE_AT_LEAST_S = 0.02
 _NOTHING_SAID = Most(0, 0, None)
@@ -42,8 +41,10 @@ class _Waiting:
 class Permits:
     """All limits, for all zones."""
 
-    def __init__(self, config: Config, schedule: Schedule, standing: Standing) -> None:
-        self._config, self._schedule, self.standing = config, schedule, standing
+    def __init__(
+        self, config: Config, timers: Timers, terms_of: Callable[[str], dict[str, Any]], standing: Standing
+    ) -> None:
+        self._config, self._timers, self._terms_of, self.standing = config, timers, terms_of, standing
         self.throttles = Throttles(config.throttles)
         self._waiting: dict[Gate, _Waiting] = {}
         self._sized = any(throttle.bytes for throttle in config.throttles)
@@ -101,11 +102,11 @@ class Permits:
         hold = self.standing.zone_hold(zone)
         if hold is not None:
             return hold
-        now = self._schedule.now()
+        now = self._timers.now()
         for gate in gates:
             wait = gate.wait(now)
             if wait:
-                return Hold("limit", f"{gate.label} ({gate.blocking})", now + wait, self._schedule.now_ms())
+                return Hold("limit", f"{gate.label} ({gate.blocking})", now + wait, self._timers.now_ms())
         return None
 
     def hold(self, strand: Strand) -> Hold | None:
@@ -125,16 +126,16 @@ class Permits:
         zone = strand.zone.zone
         most = zone.recipients_per_delivery
         if self._may_be_alone is not None:
-            asked = self._schedule.terms_of(strand.entries[0].id).get("unsubscribe", False)
+            asked = self._terms_of(strand.entries[0].id).get("unsubscribe", False)
             most = 1 if self._may_be_alone.alone(zone.name, asked) else most
         days = self.standing.warmups.of(lane.source, lane.provider or lane.site) if lane.source else None
         if not gates and learned is None and days is None:
             return Group(strand, take(strand, most))
-        now = self._schedule.now()
-        size = self._schedule.terms_of(strand.entries[0].id)["size"] if self._sized else 0
+        now = self._timers.now()
+        size = self._terms_of(strand.entries[0].id)["size"] if self._sized else 0
         if learned is not None and (wait := learned.wait(now)):
-            hold = Hold("rate", self.standing.rate_cause(lane), now + wait, self._schedule.now_ms())
-            self._schedule.hold(strand, hold)
+            hold = Hold("rate", self.standing.rate_cause(lane), now + wait, self._timers.now_ms())
+            self._timers.hold(strand, hold)
             return None
         opening = 0
         if self._connects:
@@ -147,7 +148,7 @@ class Permits:
             if gate.recipients is not None:
                 most = max(1, min(most, int(gate.recipients.level(now))))
         if days is not None:
-            most = max(1, min(most, days.room(self._schedule.now_ms())))
+            most = max(1, min(most, days.room(self._timers.now_ms())))
         stricter = self.most(strand).recipients_per_delivery
         entries = take(strand, min(most, stricter) if stricter else most)
         group = Group(strand, entries, connect=bool(opening) or not self._connects)
@@ -169,7 +170,7 @@ class Permits:
         """The lease has ended: its connection is free."""
         if group.charge is None:
             return
-        now = self._schedule.now()
+        now = self._timers.now()
         for gate in group.gates:
             gate.release()
             if gate in self._waiting:
@@ -179,7 +180,7 @@ class Permits:
         """Gives back what a lease did not need: the new connection, or everything."""
         if group.charge is None:
             return
-        now, lane = self._schedule.now(), group.lane
+        now, lane = self._timers.now(), group.lane
         messages, recipients, opening, size = group.charge
         if tried:
             messages = recipients = size = 0
@@ -197,7 +198,7 @@ class Permits:
     # -- who waits at a gate
 
     def _wait_at(self, gate: Gate, strand: Strand, now: float, wait: float) -> None:
-        strand.hold(Hold("limit", f"{gate.label} ({gate.blocking})", now + wait, self._schedule.now_ms()))
+        strand.hold(Hold("limit", f"{gate.label} ({gate.blocking})", now + wait, self._timers.now_ms()))
         waiting = self._waiting.get(gate)
         if waiting is None:
             waiting = self._waiting[gate] = _Waiting()
@@ -207,13 +208,13 @@ class Permits:
     def _set_timer(self, gate: Gate, waiting: _Waiting, when: float) -> None:
         if when < waiting.when:
             waiting.when = when
-            self._schedule.wake_at(when, lambda: self._timer(gate, when))
+            self._timers.wake_at(when, lambda: self._timer(gate, when))
 
     def _timer(self, gate: Gate, when: float) -> None:
         waiting = self._waiting.get(gate)
         if waiting is not None and waiting.when == when:
             waiting.when = math.inf
-            self._wake(gate, self._schedule.now())
+            self._wake(gate, self._timers.now())
 
     def _wake(self, gate: Gate, now: float) -> None:
         """One strand of each flow may try again; the fairest gets what there is, and the others wait again."""
@@ -242,12 +243,12 @@ class Permits:
 
     def state(self) -> dict[str, Any]:
         """For position records."""
-        now = self._schedule.now()
+        now = self._timers.now()
         self.throttles.forget(now)
         return {"at": now, "gates": self.throttles.state(now), "concurrency": self.standing.earned.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        now = self._schedule.now()
+        now = self._timers.now()
         gates = state.get("gates", [])
         if (back := state.get("at", now) - now) > 0:  # the clock was set back: as if no time had passed since
             for _, buckets in gates:
@@ -258,7 +259,7 @@ class Permits:
 
     def charge_again(self, scope: Scope, recipients: int, size: int, ms: int) -> None:
         """A lease that was given after the last position record."""
-        at = min(ms / 1000, self._schedule.now())
+        at = min(ms / 1000, self._timers.now())
         for gate in self.throttles.of(scope):
             gate.take(at, 1, recipients, 1 if self._connects else 0, size)
             gate.release()

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
-from zonemta_py.delivery.tls_failures import CERTIFICATE, HANDSHAKE, STARTTLS, TlsTrouble
-from zonemta_py.delivery.tls_plan import Plan
+from zonemta_py.delivery.tls.failures import CERTIFICATE, HANDSHAKE, STARTTLS, TlsTrouble
+from zonemta_py.delivery.tls.plan import Plan
 
 HOSTS_MAX = 10_000
 

@@ -13,11 +13,12 @@ from datetime import UTC, date, datetime
 from urllib.parse import urlsplit
 
 from zonemta_py.config import Config
-from zonemta_py.delivery import https
-from zonemta_py.delivery.https import HttpsFailed
-from zonemta_py.delivery.tls_contexts import TlsContexts
-from zonemta_py.delivery.tls_policy import Names, reporter_address
-from zonemta_py.delivery.tls_reports import seen_on
+from zonemta_py.delivery.tls import https
+from zonemta_py.delivery.tls.contexts import TlsContexts
+from zonemta_py.delivery.tls.https import HttpsFailed
+from zonemta_py.delivery.tls.names import Names
+from zonemta_py.delivery.tls.policy import reporter_address
+from zonemta_py.delivery.tls.reports import seen_on
 from zonemta_py.mail.classify import DeliveryError
 from zonemta_py.mail.tlsrpt import MAIL, MEDIA_TYPE, Report, Reporter, addressees, mailbox, message, reports_for
 

@@ -15,34 +15,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Protocol
 
 from zonemta_py.config import Config, Zone
-from zonemta_py.delivery import tls_plan
-from zonemta_py.delivery.mta_sts import Found, StsPolicies
-from zonemta_py.delivery.tls_contexts import TlsContexts
-from zonemta_py.delivery.tls_failures import POLICY, UNDECIDED, TlsTrouble
-from zonemta_py.delivery.tls_memory import TlsMemory
-from zonemta_py.delivery.tls_plan import Demands, Plan
+from zonemta_py.delivery.tls import plan as tls_plan
+from zonemta_py.delivery.tls.contexts import TlsContexts
+from zonemta_py.delivery.tls.failures import POLICY, UNDECIDED, TlsTrouble
+from zonemta_py.delivery.tls.memory import TlsMemory
+from zonemta_py.delivery.tls.mta_sts import Found, StsPolicies
+from zonemta_py.delivery.tls.names import Names
+from zonemta_py.delivery.tls.plan import Demands, Plan
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.domain import canonical
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Delivery
 
 _UNKNOWN = Reply(451, UNDECIDED, "DNS does not say whether the host has TLSA records")
-
-
-class Names(Protocol):
-    """What is asked of DNS. Each raises NoRoute; `now` is monotonic seconds."""
-
-    async def txt(self, name: str, now: float) -> tuple[bool, list[str]]:
-        """Whether DNSSEC vouches for the answer, and the texts."""
-
-    async def tlsa(self, host: str, port: int, now: float) -> tuple[bool, list[tuple[int, int, int, bytes]]]:
-        """Whether DNSSEC vouches for the answer, and the records."""
-
-    async def addresses(self, host: str, now: float) -> tuple[str, ...]:
-        """IPv4 and IPv6."""
 
 
 class TlsPolicies:

@@ -22,15 +22,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from zonemta_py.delivery import https
-from zonemta_py.delivery.https import HttpsFailed
-from zonemta_py.delivery.tls_contexts import TlsContexts
+from zonemta_py.delivery.tls import https
+from zonemta_py.delivery.tls.contexts import TlsContexts
+from zonemta_py.delivery.tls.https import HttpsFailed
 from zonemta_py.mail.classify import NoRoute, TlsFailed
 from zonemta_py.mail.domain import canonical
 from zonemta_py.mail.sts import POLICY_BYTES_MAX, Sts, parse, record_id
 
 if TYPE_CHECKING:
-    from zonemta_py.delivery.tls_policy import Names
+    from zonemta_py.delivery.tls.names import Names
 
 log = logging.getLogger(__name__)
 

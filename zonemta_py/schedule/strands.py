@@ -7,7 +7,6 @@ the strand's name in the parked key.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,8 +14,9 @@ from zonemta_py.config import Source, Zone
 from zonemta_py.disk import keys
 from zonemta_py.disk.records import Note
 from zonemta_py.disk.store import Store
-from zonemta_py.queue.cursor import Cursor
-from zonemta_py.queue.lane import Lane, Path, Strand, split_key, strand_key
+from zonemta_py.schedule.cursor import Cursor
+from zonemta_py.schedule.lane import Lane, Path, Strand, Turn, split_key, strand_key
+from zonemta_py.schedule.shared import Shared
 from zonemta_py.zones import pool
 from zonemta_py.zones.fair import Fair, Flow
 from zonemta_py.zones.site import Site
@@ -25,35 +25,24 @@ from zonemta_py.zones.zone import Destination as Target
 from zonemta_py.zones.zone import named
 
 if TYPE_CHECKING:
-    from zonemta_py.queue.schedule import Schedule
-    from zonemta_py.queue.zone import ZoneSchedule
+    from zonemta_py.schedule.zone import ZoneSchedule
 
 NO_SOURCE = "none"
 """Stands for the source address where every one is kept from the domain by the configuration."""
 
 
-class Turn:
-    """A flow in the zone, its strands that may go, in turns, and how many strands it has."""
-
-    __slots__ = ("flow", "members", "strands")
-
-    def __init__(self, flow: Flow) -> None:
-        self.flow, self.members = flow, 0
-        self.strands: deque[Strand] = deque()
-
-
 class Strands:
     """Of one zone. own: its smart host, if it has one."""
 
-    def __init__(self, zone: Zone, store: Store, busy: set[bytes], schedule: Schedule, owner: ZoneSchedule) -> None:
-        self.zone, self._store, self._busy, self._schedule, self._owner = zone, store, busy, schedule, owner
+    def __init__(self, zone: Zone, store: Store, busy: set[bytes], shared: Shared, owner: ZoneSchedule) -> None:
+        self.zone, self._store, self._busy, self._shared, self._owner = zone, store, busy, shared, owner
         self.lanes: dict[tuple[str, str], Lane] = {}
         self.by_key: dict[str, Strand] = {}
         self.by_flow: dict[Flow, Turn] = {}
         self.fair = Fair()
         self.own = named(zone.host, zone.port) if zone.host else None
         self._turns: dict[Path, Turn] = {}
-        self._sources = schedule.config.sources(zone)
+        self._sources = shared.config.sources(zone)
 
     def parked(self) -> Iterator[Strand]:
         """Strands that have parked recipients in the store: one seek each."""
@@ -86,7 +75,7 @@ class Strands:
             target = self.own
         else:
             domain = domain_of(address)
-            site = self._schedule.sites.known(domain)
+            site = self._shared.sites.known(domain)
             if isinstance(site, Site):
                 target, provider = Target(site.key, "", self.zone.port), site.provider
             else:
@@ -98,7 +87,7 @@ class Strands:
 
     def _source(self, message_id: str, site: str, provider: str, address: str) -> str:
         """The message's source address, always the same one unless that may not send there."""
-        domain, permits = domain_of(address), self._schedule.permits
+        domain, permits = domain_of(address), self._shared.permits
         allowed = [source for source in self._sources if not pool.disabled(source, domain)]
 
         families = self._families(domain)
@@ -112,13 +101,13 @@ class Strands:
 
     def any_source_at(self, strand: Strand, until: float) -> float:
         """When to look again at a strand whose source may not send until then: another one may be free before."""
-        lane, permits = strand.lane, self._schedule.permits
+        lane, permits = strand.lane, self._shared.permits
         holds = (permits.source_hold(source.address, lane.site, lane.provider) for source in self._sources)
         return min((hold.until for hold in holds if hold is not None), default=until)
 
     def _families(self, domain: str) -> set[int]:
         """IP versions of the domain's hosts, as far as they are known."""
-        site = self._schedule.sites.known(domain) if self.own is None else None
+        site = self._shared.sites.known(domain) if self.own is None else None
         if not isinstance(site, Site):
             return set()
         return {6 if ":" in address else 4 for _, addresses in site.hosts for address in addresses}
@@ -126,7 +115,7 @@ class Strands:
     def _make(self, key: str, target: Target, source: str, flow: str, provider: str) -> Strand:
         lane = self.lanes.get((target.key, source))
         if lane is None:
-            concurrency = self._schedule.permits.concurrency(self.zone, target.key, source)
+            concurrency = self._shared.permits.concurrency(self.zone, target.key, source)
             lane = self.lanes[target.key, source] = Lane(target, source, concurrency, provider)
         path = Path.of(flow)
         parked = Cursor(self._store, keys.parked_range(self.zone.name, key), self._busy)
@@ -137,12 +126,12 @@ class Strands:
 
     def _gates_of(self, lane: Lane, path: Path) -> tuple[Gate, ...]:
         scope = Scope(self.zone.name, lane.source, lane.site, lane.provider, path.tenant, path.campaign)
-        return self._schedule.permits.gates(scope)
+        return self._shared.permits.gates(scope)
 
     def _turn_of(self, path: Path) -> Turn:
         turn = self._turns.get(path)
         if turn is None:
-            place, weights = self._schedule.weights.place(*path)
+            place, weights = self._shared.weights.place(*path)
             turn = self._turns[path] = Turn(self.fair.add(place, weights))
             self.by_flow[turn.flow] = turn
         return turn
@@ -151,13 +140,13 @@ class Strands:
         """Where a recipient of this strand belongs now; here, while nothing new is known of its domain."""
         if self.by_dns(note):
             domain = domain_of(address)
-            if domain != unknown and self._schedule.sites.known(domain) is None:
+            if domain != unknown and self._shared.sites.known(domain) is None:
                 return strand
         return self.of(message_id, address, note)
 
     def by_dns(self, note: Note) -> bool:
         """Whether DNS decides where it goes."""
-        return self.own is None and self._schedule.sites.asks and not (note.routing and note.routing.get("host"))
+        return self.own is None and self._shared.sites.asks and not (note.routing and note.routing.get("host"))
 
     def learn_provider(self, lane: Lane, provider: str) -> None:
         """A lane that was found by its parked recipients, or by its domain: its limits depend on it."""

@@ -1,0 +1,71 @@
+"""Time: the clock that tests replace, and what is to happen at a moment.
+
+Steady seconds are wall time when the process began, and the time since: they never step back while it lives, and go on
+over a restart, so that what limits saved still means what it meant.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+import time
+from collections.abc import Callable
+
+from zonemta_py.schedule.lane import Hold, Strand
+
+
+class Clock:
+    """Time as the queue sees it; tests give another."""
+
+    def ms(self) -> int:
+        """UNIX time in milliseconds."""
+        return int(time.time() * 1000)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def random(self) -> float:
+        return random.random()
+
+
+class Timers:
+    """Calls at a moment of steady seconds; they run when `wake` is called."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.now_ms = clock.ms
+        self._monotonic, self._offset = clock.monotonic, clock.ms() / 1000 - clock.monotonic()
+        self._waiting: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+
+    def now(self) -> float:
+        """Steady seconds."""
+        return self._monotonic() + self._offset
+
+    def wake_at(self, when: float, then: Callable[[], None]) -> None:
+        """Calls `then` at that time (inf: never)."""
+        if when != math.inf:
+            self._count += 1
+            heapq.heappush(self._waiting, (when, self._count, then))
+
+    def wake(self) -> None:
+        """Calls what is to be called by now."""
+        now = self.now()
+        while self._waiting and self._waiting[0][0] <= now:
+            heapq.heappop(self._waiting)[2]()
+
+    def wait_s(self) -> float:
+        """Seconds until the next call; inf: there is none."""
+        return self._waiting[0][0] - self.now() if self._waiting else math.inf
+
+    def hold(self, strand: Strand, hold: Hold) -> None:
+        """The strand waits until the hold ends, or is lifted before."""
+        strand.hold(hold)
+        self.wake_at(hold.until, lambda: self.over(strand, hold))
+
+    def over(self, strand: Strand, hold: Hold) -> None:
+        """The hold has ended, unless another has come in its place."""
+        if strand.held is hold:
+            strand.free()
+            strand.zone.unpark(strand)
+            strand.zone.enlist(strand)

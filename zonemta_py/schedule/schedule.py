@@ -1,0 +1,87 @@
+"""The schedule: all zones in turns, and the clock for whatever waits for a moment.
+
+Zones take turns; within each, `zone.py` says who is next, and `permits.py` whether that is allowed. Time is steady
+seconds (`now`) for rests and limits, UNIX milliseconds for due times.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from zonemta_py.config import Config
+from zonemta_py.disk.store import Store
+from zonemta_py.schedule.clock import Clock
+from zonemta_py.schedule.lane import Group, Path, Strand, split_key
+from zonemta_py.schedule.shared import Shared, Wants
+from zonemta_py.schedule.sites import Scout
+from zonemta_py.schedule.zone import ZoneSchedule
+from zonemta_py.zones.throttle import Scope
+
+
+class Schedule(Shared):
+    """All zones."""
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        marks: dict[str, dict[str, bytes]],
+        clock: Clock,
+        scout: Scout | None,
+        wants: Wants,
+    ) -> None:
+        super().__init__(config, clock, scout, wants)
+        self.zones = {
+            zone.name: ZoneSchedule(zone, store, self.busy, marks.get(zone.name, {}), self) for zone in config.zones
+        }
+        self._turns = deque(self.zones.values())
+
+    def next(self) -> Group | None:
+        for _ in range(len(self._turns)):
+            zone = self._turns[0]
+            self._turns.rotate(-1)
+            group = zone.next()
+            if group is not None:
+                return group
+        return None
+
+    def fill(self, now_ms: int) -> bool:
+        """Every zone reads on where it has room; True: call again soon."""
+        more = [zone.fill(now_ms) for zone in self.zones.values()]
+        return any(more)
+
+    def strands(self) -> Iterator[Strand]:
+        for zone in self.zones.values():
+            yield from list(zone.strands.by_key.values())
+
+    def charge_again(self, zone: str, place: str, provider: str, recipients: int, size: int, ms: int) -> None:
+        """A lease that was given before the process ended, and is in no saved state of the limits."""
+        site, source, flow = split_key(place)
+        path = Path.of(flow)
+        self.permits.charge_again(Scope(zone, source, site, provider, path.tenant, path.campaign), recipients, size, ms)
+
+    # -- what waits for a moment
+
+    def lift(self) -> None:
+        """Holds may have ended before their time: everyone looks again."""
+        for zone in self.zones.values():
+            zone.held = None
+        for strand in self.strands():
+            if strand.held is not None and strand.held.kind not in ("limit", "dns"):
+                self.timers.over(strand, strand.held)
+        self.changed()
+
+    def wake(self) -> None:
+        """Calls what is to be called by now."""
+        self.timers.wake()
+
+    def next_wake(self, now_ms: int) -> float:
+        """Seconds until time alone changes something (a hold ends, a deferred recipient is due); at most 60."""
+        waits = [60.0, self.timers.wait_s()]
+        waits += [(zone.next_due_ms - now_ms) / 1000 for zone in self.zones.values()]
+        return max(0.0, min(waits))
+
+    def marks(self) -> dict[str, dict[str, bytes]]:
+        """Low-water marks for the position record."""
+        return {name: {"fresh": zone.fresh.mark(), "due": zone.due.mark()} for name, zone in self.zones.items()}

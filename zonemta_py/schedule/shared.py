@@ -1,0 +1,47 @@
+"""What all zones of the schedule share: clock, limits, standing, sites, weights, and what the queue does for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from zonemta_py.config import Config
+from zonemta_py.disk.store import Operation
+from zonemta_py.schedule.clock import Clock, Timers
+from zonemta_py.schedule.permits import Permits
+from zonemta_py.schedule.sites import Scout, Sites
+from zonemta_py.schedule.standing import Standing
+from zonemta_py.zones.fair import Weights
+
+
+class Wants:
+    """What the schedule asks of the queue.
+
+    rekey(operations, done): writes to the store, synced. changed(): something may be allowed now that was not before.
+    unpin(id): a recipient of that message has left the window. requeued(zone, address): a deferred one was parked.
+    terms_of(id): a message's metadata. record(body): a change of standing, for the journal.
+    """
+
+    rekey: Callable[[list[Operation], Callable[[], None]], None]
+    changed: Callable[[], None]
+    unpin: Callable[[str], None]
+    requeued: Callable[[str, str], None]
+    terms_of: Callable[[str], dict[str, Any]]
+    record: Callable[[list[object]], None]
+
+
+class Shared:
+    """Made once, for all zones. busy: keys that somebody in memory answers for."""
+
+    def __init__(self, config: Config, clock: Clock, scout: Scout | None, wants: Wants) -> None:
+        self.config, self.retry, self.window = config, config.retry, config.queue.window
+        self.rekey, self.changed, self.unpin, self.requeued = wants.rekey, wants.changed, wants.unpin, wants.requeued
+        self.terms_of = wants.terms_of
+        self.timers = Timers(clock)
+        self.now, self.now_ms = self.timers.now, self.timers.now_ms
+        self.hold, self.wake_at = self.timers.hold, self.timers.wake_at
+        self.busy: set[bytes] = set()
+        self.weights = Weights(config.shares)
+        self.sites = Sites(scout, self.now)
+        self.standing = Standing(config, self.now, self.now_ms, wants.record)
+        self.permits = Permits(config, self.timers, self.terms_of, self.standing)
