@@ -89,7 +89,8 @@ class Permits:
     def _of_lane(self, zone: Zone, per: set[str]) -> bool:
         one_source = "source" in per or len(self._config.sources(zone)) <= 1
         one_zone = "zone" in per or len(self._config.zones) == 1
-        return "site" in per and one_source and one_zone and not per & {"tenant", "campaign"}
+        one_site = "site" in per or bool(zone.host)
+        return one_site and one_source and one_zone and not per & {"tenant", "campaign"}
 
     def concurrency(self, zone: Zone, site: str, source: str) -> Concurrency:
         """What a lane has earned; remembered when the lane is forgotten, and over a restart."""
@@ -184,7 +185,8 @@ class Permits:
         messages, recipients, opening, size = group.charge
         if tried:
             messages = recipients = size = 0
-            lane.idle, lane.idle_until = lane.idle + 1, now + group.zone.zone.idle_s
+            if not self.spans(group.strand):  # else it was not kept
+                lane.idle, lane.idle_until = lane.idle + 1, now + group.zone.zone.idle_s
         else:
             lane.idle = 0
             days = self.standing.warmups.of(lane.source, lane.provider or lane.site) if lane.source else None
