@@ -331,6 +331,7 @@ class Settling:
             core.schedule.busy.difference_update([row.key for row in gone])
             if back:
                 lease.group.zone.put_back(lease.group, back)
+                core.changed()  # nothing else may happen that would make the scheduler look
             core.messages.unpin(lease.message, len(gone))
         core.schedule.busy.difference_update(due)
         if due and (zone := core.schedule.zones.get(settlement.zone)) is not None:
