@@ -21,11 +21,15 @@ class Quarantine:
         self.folder = folder
 
     def case(self, what: str, note: dict[str, Any], contents: dict[str, bytes] | None = None) -> Path:
-        """Writes a note and some bytes, synced; returns the case's folder."""
+        """Writes a note and some bytes, synced; returns the case's folder. Raises OSError, and leaves nothing then."""
         place = self._fresh(what)
-        for name, data in (contents or {}).items():
-            _write(place / name, data)
-        _write(place / "note.json", json.dumps(note, indent=1, ensure_ascii=False, default=str).encode())
+        try:
+            for name, data in (contents or {}).items():
+                _write(place / name, data)
+            _write(place / "note.json", json.dumps(note, indent=1, ensure_ascii=False, default=str).encode())
+        except OSError:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
         return place
 
     def move(self, what: str, note: dict[str, Any], path: Path) -> Path:

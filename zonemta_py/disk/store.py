@@ -5,7 +5,7 @@ After any write error the store is fenced: LevelDB can lose later writes that it
 refused until `reopen` has closed and opened it again. Reads check their checksums.
 
 Failures: StoreLocked (another process has it), StoreDamaged (checksum or structure: quarantine and repair),
-StoreFailed (the disk said no; `full` tells whether for want of space).
+StoreFailed (the disk said no; `full` tells whether for want of space), StoreFenced (nothing is known: ask again).
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ class StoreFailed(StoreError):
     @property
     def full(self) -> bool:
         return "No space left" in str(self) or "Disk quota" in str(self)
+
+
+class StoreFenced(StoreFailed):
+    """It is about to be opened again after a write error; what is in it may be perfectly well."""
 
 
 class Store:
@@ -136,7 +140,7 @@ class Store:
     def _not_fenced(self) -> None:
         """While it is fenced another thread may close it at any moment; LevelDB does not survive a call after that."""
         if self.fenced:
-            raise StoreFailed(f"{self.folder}: fenced after a write error; it will be opened again by itself")
+            raise StoreFenced(f"{self.folder}: fenced after a write error; it will be opened again by itself")
 
     def _start_writeback(self) -> None:
         """Lets the disk begin with what was written, so that the sync at a large message's end finds little to do."""

@@ -144,7 +144,11 @@ class Core:
         ) / 1000
 
     def _terms_of(self, message_id: str) -> dict[str, Any]:
-        return self.messages.peek(message_id)
+        """Empty where they cannot be read: whoever leases the message finds that out."""
+        try:
+            return self.messages.peek(message_id)
+        except StoreError:
+            return {}
 
     def _stand(self, body: list[object]) -> None:
         """A change of standing: a suspension, a rest, a rate learned."""

@@ -7,6 +7,7 @@ here; whenever something changes, `pump` lets the schedule read on and gives the
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections import deque
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from zlib import crc32
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import StoreError
+from zonemta_py.disk.store import StoreError, StoreFenced
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, Delivery
@@ -28,6 +29,7 @@ from zonemta_py.schedule.lane import Entry, Group, Hold, Strand
 from zonemta_py.schedule.standing import NO_TLS
 from zonemta_py.zones.site import order
 
+log = logging.getLogger(__name__)
 _CHANCE = random.Random()
 PATIENCE_S = 1.0
 FENCED_S = 0.1
@@ -111,10 +113,13 @@ class Leases:
     def take_back(self, lease: Lease) -> None:
         """A lease whose sender never heard of it."""
         if self.out.pop(lease.number, None) is not None:
-            core = self._core
-            core.schedule.permits.unused(lease.group, opened=False, tried=False)
-            lease.group.zone.done(lease.group)
-            lease.group.zone.put_back(lease.group, lease.group.entries)
+            self._put_back(lease.group)
+
+    def _put_back(self, group: Group) -> None:
+        """What was taken and not handed to anybody."""
+        self._core.schedule.permits.unused(group, opened=False, tried=False)
+        group.zone.done(group)
+        group.zone.put_back(group, group.entries)
 
     def pump(self) -> None:
         """Lets the schedule read on, and serves the senders that wait."""
@@ -126,13 +131,18 @@ class Leases:
         try:
             core.schedule.wake()
             more = core.schedule.fill(now_ms)
-            served = self._serve(now_ms)
+            served, readable = self._serve(now_ms)
+        except StoreFenced:
+            self._sleep(FENCED_S)
+            return
         except StoreError as error:
             core.read_failed(error)
             return
         for taker in served:
             core.journal.when_stable(partial(self._deliver, taker))
-        if more:
+        if not readable or core.store.fenced:
+            self._sleep(FENCED_S)
+        elif more:
             core.changed()
         elif self._timer is None or self._timer.cancelled() or self._timer.when() > now + 0.01:
             self._sleep(core.schedule.next_wake(now_ms))
@@ -146,21 +156,29 @@ class Leases:
         self._timer = None
         self._core.changed()
 
-    def _serve(self, now_ms: int) -> list[Taker]:
+    def _serve(self, now_ms: int) -> tuple[list[Taker], bool]:
+        """The senders that were given something; False: the disk is in trouble, go on in a moment."""
         served: dict[int, Taker] = {}
+        readable = True
         while self._takers:
             group = self._core.schedule.next()
             if group is None:
                 break
             taker = self._taker_of(group)
-            if taker is not None and self._give(taker, group, now_ms):
+            try:
+                given = taker is not None and self._give(taker, group, now_ms)
+            except (StoreFenced, OSError) as error:
+                log.info("%s; it is tried again", error)
+                readable = False
+                break
+            if taker is not None and given:
                 served[id(taker)] = taker
                 self._takers.remove(taker)
                 if len(taker.deliveries) < taker.most:
                     self._takers.append(taker)
         if served:
             self._takers = deque(taker for taker in self._takers if id(taker) not in served)
-        return list(served.values())
+        return list(served.values()), readable
 
     def _taker_of(self, group: Group) -> Taker | None:
         """Who is to have it: anybody, unless connections are limited; None: it waits for its sender.
@@ -184,9 +202,7 @@ class Leases:
             return first
         schedule.hold(strand, Hold("sender", "its sender is busy", now + PATIENCE_S, self._core.clock.ms()))
         self._held.setdefault(mine, []).append(strand)
-        schedule.permits.unused(group, opened=False, tried=False)
-        group.zone.done(group)
-        group.zone.put_back(group, group.entries)
+        self._put_back(group)
         return None
 
     def gone(self, worker: str) -> None:
@@ -202,9 +218,21 @@ class Leases:
                 strand.zone.enlist(strand)
 
     def _give(self, taker: Taker, group: Group, now_ms: int) -> bool:
-        lease = self.grant(group, taker.worker)
-        if lease is None:
-            return False
+        """Raises StoreFenced, OSError: the disk is in trouble; the group is back where it was."""
+        lease = None
+        try:
+            lease = self.grant(group, taker.worker)
+            return lease is not None and self._hand(taker, lease, now_ms)
+        except (StoreFenced, OSError):
+            if lease is None:
+                self._put_back(group)
+            else:
+                self.take_back(lease)
+            raise
+
+    def _hand(self, taker: Taker, lease: Lease, now_ms: int) -> bool:
+        """Gives a lease to a sender, unless it comes to its end here."""
+        group = lease.group
         refused = (group.entries[0].note.routing or {}).get("refused")
         refusal = Reply(*refused) if refused else group.refusal
         if refusal is not None:
@@ -219,6 +247,8 @@ class Leases:
             return False
         try:
             body = self._core.messages.body(lease.message)
+        except StoreFenced:
+            raise
         except StoreError as error:
             self._core.end(lease, BOUNCED, DAMAGED, error)
             return False
@@ -227,10 +257,15 @@ class Leases:
         return True
 
     def grant(self, group: Group, worker: str) -> Lease | None:
-        """A lease with its start record; None when the message's metadata cannot be read (it has been dealt with)."""
+        """A lease with its start record; None when the message's metadata is damaged (it has been dealt with).
+
+        Raises StoreFenced, OSError: nothing has been done, and it may be well in a moment.
+        """
         core = self._core
         try:
             message = core.messages.get(group.entries[0].id)
+        except StoreFenced:
+            raise
         except StoreError as error:
             core.lost_message(group, error)
             return None

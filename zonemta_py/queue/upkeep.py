@@ -13,7 +13,7 @@ from functools import partial
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Note, Type
-from zonemta_py.disk.store import Operation, StoreDamaged, StoreError
+from zonemta_py.disk.store import Operation, StoreDamaged, StoreError, StoreFenced
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import segments
 from zonemta_py.queue.api import BOUNCED
@@ -159,6 +159,8 @@ class Upkeep:
             return False
         try:
             message = core.messages.look(entry.id)
+        except StoreFenced:
+            return False
         except StoreError:
             return True  # it is dealt with when it is leased
         note = entry.note
@@ -205,7 +207,12 @@ class Upkeep:
         for entry in dead:
             group = Group(strand, [entry])
             zone.begin(group)
-            lease = self._queue.leases.grant(group, "expiry")
+            try:
+                lease = self._queue.leases.grant(group, "expiry")
+            except (StoreFenced, OSError):  # at the next sweep, then
+                zone.done(group)
+                zone.put_back(group, group.entries)
+                continue
             if lease is not None:
                 hold = strand.held or zone.held
                 cause = strand.lane.reason or (hold.cause if hold else "its time in the queue is over")

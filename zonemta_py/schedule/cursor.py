@@ -14,7 +14,7 @@ import heapq
 from collections.abc import Container
 
 from zonemta_py.disk import keys
-from zonemta_py.disk.store import Store
+from zonemta_py.disk.store import Store, StoreFenced
 
 
 class Cursor:
@@ -30,13 +30,15 @@ class Cursor:
         self._handed: list[bytes] = []  # a heap
 
     def read(self, most: int, stop: bytes | None = None) -> list[tuple[bytes, bytes]]:
-        """The next keys and values that nobody answers for: at most `most`, below `stop`."""
-        rows: list[tuple[bytes, bytes]] = []
-        if self._store.fenced:  # it is being closed and opened again
+        """The next keys and values that nobody answers for: at most `most`, below `stop`. None while it is fenced."""
+        try:
+            return self._read(most, stop or self._stop)
+        except StoreFenced:  # said before the first of them
             self.exhausted = False
-            return rows
-        busy = self._busy
-        limit = stop or self._stop
+            return []
+
+    def _read(self, most: int, limit: bytes) -> list[tuple[bytes, bytes]]:
+        busy, rows = self._busy, list[tuple[bytes, bytes]]()
         if self.position >= limit:
             self.exhausted = True
             return rows
@@ -77,8 +79,6 @@ class Cursor:
         return min(handed[0], self.position) if handed else self.position
 
     def peek(self) -> bytes | None:
-        """The first key at or behind the position that nobody answers for."""
-        for key in self._store.keys(self.position, self._stop):
-            if key not in self._busy:
-                return key
-        return None
+        """The first key at or behind the position that nobody answers for. Raises StoreFenced."""
+        keys_behind = self._store.keys(self.position, self._stop)
+        return next((key for key in keys_behind if key not in self._busy), None)

@@ -133,7 +133,7 @@ class Permits:
         if not gates and learned is None and days is None:
             return Group(strand, take(strand, most))
         now = self._timers.now()
-        size = self._terms_of(strand.entries[0].id)["size"] if self._sized else 0
+        size = self._terms_of(strand.entries[0].id).get("size", 0) if self._sized else 0
         if learned is not None and (wait := learned.wait(now)):
             hold = Hold("rate", self.standing.rate_cause(lane), now + wait, self._timers.now_ms())
             self._timers.hold(strand, hold)

@@ -19,7 +19,7 @@ class Wants:
 
     rekey(operations, done): writes to the store, synced. changed(): something may be allowed now that was not before.
     unpin(id): a recipient of that message has left the window. requeued(zone, address): a deferred one was parked.
-    terms_of(id): a message's metadata. record(body): a change of standing, for the journal.
+    terms_of(id): a message's metadata, as far as it can be read. record(body): a change of standing, for the journal.
     """
 
     rekey: Callable[[list[Operation], Callable[[], None]], None]

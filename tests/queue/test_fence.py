@@ -1,0 +1,114 @@
+"""A disk that gets into trouble in the middle of a turn: nothing is taken for damaged, bounced or lost for that."""
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from zonemta_py.disk import keys
+from zonemta_py.disk.store import Store, StoreFenced
+from zonemta_py.queue.api import DELIVERED
+
+Make = Callable[..., Any]
+READS = range(1, 26)
+
+
+def _fence_at(store: Store, monkeypatch: pytest.MonkeyPatch, number: int) -> list[int]:
+    """Fences the store at its n-th read from now on, for a moment, as its writing thread does. The list: reads seen."""
+    check, seen = store._not_fenced, [0]
+    loop = asyncio.get_running_loop()
+
+    def counted() -> None:
+        seen[0] += 1
+        if seen[0] == number:
+            store.fenced = True
+            loop.call_later(0.15, setattr, store, "fenced", False)
+        check()
+
+    monkeypatch.setattr(store, "_not_fenced", counted)
+    return seen
+
+
+async def _deliver_all(home: Any, most: int = 20) -> list[str]:
+    seen: list[str] = []
+    while len(seen) < most:
+        for delivery in await home.lease(5):
+            seen += [recipient.address for recipient in delivery.recipients]
+            await home.settle(delivery, DELIVERED)
+    return seen
+
+
+@pytest.mark.parametrize("limits", [{}, {"throttles": [{"name": "b", "bytes": "99MB/s"}]}])
+async def test_a_fence_at_any_read_puts_mail_off_and_nothing_else(
+    house: Make, monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]
+) -> None:
+    reached = 0
+    for number in READS:
+        home = await house(**limits)
+        wanted = {f"r{i}@{'abcd'[i % 4]}.test" for i in range(20)}
+        for address in sorted(wanted):
+            await home.put(address)
+        await home.crash()  # so that all is read from the store again
+        seen = _fence_at(home.queue.core.store, monkeypatch, number)
+        assert sorted(await _deliver_all(home)) == sorted(wanted)
+        reached += seen[0] >= number
+        monkeypatch.undo()
+        assert not home.damages
+        assert not home.queue.core.quarantine.cases()
+        await home.sound()
+    assert reached > len(READS) / 2, "the fence hardly ever came"
+
+
+async def test_an_expiry_waits_for_the_fence(house: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    reached = 0
+    for number in range(1, 16):
+        home = await house(retry={"life_h": 1})
+        await home.queue.ask("stop", kind="destination", name="x.test", seconds=None, cause="a test")
+        for name in "abcd":
+            await home.put(f"{name}@x.test", sender="")
+        await home.crash()
+        assert await home.idle()
+        await home.move(3601)
+        seen = _fence_at(home.queue.core.store, monkeypatch, number)
+        with contextlib.suppress(StoreFenced):
+            await home.queue.sweep()
+        await asyncio.sleep(0.2)
+        reached += seen[0] >= number
+        await home.queue.sweep()
+        monkeypatch.undo()
+        await home.rest()
+        assert (await home.sizes())["messages"] == 0
+        assert not home.damages
+        assert not home.queue.core.quarantine.cases()
+        await home.sound()
+    assert reached > 5, "the fence hardly ever came"
+
+
+async def test_damage_found_on_a_full_disk_waits_for_space(house: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quarantine needs space: until there is some the message stays where it is, and afterwards it is named once."""
+    home = await house()
+    broken = await home.put("broken@a.test")
+    await home.put("whole@b.test")
+    await home.crash()
+    store, quarantine = home.queue.core.store, home.queue.core.quarantine
+    store.write([(keys.metadata(broken), b"\xc1")], True)
+    fresh, tries = quarantine._fresh, [0]
+
+    def full(what: str) -> Any:
+        tries[0] += 1
+        if tries[0] <= 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return fresh(what)
+
+    monkeypatch.setattr(quarantine, "_fresh", full)
+    seen = await _deliver_all(home, 1)
+    assert seen == ["whole@b.test"]
+    while not quarantine.cases():  # noqa: ASYNC110
+        assert await home.idle()
+        await asyncio.sleep(0.05)
+    assert tries[0] == 4
+    assert [case.name.split("-", 1)[1] for case in quarantine.cases()] == [f"message-{broken}"]
+    assert not [place for place in quarantine.folder.iterdir() if not (place / "note.json").exists()]
