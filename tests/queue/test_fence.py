@@ -106,7 +106,7 @@ async def test_damage_found_on_a_full_disk_waits_for_space(house: Make, monkeypa
     monkeypatch.setattr(quarantine, "_fresh", full)
     seen = await _deliver_all(home, 1)
     assert seen == ["whole@b.test"]
-    while not quarantine.cases():  # noqa: ASYNC110
+    while not quarantine.cases():
         assert await home.idle()
         await asyncio.sleep(0.05)
     assert tries[0] == 4

@@ -10,10 +10,9 @@ import asyncio
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import Operation, Store, StoreDamaged
+from zonemta_py.disk.store import Operation, StoreDamaged
 from zonemta_py.queue import sizes
 from zonemta_py.queue.commit import immediately
-from zonemta_py.queue.lease import FENCED_S
 from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.places import find_any
 
@@ -25,7 +24,7 @@ async def release(queue: Parts, message_id: str) -> int:
     for zone, addresses in found.items():
         core.record(Type.MOVED, records.pack([message_id, zone, addresses, due_ms]))
     await core.journal.stable()
-    await _readable(core.store)
+    await core.lines.stable()  # while its disk is in trouble the store cannot be read
     for zone, addresses in found.items():
         apply_release(queue, message_id, zone, addresses, due_ms)
     await _written(queue)
@@ -39,7 +38,7 @@ async def drop(queue: Parts, message_id: str) -> int:
     for zone, addresses in found.items():
         core.record(Type.REMOVED, records.pack([message_id, zone, addresses, "dropped by an operator"]))
     await core.journal.stable()
-    await _readable(core.store)
+    await core.lines.stable()  # while its disk is in trouble the store cannot be read
     for zone, addresses in found.items():
         apply_drop(queue, message_id, zone, addresses)
     await _written(queue)
@@ -95,12 +94,6 @@ def apply_drop(queue: Parts, message_id: str, zone: str, addresses: list[str]) -
     if message.left <= 0:
         queue.settling.finish(message, zone)
     core.lines.submit(operations, lambda _: core.messages.unpin(message), sync=False, keep=True)
-
-
-async def _readable(store: Store) -> None:
-    """The order stands in the journal; the store has it as soon as it is open again."""
-    while store.fenced:
-        await asyncio.sleep(FENCED_S)
 
 
 async def _written(queue: Parts) -> None:
