@@ -11,6 +11,7 @@ StoreFailed (the disk said no; `full` tells whether for want of space), StoreFen
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -63,6 +64,7 @@ class Store:
 
     def _open(self) -> plyvel.DB:
         try:
+            self._cut_hole()
             return plyvel.DB(
                 str(self.folder),
                 create_if_missing=True,
@@ -76,6 +78,37 @@ class Store:
             )
         except plyvel.Error as error:
             raise _named(error, self.folder) from None
+
+    def _cut_hole(self) -> None:
+        """Drops the batches of a newer log whose predecessors a power cut took from an older one.
+
+        None of them was acknowledged: `write` syncs the older logs before it returns. What is left is what there was.
+        """
+        with (self.folder / "LOCK").open("a") as lock:
+            try:
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return  # LevelDB says so itself
+            needed = self._needed_logs()
+            logs = [path.read_bytes() for path in needed] if len(needed) > 1 else []
+            found = store_log.hole(logs)
+            if found is None:
+                return
+            number, offset = found
+            if any(store_log.mend(data) is not None for data in logs[:number]):  # no power cut: what follows is mail
+                raise plyvel.CorruptionError(f"Corruption: a log before {needed[number].name} is damaged")
+            for path in reversed(needed[number + 1 :]):
+                path.unlink()
+            os.truncate(needed[number], offset)
+
+    def _needed_logs(self) -> list[Path]:
+        try:
+            manifest = self.folder / (self.folder / "CURRENT").read_text().strip()
+            oldest = store_log.oldest_needed(manifest.read_bytes())
+        except OSError:
+            return []
+        logs = {int(path.stem): path for path in self.folder.glob("*.log") if path.stem.isdecimal()}
+        return [logs[number] for number in sorted(logs) if number >= oldest]
 
     def get(self, key: bytes) -> bytes | None:
         self._not_fenced()
@@ -132,6 +165,7 @@ class Store:
             if sync:
                 self._sync_older_logs()
             elif size > WRITEBACK_BYTES:
+                self._sync_older_logs()
                 self._start_writeback()
         except (plyvel.Error, RuntimeError, OSError) as error:
             self.fenced = True
@@ -175,15 +209,16 @@ class Store:
         self._db.close()
 
     @staticmethod
-    def cut_torn_logs(folder: Path) -> bool:
-        """Cuts off what a power cut left half written behind the last whole batch of a log; False: it is not that."""
-        torn = {
-            path: mended for path in folder.glob("*.log") if (mended := store_log.mend(path.read_bytes())) is not None
-        }
-        if not torn or not all(path.read_bytes().startswith(mended) for path, mended in torn.items()):
+    def cut_torn_log(folder: Path) -> bool:
+        """Cuts off what a power cut left half written behind the last whole batch of all; False: it is not that."""
+        *older, newest = sorted(folder.glob("*.log")) or [folder]
+        if newest is folder or any(store_log.mend(path.read_bytes()) is not None for path in older):
             return False
-        for path, mended in torn.items():
-            os.truncate(path, len(mended))
+        data = newest.read_bytes()
+        mended = store_log.mend(data)
+        if mended is None or not data.startswith(mended):
+            return False
+        os.truncate(newest, len(mended))
         return True
 
     @staticmethod

@@ -3,6 +3,9 @@
 LevelDB's repair reads logs without their checksums (its comment says otherwise), so a flipped bit would come back as
 mail. `mend` goes before it and leaves nothing in the log but batches whose checksums are right.
 
+LevelDB begins a new log without syncing the one before, so a power cut can take the end of the older and leave the
+newer: later batches without the earlier ones. `hole` finds that by the sequence numbers in the batches.
+
     block := record* trailer        32,768 bytes; the trailer is fewer than 7 zero bytes
     record := checksum length type data     4, 2 and 1 bytes, little-endian; type: 1 full, 2 first, 3 middle, 4 last
 
@@ -18,6 +21,8 @@ import google_crc32c
 
 BLOCK_BYTES = 32_768
 _HEADER = struct.Struct("<IHB")
+_BATCH = struct.Struct("<QI")
+"""How a batch begins: the sequence number of its first operation, and how many it has."""
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 
 
@@ -26,7 +31,7 @@ def mend(data: bytes) -> bytes | None:
     kept: list[bytes] = []
     parts: list[bytes] = []
     damaged = False
-    for kind, part in _fragments(data):
+    for _, kind, part in _walk(data):
         starts = kind in (_FULL, _FIRST)
         if kind == 0 or starts == bool(parts):  # unreadable, or the beginning or the end of a batch was lost
             damaged, parts = True, []
@@ -38,8 +43,8 @@ def mend(data: bytes) -> bytes | None:
     return build(kept) if damaged or parts else None
 
 
-def _fragments(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Type and data of each fragment; type 0 where damage makes the rest of a block unreadable."""
+def _walk(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Byte, type and data of each fragment; type 0 where damage makes the rest of a block unreadable."""
     at = 0
     while at < len(data):
         left = BLOCK_BYTES - at % BLOCK_BYTES
@@ -52,11 +57,78 @@ def _fragments(data: bytes) -> Iterator[tuple[int, bytes]]:
             part = data[at + _HEADER.size : at + _HEADER.size + length]
         whole = length + _HEADER.size <= left and len(part) == length
         if whole and kind in (_FULL, _FIRST, _MIDDLE, _LAST) and _checksum(kind, part) == crc:
-            yield kind, part
+            yield at, kind, part
             at += _HEADER.size + length
         else:
-            yield 0, b""
+            yield at, 0, b""
             at += left
+
+
+def hole(logs: list[bytes]) -> tuple[int, int] | None:
+    """Where the first batch stands that does not follow the one before it: (number of the log, byte); None: nowhere.
+
+    logs: in their order, those that are still needed, each whole or torn at its end.
+    """
+    expected = -1
+    for number, data in enumerate(logs):
+        for offset, batch in _batches(data):
+            sequence, count = _BATCH.unpack_from(batch)
+            if expected not in (-1, sequence):
+                return number, offset
+            expected = sequence + count
+    return None
+
+
+def _batches(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Byte and contents of each whole batch up to the first damage."""
+    parts: list[bytes] = []
+    start = 0
+    for at, kind, part in _walk(data):
+        if kind == 0:
+            return
+        if kind in (_FULL, _FIRST):
+            start, parts = at, []
+        parts.append(part)
+        if kind in (_FULL, _LAST):
+            yield start, b"".join(parts)
+
+
+def oldest_needed(manifest: bytes) -> int:
+    """The number of the oldest log that a manifest still needs; the tables have what older ones held.
+
+    A manifest is a log of version edits: fields, each a tag and its values (LevelDB's `version_edit.cc`).
+    """
+    needed = 0
+    for _, edit in _batches(manifest):
+        at = 0
+        while at < len(edit):
+            tag, at = _varint(edit, at)
+            for kind in _EDIT.get(tag, ""):
+                value, at = _varint(edit, at)
+                if kind == "s":
+                    at += value
+                elif tag == _LOG_NUMBER:
+                    needed = value
+            if tag not in _EDIT:  # a later LevelDB's: what follows cannot be read
+                break
+    return needed
+
+
+_LOG_NUMBER = 2
+_EDIT = {1: "s", 2: "n", 3: "n", 4: "n", 5: "ns", 6: "nn", 7: "nnnss", 9: "n"}
+"""Fields of a version edit: n is a number, s a string behind its length; 7 is a new file, 6 a deleted one."""
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(data):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    return value, at
 
 
 def build(batches: list[bytes]) -> bytes:

@@ -231,7 +231,7 @@ def _open_torn(folder: Path, write_buffer_bytes: int) -> Store:
     try:
         return Store(folder, write_buffer_bytes)
     except StoreDamaged:
-        if not Store.cut_torn_logs(folder):
+        if not Store.cut_torn_log(folder):
             raise
     return Store(folder, write_buffer_bytes)
 
