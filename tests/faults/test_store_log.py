@@ -126,7 +126,8 @@ def test_a_log_that_the_tables_have_made_needless_says_nothing(tmp_path: Path) -
 
 def test_the_log_in_use_of_another_process_is_not_touched(tmp_path: Path) -> None:
     first, second = _two_logs(tmp_path / "store", BATCHES_OF_FIVE[:1], BATCHES_OF_FIVE[3:])
-    hold = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); input()"
+    lock = "f = open(sys.argv[1], 'a'); fcntl.lockf(f, fcntl.LOCK_EX)"
+    hold = f"import fcntl, sys; {lock}; print('held', flush=True); input()"
     holder = subprocess.Popen(
         [sys.executable, "-c", hold, tmp_path / "store" / "LOCK"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -139,3 +140,14 @@ def test_the_log_in_use_of_another_process_is_not_touched(tmp_path: Path) -> Non
         assert (first.read_bytes(), second.read_bytes()) == before
     finally:
         holder.communicate(b"\n")
+
+
+@pytest.mark.parametrize("current", [b"MANIFEST-\xff\n", b"MANI\0FEST\n", b"\n", b"../x\n", b""])
+def test_a_damaged_current_is_damage(tmp_path: Path, current: bytes) -> None:
+    """The file that names the manifest; repair does without it."""
+    _two_logs(tmp_path / "store", BATCHES_OF_FIVE[:3], BATCHES_OF_FIVE[3:])
+    (tmp_path / "store" / "CURRENT").write_bytes(current)
+    with pytest.raises(StoreDamaged):
+        Store(tmp_path / "store")
+    Store.repair(tmp_path / "store")
+    assert len(_keys(tmp_path / "store")) == 5

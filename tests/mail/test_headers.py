@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -90,9 +92,11 @@ def test_encoded_words_are_decoded(raw: str, text: str) -> None:
 @given(st.text(), st.binary(max_size=40))
 @settings(max_examples=100)
 def test_decoding_never_fails(text: str, raw: bytes) -> None:
-    """Whatever stands in a field, decoding gives text that UTF-8 can carry."""
+    """Whatever stands in a field, decoding gives text that UTF-8 can carry, without line ends and controls."""
     for value in (text, f"=?utf-8?b?{text}?=", raw.decode("utf-8", "surrogateescape"), f"=?{text}?q?{text}?="):
-        decode(value).encode()
+        line = decode(value)
+        assert line.encode().decode() == line
+        assert not re.search("[\x00-\x1f\x7f-\x9f\u2028\u2029]", line)
 
 
 def test_decoded_values_are_bounded() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -189,18 +190,41 @@ def test_any_bytes_pass_unchanged(blocks: list[bytes]) -> None:
     assert [(n.path, n.content_type, body) for n, body in leaves] == [(n.path, n.content_type, b) for n, b in once]
 
 
+def check_form(node: Node, boundary: bytes) -> None:
+    """What plugins may rely on: a type and a subtype in lower case, text that UTF-8 can carry, no line ends."""
+    assert node.content_type.count("/") == 1
+    assert node.content_type == node.content_type.lower()
+    assert node.charset == node.charset.lower()
+    assert node.encoding == "7bit"
+    for text in (node.content_type, node.charset, node.filename):
+        assert text.encode().decode() == text
+        assert not re.search(r"[\r\n]", text)
+    assert boundary == boundary.rstrip()
+    assert b"\n" not in boundary
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=80), st.binary(max_size=40))
 def test_any_fields_are_described(content_type: bytes, disposition: bytes) -> None:
-    """No Content-Type or Content-Disposition, however broken, is an error."""
+    """No Content-Type or Content-Disposition, however broken, is an error: what comes of it is of the right form."""
     section = b"Content-Type: " + content_type + b"\r\nContent-Disposition: " + disposition + b"\r\n"
-    mime.describe(Headers.parse(section), (), ())
+    check_form(*mime.describe(Headers.parse(section), (), ()))
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.text("abu=*;\"'%0123\\ -", max_size=40))
 def test_any_parameters_are_described(parameters: str) -> None:
-    """The same for what looks like parameters (RFC 2231 continuations and charsets)."""
+    """The same for what looks like parameters (RFC 2231 continuations and charsets); the type is what it was."""
     for name in ("boundary", "charset", "filename", "charset*0*", "filename*1"):
         section = f"Content-Type: text/plain; {name}={parameters}\r\n".encode()
-        mime.describe(Headers.parse(section), (), ())
+        node, boundary = mime.describe(Headers.parse(section), (), ())
+        check_form(node, boundary)
+        assert node.content_type == "text/plain"
+        assert not boundary or name == "boundary"
+
+
+@pytest.mark.parametrize("value", [b"/", b"text/", b"/plain", b"text", b""])
+def test_a_type_without_its_half_is_text(value: bytes) -> None:
+    """RFC 2045, section 5.2: what cannot be read is text/plain."""
+    node, _ = mime.describe(Headers.parse(b"Content-Type: " + value), (), ())
+    assert node.content_type == "text/plain"

@@ -10,6 +10,7 @@ from zonemta_py.disk.records import Existence
 from zonemta_py.disk.store import Store
 from zonemta_py.queue import check
 from zonemta_py.queue.api import BOUNCED, DEFERRED, HELD
+from zonemta_py.queue.check import State
 
 Make = Callable[..., Any]
 
@@ -101,11 +102,20 @@ def all_keys(home: Any) -> list[bytes]:
     return found
 
 
+def value_of(home: Any, key: bytes) -> bytes | None:
+    store = Store(home.folder / "store")
+    value = store.get(key)
+    store.close()
+    return value
+
+
 async def test_a_recipient_that_has_ended_goes(closed: Any) -> None:
-    """Also one in a second place, and one whose message is gone."""
+    """Also one in a second place: held mail stays held; and one whose message is gone."""
     change(closed, put(keys.fresh("z", closed.ids["done"], "done@done.test"), b""))
     change(closed, put(keys.fresh("z", closed.ids["held"], "held@held.test"), b""))
-    repaired(closed, "done@done.test has ended", "held@held.test has ended", "sizes of held.test")
+    repaired(closed, "done@done.test has ended", "held@held.test is queued twice")
+    left = [key.split() for key in all_keys(closed) if key.split()[-1] in (b"done@done.test", b"held@held.test")]
+    assert [key[0] for key in left] == [b"held"]
 
 
 async def test_wrong_sizes_are_counted_again(closed: Any) -> None:
@@ -113,6 +123,8 @@ async def test_wrong_sizes_are_counted_again(closed: Any) -> None:
     change(closed, put(keys.size("z", "two.test"), records.pack([7, 7, 7])))
     change(closed, put(keys.size("z", "nobody.test"), records.pack([1, 0, 0])))
     repaired(closed, "sizes of two.test in zone z: [7, 7, 7] noted, [2, 0, 0] counted", "sizes of nobody.test")
+    assert value_of(closed, keys.size("z", "two.test")) == records.pack([2, 0, 0])
+    assert value_of(closed, keys.size("z", "nobody.test")) is None
 
 
 async def test_wrong_totals_are_counted_again(closed: Any) -> None:
@@ -121,14 +133,19 @@ async def test_wrong_totals_are_counted_again(closed: Any) -> None:
     def wrong(store: Store) -> None:
         store.write([(keys.STATE, records.pack(check.state_of(store)._replace(messages=99)))], sync=True)
 
+    before = value_of(closed, keys.STATE)
     change(closed, wrong)
     repaired(closed, "99 messages")
+    after = value_of(closed, keys.STATE)
+    assert State(*records.unpack(after))[2:4] == State(*records.unpack(before))[2:4]
 
 
 async def test_a_wrong_number_of_recipients_left(closed: Any) -> None:
     """The message would never end, or too early."""
-    change(closed, put(keys.existence(closed.ids["two"]), Existence(1, 2, 9).value()))
+    existence = keys.existence(closed.ids["two"])
+    change(closed, put(existence, Existence(1, 2, 9).value()))
     repaired(closed, "9 recipients left, 2 found")
+    assert value_of(closed, existence) == Existence(1, 2, 2).value()
 
 
 @pytest.mark.parametrize("part", [keys.existence, keys.metadata, lambda message_id: keys.chunk(message_id, 1)])
@@ -163,6 +180,7 @@ async def test_a_message_without_recipients_is_deleted(closed: Any) -> None:
     ):
         change(closed, put(key, value))
     repaired(closed, "a message without recipients")
+    assert not [key for key in all_keys(closed) if message_id.encode() in key]
 
 
 async def test_damage_in_the_journal_is_named_and_mended(closed: Any) -> None:

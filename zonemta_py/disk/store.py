@@ -103,9 +103,9 @@ class Store:
 
     def _needed_logs(self) -> list[Path]:
         try:
-            manifest = self.folder / (self.folder / "CURRENT").read_text().strip()
-            oldest = store_log.oldest_needed(manifest.read_bytes())
-        except OSError:
+            manifest = os.fsdecode((self.folder / "CURRENT").read_bytes()).strip()
+            oldest = store_log.oldest_needed((self.folder / manifest).read_bytes())
+        except (OSError, ValueError):  # damaged: LevelDB says so itself
             return []
         logs = {int(path.stem): path for path in self.folder.glob("*.log") if path.stem.isdecimal()}
         return [logs[number] for number in sorted(logs) if number >= oldest]
@@ -237,7 +237,7 @@ class Store:
 def _named(error: Exception, folder: Path) -> StoreError:
     text = str(error)
     # A table that was cut off is an invalid argument to LevelDB, and a lost file an IO error like any other.
-    gone = ("Invalid argument" in text or "No such file" in text) and str(folder) in text
+    gone = any(words in text for words in ("Invalid argument", "No such file", "Is a directory")) and str(folder) in text
     if isinstance(error, plyvel.CorruptionError) or "Corruption" in text or gone:
         return StoreDamaged(
             f"{folder}: damaged ({text}); `zonemta fsck --repair` mends it, `zonemta run` does so itself"

@@ -18,7 +18,7 @@ from email.header import decode_header
 _FIELD_END = re.compile(rb"\r\n(?![ \t])")
 _NAME = re.compile(rb"[\x21-\x39\x3b-\x7e]+[ \t]*:")
 _FOLD = re.compile(r"\r\n(?=[ \t])")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _ENCODED_GAP = re.compile(r"(\?=)\s+(=\?)")
 
 

@@ -281,7 +281,7 @@ def describe(headers: Headers, path: tuple[int, ...], parents: tuple[str, ...]) 
     message.set_default_type("message/rfc822" if in_digest else "text/plain")
     encoding = headers.get("Content-Transfer-Encoding", "7bit").partition(";")[0].strip().lower()
     node = Node(
-        content_type=message.get_content_type(),
+        content_type=_content_type(message),
         charset=_parameter(message, "charset").lower(),
         encoding=encoding or "7bit",
         filename=decode(_parameter(message, "filename")),
@@ -291,6 +291,12 @@ def describe(headers: Headers, path: tuple[int, ...], parents: tuple[str, ...]) 
     )
     codec = "utf-8" if _is_utf8(headers.get("Content-Type")) else "latin-1"
     return node, _parameter(message, "boundary").rstrip().encode(codec, "replace")
+
+
+def _content_type(message: Message) -> str:
+    """Type and subtype; where one of them is missing the default (RFC 2045, section 5.2)."""
+    found = message.get_content_type()
+    return found if all(found.split("/")) else message.get_default_type()
 
 
 def _is_utf8(value: str) -> bool:

@@ -77,7 +77,7 @@ def last_id(store: Store, floor: str) -> str:
 
 def recipients(store: Store, floor: str = "") -> Iterator[tuple[keys.Place, bytes, bytes]]:
     """Every recipient key in the store with its place and value; with `floor`, those of messages from that id on."""
-    for family in FAMILY:
+    for family in sorted(FAMILY, key=lambda family: family != "held"):  # of two keys the one that holds counts
         prefix = family.encode() + b" "
         for key, value in store.scan(prefix, keys.end(prefix)):
             place = keys.place(key)
@@ -324,7 +324,8 @@ class _Comparison:
                 self.report.counts.get("ended since the last write", 0) + 1
             )
         elif place.id not in self.broken:
-            self.report.add("repairable", f"{place.recipient} has ended and is still queued", place.id, "the key goes")
+            what = "has ended and is still queued" if self._is_over(place) else "is queued twice"
+            self.report.add("repairable", f"{place.recipient} {what}", place.id, "the key goes")
         self.operations.append((key, None))
 
     def _bring_back(self, message_id: str, zone: str, address: str, note: Note) -> None:
