@@ -237,7 +237,8 @@ class Store:
 def _named(error: Exception, folder: Path) -> StoreError:
     text = str(error)
     # A table that was cut off is an invalid argument to LevelDB, and a lost file an IO error like any other.
-    gone = any(words in text for words in ("Invalid argument", "No such file", "Is a directory")) and str(folder) in text
+    reasons = ("Invalid argument", "No such file", "Is a directory")
+    gone = any(reason in text for reason in reasons) and str(folder) in text
     if isinstance(error, plyvel.CorruptionError) or "Corruption" in text or gone:
         return StoreDamaged(
             f"{folder}: damaged ({text}); `zonemta fsck --repair` mends it, `zonemta run` does so itself"
