@@ -113,8 +113,8 @@ def test_a_mistake_in_a_throttle_is_told_with_its_remedy(values: dict[str, Any],
     ],
 )
 def test_one_limit_of_any_kind_is_enough(values: dict[str, Any]) -> None:
-    """And the burst is that of the rates beside it."""
-    Throttle(name="t", **values)
+    """It is kept as it was written, and nothing else is limited."""
+    assert Throttle(name="t", **values).model_dump(exclude_defaults=True) == {"name": "t"} | values
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,11 @@ def blocks(language: str) -> list[str]:
 @pytest.mark.parametrize("text", blocks("toml"))
 def test_configurations_load_and_their_plugins_too(text: str) -> None:
     """Every fragment is a configuration that can be used as it is."""
-    config = Config.model_validate(tomllib.loads(text))
-    Host.load(config.plugins, [zone.name for zone in config.zones])
+    sections = tomllib.loads(text)
+    config = Config.model_validate(sections)
+    assert config.model_fields_set >= set(sections)
+    host = Host.load(config.plugins, [zone.name for zone in config.zones])
+    assert {row["plugin"] for row in host.statistics()} == {Path(name).stem for name in config.plugins.enabled}
 
 
 @pytest.mark.parametrize("name", re.findall(r"`((?:config|zonemta_py|plugins|scripts)/[\w./-]+)`", README))

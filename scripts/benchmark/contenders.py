@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def free_port() -> int:
     raise BenchError(f"no port from {PORTS[0]} to {PORTS[-1]} is free; end what listens there")
 
 
-class Contender:
+class Contender(ABC):
     """A program under test. folder: its own; port: where it takes mail; sink_port: where all mail is to go."""
 
     name = ""
@@ -56,16 +57,17 @@ class Contender:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o755)
 
+    @abstractmethod
     def wipe(self) -> None:
         """Empties the queue; the program is down."""
-        raise NotImplementedError
 
+    @abstractmethod
     def command(self) -> list[str]:
         """What runs it in the foreground."""
-        raise NotImplementedError
 
+    @abstractmethod
     def version(self) -> str:
-        raise NotImplementedError
+        """As the program itself says it; "" if it does not."""
 
     def start(self, group: Group, prefix: Sequence[str] = ()) -> float:
         """Returns time.monotonic() of the start, once the banner was there. Raises BenchError."""

@@ -88,10 +88,11 @@ class _Run:
             third = self._seconds / (len(KILLS) + 1)
             explaining = asyncio.create_task(self._explained())
             for role in KILLS:
-                await self._wait(self.moments[0] + third * len(self.moments), feeding)
+                await self._wait(self.moments[-1] + third, feeding)
                 await explaining
                 self._kill(role)
-            await self._wait(self.moments[0] + self._seconds, feeding)
+                await self._flows_again(feeding)
+            await self._wait(self.moments[-1] + third, feeding)
             self.moments.append(time.monotonic())
         finally:
             feeding.cancel()
@@ -108,6 +109,17 @@ class _Run:
             _check(feeding)
             await asyncio.sleep(0.1)
         raise AssertionError(f"nothing came of {waiting[0][0].name}: {self._mta.log_tail()}")
+
+    async def _flows_again(self, feeding: asyncio.Task[None]) -> None:
+        """Something of every bucket has come since the last kill; what judges says how long that took."""
+        killed, end = self.moments[-1], time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            diary = Diary(self._limits, self._target.events())
+            if all(max([0.0, *some.times, *diary.open[owner].times]) > killed for owner, some in diary.counted.items()):
+                return
+            _check(feeding)
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"nothing came any more after a kill: {self._mta.log_tail()}")
 
     async def _wait(self, until: float, feeding: asyncio.Task[None]) -> None:
         while time.monotonic() < until:

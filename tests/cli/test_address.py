@@ -55,6 +55,21 @@ def test_srs(zonemta: Callable[..., Any], file: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["verp", "srs"])
+def test_of_another_domain(command: str, zonemta: Callable[..., Any], file: Path) -> None:
+    """A genuine local part at a domain that the configuration does not name as ours: nobody sent that."""
+    with file.open("a") as more:
+        more.write(f'{command} = "Ours.example"\n')
+    for domain, code in (("ours.example", Exit.OK), ("theirs.example", Exit.DATA)):
+        made = {
+            "verp": verp.encode("0199aabbccddeeff", "ann@d.example", domain, SECRET, TODAY),
+            "srs": srs.rewrite("ann@there.example", domain, SECRET, TODAY),
+        }
+        ran = zonemta(command, "decode", made[command], "--config", file)
+        assert ran.code == code
+        assert (f"theirs.example is not ours; return_path.{command} is" in ran.err) == (code != Exit.OK)
+
+
+@pytest.mark.parametrize("command", ["verp", "srs"])
 def test_refused(command: str, zonemta: Callable[..., Any], file: Path) -> None:
     """One sentence; and without a secret nothing can be said at all."""
     ran = zonemta(command, "decode", "ann@d.example", "--config", file)

@@ -18,6 +18,20 @@ def test_check_says_what_a_good_file_means(zonemta: Callable[..., object], tmp_p
     assert ran == (Exit.OK, f"{path}: good; listens on 127.0.0.1:2626; zones: bulk; queue in /q\n", "")
 
 
+def test_an_interface_that_is_not_here(zonemta: Callable[..., object], tmp_path: Path) -> None:
+    """The file may be meant for another machine: it is good, and one sentence warns."""
+    path = tmp_path / "mine.toml"
+    sources = "".join(
+        f"[[pools.sources]]\naddress = '127.0.0.{number}'\ninterface = '{name}'\n"
+        for number, name in enumerate(("lo", "eth99"), 2)
+    )
+    path.write_text(f"[[pools]]\nname = 'p'\n{sources}")
+    ran = zonemta("config", "check", path)
+    assert ran.code == Exit.OK
+    assert ran.err.startswith(f"zonemta: {path}: warning: 127.0.0.3 is bound to interface 'eth99', this machine has")
+    assert ran.err.count("\n") == 1
+
+
 def test_show_prints_every_key_in_force(zonemta: Callable[..., object], tmp_path: Path) -> None:
     """As TOML that says what each key means; secrets are hidden, wherever the file was named."""
     path = tmp_path / "mine.toml"

@@ -109,11 +109,12 @@ def test_what_was_delivered_is_in_the_journal(served: Callable[..., Served], tol
     queue.do(settle(DELIVERED, OK))
     what = message_id if option == "--id" else "a@x.org"
     ran = told("explain", what)
-    assert ran.code == Exit.OK
-    assert f"{what} is not in the queue" in ran.out
+    assert (ran.code, ran.out) == (Exit.DATA, "")
+    assert f"{what} is not in the queue" in ran.err
     command = f"journal dump {option} {what}"
-    assert f"`zonemta {command}`" in ran.out
-    assert "`zonemta queue show ID`" in ran.out
+    assert f"`zonemta {command}`" in ran.err
+    assert "`zonemta queue show ID`" in ran.err
+    assert told("explain", what, "--json") == ran
     assert "delivery" in told(*command.split()).out
 
 
@@ -123,6 +124,26 @@ def test_a_name_nobody_has(served: Callable[..., Served], told: Told) -> None:
     ran = told("explain", "nowhere.org")
     assert ran.code == Exit.DATA
     assert "nothing called 'nowhere.org' is waiting or stopped" in ran.err
+
+
+def test_no_name_at_all(served: Callable[..., Served], told: Told) -> None:
+    """One sentence, not a name in empty quotes."""
+    served()
+    for what in ("", " "):
+        ran = told("explain", what)
+        assert (ran.code, ran.err.count("\n")) == (Exit.DATA, 1)
+        assert "there is no name to explain; give a message id" in ran.err
+
+
+def test_a_deadline_is_named(served: Callable[..., Served], told: Told) -> None:
+    """What is stopped until it is lifted ends at its deadline all the same: both are shown."""
+    queue = served()
+    told("stop", "destination", "x.org")
+    deadline_ms = int(time.time() * 1000) + 600_000
+    queue.do(put("a@x.org", deadline_ms=deadline_ms, deadline_mode="R"))
+    out = told("explain", "a@x.org").out
+    for words in ("stopped", "lifted", "deadline", "returned to its sender", "in 10 min"):
+        assert words in out
 
 
 def test_a_source_address(served: Callable[..., Served], told: Told) -> None:

@@ -34,13 +34,19 @@ MISTAKES = [
     ("journal dump --since yesterday", Exit.USAGE, "--since", "zonemta journal dump --help"),
     ("fsck --folder {folder}", Exit.NO_INPUT, "has no queue", "--folder"),
     ("config check", Exit.USAGE, "Missing argument 'FILE'", "zonemta config check --help"),
-    ("config check {folder}/absent.toml", Exit.CONFIG, "cannot be read", "name an existing file"),
+    ("config check {folder}/absent.toml", Exit.CONFIG, "cannot be read", "name an existing file in its place"),
     ("config check {broken}", Exit.CONFIG, "is not TOML", "mend that line"),
     ("config check {certless}", Exit.CONFIG, "there is no file absent.pem", "name a PEM file"),
     ("config check {bad_certificate}", Exit.CONFIG, "listeners.smtp.certificate", "give a PEM file with the chain"),
     ("config check {bad_hash}", Exit.CONFIG, "users.ann: is not a password hash", "`zonemta config password`"),
     ("config check {pluginless}", Exit.CONFIG, "plugin no_such_plugin", "no_such_plugin"),
-    ("config show {folder}/absent.toml", Exit.CONFIG, "cannot be read", "name an existing file"),
+    ("config check {folder}", Exit.CONFIG, "cannot be read (is a directory)", "name an existing file in its place"),
+    ("config check {capless}", Exit.CONFIG, "'none': caps has no day", "give at least one number"),
+    ("config check {falling}", Exit.CONFIG, "'down': caps falls from 50 to 20", "let each be the larger"),
+    ("config show {folder}/absent.toml", Exit.CONFIG, "cannot be read", "name an existing file in its place"),
+    ("stop", Exit.USAGE, "Missing argument 'KIND'; choose from destination, tenant", "zonemta stop --help"),
+    ("stop source", Exit.USAGE, "Missing argument 'NAME'", "zonemta stop --help"),
+    ("rules explain 550 --provider nosuch", Exit.USAGE, "there is no provider 'nosuch'", "take one of "),
     ("config password", Exit.DATA, "an empty password protects nothing", "give one"),
     ("send", Exit.USAGE, "nobody to send to", "-t"),
     ("send --file {folder}/absent.eml a@b.c", Exit.NO_INPUT, "absent.eml: no such file", "name one that exists"),
@@ -48,7 +54,7 @@ MISTAKES = [
     ("send --port 99999 a@b.c", Exit.USAGE, "--port", "zonemta send --help"),
     ("send --host 127.0.0.1 --port {closed} a@b.c", Exit.TEMPORARY, "no mail server answers", "`zonemta run`"),
     ("sink --listen here", Exit.USAGE, "'here' is not an address", "write 127.0.0.1:2526"),
-    ("sink --listen 127.0.0.1:{taken}", Exit.USAGE, "cannot listen", "choose another port"),
+    ("sink --listen 127.0.0.1:{taken}", Exit.UNAVAILABLE, "cannot listen", "choose another port"),
     ("sink --rule nonsense", Exit.USAGE, "'nonsense' is not a rule", "write STAGE"),
     ("run --wrong", Exit.USAGE, "unrecognized arguments: --wrong", "zonemta run --help"),
     ("run --config {folder}/absent.toml", Exit.CONFIG, "cannot be read", "name an existing file"),
@@ -75,6 +81,9 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
     broken.write_text("[server")
     certless.write_text("[[listeners]]\ntls = 'starttls'\ncertificate = 'absent.pem'")
     pluginless.write_text("[plugins]\nenabled = ['no_such_plugin']")
+    capless, falling = tmp_path / "capless.toml", tmp_path / "falling.toml"
+    capless.write_text("[[warmups]]\nname = 'none'\ncaps = []")
+    falling.write_text("[[warmups]]\nname = 'down'\ncaps = [10, 50, 20]")
     bad_certificate, bad_hash = tmp_path / "bad_certificate.toml", tmp_path / "bad_hash.toml"
     (tmp_path / "text.pem").write_text("no certificate")
     tls = f"tls = 'starttls'\ncertificate = '{tmp_path}/text.pem'"
@@ -88,7 +97,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
         ports = {"taken": taken.getsockname()[1], "closed": closed.getsockname()[1]}
         with locked_by_another_process(tmp_path / "locked" / "store" / "LOCK"):
             files = {"broken": broken, "certless": certless, "pluginless": pluginless, "locked": tmp_path / "locked"}
-            files |= {"bad_certificate": bad_certificate, "bad_hash": bad_hash}
+            files |= {"bad_certificate": bad_certificate, "bad_hash": bad_hash, "capless": capless, "falling": falling}
             yield {"folder": tmp_path, **files, **ports}
 
 

@@ -58,9 +58,7 @@ class Running:
         writer.write(pack((int(Operation.LEASE), 1, 1)))
         await reader.read(1)
         writer.close()
-        for _ in range(1000):
-            if await queue.ask("in-doubt"):
-                return
+        while not await queue.ask("in-doubt"):  # noqa: ASYNC110 - the queue tells nobody
             await asyncio.sleep(0.01)
 
     def __enter__(self) -> list[str]:

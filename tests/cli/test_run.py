@@ -43,6 +43,8 @@ def test_connections_that_have_ended_do_not_hold_a_port() -> None:
             accepted, _ = server.accept()
             accepted.close()
             client.recv(1)
+    with socket.socket() as plain, pytest.raises(OSError, match="in use"):
+        plain.bind(("127.0.0.1", port))
     check_port(Listener(port=port))
 
 

@@ -116,7 +116,7 @@ class Running:
 
     def __enter__(self) -> Sink:
         self.thread.start()
-        assert self.ready.wait(10)
+        assert self.ready.wait(20)
         return self.sink
 
     def __exit__(self, *_: object) -> None:

@@ -39,12 +39,30 @@ def test_stop_standing_lift(served: Callable[..., Any], told: Told) -> None:
     assert "Nothing is stopped" in told("standing").out
 
 
+def test_the_end_of_a_day_is_midnight() -> None:
+    """What ends a fraction of a second before the hour is over at the hour: 00:00:00, not 23:59:59."""
+    hour_ms = 1_780_002_000_000
+    for short_ms in (0, 1, 999):
+        assert when.until(hour_ms - short_ms, hour_ms - 60_000) == when.until(hour_ms, hour_ms - 60_000)
+    assert when.until(hour_ms - 1000, hour_ms - 60_000) != when.until(hour_ms, hour_ms - 60_000)
+
+
 def test_without_an_end_it_is_until_lifted(served: Callable[..., Any], told: Told) -> None:
     """And a shorter order does not end it sooner."""
     served()
     assert "until it is lifted" in told("stop", "zone", "default").out
     assert "until it is lifted" in told("stop", "zone", "default", "--for", "1h").out
     assert "by an operator" in told("standing").out
+
+
+def test_a_source_that_there_is_not(served: Callable[..., Any], told: Told) -> None:
+    """An order that would do nothing is refused, with those that there are."""
+    served(zones=[{"name": "default", "pool": "p"}], pools=[{"name": "p", "sources": [{"address": "127.0.0.2"}]}])
+    for name in ("foo", "300.1.1.1"):
+        ran = told("stop", "source", name)
+        assert (ran.code, ran.out) == (Exit.DATA, "")
+        assert ran.err == f"zonemta: there is no source '{name}'; there are 127.0.0.2\n"
+    assert told("stop", "source", "127.0.0.2").code == Exit.OK
 
 
 def test_everything_that_stands_can_be_undone(served: Callable[..., Any], told: Told) -> None:
@@ -58,6 +76,7 @@ def test_everything_that_stands_can_be_undone(served: Callable[..., Any], told: 
         zone = schedule.zones["default"]
         standing = schedule.standing
         standing.stop("rest", "127.0.0.2 x.org", 600, "blocked-ip: 550 on a list")
+        standing.stop("no-tls", "z.org", 3600, "tls-broken: 454 TLS not now")
         for _ in range(6):
             standing.earned.failed(zone.zone, "y.org", "127.0.0.2", "421 busy")
         standing.apply(
@@ -68,7 +87,7 @@ def test_everything_that_stands_can_be_undone(served: Callable[..., Any], told: 
 
     queue.do(teach)
     rows = json.loads(told("standing", "--json").out)
-    assert sorted(row["kind"] for row in rows) == ["concurrency", "rate", "rest"]
+    assert sorted(row["kind"] for row in rows) == ["concurrency", "no-tls", "rate", "rest"]
     out = told("standing").out
     for words in ("550 on a list", "dead", "30/min", "421 slow down", "source rests there", "fewer connections"):
         assert words in out
@@ -76,6 +95,21 @@ def test_everything_that_stands_can_be_undone(served: Callable[..., Any], told: 
         assert row["undo"] in out
         assert told(*row["undo"].split()[1:]).code == Exit.OK
     assert json.loads(told("standing", "--json").out) == []
+
+
+def test_tls_that_was_switched_off_stops_no_mail(served: Callable[..., Any], told: Told) -> None:
+    """The list says that mail goes there without TLS, why and until when; not that nothing goes."""
+    queue = served()
+
+    async def switch_off(queue: LocalQueue) -> None:
+        queue.core.schedule.standing.stop("no-tls", "z.org", 7200, "tls-broken: 454 TLS not now")
+
+    queue.do(switch_off)
+    out = told("standing").out
+    for words in ("TLS is switched off", "z.org", "mail goes without TLS", "tls-broken: 454 TLS not now", "in 2 h"):
+        assert words in out
+    assert "nothing goes" not in out
+    assert "undo: zonemta lift no-tls z.org" in out
 
 
 def test_nothing_to_lift(served: Callable[..., Any], told: Told) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from zonemta_py.cli.errors import Exit
 from zonemta_py.cli.warmup import BAR_CELLS, _row
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
@@ -63,6 +64,56 @@ def test_the_days_that_were(served: Callable[..., Any], told: Callable[..., Any]
     out = told("warmup", "--history").out
     assert "2 of 3" in out
     assert "cap 4 sent 3 good" in out
+
+
+def test_a_source_is_put_on_another_step(served: Callable[..., Any], told: Callable[..., Any]) -> None:
+    """Back, forward, or behind the last one; the table and the days that were show it."""
+    queue = served(**COLD)
+    queue.do(send)
+    ran = told("warmup", "set", "127.0.0.2", "x.org", "3")
+    assert ran.code == Exit.OK
+    assert ran.out == "127.0.0.2 at x.org is at step 3 of 3, 20 recipients a day, now\n"
+    assert "2 of 20" in told("warmup").out
+    assert "at x.org is warm, without a limit, now" in told("warmup", "set", "127.0.0.2", "x.org", "warm").out
+    assert "2, no limit" in told("warmup").out
+    assert "at step 1 of 3, 4 recipients a day" in told("warmup", "set", "127.0.0.2", "x.org", "1").out
+    assert "at google is at step 2 of 3" in told("warmup", "set", "127.0.0.2", "google", "2").out, "in advance"
+    (google, site) = json.loads(told("warmup", "--json").out)
+    assert (google["provider"], google["cap"], site["provider"], site["cap"]) == ("google", 10, "x.org", 4)
+    history = told("warmup", "--history").out
+    assert "set to step 3 of 3 by order" in history
+    assert "set to warm by order" in history
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["127.0.0.9", "google", "1"], Exit.DATA, "no source '127.0.0.9' is being warmed up; take 127.0.0.2"),
+        (["127.0.0.2", "gogle", "1"], Exit.DATA, "there is no provider or site 'gogle'; take one that"),
+        (["127.0.0.2", "google", "4"], Exit.DATA, "has no step 4; take 1 to 3, or warm"),
+        (["127.0.0.2", "google", "0"], Exit.DATA, "has no step 0; take 1 to 3, or warm"),
+        (["127.0.0.2", "google", "cold"], Exit.USAGE, "'cold' is no step; write its number as"),
+        (["127.0.0.2", "google", "9" * 5000], Exit.USAGE, "is no step; write its number"),
+        (["127.0.0.2", "google"], Exit.USAGE, "STEP"),
+    ],
+)
+def test_orders_that_are_wrong(
+    served: Callable[..., Any], told: Callable[..., Any], arguments: list[str], code: Exit, said: str
+) -> None:
+    """One sentence with what there is."""
+    served(**COLD)
+    ran = told("warmup", "set", *arguments)
+    assert ran.code == code
+    assert said in ran.err
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_options_may_stand_before_the_order(served: Callable[..., Any], zonemta: Callable[..., Any]) -> None:
+    """zonemta warmup --folder DIR set … is the same as with the option behind it."""
+    queue = served(**COLD)
+    ran = zonemta("warmup", "--folder", queue.config.folder, "set", "127.0.0.2", "google", "2")
+    assert ran.code == Exit.OK
+    assert "at google is at step 2 of 3" in ran.out
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,11 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Delivery, QueueRefusal, Result
 
-PATIENCE_S = 0.5
+PATIENCE_S = 20.0
+SILENCE_S = 0.5
+"""How long a server that never answers is waited for."""
+CLOCKS = {"banner": "connect", "starttls": "connect", "dot": "dot"}
+"""Which of the zone's timeouts a silence at this point is up against; anywhere else it is `reply`."""
 
 KEYWORDS = ("PIPELINING", "8BITMIME", "SIZE 100000000", "DSN")
 LINES = {"4xx": b"450 4.9.1 not now\r\n", "5xx": b"550 5.9.1 never\r\n", "421": b"421 4.3.2 going away\r\n"}
@@ -29,19 +33,24 @@ LINES = {"4xx": b"450 4.9.1 not now\r\n", "5xx": b"550 5.9.1 never\r\n", "421": 
 class Server:
     """script: point → way. Points: banner, ehlo, starttls, mail, rcpt1 …, data, body, dot, after, next, rset, quit.
 
-    tls: a context, or a list of one for each handshake to come. Ways: 4xx, 5xx, 421, silence, reset, garbage, half, or
-    the bytes of a reply. bodies: every message whose end came, as it came but for the dot-stuffing. partial: messages
-    that broke off. commands: every line of every connection.
+    tls: a context, or a list of one for each handshake to come. Ways: 4xx, 5xx, 421, silence, reset, garbage, half, the
+    bytes of a reply, or an event that the usual reply waits for. bodies: every message whose end came, as it came but
+    for the dot-stuffing. commands: every line of every connection. talking: connections that have not ended.
     """
 
     def __init__(self, script: dict[str, Any], keywords: tuple[str, ...], tls: Any) -> None:
         self.script, self.keywords, self.tls = script, keywords, tls
-        self.connections = 0
+        self.connections = self.talking = 0
         self.bodies: list[bytes] = []
-        self.partial: list[bytes] = []
         self.commands: list[str] = []
         self.port = 0
         self.slow_s = 0.0
+        self._over = asyncio.Event()
+
+    @property
+    def silences(self) -> set[str]:
+        """Which of the zone's timeouts it makes run out."""
+        return {CLOCKS.get(point, "reply") for point, way in self.script.items() if way == "silence"}
 
     async def start(self) -> None:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named: no Nagle then
@@ -51,21 +60,29 @@ class Server:
         self._server = await asyncio.start_server(self._serve, sock=listener, limit=65536)
 
     def close(self) -> None:
+        self._over.set()
         self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self.talking += 1
         with contextlib.suppress(ConnectionError, EOFError, ssl.SSLError, asyncio.CancelledError):
             await self._talk(reader, writer)
+        self.talking -= 1
         writer.close()
 
     async def _act(self, point: str, usual: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         way = self.script.get(point)
         if way == "silence":
-            await asyncio.sleep(4 * PATIENCE_S)
+            await self._over.wait()
             raise EOFError
+        if isinstance(way, asyncio.Event):
+            await way.wait()
+            way = ""
         if way == "reset":
             await asyncio.sleep(0.02)  # a reset overtakes what was not read yet
+            for _ in range(5):  # and the clock may have run while the loop stood still
+                await asyncio.sleep(0)
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
             raise EOFError
@@ -129,19 +146,15 @@ class Server:
     async def _message(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         kept: list[bytes] = []
         size = 0
-        try:
-            while (line := await reader.readuntil(b"\n")) != b".\r\n":
-                kept.append(line[1:] if line.startswith(b".") else line)
-                size += len(line)
-                if self.slow_s and len(kept) % 2000 == 0:
-                    await asyncio.sleep(self.slow_s)
-                if size > 100_000 and "body" in self.script:
-                    await self._act("body", b"", reader, writer)
-                    await asyncio.sleep(PATIENCE_S / 2)
-                    raise EOFError
-        except (EOFError, ConnectionError):
-            self.partial.append(b"".join(kept))
-            raise
+        while (line := await reader.readuntil(b"\n")) != b".\r\n":
+            kept.append(line[1:] if line.startswith(b".") else line)
+            size += len(line)
+            if self.slow_s and len(kept) % 2000 == 0:
+                await asyncio.sleep(self.slow_s)
+            if size > 100_000 and "body" in self.script:
+                await self._act("body", b"", reader, writer)
+                await self._over.wait()  # it reads no more
+                raise EOFError
         self.bodies.append(b"".join(kept))
         await self._act("dot", b"250 2.0.0 taken\r\n", reader, writer)
         if "after" in self.script:
@@ -185,9 +198,26 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
 
 
 @pytest.fixture
-async def scripted() -> AsyncIterator[Callable[..., Awaitable[Server]]]:
+def until() -> Callable[[Callable[[], Any]], Awaitable[None]]:
+    """Waits for what comes by itself: `await until(lambda: server.commands)`; a test fails that waits in vain."""
+
+    async def come(true: Callable[[], Any]) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not true():  # noqa: ASYNC110 - what is looked at tells nobody that it has changed
+                await asyncio.sleep(0.005)
+
+    return come
+
+
+@pytest.fixture
+def servers() -> list[Server]:
+    """Those that `scripted` has started."""
+    return []
+
+
+@pytest.fixture
+async def scripted(servers: list[Server]) -> AsyncIterator[Callable[..., Awaitable[Server]]]:
     """Starts servers: `await scripted({"mail": "4xx"}, keywords, tls)`."""
-    servers: list[Server] = []
 
     async def start(
         script: dict[str, Any] | None = None, keywords: tuple[str, ...] = KEYWORDS, tls: Any = None
@@ -216,8 +246,11 @@ def letter() -> Callable[..., Delivery]:
 
 
 @pytest.fixture
-def deliver() -> Callable[..., Awaitable[list[Result]]]:
-    """Runs the worker over deliveries until all are settled; keyword arguments set the zone's fields."""
+def deliver(servers: list[Server]) -> Callable[..., Awaitable[list[Result]]]:
+    """Runs the worker over deliveries until all are settled; keyword arguments set the zone's fields.
+
+    Only what a server is silent at is not waited for with patience.
+    """
 
     async def run(
         *deliveries: Delivery, host: Host | None = None, most: int = 1, chunk: Any = None, batch: int = 1,
@@ -226,7 +259,10 @@ def deliver() -> Callable[..., Awaitable[list[Result]]]:
     ) -> list[Result]:  # fmt: skip
         for number, delivery in enumerate(deliveries, 1):
             delivery.lease = number
-        timeouts = {f"{name}_timeout_s": PATIENCE_S for name in ("connect", "reply", "dot")}
+        silences = set[str]().union(*(server.silences for server in servers))
+        timeouts = {
+            f"{name}_timeout_s": SILENCE_S if name in silences else PATIENCE_S for name in ("connect", "reply", "dot")
+        }
         default = Zone(
             name="default", default=True, host=smart_host, **({"tls": "none", "allow_private": True} | timeouts | zone)
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -23,14 +22,13 @@ async def opened(server: Any) -> Session:
     return session
 
 
-async def test_reuse_up_to_the_zones_number(scripted: Any, letter: Any, deliver: Any) -> None:
+async def test_reuse_up_to_the_zones_number(scripted: Any, letter: Any, deliver: Any, until: Any) -> None:
     """Seven messages at three a connection take three connections, one after the other."""
     server = await scripted()
     results = await deliver(*(letter(server.port) for _ in range(7)), messages_per_connection=3)
     assert {result.outcomes[0].verdict for result in results} == {DELIVERED}
-    await asyncio.sleep(0.05)
+    await until(lambda: server.commands.count("QUIT") == 2)
     assert server.connections == 3
-    assert server.commands.count("QUIT") == 2
 
 
 async def test_destinations_and_sources_do_not_share(scripted: Any, letter: Any, deliver: Any) -> None:
@@ -55,24 +53,23 @@ async def test_newest_first(scripted: Any) -> None:
     assert len(idle) == 1
 
 
-async def test_idle_time_ends_with_quit(scripted: Any) -> None:
+async def test_idle_time_ends_with_quit(scripted: Any, until: Any) -> None:
     """After the idle time the server hears QUIT, and nobody gets the connection."""
     server = await scripted()
     idle, session = Connections(), await opened(server)
     idle.give("a", session, 10, 0.05)
-    await asyncio.sleep(0.3)
+    await until(lambda: not server.talking)
     assert len(idle) == 0
     assert server.commands[-1] == "QUIT"
 
 
-async def test_server_closes_an_idle_connection(scripted: Any) -> None:
+async def test_server_closes_an_idle_connection(scripted: Any, until: Any) -> None:
     """A connection that its server has closed, or has said something on, is forgotten at once."""
     server = await scripted({"banner": b"220 hello\r\n", "ehlo": b"250 hello\r\n"})
     idle, session = Connections(), await opened(server)
-    idle.give("a", session, 10, 5)
+    idle.give("a", session, 10, 600)
     session.dialogue.write(b"NOOP\r\n")  # makes the server say something that nobody waits for
-    await asyncio.sleep(0.1)
-    assert len(idle) == 0
+    await until(lambda: len(idle) == 0)
     assert idle.take("a") is None
 
 

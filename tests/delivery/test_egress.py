@@ -421,8 +421,8 @@ async def test_smart_host_with_port_tls_and_auth(
 
     def connection() -> SMTP:
         return SMTP(
-            mailbox, authenticator=lambda *given: AuthResult(success=given[4].password == b"right"), auth_required=True,
-            auth_require_tls=tls == "required", tls_context=theirs if tls == "required" else None,
+            mailbox, authenticator=lambda *given: AuthResult(success=given[4].password == b"right", handled=False),
+            auth_required=True, auth_require_tls=tls == "required", tls_context=theirs if tls == "required" else None,
         )  # fmt: skip
 
     server = await asyncio.get_running_loop().create_server(
@@ -439,6 +439,7 @@ async def test_smart_host_with_port_tls_and_auth(
     assert results[0].tls
     [refused] = await deliver(letter(port), contexts=ours, **(login | {"password": "wrong"}))
     assert only(refused) == (DEFERRED, "auth")
+    assert "535 5.7.8" in refused.outcomes[0].reply.text
 
 
 # -- plugins

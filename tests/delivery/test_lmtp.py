@@ -146,7 +146,7 @@ async def test_a_421_in_the_middle_hides_nobody(boxes: Any, letter: Any, deliver
 async def test_a_missing_reply_times_out_alone(boxes: Any, letter: Any, deliver_lmtp: Any) -> None:
     """One reply too few: the last recipient waits in vain, those before are done."""
     _, port = await boxes(TAKEN)
-    [result] = await deliver_lmtp(letter(port, 2))
+    [result] = await deliver_lmtp(letter(port, 2), dot_timeout_s=0.5)
     assert fates(result) == {0: (DELIVERED, "dot", 250), 1: (DEFERRED, "dot", 451)}
 
 

@@ -50,7 +50,7 @@ def configure(tmp_path: Path, pems: dict[str, bytes]) -> Configure:
         for name in keys:
             (tmp_path / name).write_bytes(pems[name])
         rows = [{"domain": "d.example", "selector": name, "key": str(tmp_path / name)} for name in keys]
-        zone = {"name": "default", "tls": "none", "reply_timeout_s": 2, "connect_timeout_s": 2}
+        zone = {"name": "default", "tls": "none", "reply_timeout_s": 20, "connect_timeout_s": 20}
         return Config.model_validate({"dkim": rows, "zones": [zone]} | sections)
 
     return make

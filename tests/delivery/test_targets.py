@@ -151,7 +151,8 @@ async def test_a_dead_host_is_asked_once(scripted: Any, letter: Any, deliver: An
         silent.bind(("127.0.0.3", server.port))
         silent.listen()
         found = Names(Target("m1", ("127.0.0.3",)), Target("m2", ("127.0.0.1",)))
-        results = await deliver(*[letter(server.port, host="") for _ in range(3)], resolver=found, idle_s=0)
+        letters = [letter(server.port, host="") for _ in range(3)]
+        results = await deliver(*letters, resolver=found, idle_s=0, connect_timeout_s=0.5)
         assert [result.outcomes[0].verdict for result in results] == [DELIVERED] * 3
         silent.setblocking(False)
         silent.accept()[0].close()

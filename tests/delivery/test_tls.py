@@ -69,7 +69,7 @@ async def test_none_never_asks(server_tls: Any, scripted: Any, letter: Any, deli
 )
 @pytest.mark.parametrize("tls", ["opportunistic", "required"])
 async def test_starttls_fails(way: Any, tls: str, scripted: Any, letter: Any, deliver: Any) -> None:
-    """Opportunistic goes on in plain, on a new connection if need be; required does not, and the place rests.
+    """Opportunistic goes on in plain, on a new connection if need be; required does not, and its zone rests there.
 
     Where the connection broke off, TLS 1.2 is tried in between.
     """
@@ -80,7 +80,7 @@ async def test_starttls_fails(way: Any, tls: str, scripted: Any, letter: Any, de
         broke_off = way not in ("4xx", "5xx", "421", "silence", "garbage")
         assert server.connections == (1 if way in ("4xx", "5xx") else 3 if broke_off else 2)
     else:
-        assert (result.outcomes[0].verdict, result.outcomes[0].stage) == (DEFERRED, "tls")
+        assert (result.outcomes[0].verdict, result.outcomes[0].stage) == (DEFERRED, "tls-policy")
         assert result.down_s == 0
         assert server.bodies == []
 
@@ -91,7 +91,7 @@ async def test_required_refuses_an_unknown_certificate(
     """Self-signed is not validated: the message stays."""
     server = await scripted(keywords=KEYWORDS, tls=server_tls)
     [result] = await deliver(letter(server.port), tls="required")
-    assert (result.outcomes[0].verdict, result.outcomes[0].stage) == (DEFERRED, "tls")
+    assert (result.outcomes[0].verdict, result.outcomes[0].stage) == (DEFERRED, "tls-policy")
     assert result.outcomes[0].reply.enhanced == "4.7.5"
     assert server.bodies == []
 
@@ -100,7 +100,7 @@ async def test_required_not_offered(scripted: Any, letter: Any, deliver: Any) ->
     """No STARTTLS in EHLO: 4.7.4."""
     server = await scripted()
     [result] = await deliver(letter(server.port), tls="required")
-    assert (result.outcomes[0].stage, result.outcomes[0].reply.enhanced) == ("tls", "4.7.4")
+    assert (result.outcomes[0].stage, result.outcomes[0].reply.enhanced) == ("tls-policy", "4.7.4")
 
 
 async def test_required_with_the_right_certificate(

@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 import trustme
 
-from zonemta_py.delivery.scout import Target
+from zonemta_py.config.shipped import shipped
+from zonemta_py.delivery.targets import Target
 from zonemta_py.delivery.tls import dane
+from zonemta_py.mail.rule import Action
+from zonemta_py.mail.rules import Rules
 from zonemta_py.mail.tlsrpt import Seen
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Outcome, Result
 
@@ -141,7 +144,7 @@ async def test_not_as_the_policy_says(
     assert len(server.bodies) == (verdict == DELIVERED)
     assert any(Seen(*row).result for row in result.security) == (mode != "none" or not keywords)
     if verdict == DEFERRED:
-        assert (outcome(result).stage, result.down_s) == ("tls", None)
+        assert (outcome(result).stage, result.down_s) == ("tls-policy", None)
 
 
 async def test_the_host_that_the_policy_names(
@@ -177,7 +180,7 @@ async def test_dane(right: bool, sections: Any, scripted: Any, letter: Any, deli
         assert outcome(result).verdict == DELIVERED
         assert result.tls.endswith(" verified=dane")
     else:
-        assert (outcome(result).verdict, outcome(result).stage, server.bodies) == (DEFERRED, "tls", [])
+        assert (outcome(result).verdict, outcome(result).stage, server.bodies) == (DEFERRED, "tls-policy", [])
         assert seen.result == "validation-failure"
 
 
@@ -193,6 +196,31 @@ async def test_rules_switch_off_what_may_be(
         tls_required_domains=rule,
     )  # fmt: skip
     assert (outcome(result).verdict, bool(result.tls)) == (DELIVERED, under_tls)
+
+
+STRICT = {
+    "domain": ({}, {"tls_required_domains": ["d.example"]}),
+    "plugin": ({"routing": {"tls": "required"}}, {}),
+    "plugin, another port": ({"routing": {"tls": "implicit"}}, {"tls": "required"}),
+}
+
+
+@pytest.mark.parametrize(("mail", "zone"), STRICT.values(), ids=STRICT)
+@pytest.mark.parametrize("lacks", ["certificate", "starttls", "handshake"])
+async def test_who_demands_tls_has_it_alone(
+    lacks: str, mail: Any, zone: Any, scripted: Any, letter: Any, deliver: Any
+) -> None:
+    """What fails for the demand of a domain or message is put off: nobody else's mail there rests, or goes in plain."""
+    script = {"starttls": "reset"} if lacks == "handshake" else {}
+    server = await scripted(
+        script, () if lacks == "starttls" else KEYWORDS, tls=serving(trustme.CA().issue_cert("mx.test"))
+    )
+    [result] = await deliver(letter(server.port, **mail), **({"tls": "opportunistic"} | zone))
+    assert (outcome(result).verdict, outcome(result).stage, result.down_s) == (DEFERRED, "tls-policy", None)
+    ruling = Rules.load([shipped("rules.toml")]).judge(outcome(result).reply, outcome(result).stage, "")
+    assert (ruling.rule, ruling.kind, ruling.action) == ("own-tls-policy", "tls", Action())
+    [result] = await deliver(letter(server.port, routing={"tls": "opportunistic"}), tls="opportunistic")
+    assert (outcome(result).verdict, bool(result.tls)) == (DELIVERED, lacks == "certificate")
 
 
 @pytest.mark.parametrize(("rule", "verdict"), [("d.example", DEFERRED), ("*.d.example", DELIVERED)])

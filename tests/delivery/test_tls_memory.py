@@ -50,6 +50,7 @@ def test_starttls() -> None:
 def test_never_plain(mode: str, kind: str) -> None:
     """A plan that forbids it never ends in plain, and never unvalidated."""
     steps = climb(Plan(mode, "pkix"), TlsMemory(9), *[kind] * 5)
+    assert steps
     assert all(step.version and step.verify == "pkix" for step in steps)
 
 

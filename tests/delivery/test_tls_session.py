@@ -286,7 +286,7 @@ async def test_implicit(implicit: Sink, contexts: TlsContexts) -> None:
 async def test_implicit_not_valid(implicit: Sink) -> None:
     """Validated as with STARTTLS."""
     trouble = await failure(implicit, Plan("implicit", "pkix"), TlsContexts())
-    assert (trouble.kind, trouble.stage) == (CERTIFICATE, "tls")
+    assert (trouble.kind, trouble.stage) == (CERTIFICATE, "tls-policy")
 
 
 async def test_implicit_where_there_is_none(scripted: Any, contexts: TlsContexts) -> None:

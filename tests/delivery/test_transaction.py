@@ -191,7 +191,7 @@ async def test_a_server_that_stops_reading(scripted: Any, letter: Any, deliver: 
     assert queue.fetched < 400
 
 
-async def test_body_that_cannot_be_read(scripted: Any, letter: Any, deliver: Any, queue_of: Any) -> None:
+async def test_body_that_cannot_be_read(scripted: Any, letter: Any, deliver: Any, until: Any) -> None:
     """A chunk that the queue cannot give: deferred, and the server never sees an end of the message."""
 
     def chunk(_id: str, number: int) -> bytes:
@@ -204,7 +204,7 @@ async def test_body_that_cannot_be_read(scripted: Any, letter: Any, deliver: Any
     message.body, message.chunks = None, 3
     [result] = await deliver(message, chunk=chunk)
     assert by_recipient(result) == {0: (DEFERRED, "body"), 1: (DEFERRED, "body")}
-    await asyncio.sleep(0.05)
+    await until(lambda: not server.talking)
     assert server.bodies == []
 
 

@@ -63,13 +63,19 @@ async def test_many_at_once(scripted: Any, letter: Any, deliver: Any) -> None:
     assert all(result.started_ms > 10**12 and result.took_ms >= 0 for result in results)
 
 
-async def test_a_slow_destination_holds_up_no_other(scripted: Any, letter: Any, deliver: Any, queue_of: Any) -> None:
+async def test_a_slow_destination_holds_up_no_other(
+    scripted: Any, letter: Any, deliver: Any, queue_of: Any, until: Any
+) -> None:
     """While one server is silent another gets its mail."""
-    slow, quick = await scripted({"banner": "silence"}), await scripted()
+    answer = asyncio.Event()
+    slow, quick = await scripted({"banner": answer}), await scripted()
     queue = queue_of([letter(slow.port), *(letter(quick.port) for _ in range(5))], None, 1)
-    await deliver(*queue.waiting, queue=queue, most=2)
+    under_way = asyncio.create_task(deliver(*queue.waiting, queue=queue, most=2))
+    await until(lambda: len(queue.results) == 5)
+    answer.set()
+    await under_way
     assert queue.results[-1].lease == 1
-    assert len(quick.bodies) == 5
+    assert (len(slow.bodies), len(quick.bodies)) == (1, 5)
 
 
 async def test_next_host_when_one_cannot_be_reached(scripted: Any, letter: Any, deliver: Any) -> None:
@@ -155,7 +161,10 @@ async def test_the_queue_is_gone(letter: Any, scripted: Any) -> None:
         async def chunk(self, message_id: str, number: int) -> bytes:
             raise AssertionError
 
-    await asyncio.wait_for(worker.run(Config(), Gone(), Host.empty(), 3), 5)
+    gone = Gone()
+    config = Config.model_validate({"zones": [{"name": "default", "tls": "none", "allow_private": True}]})
+    await asyncio.wait_for(worker.run(config, gone, Host.empty(), 3), 20)
+    assert (len(server.bodies), gone.leases) == (1, 2)
 
 
 async def test_a_bug_of_ours_stops_nobody_else(
@@ -224,6 +233,27 @@ async def test_own_socket(plugin: Any, scripted: Any, letter: Any, deliver: Any)
     assert server.connections == 2
 
 
+async def test_tls_that_may_be_left_out(plugin: Any, scripted: Any, letter: Any, deliver: Any) -> None:
+    """A plugin's socket serves for one try: without a demand a failed handshake is a matter of the host."""
+    server = await scripted({"starttls": "reset"}, ("STARTTLS",))
+    host = plugin(
+        "import socket\n"
+        "async def sender_connect(delivery, options):\n"
+        f"    options.socket = socket.create_connection(('127.0.0.1', {server.port}))\n"
+        "    options.socket.setblocking(False)\n"
+    )
+    [result] = await deliver(letter(server.port), host=host, tls="opportunistic")
+    assert (*only(result), result.down_s) == (DEFERRED, "tls", 0)
+
+
+async def test_a_plugin_forbids_plain(plugin: Any, scripted: Any, letter: Any, deliver: Any) -> None:
+    """What it demands of the last try is its own policy too: TLS may not be switched off for it."""
+    server = await scripted({"starttls": "reset"}, ("STARTTLS",))
+    host = plugin("async def sender_tls_error(delivery, options, error):\n    options.tls = 'required'\n")
+    [result] = await deliver(letter(server.port), host=host, tls="opportunistic")
+    assert (*only(result), result.down_s) == (DEFERRED, "tls-policy", None)
+
+
 async def test_more_before_mail(plugin: Any, scripted: Any, letter: Any, deliver: Any) -> None:
     """sender_connected comes once a connection, sender_connection before each MAIL; both may speak."""
     server = await scripted()
@@ -253,7 +283,9 @@ async def test_changed_header(chunks: int, plugin: Any, scripted: Any, letter: A
     assert f"SIZE={len(server.bodies[0])}" in server.commands[1]
 
 
-async def test_told_of_the_end(plugin: Any, scripted: Any, letter: Any, deliver: Any, tmp_path: Path) -> None:
+async def test_told_of_the_end(
+    plugin: Any, scripted: Any, letter: Any, deliver: Any, until: Any, tmp_path: Path
+) -> None:
     """sender_delivered hears of success, sender_response_error of refusals, whose meaning it may change."""
     server = await scripted({"rcpt2": "4xx"})
     note = tmp_path / "note"
@@ -264,7 +296,7 @@ async def test_told_of_the_end(plugin: Any, scripted: Any, letter: Any, deliver:
         "    raise Reject(550, 'seen ' + str(reply.code))\n"
     )
     [result] = await deliver(letter(server.port, 2), host=host)
-    await asyncio.sleep(0.05)
+    await until(lambda: note.exists() and note.stat().st_size)
     assert note.read_text() == "[250, 550]"
     assert {(o.verdict, o.stage, o.recipients[0]) for o in result.outcomes} == {
         (DELIVERED, "dot", 0),

@@ -29,9 +29,13 @@ def content(address: str) -> tuple[str, str]:
 
 @given(LOCALS.filter(lambda local: not local.strip('"').lower().startswith(("srs0", "srs1"))), st.integers(0, 21))
 def test_there_and_back(local: str, days: int) -> None:
-    """Any local part, quoted ones too; what goes out is an address that servers take."""
+    """Any local part, quoted ones too; what goes out is an address that servers take, or the return path as it was."""
     sender = f"{local}@there.example"
     rewritten = rewrite(sender, "ours.example", ONE, TODAY)
+    if rewritten == sender:
+        assert len(local) + len("SRS0=tttttttt=dd=there.example=") + 2 > 64
+        return
+    assert len(rewritten.rpartition("@")[0].encode()) <= 64
     assert rewritten.endswith("@ours.example")
     assert parse_mail(f"<{rewritten}>").address == rewritten
     assert content(reverse(rewritten, ONE, TODAY + days, 21)) == content(sender)
@@ -91,7 +95,23 @@ def test_changed_or_old() -> None:
         reverse(rewritten, ONE, TODAY + 22, 21)
 
 
-@pytest.mark.parametrize("sender", ["", f"{'a' * 60}@{'d' * 60}.{'e' * 60}.{'f' * 60}.example"])
+def test_longest() -> None:
+    """A local part has 64 octets at most (RFC 5321 4.5.3.1.1), quotes and all: 33 are left beside there.example."""
+    for fits, local in ((True, "a" * 33), (False, "a" * 34), (True, f'"{"a" * 30} "'), (False, f'"{"a" * 31} "')):
+        sender = f"{local}@there.example"
+        rewritten = rewrite(sender, "ours.example", ONE, TODAY)
+        assert (rewritten != sender) is fits
+        assert not fits or len(rewritten.rpartition("@")[0]) == 64
+    assert rewrite("ü" * 17 + "@there.example", "ours.example", ONE, TODAY).startswith("ü")
+
+
+@pytest.mark.parametrize(
+    "sender",
+    [
+        "", f"{'a' * 60}@{'d' * 60}.{'e' * 60}.{'f' * 60}.example", "SRS1=@x.example", "SRS1=tag@x.example",
+        "SRS1=tag==inner@x.example", "SRS1=tag=one.example=@x.example", "SRS1=tag=one.example=abc@x.example",
+    ],
+)  # fmt: skip
 def test_left_alone(sender: str) -> None:
-    """The null return path, and one that would not fit any more."""
+    """The null return path, one that would not fit any more, and SRS1 that leads nowhere (it would come back other)."""
     assert rewrite(sender, "ours.example", ONE, TODAY) == sender

@@ -32,6 +32,7 @@ REPLIES = {
     BOUNCED: Reply(550, "5.1.1", "no such user"),
 }
 BODY = b"Subject: hello\r\n\r\nHi\r\n"
+PATIENCE_S = 30
 
 
 class Hand(Clock):
@@ -112,7 +113,19 @@ class House:
         return await self.queue.put(envelope, body)
 
     async def lease(self, most: int = 1) -> list[Delivery]:
-        return await asyncio.wait_for(self.queue.lease(most), 5)
+        return await asyncio.wait_for(self.queue.lease(most), PATIENCE_S)
+
+    async def leases(self, most: int = 1000) -> list[Delivery]:
+        """Whatever may go now."""
+        found: list[Delivery] = []
+        while True:
+            task = asyncio.ensure_future(self.queue.lease(most))
+            await self.rest()
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+                return found
+            found += task.result()
 
     async def idle(self, most: int = 1) -> bool:
         """True if nothing may be leased now; what comes all the same goes back."""
@@ -134,8 +147,11 @@ class House:
         reply = more.pop("reply", REPLIES.get(verdict, Reply(451, "4.3.0", "not tried")))
         stage = more.pop("stage", "dot")
         took_ms, opened = more.pop("took_ms", 0), more.pop("opened", False)
+        kept = more.pop("kept", stage == "dot" and down_s is None and delivery.idle_s != 0)
         outcome = Outcome(verdict, reply, stage, list(range(len(delivery.recipients))), **more)
-        return Result(delivery.lease, [outcome], down_s, remote="mx.test[127.0.0.9]:25", took_ms=took_ms, opened=opened)
+        result = Result(delivery.lease, [outcome], down_s, remote="mx.test[127.0.0.9]:25", took_ms=took_ms)
+        result.opened, result.kept = opened, kept
+        return result
 
     async def move(self, seconds: float) -> None:
         """Time passes."""
@@ -167,8 +183,8 @@ class House:
         core = self.queue.core
         for line in (core.lines, core.journal):
             line._thread.run(stop, lambda _: None)
-        assert arrived.acquire(timeout=20)
-        assert arrived.acquire(timeout=20)
+        assert arrived.acquire(timeout=PATIENCE_S)
+        assert arrived.acquire(timeout=PATIENCE_S)
         return go.set
 
     def abandon(self) -> None:

@@ -233,6 +233,110 @@ async def test_dns(house: Any) -> None:
     scout.gate.set()
 
 
+async def test_domains_that_wait_to_be_looked_up(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only so many are asked at once: the others are not said to be asked, and how many are before them is."""
+    monkeypatch.setattr("zonemta_py.schedule.sites.AT_ONCE_MAX", 2)
+    names = [f"{letter}.test" for letter in "abcde"]
+    scout = Directory({name: site(name) for name in names})
+    home = await house(scout=scout)
+    scout.gate.clear()
+    for name in names:
+        await home.put(f"r@{name}")
+    await look(home)
+    causes = [(await first(home, f"r@{name}"))["cause"] for name in names]
+    asked, waiting = causes[:2], causes[2:]
+    assert asked == ["a.test is being looked up", "b.test is being looked up"]
+    assert waiting == [f"{name} waits to be looked up ({n} before it)" for n, name in enumerate(names[2:])]
+    scout.gate.set()
+    for _ in range(10):
+        await home.rest()
+    assert len(await home.leases()) == 5
+
+
+async def test_a_deadline_ends_the_wait(house: Any) -> None:
+    """BY=…;R of what is stopped: the stop is still named first, with its own end; of BY=…;N nothing ends it."""
+    home = await house()
+    await home.queue.ask("stop", kind="destination", name="x.test", seconds=3600)
+    deadline_ms = home.clock.ms() + 60_000
+    await home.put("r@x.test", deadline_ms=deadline_ms, deadline_mode="R")
+    await home.put("n@x.test", deadline_ms=deadline_ms, deadline_mode="N")
+    await look(home)
+    (row,) = (await ask(home, "r@x.test"))["rows"]
+    found = [(reason["kind"], reason["until_ms"] - home.clock.ms()) for reason in row["reasons"]]
+    assert found == [("suspended", 3_600_000), ("deadline", 60_000)]
+    assert "returned to its sender" in row["reasons"][1]["cause"]
+    (row,) = (await ask(home, "n@x.test"))["rows"]
+    assert [reason["kind"] for reason in row["reasons"]] == ["suspended"]
+
+
+async def test_a_deadline_before_the_hours_open(house: Any) -> None:
+    """The hours open when they open, and the deadline passes when it passes: both are said."""
+    window = {"name": "day", "hours": "09:00-18:00", "time_zone": "UTC"}
+    home = await house(zones=[{"name": "default", "window": "day"}], windows=[window])
+    await home.put("a@x.test")
+    opens_ms = (await first(home, "a@x.test"))["until_ms"]
+    deadline_ms = home.clock.ms() + 60_000
+    await home.put("r@x.test", deadline_ms=deadline_ms, deadline_mode="R")
+    (row,) = (await ask(home, "r@x.test"))["rows"]
+    found = [(reason["kind"], reason["until_ms"]) for reason in row["reasons"]]
+    assert found == [("hours", opens_ms), ("deadline", deadline_ms)]
+
+
+@pytest.mark.parametrize("ms", [0, 1, 333, 999])
+async def test_what_ends_at_midnight_does_not_end_before_it(house: Any, ms: int) -> None:
+    """Whatever fractions of a second it is now: not a millisecond early, which would show as 23:59:59."""
+    pool = {"name": "p", "sources": [{"address": "127.0.0.2", "warmup": "w"}]}
+    home = await house(zones=[{"name": "default", "pool": "p"}], pools=[pool], warmups=[{"name": "w", "caps": [1, 5]}])
+    await home.move(ms / 1000 + 0.000_7)
+    await home.put("a@x.test")
+    await home.put("b@x.test")
+    await home.settle((await home.lease())[0])
+    await look(home)
+    until_ms = (await first(home, "b@x.test"))["until_ms"]
+    assert until_ms % 86_400_000 in (0, 1)
+
+
+async def test_no_name(house: Any) -> None:
+    """There is nothing to explain."""
+    home = await house()
+    with pytest.raises(ValueError, match="there is no name to explain"):
+        await ask(home, " ")
+
+
+@pytest.mark.parametrize(
+    ("pools", "said"),
+    [
+        ([{"name": "p", "sources": [{"address": "127.0.0.2"}]}], "there are 127.0.0.2, 127.0.0.9$"),
+        ([], "there are 127.0.0.9$"),
+    ],
+)
+async def test_a_source_that_there_is_not_is_not_stopped(house: Any, pools: list[Any], said: str) -> None:
+    """Such an order would do nothing: it names those that are configured, in pools and zones."""
+    home = await house(zones=[{"name": "default", "sources": ["127.0.0.9"]}], pools=pools)
+    for name in ("foo", "300.1.1.1"):
+        with pytest.raises(ValueError, match=rf"there is no source '{name}'; {said}"):
+            await home.queue.ask("stop", kind="source", name=name)
+    assert await home.queue.ask("standing") == []
+    await home.queue.ask("stop", kind="source", name="127.0.0.9")
+    assert len(await home.queue.ask("standing")) == 1
+
+
+async def test_a_source_where_the_system_chooses(house: Any) -> None:
+    """Nobody could name one."""
+    home = await house()
+    with pytest.raises(ValueError, match=r"no source '127\.0\.0\.2'; none is configured"):
+        await home.queue.ask("stop", kind="source", name="127.0.0.2")
+
+
+@pytest.mark.parametrize("after", ["garbage", "held", "message 0 #", "deferred default x 0 a@b.c", "\udcff"])
+async def test_a_cursor_that_is_none(house: Any, after: str) -> None:
+    """One sentence, not an empty page; a cursor whose recipient has gone is one all the same."""
+    home = await house()
+    with pytest.raises(ValueError, match="is no cursor; take the one that the page before ended with"):
+        await home.queue.ask("list", after=after)
+    assert (await home.queue.ask("list", after="held default 0000000000000001 a@b.c"))["rows"] == []
+
+
 async def test_concurrency(house: Any) -> None:
     """The destination has as many connections as it has earned."""
     home = await house(learning={"initial": 1})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
 
 LATER = Reply(451, "4.7.1", "magic word")
 NEVER = Reply(550, "5.7.1", "magic word")
@@ -27,14 +27,6 @@ def ruled(house: Any, tmp_path: Path) -> Make:
         return await house(rules={"extra": file}, **options)
 
     return make
-
-
-async def leases(home: Any) -> list[Delivery]:
-    """Whatever may go now."""
-    found: list[Delivery] = []
-    while not await home.idle():
-        found += await home.lease(100)
-    return found
 
 
 async def said(home: Any, reply: Reply = LATER, **more: Any) -> None:
@@ -98,7 +90,7 @@ async def test_suspend(what: str, name: str, ruled: Make) -> None:
     assert await standing(home) == {what: name}
     other = await home.put("r@y.test")
     await home.crash()
-    assert [delivery.id for delivery in await leases(home)] == [other]
+    assert [delivery.id for delivery in await home.leases()] == [other]
     await home.move(601)
     for _ in range(2):
         [delivery] = await home.lease()
@@ -115,7 +107,7 @@ async def test_rest_of_a_source(ruled: Make) -> None:
     await home.settle(delivery, DEFERRED, reply=LATER)
     await home.rest()
     assert await standing(home) == {"rest": f"{delivery.source} x.test"}
-    assert {other.source for other in await leases(home)} == {"127.0.0.2", "127.0.0.3"} - {delivery.source}
+    assert {other.source for other in await home.leases()} == {"127.0.0.2", "127.0.0.3"} - {delivery.source}
 
 
 async def test_rest_where_there_is_no_other_source(ruled: Make) -> None:
@@ -133,11 +125,46 @@ async def test_no_tls(ruled: Make) -> None:
     await said(home)
     for name in "xy":
         await home.put(f"s@{name}.test")
-    routed = {delivery.recipients[0].domain: delivery.routing.get("no_tls") for delivery in await leases(home)}
+    routed = {delivery.recipients[0].domain: delivery.routing.get("no_tls") for delivery in await home.leases()}
     assert routed == {"x.test": True, "y.test": None}
     await home.move(86_401)
     await home.put("t@x.test")
-    assert all(not delivery.routing.get("no_tls") for delivery in await leases(home))
+    later = await home.leases()
+    assert "t@x.test" in [recipient.address for delivery in later for recipient in delivery.recipients]
+    assert not [delivery for delivery in later if delivery.routing.get("no_tls")]
+
+
+@pytest.mark.parametrize("does", ["", "no_tls = true"])
+async def test_tls_that_somebody_demands(does: str, ruled: Make) -> None:
+    """One strict message without the TLS it needs: it waits, and nothing changes for others, whatever rules say."""
+    home = await ruled(does)
+    await home.put("strict@x.test")
+    for number in range(9):
+        await home.put(f"r{number}@x.test")
+    first, *others = await home.leases()
+    lane = home.queue.leases.out[first.lease].group.lane
+    learned = lane.concurrency.state()
+    words = "magic word" if does else "required TLS failed: self-signed certificate"
+    await home.settle(first, DEFERRED, reply=Reply(451, "4.7.5", words), stage="tls-policy", opened=True)
+    await home.rest()
+    assert await standing(home) == {}
+    assert (lane.failures, lane.concurrency.state()) == (0, learned)
+    others += await home.leases()
+    assert not any(delivery.routing.get("no_tls") for delivery in others)
+    assert any(words in row["last"] for row in (await home.queue.ask("list"))["rows"])
+
+
+async def test_tls_that_the_zone_demands(house: Any) -> None:
+    """All mail of the zone needs it, so the destination rests; TLS stays on."""
+    home = await house()
+    await home.put("r@x.test")
+    [delivery] = await home.lease()
+    reply = Reply(451, "4.7.4", "TLS is required, and the server does not offer it")
+    await home.settle(delivery, DEFERRED, reply=reply, stage="tls-policy", opened=True, down_s=0)
+    await home.rest()
+    assert "no-tls" not in await standing(home)
+    await home.put("s@x.test")
+    assert await home.idle()
 
 
 async def test_slow_really_slows(ruled: Make) -> None:
@@ -146,7 +173,7 @@ async def test_slow_really_slows(ruled: Make) -> None:
     for number in range(400):
         await home.put(f"r{number}@x.test")
     for _ in range(20):
-        for delivery in (await leases(home))[:10]:
+        for delivery in (await home.leases())[:10]:
             await home.settle(delivery, DELIVERED)
         await home.move(1)
     for number in range(40):

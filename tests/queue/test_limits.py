@@ -8,29 +8,16 @@ import pytest
 
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import BOUNCED, DEFERRED, Delivery
+from zonemta_py.queue.api import BOUNCED, DEFERRED, RELEASED, Delivery
 from zonemta_py.zones.site import Site
 
 SLOW = Reply(421, "4.7.0", "Too many messages from your IP, slow down")
 
 
-async def leases(home: Any, most: int = 1000) -> list[Delivery]:
-    """Whatever may go now."""
-    found: list[Delivery] = []
-    while True:
-        task = asyncio.ensure_future(home.queue.lease(most))
-        await home.rest()
-        if not task.done():
-            task.cancel()
-            await asyncio.wait([task])
-            return found
-        found += task.result()
-
-
 async def drain(home: Any) -> list[Delivery]:
     """Delivers whatever may go now."""
     done: list[Delivery] = []
-    while batch := await leases(home):
+    while batch := await home.leases():
         for delivery in batch:
             await home.settle(delivery, opened=delivery.may_connect)
         done += batch
@@ -74,10 +61,10 @@ async def test_connections_are_counted_over_destinations(house: Any) -> None:
     home = await house(throttles=[{"name": "t", "per": ["tenant"], "connections": 3}])
     for domain in ("x.test", "y.test", "z.test"):
         await put_all(home, 4, domain, tenant="one")
-    out = await leases(home)
+    out = await home.leases()
     assert len(out) == 3
     await home.settle(out[0])
-    assert len(await leases(home)) == 1
+    assert len(await home.leases()) == 1
 
 
 @pytest.mark.parametrize("per", [[], ["zone"]])
@@ -86,7 +73,7 @@ async def test_connections_of_all_together_are_had_again_when_they_end(house: An
     home = await house(throttles=[{"name": "t", "per": per, "connections": 2}])
     await put_all(home, 6)
     for _ in range(3):
-        out = await leases(home)
+        out = await home.leases()
         assert len(out) == 2
         for delivery in out:
             await home.settle(delivery)
@@ -106,15 +93,15 @@ async def test_new_connections_are_limited_and_open_ones_are_not(house: Any) -> 
     """One new connection a minute: while it is open it carries all; a sender without one gives the lease back."""
     home = await house(throttles=[{"name": "n", "new_connections": "1/min"}])
     await put_all(home, 5)
-    (first,) = await leases(home)
+    (first,) = await home.leases()
     assert first.may_connect
     await home.settle(first, opened=True)
-    (second,) = await leases(home)
+    (second,) = await home.leases()
     assert not second.may_connect
     await home.settle(second, 5, stage="limit")  # RELEASED: it had no connection
-    assert not await leases(home), "a new one is not allowed yet"
+    assert not await home.leases(), "a new one is not allowed yet"
     await home.move(61)
-    assert [delivery.may_connect for delivery in await leases(home)] == [True]
+    assert [delivery.may_connect for delivery in await home.leases()] == [True]
 
 
 async def test_a_restart_grants_no_second_helping(house: Any) -> None:
@@ -123,10 +110,10 @@ async def test_a_restart_grants_no_second_helping(house: Any) -> None:
     await put_all(home, 30)
     assert len(await drain(home)) == 10
     await home.crash()
-    assert not await leases(home)
+    assert not await home.leases()
     await home.queue.upkeep.position()
     await home.crash()
-    assert not await leases(home)
+    assert not await home.leases()
     await home.move(120)
     assert len(await drain(home)) == 2
 
@@ -169,13 +156,13 @@ async def test_a_receipt_passes_a_newsletter(house: Any) -> None:
         zones=[{"name": "default", "connections": 5, "connections_per_destination": 5}], queue={"window": 100}
     )
     await put_all(home, 1000, campaign="news")
-    out = await leases(home)
+    out = await home.leases()
     assert len(out) == 4
     await put_all(home, 20, priority=6, sender="shop@src.test")
     order: list[str] = []
     for _ in range(60):
         await home.settle(out.pop(0))
-        out += await leases(home)
+        out += await home.leases()
         order.append(out[-1].campaign)
     assert order[:20].count("news") <= 2
     assert order[25:].count("news") == 35
@@ -194,14 +181,14 @@ async def test_a_message_keeps_its_source_and_sources_share_by_weight(house: Any
     home = await house(**POOL)
     await put_all(home, 200)
     seen: dict[str, str] = {}
-    while batch := await leases(home):
+    while batch := await home.leases():
         for delivery in batch:
             seen[delivery.id] = delivery.source
             await home.settle(delivery, DEFERRED)
     assert 120 < Counter(seen.values())["127.0.0.3"] < 180
     await home.crash()
     await home.move(3600)
-    again = await leases(home)
+    again = await home.leases()
     assert again
     assert all(seen[delivery.id] == delivery.source for delivery in again)
 
@@ -274,9 +261,9 @@ async def test_mail_waits_for_its_hours_and_that_is_no_attempt(house: Any) -> No
     window = {"name": "day", "hours": "09:00-18:00", "time_zone": "UTC"}
     home = await house(zones=[{"name": "default", "window": "day"}], windows=[window])  # it is 22:13 UTC
     await put_all(home, 2)
-    assert not await leases(home)
+    assert not await home.leases()
     await home.move(11 * 3600)
-    batch = await leases(home)
+    batch = await home.leases()
     assert [delivery.attempts for delivery in batch] == [[0], [0]]
 
 
@@ -284,11 +271,11 @@ async def test_mail_is_held_until_its_time_and_its_life_begins_then(house: Any) 
     """HOLDUNTIL further away than a message lives."""
     home = await house()
     await home.put("r@x.test", hold_until_ms=home.clock.ms() + 7 * 86_400_000)
-    assert not await leases(home)
+    assert not await home.leases()
     answer = await home.queue.ask("explain", what="r@x.test")
     assert answer["rows"][0]["reasons"][0]["until_ms"] == home.clock.ms() + 7 * 86_400_000
     await home.move(7 * 86_400 + 1)
-    (delivery,) = await leases(home)
+    (delivery,) = await home.leases()
     await home.settle(delivery, DEFERRED)
     await home.rest()
     assert (await home.sizes())["deferred"] == 1, "it has its whole life before it"
@@ -298,11 +285,11 @@ async def test_a_deadline_returns_the_message(house: Any) -> None:
     """BY with R: it is returned at the deadline, not tried once more after it (RFC 2852 4.1.2)."""
     home = await house()
     await home.put("r@x.test", deadline_ms=home.clock.ms() + 120_000, deadline_mode="R")
-    (delivery,) = await leases(home)
+    (delivery,) = await home.leases()
     await home.settle(delivery, DEFERRED)
     await home.rest()
     await home.move(121)
-    (notice,) = await leases(home)
+    (notice,) = await home.leases()
     assert notice.recipients[0].address == "ann@src.test"
     assert b"5.4.7" in (notice.body or b"")
 
@@ -355,7 +342,7 @@ async def test_no_strand_slips_past_while_its_domain_is_looked_up(house: Any) ->
     home = await house(scout=scout, throttles=throttles, zones=zones)
     scout.gate.clear()
     await put_all(home, 5, campaign="one")
-    assert not await leases(home)
+    assert not await home.leases()
     for campaign in ("two", "three"):
         await put_all(home, 5, campaign=campaign)
     scout.gate.set()
@@ -389,12 +376,12 @@ async def test_a_domain_that_takes_no_mail_bounces_and_one_that_cannot_be_found_
     home = await house(scout=scout)
     await home.put("r@null.test")
     await home.put("r@lame.test")
-    (notice,) = await leases(home)
+    (notice,) = await home.leases()
     assert b"5.1.10" in (notice.body or b"")
     assert (await home.sizes())["queued"] >= 1
     scout.answers["lame.test"] = site("lame")
     await home.move(31)
-    (delivery,) = await leases(home)
+    (delivery,) = await home.leases()
     assert (delivery.recipients[0].address, delivery.attempts) == ("r@lame.test", [0])
     await home.sound()
 
@@ -426,9 +413,9 @@ async def test_what_is_stopped_sends_nothing_until_it_is_lifted(house: Any, kind
     home = await house()
     await home.queue.ask("stop", kind=kind, name=name, cause="told to")
     await put_all(home, 3, tenant="t", campaign="c")
-    assert not await leases(home)
+    assert not await home.leases()
     await home.crash()
-    assert not await leases(home)
+    assert not await home.leases()
     about = name if kind != "destination" else "x.test"
     answer = await home.queue.ask("explain", what=about)
     assert "told to" in str(answer)
@@ -442,7 +429,7 @@ async def test_a_provider_that_asks_for_less_gets_less(house: Any) -> None:
     await put_all(home, 200)
     for second in range(10):
         await home.move(1)
-        for number, delivery in enumerate(await leases(home, 20)):
+        for number, delivery in enumerate(await home.leases(20)):
             if number < 10:
                 await home.settle(delivery)
             elif second < 5:
@@ -461,9 +448,77 @@ async def test_user_unknown_says_nothing_about_the_destination(house: Any) -> No
     """A recipient's own trouble slows and stops nothing."""
     home = await house()
     await put_all(home, 50, sender="")
-    while batch := await leases(home):
+    while batch := await home.leases():
         for delivery in batch:
             await home.settle(delivery, BOUNCED, reply=Reply(550, "5.1.1", "user unknown"), stage="rcpt")
     assert not await home.queue.ask("standing")
     await put_all(home, 1)
-    assert await leases(home)
+    assert await home.leases()
+
+
+# ---------------------------------------------------------------- connections that several lanes share
+
+
+async def test_a_shared_limit_leaves_connections_open(house: Any) -> None:
+    """A lane goes on over its connection, which counts meanwhile; one that ends, or is not used, makes room."""
+    home = await house(throttles=[{"name": "t", "per": ["campaign"], "connections": 1}])
+    for number in range(3):
+        await home.put(f"r{number}@x.test", campaign="c")
+    await home.put("other@y.test", campaign="c")
+    (first,) = await home.leases()
+    assert first.idle_s > 0
+    await home.settle(first, opened=True)
+    (second,) = await home.leases()
+    assert second.recipients[0].address.endswith("@x.test"), "its lane has the connection"
+    await home.settle(second, opened=False)
+    (third,) = await home.leases()
+    assert third.idle_s == 0, "its lane has no more mail, and another waits"
+    await home.settle(third)
+    assert [d.recipients[0].address for d in await home.leases()] == ["other@y.test"]
+
+
+async def test_a_connection_kept_open_counts_until_it_ends(house: Any) -> None:
+    """Idle or not: whoever comes meanwhile waits, and goes when its time is over."""
+    home = await house(throttles=[{"name": "t", "per": ["campaign"], "connections": 1}])
+    await home.put("r@x.test", campaign="c")
+    (first,) = await home.leases()
+    await home.settle(first, opened=True)
+    await home.put("r@y.test", campaign="c")
+    assert await home.idle()
+    await home.move(first.idle_s + 0.2)
+    (second,) = await home.leases()
+    await home.settle(second, kept=False)
+    await home.put("s@x.test", campaign="c")
+    assert len(await home.leases()) == 1, "the last one was not kept"
+
+
+async def test_a_lane_yields_after_its_turn(house: Any) -> None:
+    """While others wait at the limit a lane has its connection for TURN_S; then they have it, and then it again."""
+    home = await house(throttles=[{"name": "t", "connections": 1}])
+    for number in range(30):
+        await home.put(f"r{number}@x.test")
+    (delivery,) = await home.leases()
+    await home.put("other@y.test")
+    seen = []
+    for _ in range(12):
+        await home.settle(delivery, opened=True)
+        await home.move(0.6)
+        (delivery,) = await home.leases()
+        seen.append(delivery.recipients[0].address.partition("@")[2])
+    assert seen == ["x.test"] * 9 + ["y.test"] + ["x.test"] * 2
+
+
+async def test_who_has_no_connection_left_gives_its_place_back(house: Any) -> None:
+    """Its sender's has ended and none may be opened: nothing counts any more."""
+    home = await house(
+        throttles=[{"name": "t", "connections": 1}, {"name": "n", "new_connections": "2/min", "burst": 2}]
+    )
+    for number in range(3):
+        await home.put(f"r{number}@x.test")
+    (first,) = await home.leases()
+    await home.settle(first, opened=True)
+    (second,) = await home.leases()
+    assert not second.may_connect
+    await home.settle(second, RELEASED, stage="limit", kept=False)
+    (third,) = await home.leases()
+    assert third.may_connect

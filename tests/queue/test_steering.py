@@ -7,8 +7,10 @@ import pytest
 
 from zonemta_py.disk import journal, records
 from zonemta_py.disk.records import Type
+from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import DEFERRED, Delivery
+from zonemta_py.zones.site import Site
 
 BUSY = Reply(421, "4.3.2", "closing")
 
@@ -100,6 +102,147 @@ async def test_a_dead_destination_is_dead_after_a_crash(house: Any) -> None:
     await home.rest()
     await home.crash()
     assert await row(home, "concurrency") == found
+
+
+async def test_a_dead_destination_whose_concurrency_is_lifted_is_tried_at_once(house: Any) -> None:
+    """Whoever lifts it knows that the place answers: its rest ends too, each with its record; other places rest on."""
+    home = await house(learning={"initial": 3})
+    await fill(home, 20)
+    await home.put("r@y.test")
+    for delivery in await leases(home):
+        await home.settle(delivery, DEFERRED, down_s=600, stage="banner", reply=BUSY)
+    assert not await leases(home)
+    assert await home.queue.ask("lift", kind="concurrency", name="default x.test")
+    found = await row(home, "resting")
+    assert found
+    assert found["name"] == "default y.test"
+    assert [delivery.site for delivery in await leases(home)] == ["x.test"] * 3, "as many as a new one has"
+    await home.rest()
+    orders = [body for body in changes(home) if body[0] == "lift"]
+    assert [body[1][0] for body in orders] == ["concurrency", "resting"]
+    assert {(body[1][1], body[3]) for body in orders} == {("default x.test", "by an operator")}
+    await home.crash()
+    assert "default x.test" not in [found["name"] for found in await home.queue.ask("standing")]
+
+
+async def test_tls_that_was_switched_off_is_lifted(house: Any) -> None:
+    """It holds no mail; it is listed with its cause and its end, survives a crash, and an order ends it."""
+    home = await house()
+    await fill(home, 1)
+    home.queue.core.schedule.standing.stop("no-tls", "x.test", 3600, "tls-broken: 454 4.7.0 not now")
+    until_ms = home.clock.ms() + 3_600_000
+    await home.rest()
+    await home.crash()
+    found = await row(home, "no-tls")
+    assert found
+    assert (found["name"], found["until_ms"], found["cause"]) == ("x.test", until_ms, "tls-broken: 454 4.7.0 not now")
+    answer = await home.queue.ask("explain", what="x.test")
+    assert [held["reasons"] for held in answer["rows"]] == [[]]
+    (delivery,) = await leases(home)
+    assert delivery.routing == {"no_tls": True}
+    assert await home.queue.ask("lift", kind="no-tls", name="x.test")
+    await fill(home, 1)
+    (delivery,) = await leases(home)
+    assert not delivery.routing
+    home.queue.core.schedule.standing.stop("no-tls", "z.test", 3600, "tls-broken")
+    with pytest.raises(ValueError, match=r"nothing called 'z\.test' is waiting or stopped"):
+        await home.queue.ask("explain", what="z.test")
+
+
+# ---------------------------------------------------------------- warm-up
+
+
+def cold(**more: Any) -> dict[str, Any]:
+    source = {"address": "127.0.0.3", "warmup": "w"}
+    return {
+        "zones": [{"name": "default", "pool": "p"}], "pools": [{"name": "p", "sources": [source]}],
+        "warmups": [{"name": "w", "caps": [2, 5, 9], "least": 1}], **more,
+    }  # fmt: skip
+
+
+async def warmups(home: Any) -> list[tuple[str, int, int | None]]:
+    return [(row["provider"], row["step"], row["cap"]) for row in await home.queue.ask("warmup")]
+
+
+async def test_a_warm_up_is_put_forward_and_what_waits_goes_at_once(house: Any) -> None:
+    """One record with its cause, which counts after a crash whether a position record has it or not."""
+    home = await house(**cold())
+    await fill(home, 20)
+    assert len(await leases(home)) == 2
+    shown = await home.queue.ask("warm", source="127.0.0.3", provider="x.test", step=2)
+    assert (shown["step"], shown["cap"], shown["sent"]) == (1, 5, 2)
+    assert len(await leases(home)) == 3
+    order = ["warmup", ["127.0.0.3", "x.test"], [1, home.clock.ms()], "by an operator"]
+    await home.rest()
+    assert changes(home)[-1] == order
+    for position in (False, True):
+        if position:
+            await home.queue.upkeep.position()
+        await home.crash()
+        assert await warmups(home) == [("x.test", 1, 5)]
+        assert not await leases(home)
+    await home.queue.ask("warm", source="127.0.0.3", provider="x.test", step=None)
+    assert await warmups(home) == [("x.test", 3, None)]
+    assert len(await leases(home)) > 5
+
+
+async def test_an_order_of_a_new_day_counts_once_after_a_crash(house: Any) -> None:
+    """The position record is of the day before, which was good: that does not raise what was ordered today."""
+    home = await house(**cold())
+    await fill(home, 2)
+    for delivery in await leases(home):
+        await home.settle(delivery)
+    await home.rest()
+    await home.queue.upkeep.position()
+    await home.move(86_400)
+    await home.queue.ask("warm", source="127.0.0.3", provider="x.test", step=1)
+    await fill(home, 5)
+    assert len(await leases(home)) == 2
+    await home.crash()
+    assert await warmups(home) == [("x.test", 0, 2)]
+    assert not await leases(home)
+
+
+class Directory:
+    """Says that g.test is at google, and that y.test stands by itself."""
+
+    async def site(self, domain: str, now: float) -> Site:
+        if domain not in ("g.test", "y.test"):
+            raise NoRoute(550, "5.1.2", "no such domain")
+        provider = "google" if domain == "g.test" else ""
+        return Site(domain, provider, (("mx", ("192.0.2.9",)),), ((10, "mx"),), 300, False)
+
+
+async def test_a_warm_up_is_set_before_the_first_message(house: Any) -> None:
+    """At a provider that is configured, or a site that mail goes to; and a day without mail does not forget it."""
+    home = await house(scout=Directory(), **cold())
+    for provider in ("google", "y.test"):
+        await home.queue.ask("warm", source="127.0.0.3", provider=provider, step=1)
+    await home.move(86_400)
+    await home.queue.upkeep.position()
+    await home.crash()
+    assert await warmups(home) == [("google", 0, 2), ("y.test", 0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("source", "provider", "step", "said"),
+    [
+        ("127.0.0.4", "google", 1, "no source '127.0.0.4' is being warmed up; take 127.0.0.3"),
+        ("127.0.0.3", "gogle", 1, "there is no provider or site 'gogle'; take one that `zonemta warmup` shows, or a"),
+        ("127.0.0.3", "z.test", 1, "there is no provider or site 'z.test'; take one"),
+        ("127.0.0.3", "g.test", 1, "what goes to g.test counts for google: set the step there"),
+        ("127.0.0.3", "google", 0, "the warm-up 'w' of 127.0.0.3 has no step 0; take 1 to 3, or warm"),
+        ("127.0.0.3", "google", 4, "the warm-up 'w' of 127.0.0.3 has no step 4; take 1 to 3, or warm"),
+    ],
+)
+async def test_warm_ups_that_there_are_not(house: Any, source: str, provider: str, step: int, said: str) -> None:
+    """One sentence, with what there is; and nothing is changed."""
+    home = await house(scout=Directory(), **cold())
+    with pytest.raises(ValueError, match=said):
+        await home.queue.ask("warm", source=source, provider=provider, step=step)
+    await home.rest()
+    assert await warmups(home) == []
+    assert changes(home) == []
 
 
 async def test_a_learned_rate_says_since_when(house: Any) -> None:

@@ -179,7 +179,7 @@ class Life:
     async def drain(self) -> None:
         """Everything that is left is delivered."""
         if self.tasks:
-            _, late = await asyncio.wait(self.tasks, timeout=10)
+            _, late = await asyncio.wait(self.tasks, timeout=60)
             assert not late, "everything that was asked is answered"
         for number in list(self.out):
             delivery, _ = self.out.pop(number)

@@ -111,7 +111,7 @@ class OpenDoor:
     address: str = "127.0.0.1"
 
     def wire(self, read_banner: bool = True) -> Wire:
-        return Wire(socket.create_connection((self.address, self.port), timeout=10), read_banner)
+        return Wire(socket.create_connection((self.address, self.port), timeout=30), read_banner)
 
     def greeted(self) -> Wire:
         """A wire on which EHLO has been said."""
@@ -174,7 +174,7 @@ class _Thread:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        self._ready.wait(10)
+        assert self._ready.wait(30), "the listener did not open"
 
     def _run(self) -> None:
         uvloop.run(self._serve())
@@ -187,7 +187,7 @@ class _Thread:
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join(10)
+        self._thread.join(30)
         self.socket.close()
 
 

@@ -117,7 +117,7 @@ def test_a_client_that_breaks_the_handshake_off_keeps_no_place(open_door: Any, c
 
 def next_free(door: Any) -> Any:
     """A connection that was let in; the end of the one before may take a moment to be noticed."""
-    for _ in range(100):
+    for _ in range(400):
         with contextlib.suppress(ConnectionError):
             wire = door.wire()
             if wire.banner[:3] == "220":
@@ -296,12 +296,7 @@ def test_too_many_connections(open_door: Any, limits: dict[str, int], share: int
     first, second = door.wire(), door.wire()
     assert door.wire().banner[:9] == "421 4.7.0"
     first.close()
-    for _ in range(100):
-        with door.wire() as wire:
-            if wire.banner[:3] == "220":
-                break
-        time.sleep(0.01)
-    assert wire.banner[:3] == "220"
+    next_free(door).close()
     second.close()
 
 
@@ -361,19 +356,16 @@ def test_loops_and_long_header_sections(open_door: Any, header: bytes, answer: s
         assert wire.mail(MESSAGE)[:3] == "250"
 
 
-@pytest.mark.parametrize("say", ["", "EHLO x", "MAIL", "DATA"])
-def test_the_silent_are_cut_off(open_door: Any, say: str) -> None:
+@pytest.mark.parametrize("lines", [0, 1, 2, 5])
+def test_the_silent_are_cut_off(open_door: Any, lines: int) -> None:
     """421 4.4.2 after the timeout, at every stage of the dialogue."""
-    door = open_door(limits={"timeout_s": 0.2})
+    dialogue = (b"EHLO x\r\n", b"MAIL FROM:<a@b.test>\r\n", b"RCPT TO:<c@d.test>\r\n", b"DATA\r\n", b"Subject: half")
+    said = dialogue[:lines]
+    door = open_door(limits={"timeout_s": 0.4})
     with door.wire() as wire:
-        if say:
-            wire.ask("EHLO x")
-        if say in ("MAIL", "DATA"):
-            wire.ask("MAIL FROM:<a@b.test>")
-        if say == "DATA":
-            wire.ask("RCPT TO:<c@d.test>")
-            wire.ask("DATA")
-            wire.send(b"Subject: half")
+        wire.send(b"".join(said))  # at once: between two commands the test itself might be silent for too long
+        answers = [wire.reply()[:3] for line in said if line.endswith(b"\n")]
+        assert answers == ["250", "250", "250", "354"][: len(answers)]
         assert wire.reply()[:9] == "421 4.4.2"
         assert wire.reply() == ""
     assert door.intake.kept == []
@@ -420,7 +412,7 @@ def test_silence_in_the_middle_of_a_login_is_cut_off_too(
 ) -> None:
     """421 4.4.2 instead of waiting for the password for ever."""
     door = open_door(
-        limits={"timeout_s": 0.3}, tls="starttls", certificate=str(certificate), auth=True, users=users
+        limits={"timeout_s": 1}, tls="starttls", certificate=str(certificate), auth=True, users=users
     )  # fmt: skip
     with secured(door) as wire:
         wire.ask("EHLO x")

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from benchmark import processes, report, scenarios  # noqa: E402
-from benchmark.contenders import BenchError, Contender, Postfix, Zonemta, free_port, to_toml  # noqa: E402
+from benchmark.contenders import BenchError, Postfix, Zonemta, free_port, to_toml  # noqa: E402
 from benchmark.destination import Destination  # noqa: E402
 from benchmark.load import Load, smtp_source  # noqa: E402
 
@@ -187,7 +187,7 @@ def test_a_refused_message_fails_the_generator(tmp_path: Path) -> None:
 def test_a_program_that_does_not_start_is_one_sentence(tmp_path: Path, group: processes.Group) -> None:
     """What cannot be started is named with the end of its output."""
 
-    class Broken(Contender):
+    class Broken(Zonemta):
         name = "broken"
 
         def command(self) -> list[str]:

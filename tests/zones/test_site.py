@@ -46,9 +46,27 @@ def test_key_is_of_the_set(exchanges: list[tuple[int, str]], chance: random.Rand
 @settings(max_examples=60)
 @given(EXCHANGES, EXCHANGES)
 def test_other_sets_have_other_keys(one: list[tuple[int, str]], two: list[tuple[int, str]]) -> None:
-    """Hosts and preferences count, but for a single host, where preferences mean nothing."""
-    if len({host for _, host in one}) > 1:
-        assert (site_key("x", one) == site_key("x", two)) is (set(one) == set(two))
+    """Hosts and who is preferred to whom count; the numbers do not."""
+    if one and two:
+        assert (site_key("x", one) == site_key("x", two)) is (tiers(one) == tiers(two))
+
+
+def tiers(exchanges: list[tuple[int, str]]) -> list[set[str]]:
+    """Hosts that are equals, the most preferred first; each once."""
+    found: list[set[str]] = []
+    for number in sorted({number for number, _ in exchanges}):
+        hosts = {host for preference, host in exchanges if preference == number}.difference(*found)
+        found += [hosts] if hosts else []
+    return found
+
+
+def test_numbers_of_preference() -> None:
+    """The same order under other numbers is the same site; equals that are not equals elsewhere are another."""
+    one = [(10, "a1.test"), (20, "a2.test"), (20, "a3.test"), (30, "a4.test")]
+    two = [(5, "a1.test"), (7, "a2.test"), (7, "a3.test"), (9, "a4.test")]
+    other = [(5, "a1.test"), (7, "a2.test"), (8, "a3.test"), (9, "a4.test")]
+    assert site_key("x", one) == site_key("y", two) != site_key("z", other)
+    assert site_key("x", [*one, (40, "a1.test")]) == site_key("x", one)  # a second, worse place is never used
 
 
 def test_keys_can_be_read() -> None:

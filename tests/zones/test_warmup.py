@@ -39,6 +39,46 @@ def test_good_days_climb_the_caps_until_there_is_none() -> None:
 
 
 @pytest.mark.parametrize(
+    ("sent", "delivered", "blocked", "verdict"),
+    [
+        (10, 10, 0, "good"),
+        (10, 9, 0, "good"),  # the whole cap is used; the last answer comes tomorrow
+        (9, 9, 0, "quiet"),
+        (10, 0, 0, "quiet"),
+        (10, 9, 1, "bad: 10.0% blocked, more than 1.0%"),
+    ],
+)
+def test_a_cap_below_least_can_be_left(sent: int, delivered: int, blocked: int, verdict: str) -> None:
+    """A day that used its whole cap counts, however small that is: otherwise the plan would never advance."""
+    days = Days(Warmup(name="small", caps=[10, 50]))
+    days.room(at(0))
+    days.take(sent)
+    days.result(delivered, 0, blocked)
+    assert days.verdict == verdict
+    days.room(at(1))
+    assert days.cap == (50 if verdict == "good" else 10)
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=6), st.integers(1, 100))
+@settings(max_examples=50)
+def test_every_plan_can_be_lived_to_its_end(caps: list[int], least: int) -> None:
+    """Whatever its caps and `least`: as many good days as it has caps, and the address is warm."""
+    days = Days(Warmup(name="any", caps=sorted(caps), least=least))
+    for day in range(len(caps)):
+        live(days, day, delivered=days.room(at(day)))
+    days.room(at(len(caps)))
+    assert days.warm
+
+
+@pytest.mark.parametrize(("caps", "said"), [([], "has no day"), ([10, 50, 20], "falls from 50 to 20")])
+def test_plans_that_are_none(caps: list[int], said: str) -> None:
+    """No day at all, or a day with less than the one before; equal days may be."""
+    with pytest.raises(ValueError, match=said):
+        Warmup(name="w", caps=caps)
+    assert Warmup(name="w", caps=[10, 10, 20]).caps == [10, 10, 20]
+
+
+@pytest.mark.parametrize(
     ("delivered", "deferred", "blocked", "verdict", "next_day"),
     [
         (45, 5, 0, "good", 100),
@@ -136,16 +176,57 @@ def test_where_nothing_was_learnt_nothing_is_kept() -> None:
 
 
 def test_an_operator_may_set_the_step() -> None:
-    """Forth and back, within the schedule; it is a change like another, and kept though nothing was sent."""
+    """Forth and back, within the schedule; it is in the history, and kept though nothing was sent."""
     warmups = Warmups([SCHEDULE], [Source(address="192.0.2.1", warmup="slow")])
     days = warmups.of("192.0.2.1", "google")
     assert days is not None
-    days.set_step(99)
+    days.set_step(99, at(0))
     assert days.room(at(0)) == UNLIMITED
-    days.set_step(1)
+    days.set_step(0, at(0))
+    assert days.room(at(0)) == 50
+    days.set_step(1, at(0))
     assert days.room(at(0)) == 100
-    assert warmups.changes(at(0))[-1] == ("192.0.2.1", "google", "set to step 1 by order")
-    assert warmups.state()[0][2][2] == 1
+    assert warmups.changes(at(1)) == []
+    again = Warmups([SCHEDULE], [Source(address="192.0.2.1", warmup="slow")])
+    again.restore(msgpack.unpackb(msgpack.packb(warmups.state())))
+    [row] = again.describe()
+    assert (row["step"], row["cap"]) == (1, 100)
+    assert [line.partition(" ")[2] for line in row["history"]] == [
+        "set to warm by order", "set to step 1 of 3 by order", "set to step 2 of 3 by order",
+    ]  # fmt: skip
+
+
+def test_an_order_ends_the_day_before_first() -> None:
+    """A good day that is over is counted before the order, not on top of it; what was sent today stays counted."""
+    days = Days(SCHEDULE)
+    live(days, 0, delivered=40)
+    days.set_step(2, at(1))
+    assert days.room(at(1)) == 200
+    live(days, 1, delivered=190)
+    days.set_step(0, at(1))
+    assert days.room(at(1)) == 0
+    assert days.room(at(2)) == 100, "today was good"
+
+
+def test_a_new_beginning_ends_what_was_ordered_before_it() -> None:
+    """warmup_since, set to a later day than the order's: the order is of the warm-up before."""
+    first, later = (datetime.date(1970, 1, 1) + datetime.timedelta(days=START + n) for n in (3, 10))
+    old = Days(SCHEDULE, first)
+    old.set_step(2, at(0))
+    for since, step in ((first, 2), (later, 0)):
+        days = Days(SCHEDULE, since)
+        days.restore(old.state())
+        assert days.step == step
+
+
+def test_an_address_that_is_warm_has_no_schedule() -> None:
+    """One sentence that says which have."""
+    warmups = Warmups([SCHEDULE], [Source(address="192.0.2.1", warmup="slow"), Source(address="192.0.2.2")])
+    assert warmups.schedule_of("192.0.2.1") is SCHEDULE
+    with pytest.raises(ValueError, match=r"no source '192\.0\.2\.2' is being warmed up; take 192\.0\.2\.1"):
+        warmups.schedule_of("192.0.2.2")
+    with pytest.raises(ValueError, match="give it a `warmup` in its pool"):
+        Warmups([], []).schedule_of("192.0.2.2")
 
 
 def test_each_provider_is_climbed_by_itself() -> None:

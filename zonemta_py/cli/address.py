@@ -16,6 +16,7 @@ from zonemta_py.disk import journal
 from zonemta_py.disk.records import Type, unpack
 from zonemta_py.mail import srs as srs_paths
 from zonemta_py.mail import verp as verp_paths
+from zonemta_py.mail.domain import canonical
 
 verp = typer.Typer(help="Return paths that carry message and recipient.", no_args_is_help=True)
 srs = typer.Typer(help="Return paths of other domains, rewritten.", no_args_is_help=True)
@@ -46,6 +47,7 @@ def decode_verp(address: Address, config: ConfigFile = None, folder: Folder = No
         found = verp_paths.decode(_bare(address), path.secret, _today(), path.srs_days)
     except verp_paths.VerpRefused as refused:
         raise Stop(Exit.DATA, f"{address}: {refused}") from None
+    _check_ours(address, path.verp, "return_path.verp")
     recipient = found.recipient or _looked_up(found, settings)
     if json:
         print_json({"id": found.id, "recipient": recipient, "days": found.days})
@@ -66,9 +68,11 @@ def decode_srs(address: Address, config: ConfigFile = None) -> None:
     """Print the address that a rewritten return path stands for, if it is genuine."""
     path = _settings(configuration(config))
     try:
-        print(srs_paths.reverse(_bare(address), path.secret, _today(), path.srs_days))
+        stands_for = srs_paths.reverse(_bare(address), path.secret, _today(), path.srs_days)
     except srs_paths.SrsRefused as refused:
         raise Stop(Exit.DATA, f"{address}: {refused}") from None
+    _check_ours(address, path.srs, "return_path.srs")
+    print(stands_for)
 
 
 def _settings(settings: Config) -> ReturnPath:
@@ -76,6 +80,13 @@ def _settings(settings: Config) -> ReturnPath:
     if not path.secret:
         raise Stop(Exit.CONFIG, "return_path.secret is empty; name the MTA's configuration with --config")
     return path
+
+
+def _check_ours(address: str, ours: str, key: str) -> None:
+    """What comes back comes to that domain; whoever has no such key decodes for another host. Raises Stop."""
+    domain = _bare(address).rpartition("@")[2]
+    if ours and canonical(domain) != canonical(ours):
+        raise Stop(Exit.DATA, f"{address}: {domain} is not ours; {key} is {ours}")
 
 
 def _bare(address: str) -> str:

@@ -34,10 +34,10 @@ from zonemta_py.config import load
 _COMMANDS: dict[str, Callable[..., None]] = {
     "send": send.send, "route": route.route, "sink": sink.sink, "fsck": fsck.fsck,
     "explain": explain.explain, "lanes": explain.lanes, "standing": standing.standing, "stop": standing.stop,
-    "lift": standing.lift, "warmup": warmup.warmup,
+    "lift": standing.lift,
 }  # fmt: skip
 _GROUPS = {"queue": queue.app, "journal": journal.app, "config": config.app, "dkim": dkim.app, "rules": rules.app}
-_GROUPS |= {"verp": address.verp, "srs": address.srs, "tls": tls.app}
+_GROUPS |= {"verp": address.verp, "srs": address.srs, "tls": tls.app, "warmup": warmup.app}
 
 
 def main(arguments: list[str]) -> int:
@@ -100,5 +100,5 @@ def _usage(error: Exception) -> Exception:
         return error
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "zonemta"
-    sentence = str(say()).rstrip(".")
+    sentence = " ".join(str(say()).split()).rstrip(".").replace(". Choose from:", "; choose from")
     return Stop(Exit.USAGE, f"{sentence}; see `{command} --help`" if sentence else "")  # "": help has been printed

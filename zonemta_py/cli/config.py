@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +12,7 @@ import typer
 
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.options import ConfigFile, configuration
-from zonemta_py.config import ConfigError, load
+from zonemta_py.config import Config, ConfigError, load
 
 app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True)
 
@@ -20,6 +22,7 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="Configurati
     """Say whether a configuration can be used: keys, values, certificates, password hashes, plugins."""
     from zonemta_py import children
 
+    _check_readable(file)
     config = load(file)
     try:
         children.check(config, children.plugins(config))
@@ -27,7 +30,27 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="Configurati
         raise ConfigError(f"{file}: {error}") from None
     names = ", ".join(zone.name for zone in config.zones)
     where = ", ".join(f"{listener.address}:{listener.port}" for listener in config.listeners)
+    for sentence in _doubts(config):
+        print(f"zonemta: {file}: {sentence}", file=sys.stderr)
     print(f"{file}: good; listens on {where}; zones: {names}; queue in {config.folder}")
+
+
+def _check_readable(file: Path) -> None:
+    """Raises ConfigError with a remedy that fits an argument."""
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"{file}: cannot be read ({reason}); name an existing file in its place") from None
+
+
+def _doubts(config: Config) -> Iterator[str]:
+    """What may be right on the machine that is meant, but is not on this one."""
+    there = {name for _, name in socket.if_nameindex()}
+    for source in (source for pool in config.pools for source in pool.sources):
+        if source.interface and source.interface not in there:
+            names = ", ".join(sorted(there))
+            yield f"warning: {source.address} is bound to interface {source.interface!r}, this machine has only {names}"
 
 
 @app.command()
@@ -38,6 +61,8 @@ def show(
     """Print the configuration in force as TOML, every key with what it means. Passwords are hidden."""
     from zonemta_py.reference import effective
 
+    if file:
+        _check_readable(file)
     print(effective(configuration(file or config)), end="")
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from zonemta_py.cli import when
+from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.output import print_json, print_table, printable
 from zonemta_py.cli.queue import ZoneName, answer, known_zone
@@ -18,7 +19,7 @@ _WORDS = {
     "hours": "sending hours", "suspended": "stopped", "source": "source address", "dns": "DNS",
     "concurrency": "connections to it", "connections": "connections of the zone", "deferred": "next try",
     "held": "for an operator", "rest": "source rests there", "campaign": "stopped", "tenant": "stopped",
-    "destination": "stopped", "zone": "stopped",
+    "destination": "stopped", "zone": "stopped", "deadline": "deadline",
 }  # fmt: skip
 _ENDLESS = {
     "limit": "one of its connections ends", "probing": "that delivery ends", "dns": "the answer is there",
@@ -41,10 +42,12 @@ def explain(
 ) -> None:
     """Why does it not go? What holds it, since when, until when, and how many come first."""
     found = answer(configuration(config, folder), "explain", what=what)
+    if not found["rows"] and found["kind"] in ("message", "recipient"):
+        raise Stop(Exit.DATA, printable(_absent(found["kind"], found["about"])))
     if json:
         return print_json(found)
     if not found["rows"]:
-        return print(printable(_absent(found["kind"], found["about"])))
+        return print(printable(_idle(found["kind"], found["about"])))
     now_ms = int(time.time() * 1000)
     if "recipient" in found["rows"][0]:
         _show_recipients(found, now_ms)
@@ -54,14 +57,16 @@ def explain(
 
 
 def _absent(kind: str, about: str) -> str:
-    """Nothing of it waits: where to look instead."""
-    if kind in ("message", "recipient"):
-        option = "--id" if kind == "message" else "--recipient"
-        return (
-            f"{about} is not in the queue: it was delivered, returned or never accepted; "
-            f"`zonemta journal dump {option} {about}` (and --archive for older days) tells, "
-            "and `zonemta queue show ID` shows a message that is there"
-        )
+    """Where to look instead."""
+    option = "--id" if kind == "message" else "--recipient"
+    return (
+        f"{about} is not in the queue: it was delivered, returned or never accepted; "
+        f"`zonemta journal dump {option} {about}` (and --archive for older days) tells, "
+        "and `zonemta queue show ID` shows a message that is there"
+    )
+
+
+def _idle(kind: str, about: str) -> str:
     return f"Nothing waits for {kind} {about}, and nothing holds it; `zonemta queue size` shows what waits elsewhere"
 
 

@@ -62,7 +62,10 @@ def explain(
     """Say which rule holds for a reply, what is done then, and which other rules would hold too."""
     if stage not in STAGES:
         raise Stop(Exit.USAGE, f"there is no stage {stage!r}; take one of {', '.join(STAGES)}")
-    rules = _load(in_force(configuration(config)))
+    settings = configuration(config)
+    if provider and provider not in (known := _providers(settings)):
+        raise Stop(Exit.USAGE, f"there is no provider {provider!a}; take one of {', '.join(sorted(known))}")
+    rules = _load(in_force(settings))
     try:
         matching = rules.matching(reply_of(reply), stage, provider)
     except ValueError as error:

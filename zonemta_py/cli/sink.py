@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +14,7 @@ from zonemta_py.cli.errors import Exit, Stop
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from zonemta_py.sink import Sink
+    from zonemta_py.sink import Sink, SinkError
 
 _DOMAINS_SHOWN = 20
 
@@ -74,8 +75,15 @@ def sink(
     try:
         counters = run_sink(options, _started if quiet or not sys.stdout.isatty() else _live)
     except SinkError as error:
-        raise Stop(Exit.USAGE, str(error)) from None
+        raise Stop(_code(error), str(error)) from None
     print(f"{counters.messages:,} messages for {counters.recipients:,} recipients, {counters.bytes:,} bytes")
+
+
+def _code(error: SinkError) -> Exit:
+    """A port that is taken is no mistake on the command line."""
+    cause = error.__context__
+    taken = isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
+    return Exit.UNAVAILABLE if taken else Exit.USAGE
 
 
 def _started(sink: Sink) -> None:

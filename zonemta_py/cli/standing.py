@@ -16,7 +16,7 @@ from zonemta_py.cli.queue import answer
 
 _WHAT = {
     "rest": "source rests there", "resting": "cannot be reached", "rate": "slowed down",
-    "concurrency": "fewer connections",
+    "concurrency": "fewer connections", "no-tls": "TLS is switched off",
 }  # fmt: skip
 
 
@@ -87,6 +87,8 @@ def _now(row: dict[str, Any]) -> str:
         return f"{rate:.3g}/s" if rate >= 1 else f"{rate * 60:.3g}/min"
     if row["kind"] == "concurrency":
         return "dead" if row["dead"] else f"{row['window']} at once"
+    if row["kind"] == "no-tls":
+        return "mail goes without TLS"
     return "nothing goes" if row["kind"] != "resting" or row["until_ms"] else "one tries"
 
 

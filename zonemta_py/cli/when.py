@@ -45,7 +45,8 @@ def since(ms: int, now_ms: int) -> str:
 
 
 def until(ms: int, now_ms: int, endless: str = "") -> str:
-    """ "13:10:00, in 4 min"; `endless` for 0."""
+    """ "13:10:00, in 4 min", rounded up: it is over then; `endless` for 0."""
     if not ms:
         return endless
-    return f"{clock(ms, now_ms)}, in {length((ms - now_ms) / 1000)}" if ms > now_ms else "now"
+    over_ms = -(-ms // 1000) * 1000
+    return f"{clock(over_ms, now_ms)}, in {length((over_ms - now_ms) / 1000)}" if ms > now_ms else "now"

@@ -61,7 +61,8 @@ def _counted(text: str, unit: str) -> str:
 
 class Throttle(Section):
     """A limit. It counts for every combination of the values of `per` by itself, for all senders together, and holds
-    across restarts. Empty or 0: not limited."""
+    across restarts. Rates are spread evenly over their time, "24/day" is one an hour, and no day or hour begins anew.
+    Empty or 0: not limited."""
 
     name: str = Field(pattern=NAME)
     """Name in explanations."""
@@ -71,7 +72,8 @@ class Throttle(Section):
     """Where it applies: dimension → name, * matches any part ({ provider = "google", campaign = "news-*" }); mail that
     has none (no tenant, no campaign …) matches * but not ?*."""
     connections: int = Field(0, ge=0)
-    """Connections at once."""
+    """Connections open at once, idle ones too. Where several destinations or sources share the limit, one of them has a
+    connection for 5 s at most while others wait, and keeps it 1 s at most without mail."""
     messages: str = ""
     """Messages (transactions) per time, "100/min"."""
     recipients: str = ""

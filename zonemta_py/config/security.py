@@ -113,7 +113,8 @@ class ReturnPath(Section):
     verp: str = ""
     """Domain of VERP return paths that carry message and recipient, signed; empty: return paths stay as they are."""
     srs: str = ""
-    """Domain of SRS: return paths of other domains than `own_domains` are rewritten to it; empty: none are."""
+    """Domain of SRS: return paths of other domains than `own_domains` are rewritten to it, but for those whose local
+    part would then exceed 64 octets (servers refuse such a sender); empty: none are."""
     own_domains: list[str] = []
     """Domains whose return paths are ours (*.example.com matches subdomains): never rewritten by SRS."""
     secret: str = ""

@@ -66,8 +66,8 @@ class Queue(Section):
     """Seconds between position records (restart positions)."""
     window: int = Field(10_000, ge=100)
     """Recipients held ready in memory, for each zone."""
-    write_buffer_bytes: int = Field(18 * 1024 * 1024, ge=64 * 1024)
-    """LevelDB's write buffer (two of them may exist at once)."""
+    write_buffer_bytes: int = Field(4 * 1024 * 1024, ge=64 * 1024)
+    """LevelDB's write buffer. Two may exist at once: with this size a large message costs the process < 16 MB."""
 
 
 class Rules(Section):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from itertools import pairwise
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -31,7 +32,7 @@ class Source(Section):
     warmup: str = ""
     """Name of the [[warmups]] schedule that holds it back while it is new; empty: it is warm."""
     warmup_since: datetime.date | None = None
-    """First day of its warm-up; empty: the first day it sends."""
+    """First day of its warm-up, from midnight UTC on; empty: the first day it sends."""
 
     @field_validator("address")
     @classmethod
@@ -78,7 +79,8 @@ class Pool(Section):
 
 
 class Warmup(Section):
-    """A schedule of daily caps for new addresses, per provider; it advances only by days that went well."""
+    """A schedule of daily caps for new addresses, per provider; it advances only by days that went well. A day begins
+    at midnight UTC."""
 
     name: str = Field(pattern=NAME)
     """Name that sources refer to."""
@@ -91,4 +93,13 @@ class Warmup(Section):
     blocked_max: float = Field(0.01, ge=0, le=1)
     """… and no more than this share is refused for reputation, policy or a block."""
     least: int = Field(20, ge=1)
-    """Attempts without which a day says nothing: it neither advances nor holds back."""
+    """Attempts without which a day says nothing, unless its cap is used: it neither advances nor holds back."""
+
+    @model_validator(mode="after")
+    def _check_caps(self) -> Warmup:
+        if not self.caps:
+            raise ValueError(f"warm-up {self.name!r}: caps has no day, give at least one number or leave it out")
+        for before, after in pairwise(self.caps):
+            if after < before:
+                raise ValueError(f"warm-up {self.name!r}: caps falls from {before} to {after}, let each be the larger")
+        return self

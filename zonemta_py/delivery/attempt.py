@@ -32,7 +32,7 @@ from zonemta_py.delivery.tls.plan import Demands, Plan, Trial
 from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.delivery.tls.reports import rows
 from zonemta_py.delivery.transaction import Transaction
-from zonemta_py.mail.classify import LOCAL, DeliveryError, TlsFailed, judge
+from zonemta_py.mail.classify import LOCAL, TLS_POLICY, DeliveryError, TlsFailed, judge
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import ConnectOptions
 from zonemta_py.plugin.host import Host
@@ -83,7 +83,18 @@ class Means:
 class Attempt:
     """One delivery, once."""
 
-    __slots__ = ("_delivery", "_demands", "_down", "_means", "_opened", "_session", "_trials", "_used", "_zone")
+    __slots__ = (
+        "_delivery",
+        "_demands",
+        "_down",
+        "_kept",
+        "_means",
+        "_opened",
+        "_session",
+        "_trials",
+        "_used",
+        "_zone",
+    )
 
     def __init__(self, means: Means, delivery: Delivery) -> None:
         self._means, self._delivery = means, delivery
@@ -92,7 +103,7 @@ class Attempt:
         self._used: ConnectOptions | None = None
         self._demands = Demands("none")
         self._trials: list[Trial] = []
-        self._down = self._opened = False
+        self._down = self._opened = self._kept = False
 
     async def run(self) -> Result:
         started_ms, begun = int(time.time() * 1000), time.monotonic()
@@ -109,6 +120,7 @@ class Attempt:
             took_ms=int((time.monotonic() - begun) * 1000),
             opened=self._opened,
             security=rows(self._demands, self._trials) if self._trials and self._means.tls.reports else [],
+            kept=self._kept,
         )
 
     async def _outcomes(self) -> list[Outcome]:
@@ -127,16 +139,19 @@ class Attempt:
             return [decided(verdict, everyone)]
         except DeliveryError as error:
             judgement = judge(error.reply, error.stage)
-            self._down = judgement.down and not self._against_policy(error)
+            self._down = judgement.down or self._against_zone(error)
             return [Outcome(BOUNCED if judgement.permanent else DEFERRED, judgement.reply, error.stage, everyone)]
         except QueueRefusal as refusal:
             return [Outcome(DEFERRED, refusal.reply, "body", everyone)]
         except Unsigned as refusal:  # nobody else has said anything: no stage that rules judge by
             return [Outcome(DEFERRED, refusal.reply, "queue", everyone)]
 
-    def _against_policy(self, error: DeliveryError) -> bool:
-        """Other domains may use the same hosts: what one of them asks of TLS is no reason to rest them."""
-        return isinstance(error, TlsTrouble) and bool(self._demands.sts or self._demands.dane)
+    def _against_zone(self, error: DeliveryError) -> bool:
+        """The zone asks TLS of everybody, so there is nobody whom a rest could keep waiting for nothing. What a domain,
+        a message or a plugin asks is no reason to rest hosts that others use too."""
+        asked, zone = self._demands, self._zone.tls
+        everybody = zone in ("required", "implicit") and asked.mode == zone
+        return error.stage == TLS_POLICY and everybody and not (asked.sts or asked.dane or asked.require_tls)
 
     # over which connection
 
@@ -170,7 +185,7 @@ class Attempt:
             delivery, zone = self._delivery, self._zone
             most = (delivery.messages_per_connection or zone.messages_per_connection) if key is not None else 0
             idle_s = zone.idle_s if delivery.idle_s is None else delivery.idle_s
-            self._means.connections.give(key, session, most, idle_s)
+            self._kept = self._means.connections.give(key, session, most, idle_s)
         return transaction
 
     async def _reviewed(self, transaction: Transaction, session: Session) -> list[Outcome]:
@@ -348,6 +363,8 @@ class Attempt:
             asked = replace(options, tls="none" if options.tls == "opportunistic" else options.tls)
             await self._means.host.call("sender_tls_error", delivery=self._delivery, options=asked, error=error)
             if asked.tls in ("required", "implicit"):
+                if isinstance(error, TlsTrouble):
+                    error.demanded()
                 raise error
             return asked.tls
 

@@ -38,19 +38,20 @@ class Connections:
         self._forget(session)
         return session
 
-    def give(self, key: Key, session: Session, messages_max: int, idle_s: float) -> None:
-        """Takes a session back after a message; ends it if it has had its share, drops it if it is broken."""
+    def give(self, key: Key, session: Session, messages_max: int, idle_s: float) -> bool:
+        """Takes a session back after a message; False: it is broken, or has had its share and ends."""
         if not session.usable:
-            return
+            return False
         if session.sent >= messages_max or idle_s <= 0:
             session.dialogue.quit()
-            return
+            return False
         if len(self._order) >= IDLE_MAX:
             next(iter(self._order)).dialogue.quit()
         self._idle.setdefault(key, deque()).append(session)
         self._order[session] = key
         session.dialogue.on_end = lambda: self._forget(session)
         session.dialogue.rest(idle_s)
+        return True
 
     def _forget(self, session: Session) -> None:
         """No longer idle: taken, closed by the server, or its time is over."""

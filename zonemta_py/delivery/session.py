@@ -5,8 +5,8 @@ transactions. How much TLS is a `Plan`; where a handshake fails, the next step o
 connection. Nothing that came before the handshake is used after it (RFC 3207 4.2): what the server offers is asked
 anew, and bytes that came along with its 220 are dropped.
 
-Failures: `open_session` raises DeliveryError with stage connect, banner, ehlo, tls, auth, proxy or source, and nothing
-else.
+Failures: `open_session` raises DeliveryError with stage connect, banner, ehlo, tls, tls-policy, auth, proxy or source,
+and nothing else.
 """
 
 from __future__ import annotations
@@ -129,6 +129,17 @@ async def open_session(
     trials: how TLS went is added here. Raises DeliveryError.
     """
     opening = _Opening(route, contexts, [] if trials is None else trials)
+    try:
+        return await _down_the_ladder(opening, route, memory, fallback)
+    except TlsTrouble as trouble:
+        if route.tls.mode != "opportunistic" or trouble.kind == CERTIFICATE:
+            trouble.demanded()
+        raise
+
+
+async def _down_the_ladder(
+    opening: _Opening, route: Route, memory: TlsMemory | None, fallback: TlsFallback | None
+) -> Session:
     ladder = Ladder(route.tls, TlsMemory(0) if memory is None else memory, (route.host, route.port), time.monotonic())
     while True:
         try:

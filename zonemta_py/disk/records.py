@@ -55,8 +55,8 @@ class Note(NamedTuple):
 
     notify, orcpt: RFC 3461. attempts: how often it was tried. first_ms, last_ms: first and latest try. last: latest
     reply as "code enhanced text". noticed: a delay notice has been sent. routing: what plugins decided (host, port,
-    source …). flow: "priority~tenant~campaign" where one of them is set. deadline_ms: when it is to be returned.
-    put_off_ms: when it was last put off without an attempt.
+    source …). flow: "priority~tenant~campaign" where one of them is set. deadline_ms: when it is to be
+    returned, or its sender told; 0: never, or done. put_off_ms: when it was last put off without an attempt.
     """
 
     notify: int = 0

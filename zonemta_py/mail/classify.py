@@ -8,7 +8,8 @@ Three exceptions:
   421 anywhere: the server is going away (RFC 5321 3.8); temporary, and the destination needs a rest.
   552 to RCPT without a better code: "too many recipients" of old servers (RFC 5321 4.5.3.1.10), meant as 452.
   dns: our own finding; its 5xx (no such domain, null MX) is permanent.
-What ends on our own side (LOCAL: our proxy, our source address) is temporary and says nothing of the destination.
+What ends on our own side (LOCAL: our proxy, our source address) is temporary and says nothing of the destination. So
+is what fails for the TLS that somebody demands (TLS_POLICY): without that demand the same host may do.
 Replies that are judged temporary never carry a 5xx code: they are rewritten, so that verdict and record agree.
 """
 
@@ -23,6 +24,10 @@ CONNECTING = frozenset(("connect", "banner", "ehlo", "tls", "auth"))
 
 LOCAL = frozenset(("proxy", "source"))
 """Stages that never reached the server: they concern us alone."""
+
+TLS_POLICY = "tls-policy"
+"""The stage of TLS that is not as a zone, a domain, a message or a plugin demands it; "tls" is that of TLS which might
+as well be left out."""
 
 
 class Judgement(NamedTuple):

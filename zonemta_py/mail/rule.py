@@ -49,7 +49,7 @@ CLASSES = {
 }
 """Name → what it means. Every reply gets one of these."""
 
-STAGES = ("connect", "banner", "ehlo", "tls", "auth", "mail", "rcpt", "data", "body", "dot", "dns")
+STAGES = ("connect", "banner", "ehlo", "tls", "tls-policy", "auth", "mail", "rcpt", "data", "body", "dot", "dns")
 """Those at which somebody else has said something."""
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _CODE = re.compile(r"[245](?:xx|[0-9](?:x|[0-9]))")
@@ -68,7 +68,8 @@ class Action:
     verdict: "" as the code says, "retry" though it is 5xx, "bounce" though it is 4xx. delay_s: not tried again sooner.
     These two hold for every reply; all below only from the `after`-th reply of this rule within `within_s` seconds on
     (1: at once), counted for each source IP at each site. slow: lower the rate there. fewer: lower the concurrency.
-    rest_s: this source IP sends nothing there for so long. no_tls: the host is spoken to without TLS, if allowed.
+    rest_s: this source IP sends nothing there for so long. no_tls: the host is spoken to without TLS, if allowed;
+    never for what came in stage "tls-policy".
     suspend: "destination", "tenant" or "campaign" stops for `suspend_s` seconds.
     """
 

@@ -3,6 +3,9 @@
 user@there.example becomes SRS0=<tag>=<day>=there.example=user@ours; what another server has rewritten already becomes
 SRS1=<tag>=<that server>=…@ours and leads back to that server, without growing on each hop (M. S. Wong, 2004).
 
+A rewritten local part longer than 64 octets (RFC 5321 4.5.3.1.1: servers refuse such a sender) is not used: that return
+path stays as it was, as does one that names SRS1 and is none.
+
 Promise: only what carries our tag is taken back, and for a number of days only, so that nobody can send through us.
 Case may change on the way. Failures: `reverse` raises SrsRefused with one sentence.
 """
@@ -15,6 +18,8 @@ from zonemta_py.mail import token
 
 ADDRESS_MAX = 254
 """Characters of an address that fits a path of 256 octets (RFC 5321 4.5.3.1.3)."""
+LOCAL_MAX = 64
+"""Octets of a local part (RFC 5321 4.5.3.1.1)."""
 _SRS = re.compile(r"srs([01])([-+=])(.*)", re.IGNORECASE | re.DOTALL)
 _DOT_ATOM = re.compile(
     r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+)*"
@@ -26,7 +31,7 @@ class SrsRefused(ValueError):
 
 
 def rewrite(sender: str, domain: str, secret: str, today: int) -> str:
-    """The return path at `domain`; today: days since 1970. One that is null or would be too long stays as it is."""
+    """The return path at `domain`; today: days since 1970. It stays as it is if null, or if it would be too long."""
     local, at, host = sender.rpartition("@")
     if not at:
         return sender
@@ -39,12 +44,14 @@ def rewrite(sender: str, domain: str, secret: str, today: int) -> str:
         rest = found[2] + found[3]
         if found[1] == "1":
             _, _, behind = found[3].partition("=")
-            first, _, inner = behind.partition("=")
-            if first and inner:
-                host, rest = first, inner
+            host, _, rest = behind.partition("=")
+            if not host or rest[:1] not in ("-", "+", "="):
+                return sender
         rewritten = f"SRS1={token.tag(secret, 'srs1', host, rest)}={host}={rest}"
-    address = f"{requoted(rewritten)}@{domain}"
-    return address if len(address.encode()) <= ADDRESS_MAX else sender
+    ours = requoted(rewritten)
+    address = f"{ours}@{domain}"
+    fits = len(ours.encode()) <= LOCAL_MAX and len(address.encode()) <= ADDRESS_MAX
+    return address if fits else sender
 
 
 def reverse(address: str, secret: str, today: int, days: int) -> str:

@@ -16,13 +16,12 @@ import re
 from typing import NamedTuple
 
 from zonemta_py.mail import token
-from zonemta_py.mail.srs import ADDRESS_MAX
+from zonemta_py.mail.srs import ADDRESS_MAX, LOCAL_MAX
 
 _UNUSUAL = re.compile(rb"[^A-Za-z0-9_.+-]")
 _PATH = re.compile(r"b(?P<day>[a-z2-7]{2})(?P<tag>[a-z2-7]{8})(?P<id>[a-z2-7]{13})(?P<to>[-.].+)", re.IGNORECASE)
 _HEX = re.compile(rb"~([0-9A-Fa-f]{2})")
 _ID_BITS = 64
-_LOCAL_MAX = 64
 _MARK_CHARACTERS = 22
 
 
@@ -51,7 +50,7 @@ def encode(message_id: str, recipient: str, domain: str, secret: str, today: int
     local, _, host = recipient.rpartition("@")
     day, number = token.stamp(today), token.packed(int(message_id, 16), 13)
     to = f"-{_escaped(local)}={_escaped(host)}"
-    if len(to) > _LOCAL_MAX - 1 - len(day) - token.TAG_CHARACTERS - len(number):
+    if len(to) > LOCAL_MAX - 1 - len(day) - token.TAG_CHARACTERS - len(number):
         to = f".{_mark(recipient)}"
     path = f"b{day}{token.tag(secret, 'verp', day, number, to)}{number}{to}@{domain}"
     return path if len(path) <= ADDRESS_MAX else ""

@@ -142,10 +142,10 @@ class Acceptance:
         flow = ""
         if priority or envelope.tenant or envelope.campaign:
             flow = Path(priority, envelope.tenant or "", envelope.campaign or "").text()
-        deadline_ms = envelope.deadline_ms if envelope.deadline_mode == "R" else 0
+        deadline_ms = envelope.deadline_ms
         note = Note(recipient.notify, recipient.orcpt, routing=routed.routing, flow=flow, deadline_ms=deadline_ms)
         wait_s = max(routed.delay_s, hours.wait_s(self._core.config, zone.zone, envelope, now_ms))
-        if deadline_ms:
+        if envelope.deadline_mode == "R":
             wait_s = min(wait_s, (deadline_ms - now_ms) / 1000)
         if wait_s > 0:
             key = keys.deferred(routed.zone, now_ms + int(wait_s * 1000), message_id, recipient.address)
@@ -180,6 +180,8 @@ class Acceptance:
     def _hand_over(self, message: Message, row: _Placed) -> int:
         """Straight into the window if it has room and nothing older waits in the store; else for a cursor to find."""
         core, zone, strand = self._core, row.zone, row.strand
+        if row.note.deadline_ms:
+            zone.deadline_ms = min(zone.deadline_ms, row.note.deadline_ms)
         if strand is None:
             core.schedule.busy.discard(row.key)
             zone.due_at(keys.place(row.key).due_ms)
@@ -191,7 +193,7 @@ class Acceptance:
             return 1
         else:
             core.schedule.busy.discard(row.key)
-            zone.fresh.back_to(row.key)
+            zone.left_unread(row.key, row.note.deadline_ms)
         return 0
 
 

@@ -107,10 +107,10 @@ class Delivery:
 class Outcome:
     """The same verdict for some recipients of a delivery.
 
-    recipients: indices into `Delivery.recipients`. stage: "connect", "banner", "ehlo", "tls", "auth", "mail", "rcpt",
-    "data", "body", "dot", "dns", "plugin", "proxy", "source", "limit", "queue". delay_s: None for the retry schedule,
-    else seconds until the next try. relayed: NOTIFY could not be passed on, since the server does not offer DSN
-    (RFC 3461 5.2.2).
+    recipients: indices into `Delivery.recipients`. stage: "connect", "banner", "ehlo", "tls", "tls-policy", "auth",
+    "mail", "rcpt", "data", "body", "dot", "dns", "plugin", "proxy", "source", "limit", "queue". delay_s: None for the
+    retry schedule, else seconds until the next try. relayed: NOTIFY could not be passed on, since the server does not
+    offer DSN (RFC 3461 5.2.2).
     """
 
     verdict: int
@@ -128,7 +128,8 @@ class Result:
     down_s: not None when the destination as a whole could not be reached (connect, banner, EHLO, TLS failures, 421):
     the scheduler rests it for that many seconds; 0 lets the queue choose. remote: the server's "name[ip]:port"; local:
     our address; tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384". started_ms: UNIX ms when the delivery was begun; took_ms:
-    how long until its final reply. opened: a new connection was opened for it. security: what became of TLS, for the
+    how long until its final reply. opened: a new connection was opened for it. kept: its
+    connection is open still, for the next one. security: what became of TLS, for the
     record and for reports: a short list of plain values.
     """
 
@@ -142,6 +143,7 @@ class Result:
     took_ms: int = 0
     opened: bool = False
     security: list[Any] = field(default_factory=list)
+    kept: bool = False
 
 
 class Outlet(Protocol):

@@ -12,6 +12,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
     standing                                what is stopped or rests, and what was learned (`steering.py`)
     stop kind name seconds cause, lift kind name            orders about those
     warmup                                  where each new source stands at each provider
+    warm source provider step               puts one on a step of its schedule (from 1; none: it is warm); its new row
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.state import FAMILY, State
 from zonemta_py.schedule import steering
 from zonemta_py.schedule.reasons import rows_of
+from zonemta_py.schedule.strands import NO_SOURCE
 
 LIST_MAX = 10_000
 
@@ -81,6 +83,8 @@ async def _list(
         raise ValueError(f"there is no state {state!r}; take queued, leased, deferred or held")
     if zone is not None and zone not in queue.core.schedule.zones:
         raise ValueError(f"there is no zone {zone!r}; there are {', '.join(queue.core.schedule.zones)}")
+    if after and not _is_cursor(after):
+        raise ValueError(f"{after!r} is no cursor; take the one that the page before ended with, or leave it out")
     leased = {entry.key for lease in queue.leases.out.values() for entry in lease.group.entries}
     rows: list[dict[str, Any]] = []
     for place, key, value in _places(queue, zone, after.encode()):
@@ -96,6 +100,14 @@ async def _list(
         if sender is None or row["sender"] == sender:
             rows.append(row)
     return {"rows": rows, "next": None}
+
+
+def _is_cursor(after: str) -> bool:
+    """Whether it is the key of a recipient, there or not any more."""
+    try:
+        return keys.place(after.encode()).family in FAMILY
+    except ValueError:
+        return False
 
 
 def _places(queue: Parts, zone: str | None, after: bytes) -> Iterator[tuple[keys.Place, bytes, bytes]]:
@@ -213,9 +225,20 @@ async def _standing(queue: Parts) -> list[dict[str, Any]]:
 
 async def _stop(queue: Parts, kind: str, name: str, seconds: float | None = None, cause: str = "") -> int:
     """By an operator; seconds None: until it is lifted. How many strands in memory it holds."""
+    if kind == "source" and name not in (known := _sources(queue)):
+        there = f"there are {', '.join(sorted(known))}" if known else "none is configured, the system chooses them"
+        raise ValueError(f"there is no source {name!r}; {there}")
     held = await steering.stop(queue.core.schedule, kind, name, seconds, cause or "by an operator")
     await queue.core.journal.stable()
     return held
+
+
+def _sources(queue: Parts) -> set[str]:
+    """Source addresses that the configuration names, or a plugin has named for what waits."""
+    config, schedule = queue.core.config, queue.core.schedule
+    known = {source.address for zone in config.zones for source in config.sources(zone)}
+    known |= {source.address for pool in config.pools for source in pool.sources}
+    return known | {strand.lane.source for strand in schedule.strands() if strand.lane.source not in ("", NO_SOURCE)}
 
 
 async def _lift(queue: Parts, kind: str, name: str) -> bool:
@@ -229,6 +252,15 @@ async def _warmup(queue: Parts) -> list[dict[str, Any]]:
     standing = queue.core.schedule.standing
     standing.day()  # yesterday's counts are not today's
     return standing.warmups.describe()
+
+
+async def _warm(queue: Parts, source: str, provider: str, step: int | None) -> dict[str, Any]:
+    """By an operator; the row as it is then. Raises ValueError for a source, provider or step that there is not."""
+    schedule = queue.core.schedule
+    await steering.warm(schedule, source, provider, step, "by an operator")
+    await queue.core.journal.stable()
+    rows = schedule.standing.warmups.describe()
+    return next(row for row in rows if (row["source"], row["provider"]) == (source, provider))
 
 
 QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
@@ -245,4 +277,5 @@ QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "stop": _stop,
     "lift": _lift,
     "warmup": _warmup,
+    "warm": _warm,
 }

@@ -2,8 +2,9 @@
 
 The answer: about, kind (message, recipient, zone, ip, campaign, tenant, destination), rows, and how many rows `more`
 there are. A row is a recipient, a strand (`reasons.rows_of`) or a stop ("stopped"), and has `reasons`, the first being
-what holds it now (`reasons.py`; for recipients also deferred, held). No reason: it goes when its turn comes; a
-recipient's `before` says how many of its strand come first (`counted` False: at least so many).
+what holds it now (`reasons.py`; for recipients also deferred, held, and last deadline: what ends the wait if nothing
+does before). No reason: it goes when its turn comes; a recipient's `before` says how many of its strand come first
+(`counted` False: at least so many).
 
 Walks over the store are long where a queue is: the queue goes on with its work in between.
 """
@@ -28,6 +29,7 @@ from zonemta_py.queue.state import FAMILY, State
 from zonemta_py.schedule import hours
 from zonemta_py.schedule.lane import Path, Strand
 from zonemta_py.schedule.reasons import reasons, rows_of
+from zonemta_py.schedule.standing import NO_TLS
 from zonemta_py.schedule.zone import ZoneSchedule
 
 Row = dict[str, Any]
@@ -50,6 +52,10 @@ async def explain(queue: Parts, what: str) -> dict[str, Any]:
     stopped or is configured.
     """
     what = what.strip()
+    if not what:
+        raise ValueError(
+            "there is no name to explain; give a message id, recipient, domain, campaign, tenant, IP address or zone"
+        )
     with contextlib.suppress(TimeoutError):  # what was answered a moment ago is to be out of the store
         await asyncio.wait_for(queue.core.lines.stable(), SETTLED_S)
     if _ID.fullmatch(what):
@@ -132,7 +138,7 @@ def _stops(queue: Parts, what: str) -> list[Row]:
             {"kind": row["kind"], "cause": row["cause"], "since_ms": row["since_ms"], "until_ms": row["until_ms"]}
         ]}
         for row in queue.core.schedule.standing.rows()
-        if what == row["name"] or what in row["name"].split()
+        if row["kind"] != NO_TLS and (what == row["name"] or what in row["name"].split())
     ]  # fmt: skip
 
 
@@ -190,15 +196,22 @@ async def _one(queue: Parts, key: bytes, value: bytes, lease: Lease | None) -> R
     if zone is None:
         cause = f"there is no zone {place.zone!r} any more, give it back to the configuration"
         return row | {"reasons": [{"kind": "held", "cause": cause, "since_ms": 0, "until_ms": 0}]}
+    try:
+        terms = queue.core.messages.peek(place.id)
+    except StoreError:
+        terms = {}
     strand, known = _strand(zone, place, note)
     row |= {"site": strand.lane.site, "source": strand.lane.source, "provider": strand.lane.provider}
     row |= {"tenant": strand.path.tenant, "campaign": strand.path.campaign}
     row["reasons"] = reasons(queue.core.schedule, strand)
     if place.family == "deferred" and place.due_ms > queue.core.clock.ms():
-        row["reasons"] = _put_off(queue, zone, place, note) + [r for r in row["reasons"] if r["kind"] in _STOPS]
+        own = _put_off(queue, zone, place, note, terms)
+        said = {reason["kind"] for reason in own}
+        row["reasons"] = own + [r for r in row["reasons"] if r["kind"] in _STOPS - said]
     else:
         row["state"] = str(State.QUEUED)  # a deferred one that is due waits like the others
         row["before"], row["counted"] = await _before(queue, strand, key, place)
+    row["reasons"] += _deadline(terms) if row["reasons"] else []
     if not known:
         strand.parked.exhausted = True  # nothing is parked where no strand was known
         zone.strands.forget(strand)
@@ -213,24 +226,29 @@ def _strand(zone: ZoneSchedule, place: Place, note: Note) -> tuple[Strand, bool]
     return (strand, True) if strand is not None else (strands.of(place.id, place.recipient, note), False)
 
 
-def _put_off(queue: Parts, zone: ZoneSchedule, place: Place, note: Note) -> list[Row]:
-    """Why it is not due yet."""
-    now_ms, config = queue.core.clock.ms(), queue.core.config
-    try:
-        terms = queue.core.messages.peek(place.id)
-    except StoreError:
-        terms = {}
-    window = terms.get("window", "")
-    closed = hours.opens(config, zone.zone, window, terms.get("time_zone", ""), now_ms) > now_ms
+def _put_off(queue: Parts, zone: ZoneSchedule, place: Place, note: Note, terms: dict[str, Any]) -> list[Row]:
+    """Why it is not due yet. It may be due at its deadline, while what holds it lasts longer."""
+    now_ms, window = queue.core.clock.ms(), terms.get("window", "")
+    opens_ms = hours.opens(queue.core.config, zone.zone, window, terms.get("time_zone", ""), now_ms)
     since_ms = note.last_ms or keys.id_ms(place.id)
     reason = {"kind": "deferred", "since_ms": since_ms, "until_ms": place.due_ms}
-    out_of_hours = reason | {"kind": "hours", "cause": f"outside the hours {window or zone.zone.window!r}"}
+    cause = f"outside the hours {window or zone.zone.window!r}"
+    until_ms = opens_ms if hours.too_late(terms, place.due_ms) else place.due_ms  # due then only to be returned
+    out_of_hours = reason | {"kind": "hours", "cause": cause, "until_ms": until_ms}
+    closed = [out_of_hours] if opens_ms > now_ms else []
     if note.attempts:
-        retry = reason | {"cause": f"tried {_times(note.attempts)}, the last answer was: {note.last}"}
-        return [retry, out_of_hours] if closed else [retry]
-    if terms.get("hold_until_ms", 0) > now_ms:
-        return [reason | {"cause": "held until then, as its sender asked"}]
-    return [out_of_hours if closed else reason | {"cause": f"put off until then {note.last and 'after: '}{note.last}"}]
+        return [reason | {"cause": f"tried {_times(note.attempts)}, the last answer was: {note.last}"}, *closed]
+    if (hold_ms := terms.get("hold_until_ms", 0)) > now_ms:
+        return [reason | {"cause": "held until then, as its sender asked", "until_ms": hold_ms}]
+    return closed or [reason | {"cause": f"put off until then {note.last and 'after: '}{note.last}"}]
+
+
+def _deadline(terms: dict[str, Any]) -> list[Row]:
+    """What ends its wait, if nothing does before."""
+    if terms.get("deadline_mode") != "R":
+        return []
+    cause = "it is returned to its sender if it has not gone by then, as its sender asked"
+    return [{"kind": "deadline", "cause": cause, "since_ms": 0, "until_ms": terms["deadline_ms"]}]
 
 
 def _times(count: int) -> str:

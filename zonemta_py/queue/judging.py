@@ -2,7 +2,8 @@
 
 A rule may turn a verdict (retry what was refused for good, give up what was put off), set when to try again, and ask
 for more: less speed, fewer connections, a rest for the source, a suspension. What no rule speaks of is as before: a
-destination that cannot be reached rests.
+destination that cannot be reached rests. TLS that some mail demands and does not get is that mail's matter: rules class
+it, but only where the whole zone demands it does the destination rest, and never is TLS left out for it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.config.shipped import shipped
-from zonemta_py.mail.classify import LOCAL
+from zonemta_py.mail.classify import LOCAL, TLS_POLICY
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rule import RulesError
 from zonemta_py.mail.rules import Rules, Ruling
@@ -25,6 +26,8 @@ from zonemta_py.schedule.standing import NO_TLS
 
 OURS = LOCAL | {"plugin", "queue", "limit"}
 """Stages at which nobody else has said anything."""
+UNTRIED = OURS | {TLS_POLICY}
+"""Stages that do not say what the destination bears."""
 NO_TLS_S = 86_400.0
 
 
@@ -71,9 +74,9 @@ class Judging:
             standing.delivered(lane)  # the usual case, in short
             lane.concurrency.succeeded(lane.active)
             return
-        tried = any(outcome.stage not in OURS for outcome in result.outcomes)
+        tried = any(outcome.stage not in UNTRIED for outcome in result.outcomes)
         if group.charge is not None:
-            permits.unused(group, result.opened, tried)
+            permits.unused(group, result.opened, tried, result.kept)
         delivered = sum(len(o.recipients) for o in result.outcomes if o.verdict == DELIVERED)
         if delivered:
             standing.delivered(lane)
@@ -103,9 +106,10 @@ class Judging:
         action, standing = ruling.action, self._core.schedule.standing
         cause = f"{ruling.rule}: {outcome.reply}"
         asks = bool(action.slow or action.fewer or action.rest_s or action.suspend)
-        if not (asks or action.no_tls) or not standing.counted(lane, ruling):
+        no_tls = action.no_tls and outcome.stage != TLS_POLICY
+        if not (asks or no_tls) or not standing.counted(lane, ruling):
             return asks, False
-        if action.no_tls:
+        if no_tls:
             standing.stop(NO_TLS, lane.site, NO_TLS_S, cause)
         if action.slow:
             standing.slowed(lane, cause, lease.since_ms)

@@ -117,7 +117,7 @@ class Leases:
 
     def _put_back(self, group: Group) -> None:
         """What was taken and not handed to anybody."""
-        self._core.schedule.permits.unused(group, opened=False, tried=False)
+        self._core.schedule.permits.unused(group, opened=False, tried=False, kept=False)
         group.zone.done(group)
         group.zone.put_back(group, group.entries)
 
@@ -200,7 +200,7 @@ class Leases:
         now = schedule.now()
         if now - self._missed.setdefault(mine, now) >= PATIENCE_S:
             return first
-        schedule.hold(strand, Hold("sender", "its sender is busy", now + PATIENCE_S, self._core.clock.ms()))
+        strand.zone.hold(strand, Hold("sender", "its sender is busy", now + PATIENCE_S, self._core.clock.ms()))
         self._held.setdefault(mine, []).append(strand)
         self._put_back(group)
         return None
@@ -215,7 +215,7 @@ class Leases:
         for strand in self._held.pop(worker, ()):
             if strand.held is not None and strand.held.kind == "sender":
                 strand.free()
-                strand.zone.enlist(strand)
+                strand.enlist()
 
     def _give(self, taker: Taker, group: Group, now_ms: int) -> bool:
         """Raises StoreFenced, OSError: the disk is in trouble; the group is back where it was."""
@@ -325,7 +325,7 @@ class Leases:
             may_connect=group.connect,
             require_tls=metadata.get("require_tls", False),
             messages_per_connection=most.messages_per_connection,
-            idle_s=0.0 if self._core.schedule.permits.spans(group.strand) else most.idle_s,
+            idle_s=self._core.schedule.permits.idle_s(group, most.idle_s),
             hashes=metadata.get("hashes") or {},
             unsubscribe=metadata.get("unsubscribe", False),
         )

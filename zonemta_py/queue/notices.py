@@ -7,11 +7,13 @@ RET=FULL a message of one chunk is returned whole, a larger one by its header se
 from __future__ import annotations
 
 import secrets
+from typing import Any
 
 from zonemta_py.disk.store import StoreError
 from zonemta_py.mail import dsn
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.messages import Message, Messages
+from zonemta_py.schedule import hours
 
 
 class Notices:
@@ -25,7 +27,7 @@ class Notices:
     ) -> tuple[Envelope, bytes] | None:
         """The envelope and bytes of a notification, or None if nobody is to get one."""
         sender = str(message.metadata.get("sender") or "")
-        failures = [failed for failed in failures if dsn.wanted(kind, failed.recipient.notify)]
+        failures = [failed for failed in failures if wanted(kind, failed.recipient.notify, message.metadata, now_ms)]
         if not sender or not failures:
             return None
         envelope = Envelope.from_metadata(message.metadata, [failed.recipient for failed in failures])
@@ -49,6 +51,12 @@ class Notices:
             return b""
         header = data.partition(b"\r\n\r\n")[0] + b"\r\n"
         return data if whole else header
+
+
+def wanted(kind: dsn.Kind, notify: int, terms: dict[str, Any], now_ms: int) -> bool:
+    """As `dsn.wanted`; where NOTIFY is unset, BY=…;N has asked to hear of a deadline that has passed (RFC 2852)."""
+    asked = kind == "delayed" and not notify and hours.to_be_told(terms, now_ms)
+    return asked or dsn.wanted(kind, notify)
 
 
 def failed(

@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from zonemta_py.config import Zone
@@ -20,7 +22,7 @@ from zonemta_py.disk import keys, records
 from zonemta_py.disk.bodies import shrink
 from zonemta_py.disk.records import Note, Type
 from zonemta_py.disk.store import Operation
-from zonemta_py.mail.dsn import Failed, Kind, wanted
+from zonemta_py.mail.dsn import Failed, Kind
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES, REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
@@ -32,8 +34,9 @@ from zonemta_py.queue.core import Core
 from zonemta_py.queue.judging import Judging
 from zonemta_py.queue.lease import Lease, Leases
 from zonemta_py.queue.messages import Message
+from zonemta_py.queue.notices import wanted
 from zonemta_py.schedule import hours
-from zonemta_py.schedule.lane import Entry
+from zonemta_py.schedule.lane import NEVER_MS, Entry
 from zonemta_py.zones.retry import delay_s
 
 WAITING = (DEFERRED, POSTPONED)
@@ -94,15 +97,10 @@ class Settling:
         lease.settling = True
         hooks = self._core.hooks
         if settlement.notices and (hooks.bounces or hooks.delays):
-            self._core.keep(asyncio.ensure_future(self._ask_and_settle(lease, settlement, result, done)))
+            settled = partial(self._settled, lease, settlement, result, done)
+            self._core.keep(asyncio.ensure_future(self._ask_and(settlement, settled)))
         else:
             self._settled(lease, settlement, result, done)
-
-    async def _ask_and_settle(
-        self, lease: Lease, settlement: Settlement, result: Result, done: Callable[[], None]
-    ) -> None:
-        await self._ask(settlement)
-        self._settled(lease, settlement, result, done)
 
     def _settled(self, lease: Lease, settlement: Settlement, result: Result, done: Callable[[], None]) -> None:
         self._record(settlement, result)
@@ -140,6 +138,8 @@ class Settling:
             due_ms = hours.again_ms(config, zone, terms, now_ms + int((outcome.delay_s or 0) * 1000))
             note = note._replace(put_off_ms=now_ms)
             return Row(entry.key, entry.address, note, verdict, reply, due_ms, entry=entry, state=state)
+        if verdict == DELIVERED and not outcome.relayed:  # the note ends with it
+            return Row(entry.key, entry.address, note, verdict, reply, entry=entry, state=state)
         note = note.tried(now_ms, str(reply))
         if verdict == DEFERRED:
             retry = config.retry
@@ -173,19 +173,11 @@ class Settling:
         notice_h = self._core.config.retry.delay_notice_h
         late = bool(notice_h) and now_ms - message.created_ms >= notice_h * 3_600_000
         late = late or hours.to_be_told(message.metadata, now_ms)
-        return bool(late and not note.noticed and wanted("delayed", note.notify))
+        return bool(late and not note.noticed and wanted("delayed", note.notify, message.metadata, now_ms))
 
     def _record(self, settlement: Settlement, result: Result) -> None:
         trace = [result.remote, result.local, result.tls, result.started_ms, result.took_ms]
-        stages = {index: outcome.stage for outcome in result.outcomes for index in outcome.recipients}
-        order = [index for outcome in result.outcomes for index in outcome.recipients]
         lease = settlement.lease
-        rulings = {
-            index: ruling
-            for outcome, ruling in zip(result.outcomes, settlement.rulings, strict=True)
-            if ruling is not None
-            for index in outcome.recipients
-        }
         number, target = (lease.number, lease.group.strand.key) if lease else (0, "")
         if lease is not None:
             lane = lease.group.lane
@@ -195,7 +187,7 @@ class Settling:
             settlement.message.id,
             settlement.zone,
             target,
-            _outcomes(settlement.rows, order, stages, rulings),
+            _outcomes(settlement.rows, result.outcomes, settlement.rulings),
             trace,
         ]
         settlement.seq = self._core.record(Type.DELIVERY, records.pack(body), settlement.ms)
@@ -205,12 +197,15 @@ class Settling:
 
     def notices(self, settlement: Settlement) -> list[tuple[Kind, list[Failed]]]:
         """What the sender is to be told, by kind."""
+        rows = [row for row in settlement.rows if row.verdict == BOUNCED or row.relayed or row.delayed]
+        if not rows:
+            return []
         kinds: dict[Kind, list[Failed]] = {}
         retry = self._core.config.retry
         until_ms = settlement.message.created_ms + int(retry.life_h * 3_600_000)
         zone = self._core.config.zone(settlement.zone)
         lmtp = zone is not None and zone.protocol == "lmtp"  # its server is the mail store: nothing comes after it
-        for row in settlement.rows:
+        for row in rows:
             if row.verdict == BOUNCED:
                 kind: Kind = "failed"
             elif row.verdict == DELIVERED and row.relayed:
@@ -244,6 +239,38 @@ class Settling:
             asked.append((kind, failures))
         settlement.notices = asked
 
+    # -- what is not tried
+
+    def tell(self, message: Message, zone: str, entries: list[Entry], reply: Reply, done: Callable[[], None]) -> None:
+        """Tells the sender, unless that has been done, that these wait on though their deadline has passed (BY=…;N).
+
+        Nobody else may have them until `done`: then the store says that it is so, in one batch with the notification,
+        so that a crash tells neither twice nor not at all.
+        """
+        now_ms = self._core.clock.ms()
+        settlement = Settlement(
+            message, zone, [self._told(message, entry, reply, now_ms) for entry in entries], ms=now_ms
+        )
+        settlement.notices = self.notices(settlement)
+        operations: list[Operation] = [(row.key, row.note.value()) for row in settlement.rows]
+
+        def write() -> None:
+            self._submit(settlement, operations, lambda _: done())
+
+        if settlement.notices and self._core.hooks.delays:
+            self._core.keep(asyncio.ensure_future(self._ask_and(settlement, write)))
+        else:
+            write()
+
+    def _told(self, message: Message, entry: Entry, reply: Reply, now_ms: int) -> Row:
+        delayed = self._is_late(message, entry.note, now_ms)
+        entry.note = entry.note._replace(noticed=entry.note.noticed or delayed, deadline_ms=0)
+        return Row(entry.key, entry.address, entry.note, DEFERRED, reply, delayed=delayed)
+
+    async def _ask_and(self, settlement: Settlement, then: Callable[[], None]) -> None:
+        await self._ask(settlement)
+        then()
+
     # -- from a record to the store
 
     def apply(self, settlement: Settlement) -> None:
@@ -254,9 +281,9 @@ class Settling:
         for row in settlement.rows:
             ended += self._apply_row(settlement, row, operations)
         due = [_deferred_key(settlement, row) for row in settlement.rows if row.verdict in WAITING]
-        if (place := core.schedule.zones.get(settlement.zone)) is not None:  # it may have left the configuration
+        place = core.schedule.zones.get(settlement.zone) if due else None
+        if place is not None:  # it may have left the configuration
             place.promise(due)
-        notices = self._notifications(settlement)
         if ended:
             operations += core.messages.finish(message, ended)
             if message.left <= 0:
@@ -267,8 +294,15 @@ class Settling:
         def written(_: Reply | None) -> None:
             self._written(settlement, due)
 
+        self._submit(settlement, operations, written)
+
+    def _submit(
+        self, settlement: Settlement, operations: list[Operation], written: Callable[[Reply | None], None]
+    ) -> None:
+        """Writes them, and the notifications that belong to them, in one batch with the first."""
+        notices = self._notifications(settlement)
         if not notices:
-            core.lines.submit(operations, written, sync=False, keep=True)
+            self._core.lines.submit(operations, written, sync=False, keep=True)
             return
         for index, (envelope, data) in enumerate(notices):
             last = index == len(notices) - 1
@@ -335,7 +369,9 @@ class Settling:
             core.messages.unpin(lease.message, len(gone))
         core.schedule.busy.difference_update(due)
         if due and (zone := core.schedule.zones.get(settlement.zone)) is not None:
-            zone.due_at(min(row.due_ms for row in settlement.rows if row.verdict in WAITING))
+            waiting = [row for row in settlement.rows if row.verdict in WAITING]
+            zone.due_at(min(row.due_ms for row in waiting))
+            zone.deadline_ms = min([zone.deadline_ms, *(row.note.deadline_ms or NEVER_MS for row in waiting)])
 
 
 def _deferred_key(settlement: Settlement, row: Row) -> bytes:
@@ -349,19 +385,21 @@ def _check(lease: Lease, result: Result) -> None:
         raise ValueError(f"lease {lease.number}: {len(lease.group.entries)} recipients, but outcomes for {indices}")
 
 
-def _outcomes(rows: list[Row], order: list[int], stages: dict[int, str], rulings: dict[int, Ruling]) -> list[list[Any]]:
+def _outcomes(rows: list[Row], outcomes: list[Outcome], rulings: list[Ruling | None]) -> list[list[Any]]:
     """[[verdict, code, enhanced, text, stage, recipients, relayed, class, rule]…]: those that share all, together.
 
-    A recipient is its address, or [address, due_ms before, due_ms now] where it was or is deferred.
+    A recipient is its address, or [address, due_ms before, due_ms now] where it was or is deferred. rows: those of the
+    first outcome's recipients, then of the second's …
     """
     grouped: dict[tuple[Any, ...], list[Any]] = {}
-    for row, index in zip(rows, order, strict=True):
-        reply = row.reply
-        ruling = rulings.get(index)
+    following = iter(rows)
+    for outcome, ruling in zip(outcomes, rulings, strict=True):
         known = (ruling.kind, ruling.rule) if ruling else ("", "")
-        text = reply.text[:REPLY_TEXT_STORED_MAX]
-        key = (row.verdict, reply.code, reply.enhanced, text, stages[index], row.relayed, *known)
-        before = keys.place(row.key).due_ms if row.state == sizes.DEFERRED else 0
-        who = [row.address, before, row.due_ms] if before or row.due_ms else row.address
-        grouped.setdefault(key, []).append(who)
+        for row in islice(following, len(outcome.recipients)):
+            reply = row.reply
+            text = reply.text[:REPLY_TEXT_STORED_MAX]
+            key = (row.verdict, reply.code, reply.enhanced, text, outcome.stage, row.relayed, *known)
+            before = keys.place(row.key).due_ms if row.state == sizes.DEFERRED else 0
+            who = [row.address, before, row.due_ms] if before or row.due_ms else row.address
+            grouped.setdefault(key, []).append(who)
     return [[*key[:5], recipients, *key[5:]] for key, recipients in grouped.items()]

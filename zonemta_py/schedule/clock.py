@@ -12,8 +12,6 @@ import random
 import time
 from collections.abc import Callable
 
-from zonemta_py.schedule.lane import Hold, Strand
-
 
 class Clock:
     """Time as the queue sees it; tests give another."""
@@ -57,15 +55,3 @@ class Timers:
     def wait_s(self) -> float:
         """Seconds until the next call; inf: there is none."""
         return self._waiting[0][0] - self.now() if self._waiting else math.inf
-
-    def hold(self, strand: Strand, hold: Hold) -> None:
-        """The strand waits until the hold ends, or is lifted before."""
-        strand.hold(hold)
-        self.wake_at(hold.until, lambda: self.over(strand, hold))
-
-    def over(self, strand: Strand, hold: Hold) -> None:
-        """The hold has ended, unless another has come in its place."""
-        if strand.held is hold:
-            strand.free()
-            strand.zone.unpark(strand)
-            strand.zone.enlist(strand)

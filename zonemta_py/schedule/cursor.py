@@ -6,53 +6,70 @@ position in one number; position records carry it.
 
 `busy` holds the keys that someone in memory answers for (in the window, leased, or deleted in a batch that is not
 written yet); a cursor steps over them, so walking a stretch twice can never hand out a recipient twice.
+
+A `Shelf` is the same for the range of one strand's parked recipients, without a mark: it is walked from its beginning
+after a restart. There may be a million of them, and nothing in most: an unused one is 56 bytes.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Container
+from typing import NamedTuple
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.store import Store, StoreFenced
 
 
+class Ground(NamedTuple):
+    """Where the cursors of a zone walk: the store, the keys that are busy, the zone's name."""
+
+    store: Store
+    busy: Container[bytes]
+    zone: str
+
+    def read(self, start: bytes, stop: bytes, most: int) -> tuple[list[tuple[bytes, bytes]], bool]:
+        """The first keys and values in [start, stop) that nobody answers for; True: those are all there are.
+
+        None while the store is fenced.
+        """
+        rows: list[tuple[bytes, bytes]] = []
+        if start >= stop:
+            return rows, True
+        busy = self.busy
+        try:
+            for row in self.store.scan(start, stop):
+                if row[0] not in busy:
+                    rows.append(row)
+                    if len(rows) >= most:
+                        return rows, False
+        except StoreFenced:  # said before the first of them
+            return rows, False
+        return rows, True
+
+    def peek(self, start: bytes, stop: bytes) -> bytes | None:
+        """The first key there that nobody answers for. Raises StoreFenced."""
+        return next((key for key in self.store.keys(start, stop) if key not in self.busy), None)
+
+
 class Cursor:
     """Over one range. `exhausted`: nothing was left at the last read (new keys may be handed over directly)."""
 
-    __slots__ = ("_busy", "_handed", "_start", "_stop", "_store", "exhausted", "position")
+    __slots__ = ("_ground", "_handed", "_stop", "exhausted", "position")
 
-    def __init__(self, store: Store, prefix: bytes, busy: Container[bytes], mark: bytes = b"") -> None:
-        self._store, self._busy = store, busy
-        self._start, self._stop = prefix, keys.end(prefix)
+    def __init__(self, ground: Ground, prefix: bytes, mark: bytes = b"") -> None:
+        self._ground, self._stop = ground, keys.end(prefix)
         self.position = max(prefix, mark) if mark < self._stop else prefix
         self.exhausted = False
         self._handed: list[bytes] = []  # a heap
 
     def read(self, most: int, stop: bytes | None = None) -> list[tuple[bytes, bytes]]:
         """The next keys and values that nobody answers for: at most `most`, below `stop`. None while it is fenced."""
-        try:
-            return self._read(most, stop or self._stop)
-        except StoreFenced:  # said before the first of them
-            self.exhausted = False
-            return []
-
-    def _read(self, most: int, limit: bytes) -> list[tuple[bytes, bytes]]:
-        busy, rows = self._busy, list[tuple[bytes, bytes]]()
-        if self.position >= limit:
-            self.exhausted = True
-            return rows
-        for key, value in self._store.scan(self.position, limit):
-            if key not in busy:
-                rows.append((key, value))
-                heapq.heappush(self._handed, key)
-                if len(rows) >= most:
-                    self.position = key + b"\0"
-                    self.exhausted = False
-                    return rows
+        rows, self.exhausted = self._ground.read(self.position, stop or self._stop, most)
+        for key, _ in rows:
+            heapq.heappush(self._handed, key)
         if rows:
             self.position = rows[-1][0] + b"\0"
-        self.exhausted = True
         return rows
 
     def pass_by(self, key: bytes) -> None:
@@ -73,12 +90,44 @@ class Cursor:
 
     def mark(self) -> bytes:
         """The low-water mark: the first key that may still be alive."""
-        handed, busy = self._handed, self._busy
+        handed, busy = self._handed, self._ground.busy
         while handed and handed[0] not in busy:
             heapq.heappop(handed)
         return min(handed[0], self.position) if handed else self.position
 
     def peek(self) -> bytes | None:
         """The first key at or behind the position that nobody answers for. Raises StoreFenced."""
-        keys_behind = self._store.keys(self.position, self._stop)
-        return next((key for key in keys_behind if key not in self._busy), None)
+        return self._ground.peek(self.position, self._stop)
+
+
+class Shelf:
+    """The parked recipients of one strand. `exhausted` as above: at first, for what is parked later says so itself."""
+
+    __slots__ = ("_ground", "_name", "_position", "exhausted")
+
+    def __init__(self, ground: Ground, name: str) -> None:
+        self._ground, self._name = ground, name
+        self._position = b""  # its beginning
+        self.exhausted = True
+
+    def read(self, most: int) -> list[tuple[bytes, bytes]]:
+        """As `Cursor.read`."""
+        rows, self.exhausted = self._ground.read(*self._rest(), most)
+        if rows:
+            self._position = rows[-1][0] + b"\0"
+        return rows
+
+    def back_to(self, key: bytes) -> None:
+        """There is a key to be read again, or one that came behind the position."""
+        if key < self._position:
+            self._position = key
+        self.exhausted = False
+
+    def peek(self) -> bytes | None:
+        """As `Cursor.peek`."""
+        return self._ground.peek(*self._rest())
+
+    def _rest(self) -> tuple[bytes, bytes]:
+        """What has not been read."""
+        prefix = keys.parked_range(self._ground.zone, self._name)
+        return self._position or prefix, keys.end(prefix)

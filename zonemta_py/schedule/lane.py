@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from zonemta_py.disk.records import Note
-from zonemta_py.schedule.cursor import Cursor
+from zonemta_py.schedule.cursor import Shelf
 from zonemta_py.zones.feedback import Concurrency
 from zonemta_py.zones.zone import Destination as Target
 
@@ -87,14 +87,16 @@ class Lane:
     """One source towards one site."""
 
     __slots__ = (
-        "active", "concurrency", "down_since_ms", "down_until", "failures", "idle", "idle_until", "provider", "reason",
-        "source", "strands", "target",
+        "active", "concurrency", "crowded", "down_since_ms", "down_until", "failures", "idle", "idle_until", "provider",
+        "reason", "source", "strands", "target",
     )  # fmt: skip
 
     def __init__(self, target: Target, source: str, concurrency: Concurrency, provider: str) -> None:
         self.target, self.source, self.concurrency, self.provider = target, source, concurrency, provider
         self.strands: dict[str, Strand] = {}
         self.active = 0
+        self.crowded = False
+        """A strand of it is not listed only because all its connections are in use."""
         self.failures = 0
         self.down_until = 0.0
         self.down_since_ms = 0
@@ -112,19 +114,42 @@ class Strand:
     """A flow's part of a lane. held: what it waits for, so that it is not listed meanwhile.
 
     deadline_ms: the earliest by which one of those parked has to be returned, or earlier; 0: not known.
+
+    There may be as many as campaigns times sites, so all that flows or lanes have in common is theirs.
     """
 
-    __slots__ = ("deadline_ms", "entries", "gates", "held", "key", "lane", "listed", "parked", "path", "turn", "zone")
+    __slots__ = ("deadline_ms", "entries", "gates", "held", "key", "lane", "listed", "parked", "turn", "zone")
 
     def __init__(
-        self, key: str, zone: ZoneSchedule, lane: Lane, path: Path, turn: Turn, gates: tuple[Gate, ...], parked: Cursor
+        self, zone: ZoneSchedule, key: str, lane: Lane, turn: Turn, gates: tuple[Gate, ...], parked: Shelf
     ) -> None:
-        self.key, self.zone, self.lane, self.path, self.turn = key, zone, lane, path, turn
+        self.key, self.zone, self.lane, self.turn = key, zone, lane, turn
         self.gates, self.parked = gates, parked
-        self.entries: deque[Entry] = deque()
+        self.entries: list[Entry] = []  # short; an empty deque is ten times as large
         self.listed = False
         self.held: Hold | None = None
         self.deadline_ms = NEVER_MS
+
+    @property
+    def path(self) -> Path:
+        return self.turn.path
+
+    def may_go(self) -> bool:
+        """Whether it has something to send, and its lane a connection for it."""
+        lane = self.lane
+        if not self.entries or lane.down_until or self.held is not None:
+            return False
+        if lane.active < (1 if lane.failures else lane.concurrency.window):
+            return True
+        lane.crowded = True
+        return False
+
+    def enlist(self) -> None:
+        """If it may go, it has its turn among its flow's."""
+        if not self.listed and self.may_go():
+            self.listed = True
+            self.turn.strands.append(self)
+            self.turn.flow.ready = True
 
     def hold(self, hold: Hold) -> None:
         """It waits from now on; what it has in the window stands in nobody's way meanwhile."""
@@ -140,13 +165,45 @@ class Strand:
 
 
 class Turn:
-    """A flow in the zone, its strands that may go, in turns, and how many strands it has."""
+    """A flow in the zone, its strands that may go, in turns, and how many strands it has. text: its path's."""
 
-    __slots__ = ("flow", "members", "strands")
+    __slots__ = ("flow", "members", "path", "strands", "text")
 
-    def __init__(self, flow: Flow) -> None:
-        self.flow, self.members = flow, 0
+    def __init__(self, path: Path, flow: Flow) -> None:
+        self.path, self.text, self.flow, self.members = path, path.text(), flow, 0
         self.strands: deque[Strand] = deque()
+
+
+class Line:
+    """Strands that wait, first come first: nearly always one, so that a deque for each line would be dear."""
+
+    __slots__ = ("_first", "_more")
+
+    def __init__(self, first: Strand) -> None:
+        self._first: Strand | None = first
+        self._more: deque[Strand] | None = None
+
+    def append(self, strand: Strand) -> None:
+        if self._more is None:
+            self._more = deque()
+        self._more.append(strand)
+
+    def __contains__(self, strand: Strand) -> bool:
+        return strand is self._first or (self._more is not None and strand in self._more)
+
+    def remove(self, strand: Strand) -> bool:
+        """Takes it out; True: it was the last."""
+        if strand is self._first:
+            return self.pop()[1]
+        if self._more is not None:
+            self._more.remove(strand)
+        return False
+
+    def pop(self) -> tuple[Strand, bool]:
+        """The first; True: it was the last too. Only once then."""
+        first, self._first = self._first, self._more.popleft() if self._more else None
+        assert first is not None
+        return first, self._first is None
 
 
 class Group:
@@ -154,16 +211,21 @@ class Group:
 
     connect: a new connection may be opened for it. site: what DNS says of the destination. refusal: why there is no way
     to it. taken: when its limits were charged, steady seconds, and what: messages, recipients, new connections, bytes.
+    since: when its lane was given the connection; idle_s: how long it may stay open without mail; keep: it does.
     """
 
-    __slots__ = ("charge", "connect", "day", "entries", "gates", "learned", "refusal", "site", "strand", "taken")
+    __slots__ = (
+        "charge", "connect", "day", "entries", "gates", "idle_s", "keep", "learned", "refusal", "since", "site",
+        "strand", "taken",
+    )  # fmt: skip
 
     def __init__(
         self, strand: Strand, entries: list[Entry], connect: bool = True, refusal: Reply | None = None
     ) -> None:
         self.strand, self.entries, self.connect, self.refusal = strand, entries, connect, refusal
         self.site: Site | None = None
-        self.taken = 0.0
+        self.taken = self.since = self.idle_s = 0.0
+        self.keep = False
         self.charge: tuple[int, int, int, int] | None = None
         self.gates: tuple[Gate, ...] = ()
         self.day = 0

@@ -11,13 +11,13 @@ Time is steady seconds: wall time that never steps back while the process lives.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.schedule.clock import Timers
-from zonemta_py.schedule.lane import Entry, Group, Hold, Strand, Turn
+from zonemta_py.schedule.kept import IDLE_S, TURN_S, KeptOpen
+from zonemta_py.schedule.lane import Entry, Group, Hold, Line, Strand, Turn
 from zonemta_py.zones.feedback import Concurrency
 from zonemta_py.zones.throttle import Gate, Most, Scope, Throttles
 
@@ -31,11 +31,18 @@ _NOTHING_SAID = Most(0, 0, None)
 class _Waiting:
     """Who waits at a gate: strands by flow. when: of the timer that is set."""
 
-    __slots__ = ("strands", "when")
+    __slots__ = ("_blocking", "_cause", "strands", "when")
 
     def __init__(self) -> None:
-        self.strands: dict[Turn, deque[Strand]] = {}
+        self.strands: dict[Turn, Line] = {}
         self.when = math.inf
+        self._blocking = self._cause = ""
+
+    def cause(self, gate: Gate) -> str:
+        """What those are told that begin to wait now: one text for all of them."""
+        if gate.blocking != self._blocking:
+            self._blocking, self._cause = gate.blocking, f"{gate.label} ({gate.blocking})"
+        return self._cause
 
 
 class Permits:
@@ -47,6 +54,7 @@ class Permits:
         self._config, self._timers, self._terms_of, self.standing = config, timers, terms_of, standing
         self.throttles = Throttles(config.throttles)
         self._waiting: dict[Gate, _Waiting] = {}
+        self._kept = KeptOpen(timers, self._room)
         self._sized = any(throttle.bytes for throttle in config.throttles)
         self._counting = any(throttle.connections for throttle in config.throttles)
         self._connects = any(throttle.new_connections for throttle in config.throttles)
@@ -57,7 +65,12 @@ class Permits:
 
     def gates(self, scope: Scope) -> tuple[Gate, ...]:
         """Those that a delivery has to pass, but for the ones of the zone as a whole."""
-        return tuple(gate for gate in self.throttles.of(scope) if gate.level != "zone")
+        if not self._config.throttles:
+            return ()
+        gates = self.throttles.of(scope)
+        if not any(gate.level == "zone" for gate in gates):
+            return gates  # one tuple for all strands of that scope
+        return tuple(gate for gate in gates if gate.level != "zone")
 
     def zone_gates(self, zone: str) -> tuple[Gate, ...]:
         scope = Scope(zone, "", "", "", "", "")
@@ -76,8 +89,7 @@ class Permits:
         return self._counting and any(gate.throttle.connections for gate in (*strand.gates, *strand.zone.gates))
 
     def spans(self, strand: Strand) -> bool:
-        """Whether such a limit counts other connections too than those of its lane: none may be kept open idle then,
-        for another lane could not use it."""
+        """Whether such a limit counts other connections too than those of its lane, which its lane cannot use."""
         if not self._counting:
             return False
         zone = strand.zone
@@ -101,12 +113,12 @@ class Permits:
     def zone_hold(self, zone: Zone, gates: tuple[Gate, ...]) -> Hold | None:
         """Why the zone as a whole may not send now."""
         hold = self.standing.zone_hold(zone)
-        if hold is not None:
+        if hold is not None or not gates:
             return hold
         now = self._timers.now()
         for gate in gates:
             wait = gate.wait(now)
-            if wait:
+            if wait and not (gate.blocking == "connections" and self._kept.at(gate)):  # else somebody may use that one
                 return Hold("limit", f"{gate.label} ({gate.blocking})", now + wait, self._timers.now_ms())
         return None
 
@@ -136,14 +148,17 @@ class Permits:
         size = self._terms_of(strand.entries[0].id).get("size", 0) if self._sized else 0
         if learned is not None and (wait := learned.wait(now)):
             hold = Hold("rate", self.standing.rate_cause(lane), now + wait, self._timers.now_ms())
-            self._timers.hold(strand, hold)
+            strand.zone.hold(strand, hold)
             return None
         opening = 0
         if self._connects:
             opening = 0 if lane.idle > 0 and lane.idle_until > now else 1
+        kept = self._kept.take(lane) if self._counting else None
         for gate in gates:
             wait = gate.wait(now, 1, 1, opening, size)
             if wait:
+                if kept is not None:
+                    self._kept.back(lane, kept)
                 self._wait_at(gate, strand, now, wait)
                 return None
             if gate.recipients is not None:
@@ -154,6 +169,7 @@ class Permits:
         entries = take(strand, min(most, stricter) if stricter else most)
         group = Group(strand, entries, connect=bool(opening) or not self._connects)
         group.taken, group.charge, group.gates = now, (1, len(entries), opening, size), gates
+        group.since = now if kept is None else kept.since
         if days is not None:
             group.day = days.take(len(entries))
         if opening == 0 and self._connects:
@@ -168,25 +184,47 @@ class Permits:
         return group
 
     def release(self, group: Group) -> None:
-        """The lease has ended: its connection is free."""
+        """The lease has ended: its connection is free, or kept for the lane."""
         if group.charge is None:
             return
-        now = self._timers.now()
+        if group.keep:
+            self._kept.keep(group)
+            self._go_on(group.strand)
+            return
         for gate in group.gates:
             gate.release()
+        self._room(group.gates)
+
+    def _room(self, gates: tuple[Gate, ...]) -> None:
+        now = self._timers.now()
+        for gate in gates:
             if gate in self._waiting:
                 self._wake(gate, now)
 
-    def unused(self, group: Group, opened: bool, tried: bool) -> None:
-        """Gives back what a lease did not need: the new connection, or everything."""
+    def idle_s(self, group: Group, most: float | None) -> float:
+        """How long a group's connection may stay open without mail. most: as throttles say; None: as the zone says."""
+        strand = group.strand
+        idle_s = strand.zone.zone.idle_s if most is None else most
+        if self.spans(strand):
+            crowded = strand.zone.strands.fair.pick() is not None or any(
+                gate in self._waiting and gate.throttle.connections for gate in group.gates
+            )
+            over = not strand.entries or self._timers.now() - group.since >= TURN_S
+            idle_s = 0.0 if crowded and over else min(idle_s, IDLE_S)
+        group.idle_s = idle_s
+        return idle_s
+
+    def unused(self, group: Group, opened: bool, tried: bool, kept: bool) -> None:
+        """Gives back what a lease did not need: the new connection, or everything. kept: its connection stays open."""
         if group.charge is None:
             return
         now, lane = self._timers.now(), group.lane
         messages, recipients, opening, size = group.charge
         if tried:
             messages = recipients = size = 0
-            if not self.spans(group.strand):  # else it was not kept
-                lane.idle, lane.idle_until = lane.idle + 1, now + group.zone.zone.idle_s
+            if kept:
+                lane.idle, lane.idle_until = lane.idle + 1, now + group.idle_s
+                group.keep = self.spans(group.strand)
         else:
             lane.idle = 0
             days = self.standing.warmups.of(lane.source, lane.provider or lane.site) if lane.source else None
@@ -200,12 +238,34 @@ class Permits:
     # -- who waits at a gate
 
     def _wait_at(self, gate: Gate, strand: Strand, now: float, wait: float) -> None:
-        strand.hold(Hold("limit", f"{gate.label} ({gate.blocking})", now + wait, self._timers.now_ms()))
         waiting = self._waiting.get(gate)
         if waiting is None:
             waiting = self._waiting[gate] = _Waiting()
-        waiting.strands.setdefault(strand.turn, deque()).append(strand)
+        strand.hold(Hold("limit", waiting.cause(gate), now + wait, self._timers.now_ms()))
+        line = waiting.strands.get(strand.turn)
+        if line is None:
+            waiting.strands[strand.turn] = Line(strand)
+        else:
+            line.append(strand)
         self._set_timer(gate, waiting, now + wait)
+
+    def _go_on(self, strand: Strand) -> None:
+        """Its lane has a connection: it need not wait for one, nor, if it has no more mail, another of the lane."""
+        every = [strand] if strand.entries else strand.lane.strands.values()
+        for other in every:
+            if other.entries and other.held is not None and other.held.cause.endswith("(connections)"):
+                self._wait_no_longer(other)
+                return
+
+    def _wait_no_longer(self, strand: Strand) -> None:
+        for gate in (*strand.gates, *strand.zone.gates):
+            waiting = self._waiting.get(gate)
+            line = waiting.strands.get(strand.turn) if waiting else None
+            if waiting is not None and line is not None and strand in line:
+                if line.remove(strand):
+                    del waiting.strands[strand.turn]
+                strand.free()
+                strand.enlist()
 
     def _set_timer(self, gate: Gate, waiting: _Waiting, when: float) -> None:
         if when < waiting.when:
@@ -232,14 +292,14 @@ class Permits:
 
     def _let_one(self, gate: Gate, turn: Turn) -> None:
         waiting = self._waiting[gate]
-        strands = waiting.strands.get(turn)
-        if strands is None:
+        line = waiting.strands.get(turn)
+        if line is None:
             return
-        strand = strands.popleft()
-        if not strands:
+        strand, was_last = line.pop()
+        if was_last:
             del waiting.strands[turn]
         strand.free()
-        strand.zone.enlist(strand)
+        strand.enlist()
 
     # -- what survives
 

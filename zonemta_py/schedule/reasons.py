@@ -3,7 +3,7 @@
 A reason is {kind, cause, since_ms, until_ms}; since_ms 0: nobody noted it; until_ms 0: until something happens. Kinds:
 
     resting, probing           the destination cannot be reached; one delivery tries whether it answers again
-    dns                        its domain is being looked up
+    dns                        its domain is being looked up, or waits for that
     limit, rate                a limit as configured; a rate as learned
     suspended, source, hours   a stop; the source address may not send there; outside the sending hours
     concurrency, connections   the connections of the destination, or of the zone, are all in use
@@ -18,6 +18,10 @@ from typing import Any
 from zonemta_py.disk.store import StoreError
 from zonemta_py.schedule.lane import Hold, Strand
 from zonemta_py.schedule.schedule import Schedule
+from zonemta_py.schedule.strands import domain_of
+
+_ROUNDING_MS = 0.01
+"""What sums of seconds as floating-point numbers may be off by."""
 
 
 def rows_of(schedule: Schedule, strands: Iterable[Strand]) -> list[dict[str, Any]]:
@@ -48,10 +52,15 @@ def reasons(schedule: Schedule, strand: Strand) -> list[dict[str, Any]]:
     """Everything that keeps the strand from sending now, the nearest first; each once."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for hold in _holds(schedule, strand):
-        until_ms = 0 if hold.until == math.inf else strand.zone.ms_at(hold.until)
+        until_ms = 0 if hold.until == math.inf else _ms_at(schedule, hold.until)
         row = {"kind": hold.kind, "cause": hold.cause, "since_ms": hold.since_ms, "until_ms": until_ms}
         found.setdefault((hold.kind, hold.cause), row)
     return list(found.values())
+
+
+def _ms_at(schedule: Schedule, steady: float) -> int:
+    """The UNIX time of a moment of steady seconds, not before it: what ends at midnight ends that day."""
+    return schedule.now_ms() + math.ceil((steady - schedule.now()) * 1000 - _ROUNDING_MS)
 
 
 def _holds(schedule: Schedule, strand: Strand) -> Iterator[Hold]:
@@ -63,7 +72,7 @@ def _holds(schedule: Schedule, strand: Strand) -> Iterator[Hold]:
         cause = f"one delivery tries whether it answers again: {lane.reason}"
         yield Hold("probing", cause, math.inf, lane.down_since_ms)
     if strand.held is not None and strand.held.until > now:
-        yield strand.held
+        yield _looked_up(schedule, strand, strand.held) if strand.held.kind == "dns" else strand.held
     if zone.held is not None and zone.held.until > now:
         yield zone.held
     elif (hold := permits.zone_hold(zone.zone, zone.gates)) is not None:
@@ -73,6 +82,13 @@ def _holds(schedule: Schedule, strand: Strand) -> Iterator[Hold]:
     yield from _connections(strand)
     if strand.held is None:
         yield from _limits(schedule, strand, now)
+
+
+def _looked_up(schedule: Schedule, strand: Strand, hold: Hold) -> Hold:
+    """Only so many domains are looked up at once: how many come before this one."""
+    domain = domain_of(strand.entries[0].address) if strand.entries else strand.lane.site
+    before = schedule.sites.before(domain)
+    return hold if before is None else hold._replace(cause=f"{domain} waits to be looked up ({before:,} before it)")
 
 
 def _connections(strand: Strand) -> Iterator[Hold]:

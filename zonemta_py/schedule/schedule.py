@@ -69,7 +69,7 @@ class Schedule(Shared):
             zone.held = None
         for strand in self.strands():
             if strand.held is not None and strand.held.kind not in ("limit", "dns"):
-                self.timers.over(strand, strand.held)
+                strand.zone.over(strand, strand.held)
         self.changed()
 
     def wake(self) -> None:

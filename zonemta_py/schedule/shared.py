@@ -39,7 +39,7 @@ class Shared:
         self.terms_of = wants.terms_of
         self.timers = Timers(clock)
         self.now, self.now_ms = self.timers.now, self.timers.now_ms
-        self.hold, self.wake_at = self.timers.hold, self.timers.wake_at
+        self.wake_at = self.timers.wake_at
         self.busy: set[bytes] = set()
         self.weights = Weights(config.shares)
         self.sites = Sites(scout, self.now)

@@ -44,6 +44,8 @@ class Sites:
         self._known: OrderedDict[str, tuple[float, Found]] = OrderedDict()
         self._asked: dict[str, list[Callable[[Found], None]]] = {}
         self._queue: deque[str] = deque()
+        self._turns: dict[str, int] = {}  # of those in the queue, and how many had theirs
+        self._begun = 0
         self._busy = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -64,13 +66,22 @@ class Sites:
             self._asked[domain].append(then)
             return
         self._asked[domain] = [then]
+        self._turns[domain] = self._begun + len(self._queue)
         self._queue.append(domain)
         self._start()
+
+    def before(self, domain: str) -> int | None:
+        """How many are looked up before the domain is; None: it is being looked up, or nobody asked for it."""
+        turn = self._turns.get(domain)
+        return None if turn is None else turn - self._begun
 
     def _start(self) -> None:
         while self._queue and self._busy < AT_ONCE_MAX:
             self._busy += 1
-            task = asyncio.ensure_future(self._ask(self._queue.popleft()))
+            self._begun += 1
+            domain = self._queue.popleft()
+            del self._turns[domain]
+            task = asyncio.ensure_future(self._ask(domain))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

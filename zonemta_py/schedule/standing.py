@@ -161,6 +161,8 @@ class Standing:
             self.stops.pop((kind, name), None)
         elif what == "rate":
             self._rate(kind, name).restore(value, self._now())
+        elif what == "warmup" and value is not None and (days := self.warmups.of(kind, name)) is not None:
+            days.set_step(*value)
 
     # -- what was learned
 
@@ -218,6 +220,15 @@ class Standing:
         """Called now and then: a new day of the warm-ups begins here, and what it changes is told."""
         for source, provider, cause in self.warmups.changes(self._now_ms()):
             self._record(["warmup", [source, provider], None, cause])
+
+    def set_warmup(self, source: str, provider: str, step: int, cause: str) -> None:
+        """So many good days of a source at a provider (or a site that is no provider's) count as done from now on."""
+        self.day()
+        self._change(["warmup", [source, provider], [step, self._now_ms()], cause])
+
+    def ended_rest(self, name: str, cause: str) -> None:
+        """An operator ended a lane's rest, which is the schedule's own: the journal says so, and no more."""
+        self._record(["lift", ["resting", name], None, cause])
 
     def slowed(self, lane: Lane, cause: str, sent_ms: int) -> None:
         """The destination wants less of this source; it says so of what was sent then."""

@@ -11,14 +11,17 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from zonemta_py.config import ConfigError
+from zonemta_py.config.shipped import shipped
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.schedule.lane import Lane, Strand
 from zonemta_py.schedule.schedule import Schedule
+from zonemta_py.schedule.standing import NO_TLS
 from zonemta_py.schedule.zone import ZoneSchedule
-from zonemta_py.zones.site import Site
+from zonemta_py.zones.site import Providers, Site
 
 STOPPED = ("destination", "tenant", "campaign", "zone", "source")
-LIFTED = (*STOPPED, "rest", "resting", "rate", "concurrency")
+LIFTED = (*STOPPED, "rest", "resting", "rate", "concurrency", NO_TLS)
 
 
 async def stop(schedule: Schedule, kind: str, name: str, seconds: float | None, cause: str) -> int:
@@ -52,32 +55,81 @@ async def _check_destination(schedule: Schedule, name: str) -> None:
     """A domain whose mail goes to a site of another name cannot be stopped by itself."""
     if not schedule.sites.asks or any(name in _names(strand)["destination"] for strand in schedule.strands()):
         return
-    found: asyncio.Future[Site | NoRoute] = asyncio.get_running_loop().create_future()
-    schedule.sites.look(name, lambda answer: None if found.done() else found.set_result(answer))
-    site = await found
+    site = await _look(schedule, name)
     if isinstance(site, Site) and site.key != name:
         raise ValueError(
             f"mail for {name} goes to {site.key}, which may serve other domains too: stop that destination"
         )
 
 
+async def _look(schedule: Schedule, domain: str) -> Site | NoRoute:
+    """What DNS says of a domain now."""
+    found: asyncio.Future[Site | NoRoute] = asyncio.get_running_loop().create_future()
+    schedule.sites.look(domain, lambda answer: None if found.done() else found.set_result(answer))
+    return await found
+
+
 def lift(schedule: Schedule, kind: str, name: str, cause: str) -> bool:
     """Undoes a stop, a rest or what was learned; whoever waited for it looks again. False if there is none.
 
-    Raises ValueError for a kind that there is not.
+    Whoever lifts the concurrency of a place means that it can be reached: its rest ends too. Raises ValueError for a
+    kind that there is not.
     """
     if kind not in LIFTED:
         raise ValueError(f"there is no {kind!r} to lift; take {', '.join(LIFTED[:-1])} or {LIFTED[-1]}")
     if kind == "resting":
-        lifted = False
-        for zone, lane in _resting(schedule):
-            if _lane_name(zone, lane) == name:
-                zone.up(lane)
-                lifted = True
+        lifted = _end_rest(schedule, name, cause)
     else:
-        lifted = schedule.standing.lift(kind, name.lower().rstrip(".") if kind == "destination" else name, cause)
+        name = name.lower().rstrip(".") if kind == "destination" else name
+        lifted = schedule.standing.lift(kind, name, cause)
+        if lifted and kind == "concurrency":
+            _end_rest(schedule, name, cause)
     schedule.lift()
     return lifted
+
+
+def _end_rest(schedule: Schedule, name: str, cause: str) -> bool:
+    """The lane of that name is tried as if nothing had been; False if it does not rest."""
+    for zone, lane in _resting(schedule):
+        if _lane_name(zone, lane) == name:
+            schedule.standing.ended_rest(name, cause)
+            zone.up(lane)
+            return True
+    return False
+
+
+async def warm(schedule: Schedule, source: str, provider: str, step: int | None, cause: str) -> None:
+    """Puts a source at a provider (or a site that is no provider's) on a step of its schedule; None: it is warm.
+
+    step: 1 is the first day. Raises ValueError for a source, provider or step that there is not.
+    """
+    warmups = schedule.standing.warmups
+    plan = warmups.schedule_of(source)
+    steps = len(plan.caps)
+    if step is not None and not 1 <= step <= steps:
+        raise ValueError(f"the warm-up {plan.name!r} of {source} has no step {step}; take 1 to {steps}, or warm")
+    if not warmups.knows(source, provider):
+        await _check_provider(schedule, provider)
+    schedule.standing.set_warmup(source, provider, steps if step is None else step - 1, cause)
+    schedule.lift()
+
+
+async def _check_provider(schedule: Schedule, name: str) -> None:
+    """A place to which the source has sent nothing yet: one of the providers, or a site that mail goes to."""
+    file = schedule.config.dns.providers or shipped("providers.toml")
+    try:
+        names = Providers.load(file).names
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    if name in names or any(name == (s.lane.provider or s.lane.site) for s in schedule.strands()):
+        return
+    site = await _look(schedule, name) if schedule.sites.asks and "." in name else None
+    if not isinstance(site, Site):
+        raise ValueError(
+            f"there is no provider or site {name!r}; take one that `zonemta warmup` shows, or a name in {file}"
+        )
+    if (site.provider or site.key) != name:
+        raise ValueError(f"what goes to {name} counts for {site.provider or site.key}: set the step there")
 
 
 def rows(schedule: Schedule) -> list[dict[str, Any]]:

@@ -7,14 +7,13 @@ the strand's name in the parked key.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 from zonemta_py.config import Source, Zone
 from zonemta_py.disk import keys
 from zonemta_py.disk.records import Note
-from zonemta_py.disk.store import Store
-from zonemta_py.schedule.cursor import Cursor
+from zonemta_py.schedule.cursor import Ground, Shelf
 from zonemta_py.schedule.lane import Lane, Path, Strand, Turn, split_key, strand_key
 from zonemta_py.schedule.shared import Shared
 from zonemta_py.zones import pool
@@ -24,18 +23,18 @@ from zonemta_py.zones.throttle import Gate, Scope
 from zonemta_py.zones.zone import Destination as Target
 from zonemta_py.zones.zone import named
 
-if TYPE_CHECKING:
-    from zonemta_py.schedule.zone import ZoneSchedule
-
 NO_SOURCE = "none"
 """Stands for the source address where every one is kept from the domain by the configuration."""
 
 
-class Strands:
-    """Of one zone. own: its smart host, if it has one."""
+Make: TypeAlias = Callable[[str, Lane, Turn, tuple[Gate, ...], Shelf], Strand]
 
-    def __init__(self, zone: Zone, store: Store, busy: set[bytes], shared: Shared, owner: ZoneSchedule) -> None:
-        self.zone, self._store, self._busy, self._shared, self._owner = zone, store, busy, shared, owner
+
+class Strands:
+    """Of one zone. own: its smart host, if it has one. make: a strand of the zone."""
+
+    def __init__(self, zone: Zone, ground: Ground, shared: Shared, make: Make) -> None:
+        self.zone, self._ground, self._shared, self._new = zone, ground, shared, make
         self.lanes: dict[tuple[str, str], Lane] = {}
         self.by_key: dict[str, Strand] = {}
         self.by_flow: dict[Flow, Turn] = {}
@@ -47,11 +46,12 @@ class Strands:
     def parked(self) -> Iterator[Strand]:
         """Strands that have parked recipients in the store: one seek each."""
         start, stop = keys.parked_range(self.zone.name), keys.end(keys.parked_range(self.zone.name))
-        while (key := self._store.first(start, stop)) is not None:
+        while (key := self._ground.store.first(start, stop)) is not None:
             name = keys.place(key).destination
             site, source, flow = split_key(name)
             target = self.own if self.own and self.own.key == site else Target(site, "", self.zone.port)
             strand = self._make(name, target, source, flow, "")
+            strand.parked.exhausted = False
             strand.deadline_ms = 0
             yield strand
             start = keys.end(keys.parked_range(self.zone.name, name))
@@ -117,11 +117,10 @@ class Strands:
         if lane is None:
             concurrency = self._shared.permits.concurrency(self.zone, target.key, source)
             lane = self.lanes[target.key, source] = Lane(target, source, concurrency, provider)
-        path = Path.of(flow)
-        parked = Cursor(self._store, keys.parked_range(self.zone.name, key), self._busy)
-        strand = Strand(key, self._owner, lane, path, self._turn_of(path), self._gates_of(lane, path), parked)
-        self.by_key[key] = lane.strands[flow] = strand
-        strand.turn.members += 1
+        turn = self._turn_of(Path.of(flow))
+        strand = self._new(key, lane, turn, self._gates_of(lane, turn.path), Shelf(self._ground, key))
+        self.by_key[key] = lane.strands[turn.text] = strand
+        turn.members += 1
         return strand
 
     def _gates_of(self, lane: Lane, path: Path) -> tuple[Gate, ...]:
@@ -132,7 +131,7 @@ class Strands:
         turn = self._turns.get(path)
         if turn is None:
             place, weights = self._shared.weights.place(*path)
-            turn = self._turns[path] = Turn(self.fair.add(place, weights))
+            turn = self._turns[path] = Turn(path, self.fair.add(place, weights))
             self.by_flow[turn.flow] = turn
         return turn
 
@@ -161,8 +160,8 @@ class Strands:
         if known is None:
             known = self.by_key[strand.key] = strand
             strand.lane = self.lanes.setdefault((strand.lane.site, strand.lane.source), strand.lane)
-            strand.lane.strands[strand.path.text()] = strand
             strand.turn = self._turn_of(strand.path)
+            strand.lane.strands[strand.turn.text] = strand
             strand.turn.members += 1
         return known
 
@@ -174,7 +173,7 @@ class Strands:
         if lane.active or lane.failures or self.by_key.get(strand.key) is not strand:
             return
         del self.by_key[strand.key]
-        lane.strands.pop(strand.path.text(), None)
+        lane.strands.pop(turn.text, None)
         if not lane.strands:
             self.lanes.pop((lane.site, lane.source), None)
         turn.members -= 1

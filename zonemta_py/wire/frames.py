@@ -86,6 +86,7 @@ def result_row(result: Result) -> list[Any]:
         result.took_ms,
         result.opened,
         result.security,
+        result.kept,
     ]
 
 

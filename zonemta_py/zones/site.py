@@ -47,18 +47,22 @@ class Site:
 
 
 def site_key(domain: str, exchanges: Iterable[tuple[int, str]]) -> str:
-    """The same for domains whose MX sets are equal (hosts and preferences), and readable: without MX the domain, with
-    one host that host, else the most preferred one, "+" and a hash of the set. Without blanks, "/" and "~".
+    """The same for domains whose MX hosts are equal and preferred in the same order, whatever the numbers; readable:
+    without MX the domain, with one host that host, else the most preferred one, "+" and a hash. Without blanks, "/" and
+    "~". A host named twice counts where it is preferred more, for there it is tried.
 
     An address literal ([192.0.2.1]) stays as it is.
     """
-    records = sorted({(preference, _plain(host)) for preference, host in exchanges})
-    if not records:
+    records = sorted(((preference, _plain(host)) for preference, host in exchanges), reverse=True)
+    best = {host: preference for preference, host in records}
+    if not best:
         return _fit(_plain(domain))
-    first = _fit(records[0][1])
-    if len({host for _, host in records}) == 1:
+    ranks = {preference: rank for rank, preference in enumerate(sorted(set(best.values())))}
+    ranked = sorted((ranks[preference], host) for host, preference in best.items())
+    first = _fit(ranked[0][1])
+    if len(ranked) == 1:
         return first
-    text = "\n".join(f"{preference} {host}" for preference, host in records)
+    text = "\n".join(f"{rank} {host}" for rank, host in ranked)
     return f"{first}+{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 

@@ -170,14 +170,18 @@ class Gate:
         self, now: float, messages: float = 1, recipients: float = 1, new_connections: float = 0, bytes: float = 0
     ) -> None:
         """Takes all of it and a connection, without asking."""
-        self.connections += 1
-        if not self._kept:
-            self._keep()
+        self.hold()
         if self._limits:
             costs = (messages, recipients, new_connections, bytes)
             for index, _, bucket in self._limits:
                 if costs[index]:
                     bucket.take(now, costs[index])
+
+    def hold(self) -> None:
+        """Takes a connection only."""
+        self.connections += 1
+        if not self._kept:
+            self._keep()
 
     def release(self) -> None:
         """The connection that `take` counted is free. Raises ValueError for one release too many."""

@@ -2,7 +2,8 @@
 
 Each (source, provider) climbs its schedule's caps by itself: a UTC day that went well (few enough attempts deferred,
 few enough refused for reputation, policy or a block) raises the next day's cap by one step; a bad day repeats it; a day
-with too few attempts to tell, or none, changes nothing. Behind the last cap the address is warm and has no limit.
+with too few attempts to tell changes nothing: fewer than `least`, while the cap allowed more. Behind the last cap the
+address is warm and has no limit.
 
 Promise: no more recipients are leased in a day than its cap, however many senders ask and however often we restart, if
 `state` is journalled. What is leased before midnight and answered after it counts for the new day's result.
@@ -105,9 +106,9 @@ class Days:
     @property
     def verdict(self) -> str:
         """What today is so far: "good", "bad: and why", or "quiet" (too few attempts to tell)."""
-        attempts = self.delivered + self.deferred + self.blocked
-        if attempts < self.schedule.least:
-            return "quiet"
+        attempts, cap = self.delivered + self.deferred + self.blocked, self.cap or UNLIMITED
+        if not attempts or (attempts < min(self.schedule.least, cap) and self.sent < cap):
+            return "quiet"  # a day that used its whole cap counts, however small that is
         for count, most, what in (
             (self.blocked, self.schedule.blocked_max, "blocked"),
             (self.deferred, self.schedule.deferred_max, "deferred"),
@@ -128,10 +129,16 @@ class Days:
         self.day = day
         self.sent = self.delivered = self.deferred = self.blocked = 0
 
-    def set_step(self, step: int) -> None:
-        """An operator's order: this many good days count as done; the number of caps or more: it is warm."""
+    def set_step(self, step: int, now_ms: int) -> None:
+        """An operator's order: this many good days count as done; the number of caps or more: it is warm.
+
+        What was sent today stays counted; whether today goes well decides about tomorrow as ever.
+        """
+        self.room(now_ms)  # a new day may begin with it
         self.step = min(max(0, step), len(self.schedule.caps))
-        self._changed(f"set to step {self.step} by order")
+        self.first = self.first or max(self.day, self.since)  # a place that is known, and is not forgotten overnight
+        after = "warm" if self.warm else f"step {self.step + 1} of {len(self.schedule.caps)}"
+        self.history.append(f"{date_of(self.day)} set to {after} by order")
 
     def state(self) -> list[Any]:
         """For a position record; msgpack can carry it."""
@@ -196,6 +203,17 @@ class Warmups:
             changed = partial(self._changed, source, provider)
             days = self._days[source, provider] = Days(*self._cold[source], changed)
         return days
+
+    def schedule_of(self, source: str) -> Warmup:
+        """Raises ValueError with one sentence for an address that is not being warmed up."""
+        if source not in self._cold:
+            known = f"take {' or '.join(sorted(self._cold))}" if self._cold else "give it a `warmup` in its pool"
+            raise ValueError(f"no source {source!r} is being warmed up; {known}")
+        return self._cold[source][0]
+
+    def knows(self, source: str, provider: str) -> bool:
+        """Whether there is a row of it in `describe`."""
+        return (source, provider) in self._days
 
     def room(self, source: str, provider: str, now_ms: int) -> int:
         """Recipients that it may still be sent today; UNLIMITED where it is warm."""

@@ -2,7 +2,8 @@
 
 kind says what may help: STARTTLS (there was no handshake: another version helps nobody), HANDSHAKE (an older version
 may), CERTIFICATE (only not looking at it would), POLICY (the host is not to be used at all). result is the
-result-type of RFC 8460 4.3.
+result-type of RFC 8460 4.3. The stage is "tls" while mail might go without TLS all the same, else TLS_POLICY: then it
+says nothing about the host (`demanded`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 
-from zonemta_py.mail.classify import DeliveryError, TlsFailed
+from zonemta_py.mail.classify import TLS_POLICY, DeliveryError, TlsFailed
 from zonemta_py.mail.reply import Reply
 
 STARTTLS, HANDSHAKE, CERTIFICATE, POLICY = "starttls", "handshake", "certificate", "policy"
@@ -28,8 +29,15 @@ class TlsTrouble(TlsFailed):
     """kind: of the above. result: for the report. source: which policy it comes from, as in `Plan.source`."""
 
     def __init__(self, kind: str, result: str, detail: str, reply: Reply | None = None, source: str = "") -> None:
-        super().__init__("tls", detail, reply)
+        super().__init__(TLS_POLICY if kind == POLICY else "tls", detail, reply)
         self.kind, self.result, self.detail, self.source = kind, result, detail, source
+
+    def demanded(self) -> None:
+        """From now on it is the failure of what some mail demands, and no fault of the host that others need mind."""
+        self.stage = TLS_POLICY
+        if self.reply is not NOT_OFFERED and self.kind != POLICY:
+            self.reply = Reply(451, self.reply.enhanced, f"required TLS failed: {self.detail}")
+            self.args = (str(self.reply),)
 
 
 class TlsUnmet(DeliveryError):

@@ -1,0 +1,262 @@
+"""Intake: which of a zone's recipients are in memory, and how the others wait in the store.
+
+The zone walks its range of fresh recipients and its due deferred ones by turns and keeps a bounded window of them in
+memory, in strands (`lane.py`). A recipient whose strand cannot take it now (its list is full, its destination is down)
+is parked: re-keyed into a range of that strand's own, once, and read from there when there is room again. So nobody
+walks over it twice, and it holds up no one else, however many there are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from zonemta_py.config import Zone
+from zonemta_py.disk import keys
+from zonemta_py.disk.records import Note
+from zonemta_py.disk.store import Operation, Store
+from zonemta_py.schedule.cursor import Cursor, Ground
+from zonemta_py.schedule.lane import NEVER_MS, Entry, Group, Strand
+from zonemta_py.schedule.shared import Shared
+from zonemta_py.schedule.strands import Make, Strands
+
+READ_AT_ONCE = 500
+"""Recipients read from the store in one go; the event loop gets its turn in between."""
+
+
+class Intake:
+    """One zone's cursors and its window. make: a strand of the zone."""
+
+    def __init__(
+        self, zone: Zone, store: Store, busy: set[bytes], marks: dict[str, bytes], shared: Shared, make: Make
+    ) -> None:
+        self.zone, self._busy, self._shared = zone, busy, shared
+        ground = Ground(store, busy, zone.name)
+        self.fresh = Cursor(ground, keys.fresh_range(zone.name), marks.get("fresh", b""))
+        self.due = Cursor(ground, keys.deferred_range(zone.name), marks.get("due", b""))
+        self.strands = Strands(zone, ground, shared, make)
+        self.loaded = 0  # recipients in the window …
+        self.stuck = 0  # … and how many of them are in strands that are held
+        self.active = 0
+        self.next_due_ms = 0
+        self.deadline_ms = 0  # as a strand's: of all that waits in the zone; 0: not known
+        self._hungry: deque[Strand] = deque()  # those that have parked recipients, and no room in the window for them
+        self._strand_max = max(100, shared.window // 10)
+        self._hungry.extend(self.strands.parked())
+
+    # -- what comes in
+
+    def takes(self, strand: Strand) -> bool:
+        """Whether the strand has room for one more recipient."""
+        return strand.lane.failures == 0 and self._room(strand) > 0
+
+    def _room(self, strand: Strand) -> int:
+        """How many more it may have: a part of what is free, so that however many are slow, a newcomer finds room."""
+        window, usual = self._shared.window, self.zone.recipients_per_delivery
+        most = min(self._strand_max, (window - self.loaded) // 4)
+        if not strand.entries:
+            most = max(most, usual if self.loaded < 2 * window else max(1, usual // 10))
+        return max(0, most - len(strand.entries))
+
+    def ready_for_new(self, strand: Strand) -> bool:
+        """Whether mail just accepted may go into the window without being read from the store."""
+        if not strand.entries and self.loaded < 2 * self._shared.window:
+            return True  # it has nothing to do, whatever others wait for
+        return self.fresh.exhausted and self.loaded < self._shared.window
+
+    def put_new(self, strand: Strand, entry: Entry) -> None:
+        """Mail just accepted, straight into the window."""
+        if self.fresh.exhausted:
+            self.fresh.pass_by(entry.key)
+        else:
+            self.fresh.promise(entry.key)
+        self.put(strand, entry)
+
+    def left_unread(self, key: bytes, deadline_ms: int) -> None:
+        """A fresh key is in the store now, to be read in its turn. deadline_ms: of its recipient; 0: none."""
+        self.deadline_ms = min(self.deadline_ms, deadline_ms or NEVER_MS)
+        self.fresh.back_to(key)
+
+    def put(self, strand: Strand, entry: Entry) -> None:
+        """Into the window; priority, where a plugin gives it, is the head of the list. Its key must be in `busy`."""
+        strand = self.strands.known(strand)
+        if entry.note.routing and entry.note.routing.get("priority", 0) > 0:
+            strand.entries.insert(0, entry)
+        else:
+            strand.entries.append(entry)
+        self._count(strand, 1)
+        strand.enlist()
+
+    def _count(self, strand: Strand, more: int) -> None:
+        """So many more are in the window, on that strand."""
+        self.loaded += more
+        if strand.held is not None:
+            self.stuck += more
+
+    def put_back(self, group: Group, entries: list[Entry]) -> None:
+        """A lease that came to nothing: to the front of its list."""
+        strand = self.strands.known(group.strand)
+        strand.entries[:0] = entries
+        self._count(strand, len(entries))
+        strand.enlist()
+
+    # -- what is read on
+
+    def fill(self, now_ms: int) -> bool:
+        """Reads on where there is room: due recipients, fresh ones, parked ones. True: there is more to read."""
+        more = False
+        window = self._shared.window
+        idle = self.active < self.zone.connections and self.strands.fair.pick() is None
+        if self.loaded - self.stuck < window // 2 or idle:  # idle: who waits behind the slow ones?
+            if self.next_due_ms <= now_ms:
+                more |= self._read_due(now_ms)
+            if not self.fresh.exhausted:
+                self._admit(self.fresh.read(READ_AT_ONCE))
+                more |= not self.fresh.exhausted
+            if self._hungry:
+                self.unpark(self._hungry.popleft())
+                more |= bool(self._hungry) and self.loaded < 2 * window
+        return more
+
+    def _read_due(self, now_ms: int) -> bool:
+        stop = b"%s%012x " % (keys.deferred_range(self.zone.name), now_ms + 1)
+        self._admit(self.due.read(READ_AT_ONCE, stop))
+        if not self.due.exhausted:
+            return True
+        following = self.due.peek()
+        self.next_due_ms = keys.place(following).due_ms if following else 1 << 62
+        return False
+
+    def _admit(self, rows: list[tuple[bytes, bytes]]) -> None:
+        aside: list[tuple[Strand, Entry]] = []
+        for key, value in rows:
+            place = keys.place(key)
+            note = Note.of(value)
+            strand = self.strands.of(place.id, place.recipient, note)
+            entry = Entry(key, place.id, place.recipient, note)
+            self._busy.add(key)
+            if self.takes(strand):
+                self.put(strand, entry)
+            else:
+                aside.append((strand, entry))
+        if aside:
+            self._park(aside)
+
+    def promise(self, due: list[bytes]) -> None:
+        """These deferred keys are on their way to the store, and busy until they are there (`due_at`).
+
+        However long the disk takes, and however far the walk has come by then, no mark is set beyond them.
+        """
+        self._busy.update(due)
+        for key in due:
+            self.due.promise(key)
+
+    def due_at(self, due_ms: int) -> None:
+        """A deferred key that is due then is in the store now."""
+        self.next_due_ms = min(self.next_due_ms, due_ms)
+        # The walk may have come further while the key was on its way, or the clock has gone back.
+        self.due.back_to(b"%s%012x " % (keys.deferred_range(self.zone.name), due_ms))
+        self._shared.changed()
+
+    # -- what is parked
+
+    def unpark(self, strand: Strand) -> None:
+        """Fills a strand that has run low from its parked recipients; one that is being probed gets a few."""
+        lane = strand.lane
+        if strand.parked.exhausted or lane.down_until or len(strand.entries) > self._strand_max // 4:
+            return
+        room = self._room(strand)
+        if not room:
+            if not strand.entries:  # else it is looked at again when one of them goes
+                self._hungry.append(strand)
+            return
+        elsewhere: list[tuple[Strand, Entry]] = []
+        most = min(room, self.zone.recipients_per_delivery) if lane.failures else room
+        for key, value in strand.parked.read(most):
+            place, note = keys.place(key), Note.of(value)
+            other = self.strands.still(strand, place.id, place.recipient, note)
+            entry = Entry(key, place.id, place.recipient, note)
+            self._busy.add(key)
+            if other is strand:
+                self.put(strand, entry)
+            else:  # it goes another way now; journal and key must name the same one
+                elsewhere.append((other, entry))
+        if elsewhere:
+            self._park(elsewhere)
+        if not strand.entries and not strand.parked.exhausted:  # they went elsewhere, or the store is fenced
+            self._hungry.append(strand)
+
+    def parked_key(self, strand: Strand, key: bytes, deadline_ms: int) -> None:
+        """A parked key is in the store now. deadline_ms: of its recipient; 0: none."""
+        strand = self.strands.known(strand)
+        strand.deadline_ms = min(strand.deadline_ms, deadline_ms or NEVER_MS)
+        strand.parked.back_to(key)
+        if not strand.lane.down_until:
+            self.unpark(strand)
+            strand.enlist()
+
+    def _park(self, rows: list[tuple[Strand, Entry]]) -> None:
+        operations: list[Operation] = []
+        moved: list[tuple[Strand, bytes, bytes, int]] = []
+        for strand, entry in rows:
+            if entry.pinned:
+                self._shared.unpin(entry.id)
+            key = keys.parked(self.zone.name, strand.key, entry.id, entry.address)
+            if key == entry.key:  # it was parked already: read it again when its turn comes
+                self._busy.discard(key)
+                strand.parked.back_to(key)
+                strand.deadline_ms = min(strand.deadline_ms, entry.note.deadline_ms or NEVER_MS)
+                continue
+            if entry.key.startswith(b"deferred "):
+                self._shared.requeued(self.zone.name, entry.address)
+            operations += ((entry.key, None), (key, entry.note.value()))
+            moved.append((strand, entry.key, key, entry.note.deadline_ms))
+        if operations:
+            self._shared.rekey(operations, lambda: self._parked(moved))
+
+    def _parked(self, moved: list[tuple[Strand, bytes, bytes, int]]) -> None:
+        """The new keys are in the store, the old ones are gone."""
+        for strand, old, new, deadline_ms in moved:
+            self._busy.discard(old)
+            self.parked_key(strand, new, deadline_ms)
+        self._shared.changed()
+
+    # -- what leaves without being sent
+
+    def reassign(self, strand: Strand, unknown: str = "") -> bool:
+        """Moves what waits here to where it belongs now; False if that is here.
+
+        unknown: a domain that is not to stay here although nothing is known of it.
+        """
+        entries, strand.entries = strand.entries, []
+        self._count(strand, -len(entries))
+        parked: list[tuple[Strand, Entry]] = []
+        moved = False
+        for entry in entries:
+            other = self.strands.still(strand, entry.id, entry.address, entry.note, unknown)
+            moved |= other is not strand
+            if other is not strand and entry.key.startswith(b"parked "):
+                parked.append((other, entry))  # journal and key must name the same strand
+            else:
+                other.entries.append(entry)
+                self._count(other, 1)
+                other.enlist()
+        if parked:
+            self._park(parked)
+        return moved or not entries
+
+    def withdraw(self, strand: Strand, over: Callable[[Entry], bool]) -> list[Entry]:
+        """Takes those out of the window of which that is true; whoever asks answers for them."""
+        found = [entry for entry in strand.entries if over(entry)]
+        if found:
+            gone = {entry.key for entry in found}
+            strand.entries = [entry for entry in strand.entries if entry.key not in gone]
+            self._count(strand, -len(found))
+        return found
+
+    def tidy(self, strand: Strand) -> None:
+        """Forgets it, if nothing is left of it: its recipients may all have gone another way."""
+        if not (strand.entries or strand.listed or strand.held):
+            self.unpark(strand)
+            strand.enlist()
+            self.strands.forget(strand)
