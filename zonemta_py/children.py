@@ -23,9 +23,6 @@ SWITCH_S = 0.0005
 FILES_BESIDES_LEASES = 600
 """Descriptors of a sender that are not a delivery under way: idle connections, DNS queries, the queue's socket."""
 _M_ARENA_MAX = -8
-_GC = (20_000, 20, 50)
-"""The queue holds thousands of long-lived objects: looking through them as often as Python does by default costs a
-fifth of its time."""
 
 
 def plugins(config: Config) -> Host:
@@ -79,7 +76,6 @@ def _entry(host: Host, record: logging.LogRecord) -> bool:
 def queue(config: Config, host: Host) -> None:
     """The process that owns the disk."""
     listen_to_log(config, host)
-    gc.set_threshold(*_GC)
     # One arena for LevelDB's threads and ours: what one frees the other takes, where it would be touched afresh.
     ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
     sys.setswitchinterval(SWITCH_S)
