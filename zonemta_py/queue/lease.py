@@ -25,7 +25,7 @@ from zonemta_py.queue.api import BOUNCED, Delivery
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.messages import Message
 from zonemta_py.schedule import hours
-from zonemta_py.schedule.lane import Entry, Group, Hold, Strand
+from zonemta_py.schedule.lane import Entry, Group, Hold, Lane, Strand
 from zonemta_py.schedule.standing import NO_TLS
 from zonemta_py.zones.site import order
 
@@ -117,7 +117,7 @@ class Leases:
 
     def _put_back(self, group: Group) -> None:
         """What was taken and not handed to anybody."""
-        self._core.schedule.permits.unused(group, opened=False, tried=False, kept=False)
+        self._core.schedule.permits.untouched(group)
         group.zone.done(group)
         group.zone.put_back(group, group.entries)
 
@@ -184,30 +184,37 @@ class Leases:
         """Who is to have it: anybody, unless connections are limited; None: it waits for its sender.
 
         One sender has all of such a lane, for it uses the connections that it keeps open before it opens another: so
-        there are never more open than may be leased. One that does not come for PATIENCE_S loses the lane to others.
+        there are never more open than may be leased. One that does not come for PATIENCE_S loses the lane to others,
+        as soon as it has none open.
         """
         strand, first = group.strand, self._takers[0]
         if not self._core.schedule.permits.counts_connections(strand):
             return first
-        workers = sorted(self._workers)
-        lane = group.lane
-        mine = workers[crc32(f"{lane.site} {lane.source}".encode()) % len(workers)] if workers else first.worker
+        schedule, lane = self._core.schedule, group.lane
+        bound = lane.owner in self._workers and schedule.permits.keeps(group)
+        mine = lane.owner if bound else self._first_choice(lane) or first.worker
         taker = next((taker for taker in self._takers if taker.worker == mine), None)
         if taker is not None:
             self._missed.pop(mine, None)
+            lane.owner = mine
             return taker
-        schedule = self._core.schedule
         now = schedule.now()
-        if now - self._missed.setdefault(mine, now) >= PATIENCE_S:
+        if now - self._missed.setdefault(mine, now) >= PATIENCE_S and not bound:
+            lane.owner = first.worker
             return first
         strand.zone.hold(strand, Hold("sender", "its sender is busy", now + PATIENCE_S, self._core.clock.ms()))
         self._held.setdefault(mine, []).append(strand)
         self._put_back(group)
         return None
 
+    def _first_choice(self, lane: Lane) -> str:
+        workers = sorted(self._workers)
+        return workers[crc32(f"{lane.site} {lane.source}".encode()) % len(workers)] if workers else ""
+
     def gone(self, worker: str) -> None:
         """A sender has died: its lanes are others' now."""
         self._workers.discard(worker)
+        self._core.schedule.permits.lost(worker)
         self._missed.pop(worker, None)
         self._let_go(worker)
 
@@ -272,6 +279,7 @@ class Leases:
         # The moment its limits were charged at: a restart charges them again as of then.
         since_ms = group.zone.ms_at(group.taken) if group.taken else core.clock.ms()
         lease = Lease(self._next, group, message, worker, since_ms)
+        group.worker = worker
         self._next += 1
         for entry in group.entries:
             if not entry.pinned:

@@ -1,15 +1,14 @@
-"""Connections that are open between two messages, under a limit on connections that several lanes share.
+"""Connections that are open between two messages, under a limit on connections.
 
 The limit is on those that are open, so such a connection counts until it ends. Its lane uses it again for as long as it
-has mail, but for TURN_S at most while others wait at the limit: then the next lane has its turn. Nobody keeps one that
-is idle for longer than IDLE_S.
+has mail; where others share the limit and wait, for TURN_S at most: then the next lane has its turn. There nobody keeps
+one that is idle for longer than IDLE_S.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
 
 from zonemta_py.schedule.clock import Timers
 from zonemta_py.schedule.lane import Group, Lane
@@ -21,12 +20,13 @@ _LATE_S = 0.1
 """How much later than the sender's its end is believed: it must not count as closed while it is open."""
 
 
-class Kept(NamedTuple):
-    """gates: what it counts at. since: when its lane was given it."""
+class Kept:
+    """gates: what it counts at. since: when its lane was given it. worker: who has it. until: when it ends, unused."""
 
-    gates: tuple[Gate, ...]
-    since: float
-    number: int
+    __slots__ = ("gates", "since", "until", "worker")
+
+    def __init__(self, group: Group, until: float) -> None:
+        self.gates, self.since, self.worker, self.until = group.gates, group.since, group.worker, until
 
 
 class KeptOpen:
@@ -36,19 +36,17 @@ class KeptOpen:
         self._timers, self._ended = timers, ended
         self._by_lane: dict[Lane, list[Kept]] = {}
         self._at: Counter[Gate] = Counter()
-        self._count = 0
+
+    def __contains__(self, lane: Lane) -> bool:
+        return lane in self._by_lane
 
     def at(self, gate: Gate) -> int:
         """How many count there."""
         return self._at[gate] if self._at else 0
 
     def keep(self, group: Group) -> None:
-        """A lease has ended and left its connection open: it goes on counting."""
-        self._count += 1
-        kept, lane = Kept(group.gates, group.since, self._count), group.lane
-        self._by_lane.setdefault(lane, []).append(kept)
-        self._at.update(kept.gates)
-        self._timers.wake_at(self._timers.now() + group.idle_s + _LATE_S, lambda: self._end(lane, kept))
+        """A lease has ended and left its connection open, which goes on counting where the lease did."""
+        self._add(group.lane, Kept(group, self._timers.now() + group.idle_s + _LATE_S))
 
     def take(self, lane: Lane) -> Kept | None:
         """The lane's newest, which no longer counts: whoever takes it over does."""
@@ -56,19 +54,29 @@ class KeptOpen:
         if not every:
             return None
         kept = every[-1]
-        self._forget(lane, kept)
-        for gate in kept.gates:
-            gate.release()
+        self._release(lane, kept)
         return kept
 
     def back(self, lane: Lane, kept: Kept) -> None:
-        """It could not be used after all; its end comes as it would have."""
-        self._by_lane.setdefault(lane, []).append(kept)
-        self._at.update(kept.gates)
+        """It was not used after all, and counts again."""
         for gate in kept.gates:
             gate.hold()
+        self._add(lane, kept)
 
-    def _forget(self, lane: Lane, kept: Kept) -> None:
+    def lost(self, worker: str) -> None:
+        """A sender has died, and its connections with it."""
+        gone = [(lane, kept) for lane, every in self._by_lane.items() for kept in every if kept.worker == worker]
+        for lane, kept in gone:
+            self._release(lane, kept)
+        for _, kept in gone:
+            self._ended(kept.gates)
+
+    def _add(self, lane: Lane, kept: Kept) -> None:
+        self._by_lane.setdefault(lane, []).append(kept)
+        self._at.update(kept.gates)
+        self._timers.wake_at(kept.until, lambda: self._end(lane, kept))
+
+    def _release(self, lane: Lane, kept: Kept) -> None:
         every = self._by_lane[lane]
         every.remove(kept)
         if not every:
@@ -76,10 +84,10 @@ class KeptOpen:
         self._at.subtract(kept.gates)
         if not self._by_lane:
             self._at.clear()
+        for gate in kept.gates:
+            gate.release()
 
     def _end(self, lane: Lane, kept: Kept) -> None:
         if kept in self._by_lane.get(lane, ()):
-            self._forget(lane, kept)
-            for gate in kept.gates:
-                gate.release()
+            self._release(lane, kept)
             self._ended(kept.gates)

@@ -18,6 +18,7 @@ from zonemta_py.zones.zone import Destination as Target
 
 if TYPE_CHECKING:
     from zonemta_py.mail.reply import Reply
+    from zonemta_py.schedule.kept import Kept
     from zonemta_py.schedule.zone import ZoneSchedule
     from zonemta_py.zones.fair import Flow
     from zonemta_py.zones.rates import Learned
@@ -87,8 +88,8 @@ class Lane:
     """One source towards one site."""
 
     __slots__ = (
-        "active", "concurrency", "crowded", "down_since_ms", "down_until", "failures", "idle", "idle_until", "provider",
-        "reason", "source", "strands", "target",
+        "active", "concurrency", "crowded", "down_since_ms", "down_until", "failures", "idle", "idle_until", "owner",
+        "provider", "reason", "source", "strands", "target",
     )  # fmt: skip
 
     def __init__(self, target: Target, source: str, concurrency: Concurrency, provider: str) -> None:
@@ -104,6 +105,8 @@ class Lane:
         self.idle = 0
         """Connections that were left open, as far as limits on new ones have to know; until then."""
         self.idle_until = 0.0
+        self.owner = ""
+        """The sender that has its connections, where they are limited."""
 
     @property
     def site(self) -> str:
@@ -211,12 +214,13 @@ class Group:
 
     connect: a new connection may be opened for it. site: what DNS says of the destination. refusal: why there is no way
     to it. taken: when its limits were charged, steady seconds, and what: messages, recipients, new connections, bytes.
-    since: when its lane was given the connection; idle_s: how long it may stay open without mail; keep: it does.
+    since: when its lane was given the connection; idle_s: how long it may stay open without mail; keep: it does. kept:
+    the one it goes on over. worker: its sender.
     """
 
     __slots__ = (
-        "charge", "connect", "day", "entries", "gates", "idle_s", "keep", "learned", "refusal", "since", "site",
-        "strand", "taken",
+        "charge", "connect", "day", "entries", "gates", "idle_s", "keep", "kept", "learned", "refusal", "since",
+        "site", "strand", "taken", "worker",
     )  # fmt: skip
 
     def __init__(
@@ -226,6 +230,8 @@ class Group:
         self.site: Site | None = None
         self.taken = self.since = self.idle_s = 0.0
         self.keep = False
+        self.kept: Kept | None = None
+        self.worker = ""
         self.charge: tuple[int, int, int, int] | None = None
         self.gates: tuple[Gate, ...] = ()
         self.day = 0

@@ -169,7 +169,7 @@ class Permits:
         entries = take(strand, min(most, stricter) if stricter else most)
         group = Group(strand, entries, connect=bool(opening) or not self._connects)
         group.taken, group.charge, group.gates = now, (1, len(entries), opening, size), gates
-        group.since = now if kept is None else kept.since
+        group.kept, group.since = kept, now if kept is None else kept.since
         if days is not None:
             group.day = days.take(len(entries))
         if opening == 0 and self._connects:
@@ -195,6 +195,14 @@ class Permits:
             gate.release()
         self._room(group.gates)
 
+    def keeps(self, group: Group) -> bool:
+        """Whether its lane has other connections, open or in use, that its sender alone can use."""
+        return group.lane.active > 1 or group.kept is not None or group.lane in self._kept
+
+    def lost(self, worker: str) -> None:
+        """A sender has died."""
+        self._kept.lost(worker)
+
     def _room(self, gates: tuple[Gate, ...]) -> None:
         now = self._timers.now()
         for gate in gates:
@@ -214,6 +222,15 @@ class Permits:
         group.idle_s = idle_s
         return idle_s
 
+    def untouched(self, group: Group) -> None:
+        """Gives back everything: no sender has heard of it. The connection it was to go over is as it was."""
+        self.unused(group, opened=False, tried=False, kept=False)
+        if group.kept is not None:
+            for gate in group.gates:
+                gate.release()
+            self._kept.back(group.lane, group.kept)
+            group.gates = ()
+
     def unused(self, group: Group, opened: bool, tried: bool, kept: bool) -> None:
         """Gives back what a lease did not need: the new connection, or everything. kept: its connection stays open."""
         if group.charge is None:
@@ -224,7 +241,7 @@ class Permits:
             messages = recipients = size = 0
             if kept:
                 lane.idle, lane.idle_until = lane.idle + 1, now + group.idle_s
-                group.keep = self.spans(group.strand)
+                group.keep = self.counts_connections(group.strand)
         else:
             lane.idle = 0
             days = self.standing.warmups.of(lane.source, lane.provider or lane.site) if lane.source else None
