@@ -93,6 +93,16 @@ async def test_required_domains(rule: str, tls: Any, policies: Any) -> None:
         assert (await made.demands(delivery("x.other"), ours, tls)).mode == tls
 
 
+@pytest.mark.parametrize(("optional", "policies_of"), [(False, 1), (True, 0)])
+async def test_tls_required_no(policies: Any, optional: bool, policies_of: int) -> None:
+    """RFC 8689 4.2: what domains publish does not count then; what the zone asks for does."""
+    made = policies(ENFORCE, mta_sts=True, dane=True)
+    demands = await made.demands(delivery(tls_optional=optional, secure=True), zone(), "opportunistic")
+    assert (len(demands.sts), demands.dane, demands.mode) == (policies_of, not optional, "opportunistic")
+    ours = zone(tls_required_domains=["d.test"])
+    assert (await made.demands(delivery(tls_optional=optional), ours, "opportunistic")).mode == "required"
+
+
 async def test_require_tls(policies: Any) -> None:
     """REQUIRETLS: required and validated, in any zone (RFC 8689 4.2.1)."""
     made = policies()

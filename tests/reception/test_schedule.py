@@ -55,6 +55,19 @@ def test_fields_speak_and_are_taken_out() -> None:
     assert envelope.headers["x-campaign"] == "spring"  # taken out, but a zone has a rule about it
 
 
+@pytest.mark.parametrize(("field", "optional"), [(b"No", True), (b" no ", True), (b"Yes", False), (b"", False)])
+@pytest.mark.parametrize("require_tls", [False, True])
+def test_tls_required_no_is_obeyed(field: bytes, optional: bool, require_tls: bool) -> None:
+    """RFC 8689 4.2: from any client, and not where REQUIRETLS was said; the field goes on with the message."""
+    envelope = Envelope("a@b.test", [Recipient("c@d.test")], require_tls=require_tls)
+    arrival = Arrival(RULES, envelope, "Received: from x id ", "t1", 1_000_000)
+    arrival.add(b"TLS-Required:" + field + b"\r\nDate: d\r\n\r\nbody\r\n")
+    arrival.finish()
+    assert envelope.tls_optional is (optional and not require_tls)
+    assert Envelope.from_metadata(envelope.metadata(), []).tls_optional is envelope.tls_optional
+    assert b"TLS-Required:" + field in b"".join(arrival.chunks.ready) + arrival.chunks.last()
+
+
 OTHERS = st.sampled_from(
     [b"Subject: s\r\n", b"To: a\r\n\tb\r\n", b"X-Campaigns: c\r\n", b"X-Tenant-Id: d\r\n", b"x: \xff\r\n"]
 )

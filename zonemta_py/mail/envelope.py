@@ -53,9 +53,9 @@ class Envelope:
 
     priority: -9 … 9 (RFC 6710), None: nothing was said. hold_until_ms: not before (RFC 4865), UNIX ms, 0: at once.
     deadline_ms: too late after that (RFC 2852), UNIX ms, 0: never; deadline_mode: then "R" returns the message and "N"
-    sends it on and tells the sender. require_tls: RFC 8689. window: name of the sending hours; time_zone: the one they
-    are in ("": as configured). unsubscribe: List-Unsubscribe is wanted. hashes: "relaxed" or "simple" → SHA-256 of the
-    body in that canonical form (RFC 6376 3.4).
+    sends it on and tells the sender. require_tls: RFC 8689; tls_optional: its field TLS-Required: No. window: name of
+    the sending hours; time_zone: the one they are in ("": as configured). unsubscribe: List-Unsubscribe is wanted.
+    hashes: "relaxed" or "simple" → SHA-256 of the body in that canonical form (RFC 6376 3.4).
     """
 
     sender: str
@@ -79,6 +79,7 @@ class Envelope:
     deadline_ms: int = 0
     deadline_mode: str = ""
     require_tls: bool = False
+    tls_optional: bool = False
     window: str = ""
     time_zone: str = ""
     unsubscribe: bool = False
@@ -111,7 +112,7 @@ class Envelope:
 
 _OPTIONAL = (
     "ret", "envid", "body", "smtputf8", "origin", "origin_name", "user", "protocol", "headers", "sending_zone",
-    "campaign", "tenant", "hold_until_ms", "deadline_ms", "deadline_mode", "require_tls", "window", "time_zone",
-    "unsubscribe", "hashes", "extra",
+    "campaign", "tenant", "hold_until_ms", "deadline_ms", "deadline_mode", "require_tls", "tls_optional",
+    "window", "time_zone", "unsubscribe", "hashes", "extra",
 )  # fmt: skip
 _FIELDS = frozenset(("sender", "size", "received_ms", "priority", *_OPTIONAL))

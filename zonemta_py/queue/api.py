@@ -97,6 +97,7 @@ class Delivery:
     priority: int = 0
     may_connect: bool = True
     require_tls: bool = False
+    tls_optional: bool = False
     messages_per_connection: int = 0
     idle_s: float | None = None
     hashes: dict[str, bytes] = field(default_factory=dict)

@@ -332,6 +332,7 @@ class Leases:
             priority=path.priority,
             may_connect=group.connect,
             require_tls=metadata.get("require_tls", False),
+            tls_optional=metadata.get("tls_optional", False),
             messages_per_connection=most.messages_per_connection,
             idle_s=self._core.schedule.permits.idle_s(group, most.idle_s),
             hashes=metadata.get("hashes") or {},

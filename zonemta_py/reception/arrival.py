@@ -215,6 +215,8 @@ class Arrival:
             self.envelope.headers = {name: headers.decoded(name) for name in self._rules.kept if name in headers}
             if self._said:
                 self.envelope.headers |= self._said
+            no = headers.get("TLS-Required").strip().lower() == "no"  # not if REQUIRETLS was said (RFC 8689 4.2)
+            self.envelope.tls_optional = no and not self.envelope.require_tls
 
     def store_header(self) -> None:
         """Hooked messages only: gives out the header section as plugins have left it."""

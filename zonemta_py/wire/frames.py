@@ -56,7 +56,8 @@ def unpacker() -> msgpack.Unpacker:
 _SCALARS = (
     "lease", "id", "zone", "destination", "sender", "size", "chunks", "body", "host", "port", "source", "ret", "envid",
     "smtputf8", "eightbit", "attempts", "routing", "hosts", "secure", "site", "provider", "tenant", "campaign",
-    "priority", "may_connect", "require_tls", "messages_per_connection", "idle_s", "hashes", "unsubscribe",
+    "priority", "may_connect", "require_tls", "tls_optional", "messages_per_connection", "idle_s", "hashes",
+    "unsubscribe",
 )  # fmt: skip
 _scalars = attrgetter(*_SCALARS)
 

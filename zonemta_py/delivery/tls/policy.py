@@ -4,7 +4,8 @@
 neither MTA-STS nor DANE is on they look up nothing, but for mail with REQUIRETLS: there the way to the host must be
 proven by DNSSEC or MTA-STS (RFC 8689 4.2.1). Notifications about such mail ask for TLS, and no more (5). Policies can
 raise what a zone asks for, never lower it; only a zone with tls = "none" has no policies at all (required domains and
-REQUIRETLS hold there too). They are for mail that finds its way by MX: a host that is named has none (RFC 8461 4).
+REQUIRETLS hold there too). They are for mail that finds its way by MX: a host that is named has none (RFC 8461 4). What
+domains publish does not count for mail that says TLS-Required: No (RFC 8689 4.2); what the zone asks for does.
 
 Failures: `plan` raises DeliveryError for a host that must not be used: not named by a policy, or DNS does not say
 whether it has TLSA records (RFC 7672 2.1.2). `demands` raises nothing: a policy that cannot be had is none (RFC 8461
@@ -54,7 +55,8 @@ class TlsPolicies:
         domains, strict = _domains(delivery), delivery.require_tls and bool(delivery.sender)
         if mode != "implicit" and (delivery.require_tls or _any_required(zone.tls_required_domains, domains)):
             mode = "required"
-        published = looked_up and not named and (strict or not self._is_report(delivery))
+        whatever = delivery.tls_optional or self._is_report(delivery)
+        published = looked_up and not named and (strict or not whatever)
         asked = (published and self._mta_sts) or (strict and not named)
         found = await self._policies(domains) if asked else []
         return Demands(
