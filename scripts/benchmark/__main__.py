@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from ports import free_port
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from benchmark.contenders import BenchError, Contender, Postfix, Zonemta, free_port
+from benchmark.contenders import BenchError, Contender, Postfix, Zonemta
 from benchmark.load import smtp_source
 from benchmark.report import OURS, PEER, TITLES, judge, medians, number, show, show_variants
 from benchmark.scenarios import RELAY, Bench, Figures, ceiling, dead, relay, restart, syncs, unmeasurable_syncs

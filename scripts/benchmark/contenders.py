@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import socket
 import subprocess
@@ -20,28 +19,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ports import free_port
+
 from benchmark.processes import Group
 
 ROOT = Path(__file__).resolve().parents[2]
 POSTFIX = "/usr/sbin/postfix"
 START_S = 60
-PORTS = range(20_000, 32_000)
 
 
 class BenchError(Exception):
     """One sentence: what could not be measured, and what to do."""
-
-
-def free_port() -> int:
-    """Below the range from which connections take theirs, so that it is still free when a program starts again."""
-    for port in random.sample(PORTS, 100):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:  # taken
-                continue
-            return port
-    raise BenchError(f"no port from {PORTS[0]} to {PORTS[-1]} is free; end what listens there")
 
 
 class Contender(ABC):

@@ -16,7 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmark.contenders import BenchError, Contender, Zonemta, free_port
+from ports import free_port
+
+from benchmark.contenders import BenchError, Contender, Zonemta
 from benchmark.destination import Destination
 from benchmark.load import Load
 from benchmark.processes import SYNC_CALLS, Group, busy_s, count_syncs, own_s

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from survival.rig import TOP, free_port
+from ports import free_port
+from survival.rig import TOP
 
 Event = dict[str, Any]
 """A line of the diary: t, kind, client, connection … (`zonemta_py.sink.timeline`)."""

@@ -18,7 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from dns_servers import DnsServers, missing
-from survival.rig import Mta, free_port
+from ports import free_port
+from survival.rig import Mta
 
 from zonemta_py.sink import Message, Sink, SinkOptions
 from zonemta_py.sink.certificate import self_made

@@ -13,7 +13,7 @@ import dns.flags
 import dns.message
 import dns.query
 import dns.rdatatype
-from survival.rig import free_port
+from ports import free_port
 
 PATIENCE_S = 20.0
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from survival.rig import Mta, free_port
+from ports import free_port
+from survival.rig import Mta
 
 from zonemta_py.sink import Sink, SinkOptions
 

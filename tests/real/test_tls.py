@@ -24,7 +24,8 @@ from typing import Any
 
 import pytest
 import trustme
-from survival.rig import Mta, free_port
+from ports import free_port
+from survival.rig import Mta
 
 from zonemta_py.delivery.tls import dane
 from zonemta_py.sink import Sink, SinkOptions

@@ -20,9 +20,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from benchmark import processes, report, scenarios  # noqa: E402
-from benchmark.contenders import BenchError, Postfix, Zonemta, free_port, to_toml  # noqa: E402
+from benchmark.contenders import BenchError, Postfix, Zonemta, to_toml  # noqa: E402
 from benchmark.destination import Destination  # noqa: E402
 from benchmark.load import Load, smtp_source  # noqa: E402
+from ports import free_port  # noqa: E402
 
 from zonemta_py import config  # noqa: E402
 
