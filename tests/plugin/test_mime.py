@@ -223,7 +223,7 @@ def test_any_parameters_are_described(parameters: str) -> None:
         assert not boundary or name == "boundary"
 
 
-@pytest.mark.parametrize("value", [b"/", b"text/", b"/plain", b"text", b""])
+@pytest.mark.parametrize("value", [b"/", b"text/", b"/plain", b"text", b"", b"\x00\r/\x00", b"a b/c"])
 def test_a_type_without_its_half_is_text(value: bytes) -> None:
     """RFC 2045, section 5.2: what cannot be read is text/plain."""
     node, _ = mime.describe(Headers.parse(b"Content-Type: " + value), (), ())

@@ -38,6 +38,8 @@ BOUNDARY_BYTES_MAX = 200
 MISSES_MAX = 100_000
 """Lines that begin like a delimiter and are none; after that many the parts are no longer told apart."""
 
+_BREAK = re.compile(r"[\r\n]")
+_TYPE = re.compile(r"[!#$%&'*+.^_`{|}~0-9a-z-]+/[!#$%&'*+.^_`{|}~0-9a-z-]+")
 _FIELD_CHARACTERS_MAX = 4_096
 """Looked at of a Content-… field: the email package takes quadratic time for hostile ones."""
 
@@ -290,13 +292,13 @@ def describe(headers: Headers, path: tuple[int, ...], parents: tuple[str, ...]) 
         parents=parents,
     )
     codec = "utf-8" if _is_utf8(headers.get("Content-Type")) else "latin-1"
-    return node, _parameter(message, "boundary").rstrip().encode(codec, "replace")
+    return node, _parameter(message, "boundary").encode(codec, "replace")
 
 
 def _content_type(message: Message) -> str:
-    """Type and subtype; where one of them is missing the default (RFC 2045, section 5.2)."""
+    """Type and subtype; where they are not both tokens the default (RFC 2045, sections 5.1 and 5.2)."""
     found = message.get_content_type()
-    return found if all(found.split("/")) else message.get_default_type()
+    return found if _TYPE.fullmatch(found) else message.get_default_type()
 
 
 def _is_utf8(value: str) -> bool:
@@ -310,12 +312,16 @@ def _readable(value: str) -> str:
 
 
 def _parameter(message: Message, name: str) -> str:
-    """Of Content-Type (or, for a file name, Content-Disposition); "" if it is missing or cannot be read."""
+    """Of Content-Type (or, for a file name, Content-Disposition); "" if it is missing or cannot be read.
+
+    RFC 2231 lets line ends into it: a boundary that has one bounds nothing, elsewhere they are spaces.
+    """
     try:
         if name == "filename":
-            return message.get_filename("")
+            return _BREAK.sub(" ", message.get_filename(""))
         if name == "boundary":
-            return message.get_boundary("")
-        return str(message.get_content_charset("")) if name == "charset" else ""
+            boundary = message.get_boundary("").rstrip()
+            return "" if _BREAK.search(boundary) else boundary
+        return _BREAK.sub(" ", str(message.get_content_charset("")))
     except (ValueError, LookupError, TypeError):  # the email package gives up on some hostile parameters
         return ""
