@@ -14,6 +14,7 @@ import typer
 
 from zonemta_py.cli import (
     address,
+    campaign,
     config,
     dkim,
     explain,
@@ -37,7 +38,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "lift": standing.lift,
 }  # fmt: skip
 _GROUPS = {"queue": queue.app, "journal": journal.app, "config": config.app, "dkim": dkim.app, "rules": rules.app}
-_GROUPS |= {"verp": address.verp, "srs": address.srs, "tls": tls.app, "warmup": warmup.app}
+_GROUPS |= {"verp": address.verp, "srs": address.srs, "tls": tls.app, "warmup": warmup.app, "campaign": campaign.app}
 
 
 def main(arguments: list[str]) -> int:

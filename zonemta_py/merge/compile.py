@@ -1,0 +1,162 @@
+"""A loaded template made ready: first `prepare`, once and where the tools are; then `compile`, wherever it is sent.
+
+Both raise TemplateRefused with everything that is wrong, before the first message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from types import CodeType
+
+from zonemta_py.merge import header
+from zonemta_py.merge.language import Language
+from zonemta_py.merge.markup import Protected, has_style, mjml_to_html, protect
+from zonemta_py.merge.plain import plain_text
+from zonemta_py.merge.problems import Problem, TemplateRefused
+from zonemta_py.merge.render import Compiled, Field, Part
+from zonemta_py.merge.review import review
+from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.tools import inline_css
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_OURS = re.compile(
+    r"from|sender|to|cc|bcc|subject|date|message-id|reply-to|return-path|received|mime-version|content-.*"
+    r"|dkim-signature|list-unsubscribe(-post)?|resent-.*|arc-.*",
+    re.IGNORECASE,
+)
+_CID = re.compile(r"""["'(]cid:([^"')]+)["')]""")
+_ANGLE = re.compile(r"(.*)<([^<>]*)>\s*", re.DOTALL)
+_HTML, _PLAIN = Language(autoescape=True), Language(autoescape=False)
+
+
+def problems(source: Source, columns: Collection[str] | None = None) -> list[Problem]:
+    """What can be seen without the tools. columns: names of the fields that the list has, None if not known."""
+    found = [problem for text, language in _texts(source) for problem in review(text, language, columns)]
+    found += [problem for name, text in source.headers for problem in _header_name(name, text)]
+    if not (source.text or source.html or source.mjml):
+        found.append(Problem(source.file, 0, 0, "there is neither text nor html nor mjml; give one of them"))
+    return found + _missing_images(source)
+
+
+def _texts(source: Source) -> Iterator[tuple[Text, Language]]:
+    heads = (source.subject, source.sender, source.reply_to, source.to_name, source.list_unsubscribe, source.text)
+    yield from ((text, _PLAIN) for text in heads if text is not None)
+    yield from ((text, _PLAIN) for _, text in source.headers)
+    yield from ((text, _HTML) for text in (source.html, source.mjml) if text is not None)
+
+
+def _header_name(name: str, text: Text) -> list[Problem]:
+    if not _NAME.fullmatch(name):
+        return [_at(text, f"{name[:80]!a} is no name of a header field; use letters, digits and -")]
+    if _OURS.fullmatch(name):
+        return [_at(text, f"the header {name} is made from the template's own keys; take it out")]
+    return []
+
+
+def _missing_images(source: Source) -> list[Problem]:
+    text = source.html or source.mjml
+    if text is None:
+        return []
+    names = {image.name for image in source.images}
+    return [
+        Problem(text.file, *text.place(found.start(1)), f"there is no inline image {found[1]!r}; name it under images")
+        for found in _CID.finditer(text.content)
+        if found[1] not in names
+    ]
+
+
+def _at(text: Text, sentence: str) -> Problem:
+    return Problem(text.file, text.line, text.column, sentence)
+
+
+def prepare(source: Source, columns: Collection[str] | None = None) -> Source:
+    """MJML compiled, CSS inlined, text made from HTML where there is none. Raises TemplateRefused, ToolMissing."""
+    found = problems(source, columns)
+    if found:
+        raise TemplateRefused(found)
+    markup = source.mjml or source.html
+    if markup is None:
+        return replace(source, prepared=True)
+    protected = protect(markup)
+    html = mjml_to_html(protected.markup, markup) if source.mjml else protected.markup
+    if has_style(html):
+        html = inline_css(html)
+    try:
+        final = replace(markup, content=protected.restore(html)) if html != protected.markup else markup
+    except LookupError as lost:
+        where = markup.place(markup.content.find(lost.args[0]))
+        sentence = f"{lost.args[0][:60]} cannot stand here in MJML or beside a style sheet; move it between elements"
+        raise TemplateRefused([Problem(markup.file, *where, sentence)]) from None
+    text = source.text or _made_text(html, protected, markup)
+    return replace(source, html=final, mjml=None, text=text, prepared=True)
+
+
+def _made_text(html: str, protected: Protected, markup: Text) -> Text:
+    plain = plain_text(html, protected.pattern)
+    return Text(protected.put_back(plain), f"text made from {markup.file}")
+
+
+def compile(source: Source) -> Compiled:
+    """source: prepared (else it is, which takes the tools). Raises TemplateRefused, ToolMissing."""
+    source = source if source.prepared else prepare(source)
+    found = problems(source)
+    if found:
+        raise TemplateRefused(found)
+    return Compiled(
+        sender=_mailbox("From", source.sender),
+        reply_to=_mailbox("Reply-To", source.reply_to) if source.reply_to else None,
+        to_name=_field("To", source.to_name) if source.to_name else None,
+        subject=_field("Subject", source.subject),
+        list_unsubscribe=_field("List-Unsubscribe", source.list_unsubscribe) if source.list_unsubscribe else None,
+        one_click=source.one_click,
+        headers=[_field(name, text) for name, text in source.headers],
+        text=_part("plain", source.text, _PLAIN),
+        html=_part("html", source.html, _HTML),
+        images=source.images,
+        attachments=source.attachments,
+    )
+
+
+def _mailbox(name: str, text: Text) -> tuple[Field | None, Field]:
+    """Name and address are told apart in the template: no field can move the < between them."""
+    found = _ANGLE.fullmatch(text.content)
+    display, address = (found[1].strip().strip('"'), found[2]) if found else ("", text.content.strip())
+    parsed = _field(name, replace(text, content=address))
+    if parsed.constant is not None:
+        try:
+            header.addr_spec(name, parsed.constant)
+        except ValueError as refused:
+            raise TemplateRefused([_at(text, str(refused))]) from None
+    return _field(name, replace(text, content=display)) if display else None, parsed
+
+
+def _field(name: str, text: Text) -> Field:
+    content = text.content.strip()
+    if "{" not in content:
+        return Field(name, None, content)
+    return Field(name, _PLAIN.template(_code(replace(text, content=content), _PLAIN)), None)
+
+
+def _part(kind: str, text: Text | None, language: Language) -> Part | None:
+    if text is None:
+        return None
+    code = _code(text, language)
+    return Part(kind, language.template(code), list(_strings(code)))
+
+
+def _code(text: Text, language: Language) -> CodeType:
+    try:
+        return language.code(language.parse(text.content))
+    except (SyntaxError, RecursionError, MemoryError) as error:  # Python's own limits
+        raise TemplateRefused([_at(text, f"the template is nested too deeply ({error}); make it flatter")]) from None
+
+
+def _strings(code: CodeType) -> Iterator[str]:
+    """The pieces of a template that are the same in every message."""
+    for constant in code.co_consts:
+        if isinstance(constant, str):
+            yield constant
+        elif isinstance(constant, CodeType):
+            yield from _strings(constant)

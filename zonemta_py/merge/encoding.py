@@ -1,0 +1,57 @@
+"""Bodies as they travel: quoted-printable piece by piece, or base64 (RFC 2045 6.7, 6.8). All of it is 7-bit.
+
+Each piece of quoted-printable begins a line and ends one (with a soft line break where the text goes on), so that the
+pieces that are the same in all messages are encoded once, and joined with what is a recipient's own.
+No encoded line has "=_" in it: a boundary that begins so cannot stand in any part, whatever the fields say.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import encodebytes
+from binascii import b2a_qp
+
+_SOFT = b"=\r\n"
+_LINE_MAX = 75  # and the "=" of a soft line break
+_TOO_LONG = re.compile(rb"^([^\n]{74,75})(=(?:20|09))$", re.MULTILINE)
+"""Where b2a_qp encodes a space at a line's end it forgets to count: 77 or 78 octets."""
+_PLAIN = re.compile(r"[!-<>-~](?:[ -<>-~]{0,70}[!-<>-~])?")
+
+
+def quoted_printable(piece: str) -> bytes:
+    """Lines that decode to the piece, its line ends as CRLF; "" for "". Raises UnicodeEncodeError for surrogates."""
+    if _PLAIN.fullmatch(piece) and piece != ".":
+        return piece.encode() + _SOFT
+    if not piece:
+        return b""
+    encoded = _TOO_LONG.sub(rb"\1=\n\2", b2a_qp(_unix(piece), istext=True)).replace(b"\n", b"\r\n")
+    if encoded.endswith(b"\r\n"):
+        return encoded
+    last = encoded.rfind(b"\n") + 1
+    if len(encoded) - last > _LINE_MAX:
+        cut = last + _LINE_MAX - 3
+        while b"=" in encoded[cut - 2 : cut]:
+            cut -= 1
+        encoded = encoded[:cut] + _SOFT + encoded[cut:]
+    return encoded + _SOFT
+
+
+def join(pieces: list[bytes]) -> bytes:
+    """A body of quoted-printable pieces, without the CRLF that ends it."""
+    body = b"".join(pieces)
+    return body[:-3] if body.endswith(_SOFT) else body
+
+
+def base64(text: str) -> bytes:
+    """A whole text, its line ends as CRLF, in base64, without the CRLF that ends it."""
+    return base64_bytes(_unix(text).replace(b"\n", b"\r\n"))
+
+
+def base64_bytes(content: bytes) -> bytes:
+    return encodebytes(content).replace(b"\n", b"\r\n")[:-2]
+
+
+def _unix(text: str) -> bytes:
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.encode()

@@ -1,0 +1,175 @@
+"""One recipient's message from a compiled template. Pure: the same arguments give the same bytes.
+
+What does not depend on fields is encoded once: attachments, and the pieces of the bodies between expressions.
+Everything is 7-bit, so that it passes every server with its signature whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jinja2 import Template, TemplateError
+
+from zonemta_py.merge import header
+from zonemta_py.merge.encoding import base64, base64_bytes, join, quoted_printable
+from zonemta_py.merge.language import FUNCTIONS
+from zonemta_py.merge.problems import RenderRefused
+from zonemta_py.merge.source import File
+
+FIELDS_CHARACTERS_MAX = 100_000
+_DENSE = 1.5  # above this many times its size in quoted-printable, a text is sent in base64
+_Values = dict[str, Any]
+_ERRORS = (TemplateError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError)
+
+
+@dataclass(slots=True)
+class Field:
+    """A header field's text: a template, or the constant it always is."""
+
+    name: str
+    template: Template | None
+    constant: str | None
+
+    def text(self, values: _Values) -> str:
+        """Raises RenderRefused."""
+        if self.template is None:
+            return self.constant or ""
+        return "".join(_pieces(self.name, self.template, values))
+
+
+class Part:
+    """A text/plain or text/html body. strings: those of its pieces that are always the same."""
+
+    def __init__(self, kind: str, template: Template, strings: list[str]) -> None:
+        self._name = "html" if kind == "html" else "text"
+        self._template = template
+        self._encoded = {one: quoted_printable(one) for one in strings}
+        size = sum(len(one.encode()) for one in strings)
+        self._base64 = sum(map(len, self._encoded.values())) > _DENSE * size + 500
+        encoding = "base64" if self._base64 else "quoted-printable"
+        self._head = (
+            f"Content-Type: text/{kind}; charset=utf-8\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n"
+        ).encode()
+
+    def text(self, values: _Values) -> str:
+        """As the reader's program will have it, before it is encoded. Raises RenderRefused."""
+        return "".join(_pieces(self._name, self._template, values))
+
+    def entity(self, values: _Values) -> bytes:
+        """Header and body, without the CRLF that ends it. Raises RenderRefused."""
+        pieces = _pieces(self._name, self._template, values)
+        if self._base64:
+            return self._head + base64("".join(pieces))
+        known = self._encoded
+        return self._head + join([known[one] if one in known else quoted_printable(one) for one in pieces])
+
+
+def _pieces(name: str, template: Template, values: _Values) -> list[str]:
+    try:
+        return list(template.root_render_func(template.new_context(values, shared=True)))
+    except _ERRORS as error:
+        said = str(error).rstrip(".") or type(error).__name__
+        raise RenderRefused(f"{name}: {said}; mend the field or the template") from None
+
+
+@dataclass(slots=True)
+class Compiled:
+    """Made by `compile.compile`. Messages: mixed(related(alternative(text, html), images), attachments)."""
+
+    sender: tuple[Field | None, Field]
+    reply_to: tuple[Field | None, Field] | None
+    to_name: Field | None
+    subject: Field
+    list_unsubscribe: Field | None
+    one_click: bool
+    headers: list[Field]
+    text: Part | None
+    html: Part | None
+    images: tuple[File, ...]
+    attachments: tuple[File, ...]
+    _images: list[bytes] = field(init=False)
+    _attachments: list[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._images = [_entity(one, f"Content-ID: <{one.name}>", "inline") for one in self.images]
+        self._attachments = [_entity(one, "", "attachment") for one in self.attachments]
+
+    def render(self, fields: Mapping[str, str], recipient: str, campaign: str, date: str) -> bytes:
+        """A whole message, its lines ending in CRLF.
+
+        recipient: address, also {{ recipient }}; campaign: also {{ campaign }}. The two name the message: Message-ID
+        and boundaries are a hash of them. date: of the Date field (RFC 5322 3.3). Raises RenderRefused.
+        """
+        return b"".join(self.pieces(fields, recipient, campaign, date))
+
+    def pieces(self, fields: Mapping[str, str], recipient: str, campaign: str, date: str) -> list[bytes]:
+        """The message of `render` in pieces, cut anywhere.
+
+        Attachments and images are the same objects for all recipients: whoever streams copies none of them.
+        """
+        values = _values(fields, recipient, campaign)
+        unique = hashlib.sha256(f"{campaign}\0{recipient}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        try:
+            return [b"".join(self._header(values, recipient, date, unique)), *self._body(values, unique), b"\r\n"]
+        except UnicodeEncodeError:
+            raise RenderRefused("a field has half a character (a lone surrogate); mend the list's encoding") from None
+
+    def html_text(self, fields: Mapping[str, str], recipient: str, campaign: str) -> str:
+        """The HTML part alone, as a browser shows it; "" if there is none. Raises RenderRefused."""
+        return self.html.text(_values(fields, recipient, campaign)) if self.html else ""
+
+    def _header(self, values: _Values, recipient: str, date: str, unique: str) -> list[bytes]:
+        sender = self.sender[1].text(values)
+        domain = header.addr_spec("From", sender).rpartition("@")[2]
+        made = [header.mailbox("From", _text(self.sender[0], values), sender)]
+        if self.reply_to:
+            made.append(header.mailbox("Reply-To", _text(self.reply_to[0], values), self.reply_to[1].text(values)))
+        made.append(header.mailbox("To", _text(self.to_name, values), recipient))
+        made.append(header.unstructured("Subject", self.subject.text(values)))
+        made.append(f"Date: {header.clean(date)}\r\nMessage-ID: <{unique}@{domain}>\r\n".encode())
+        if self.list_unsubscribe:
+            made.append(header.url("List-Unsubscribe", self.list_unsubscribe.text(values)))
+            if self.one_click:
+                made.append(b"List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n")
+        made += [header.unstructured(one.name, one.text(values)) for one in self.headers]
+        made.append(b"MIME-Version: 1.0\r\n")
+        return made
+
+    def _body(self, values: _Values, unique: str) -> list[bytes]:
+        parts = [[part.entity(values)] for part in (self.text, self.html) if part is not None]
+        body = parts[0] if len(parts) == 1 else _multipart("alternative", "a", unique, parts)
+        if self._images:
+            body = _multipart("related", "r", unique, [body, *([image] for image in self._images)])
+        if self._attachments:
+            body = _multipart("mixed", "m", unique, [body, *([file] for file in self._attachments)])
+        return body
+
+
+def _values(fields: Mapping[str, str], recipient: str, campaign: str) -> _Values:
+    if sum(map(len, fields.values())) > FIELDS_CHARACTERS_MAX:
+        raise RenderRefused(f"the fields have more than {FIELDS_CHARACTERS_MAX:,} characters; shorten them")
+    return {**fields, **FUNCTIONS, "recipient": recipient, "campaign": campaign}
+
+
+def _text(part: Field | None, values: _Values) -> str:
+    return part.text(values) if part is not None else ""
+
+
+def _multipart(kind: str, letter: str, unique: str, entities: list[list[bytes]]) -> list[bytes]:
+    boundary = f"=_{letter}{unique}"
+    between = f"\r\n--{boundary}\r\n".encode()
+    pieces = [f'Content-Type: multipart/{kind}; boundary="{boundary}"\r\n'.encode()]
+    for entity in entities:
+        pieces += (between, *entity)
+    pieces.append(f"\r\n--{boundary}--".encode())
+    return pieces
+
+
+def _entity(file: File, identity: str, disposition: str) -> bytes:
+    lines = [f"Content-Type: {file.kind}", "Content-Transfer-Encoding: base64", identity]
+    lines.append(f"Content-Disposition: {disposition};\r\n {header.parameter('filename', file.name)}")
+    head = "\r\n".join(line for line in lines if line) + "\r\n\r\n"
+    return head.encode() + base64_bytes(file.content)

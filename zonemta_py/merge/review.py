@@ -1,0 +1,147 @@
+"""What a template may not say, found before anything is rendered: syntax, unsafe expressions, unknown fields."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from difflib import get_close_matches
+
+from jinja2 import TemplateSyntaxError, meta, nodes
+
+from zonemta_py.merge.language import FUNCTIONS, METHODS, Language
+from zonemta_py.merge.problems import Problem
+from zonemta_py.merge.source import Text
+
+BUILT_IN = frozenset({"recipient", "campaign"})
+"""Names every template has beside its fields."""
+_ALLOWED = frozenset(
+    (
+        "Add",
+        "And",
+        "Assign",
+        "AssignBlock",
+        "Call",
+        "Compare",
+        "Concat",
+        "CondExpr",
+        "Const",
+        "Dict",
+        "Div",
+        "Filter",
+        "FloorDiv",
+        "For",
+        "Getattr",
+        "Getitem",
+        "If",
+        "Keyword",
+        "List",
+        "Macro",
+        "Mod",
+        "Mul",
+        "NSRef",
+        "Name",
+        "Neg",
+        "Not",
+        "Operand",
+        "Or",
+        "Output",
+        "Pair",
+        "Pos",
+        "Slice",
+        "Sub",
+        "TemplateData",
+        "Test",
+        "Tuple",
+        "With",
+    )
+)
+_WITH_FILES = ("Block", "Extends", "FromImport", "Import", "Include")
+_Found = Iterator[tuple[nodes.Node, str]]
+
+
+def review(text: Text, language: Language, columns: Collection[str] | None) -> list[Problem]:
+    """columns: names of the fields there will be; None where they are not known."""
+    try:
+        tree = language.parse(text.content)
+        found = list(_unsafe(tree, language)) or list(_unknown(tree, language, columns))
+    except TemplateSyntaxError as error:
+        return [_problem(text, error.lineno, f"{_sentence(error)}; mend the expression or tag here")]
+    except RecursionError:
+        return [_problem(text, 1, "an expression is nested too deeply; make it flatter")]
+    return [_problem(text, node.lineno, sentence) for node, sentence in found]
+
+
+def _sentence(error: TemplateSyntaxError) -> str:
+    message = (error.message or "syntax error").rstrip(".").replace(". ", "; ")
+    return message[0].lower() + message[1:]
+
+
+def _problem(text: Text, offset: int, sentence: str) -> Problem:
+    return Problem(text.file, *text.place(offset - 1), sentence)
+
+
+def _unsafe(tree: nodes.Template, language: Language) -> _Found:
+    own = {node.name for node in tree.find_all(nodes.Name) if node.ctx == "store"}
+    macros = {node.name for node in tree.find_all(nodes.Macro)}
+    called = {id(node.node) for node in tree.find_all(nodes.Call)}
+    for node in tree.find_all(nodes.Node):
+        kind = type(node).__name__
+        if kind in _WITH_FILES:
+            yield node, f"{kind.lower()} is not possible, a template stands alone; put the text here"
+        elif kind not in _ALLOWED:
+            yield node, f"{kind} is not allowed in a template; write it without"
+        elif isinstance(node, nodes.Getattr):
+            yield from _attribute(node, own, id(node) in called)
+        elif isinstance(node, nodes.Getitem) and _private(node.arg):
+            yield node, "names that begin with _ are unsafe; fields have no such parts, take it out"
+        elif isinstance(node, nodes.Filter):
+            yield from _listed(node, "filter", node.name, language.filters)
+        elif isinstance(node, nodes.Test):
+            yield from _listed(node, "test", node.name, language.tests)
+        elif isinstance(node, nodes.For) and node.recursive:
+            yield node, "recursive loops are not allowed; write the loops inside each other"
+        elif isinstance(node, nodes.Call):
+            yield from _call(node, macros)
+
+
+def _attribute(node: nodes.Getattr, own: set[str], called: bool) -> _Found:
+    name = node.attr
+    of_ours = isinstance(node.node, nodes.Name) and (node.node.name == "loop" or node.node.name in own)
+    if name.startswith("_"):
+        yield node, f".{name} is unsafe; fields have no such parts, take it out"
+    elif not of_ours and not (called and name in METHODS):
+        yield node, f".{name} is not allowed, a field is text; use a filter, or {', '.join(sorted(METHODS))} with ()"
+
+
+def _private(arg: nodes.Expr) -> bool:
+    return isinstance(arg, nodes.Const) and isinstance(arg.value, str) and arg.value.startswith("_")
+
+
+def _listed(node: nodes.Expr, what: str, name: str, known: Collection[str]) -> _Found:
+    if name not in known:
+        names = [one for one in known if one.isalnum()]
+        near = get_close_matches(name, names, 1)
+        remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(names))}"
+        yield node, f"there is no {what} {name!r}; {remedy}"
+
+
+def _call(node: nodes.Call, macros: set[str]) -> _Found:
+    if isinstance(node.node, nodes.Name):
+        if node.node.name not in {*FUNCTIONS, *macros}:
+            yield node, f"there is no function {node.node.name}(); there are range(), namespace() and your own macros"
+    elif not isinstance(node.node, nodes.Getattr):
+        yield node, "only functions and methods with a name can be called; write their name before the ("
+
+
+def _unknown(tree: nodes.Template, language: Language, columns: Collection[str] | None) -> _Found:
+    undeclared = meta.find_undeclared_variables(tree)  # compiles, so that what only then is wrong is found here
+    if columns is None:
+        return
+    free = undeclared - set(language.globals) - BUILT_IN - set(columns)
+    excused = {id(test.node) for test in tree.find_all(nodes.Test) if test.name in ("defined", "undefined")}
+    excused |= {id(use.node) for use in tree.find_all(nodes.Filter) if use.name in ("d", "default")}
+    for node in tree.find_all(nodes.Name):
+        if node.ctx == "load" and node.name in free and id(node) not in excused:
+            free.discard(node.name)
+            near = get_close_matches(node.name, [*columns, *BUILT_IN], 1)
+            remedy = f"did you mean {near[0]}?" if near else f"it has {', '.join(columns)}"
+            yield node, f"the list has no column {node.name!r}; {remedy}"
