@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.disk import store_log
-from zonemta_py.disk.store import Store, StoreDamaged, StoreLocked
+from zonemta_py.disk.store import Store, StoreDamaged, StoreFailed, StoreLocked
 
 BATCHES = st.lists(st.binary(min_size=1, max_size=400) | st.integers(30_000, 70_000).map(bytes), min_size=1, max_size=8)
 
@@ -150,4 +151,22 @@ def test_a_damaged_current_is_damage(tmp_path: Path, current: bytes) -> None:
     with pytest.raises(StoreDamaged):
         Store(tmp_path / "store")
     Store.repair(tmp_path / "store")
+    assert len(_keys(tmp_path / "store")) == 5
+
+
+def test_a_log_that_the_disk_does_not_give_out_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is asked again later; nothing is repaired, and nothing is lost, for that."""
+    _two_logs(tmp_path / "store", BATCHES_OF_FIVE[:3], BATCHES_OF_FIVE[3:])
+
+    read = Path.read_bytes
+
+    def fail(path: Path) -> bytes:
+        if path.suffix == ".log":
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return read(path)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Path, "read_bytes", fail)
+        with pytest.raises(StoreFailed, match="Input/output error"):
+            Store(tmp_path / "store")
     assert len(_keys(tmp_path / "store")) == 5

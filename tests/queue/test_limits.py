@@ -8,7 +8,7 @@ import pytest
 
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import BOUNCED, DEFERRED, RELEASED, Delivery
+from zonemta_py.queue.api import BOUNCED, DEFERRED, Delivery
 from zonemta_py.zones.site import Site
 
 SLOW = Reply(421, "4.7.0", "Too many messages from your IP, slow down")
@@ -454,71 +454,3 @@ async def test_user_unknown_says_nothing_about_the_destination(house: Any) -> No
     assert not await home.queue.ask("standing")
     await put_all(home, 1)
     assert await home.leases()
-
-
-# ---------------------------------------------------------------- connections that several lanes share
-
-
-async def test_a_shared_limit_leaves_connections_open(house: Any) -> None:
-    """A lane goes on over its connection, which counts meanwhile; one that ends, or is not used, makes room."""
-    home = await house(throttles=[{"name": "t", "per": ["campaign"], "connections": 1}])
-    for number in range(3):
-        await home.put(f"r{number}@x.test", campaign="c")
-    await home.put("other@y.test", campaign="c")
-    (first,) = await home.leases()
-    assert first.idle_s > 0
-    await home.settle(first, opened=True)
-    (second,) = await home.leases()
-    assert second.recipients[0].address.endswith("@x.test"), "its lane has the connection"
-    await home.settle(second, opened=False)
-    (third,) = await home.leases()
-    assert third.idle_s == 0, "its lane has no more mail, and another waits"
-    await home.settle(third)
-    assert [d.recipients[0].address for d in await home.leases()] == ["other@y.test"]
-
-
-async def test_a_connection_kept_open_counts_until_it_ends(house: Any) -> None:
-    """Idle or not: whoever comes meanwhile waits, and goes when its time is over."""
-    home = await house(throttles=[{"name": "t", "per": ["campaign"], "connections": 1}])
-    await home.put("r@x.test", campaign="c")
-    (first,) = await home.leases()
-    await home.settle(first, opened=True)
-    await home.put("r@y.test", campaign="c")
-    assert await home.idle()
-    await home.move(first.idle_s + 0.2)
-    (second,) = await home.leases()
-    await home.settle(second, kept=False)
-    await home.put("s@x.test", campaign="c")
-    assert len(await home.leases()) == 1, "the last one was not kept"
-
-
-async def test_a_lane_yields_after_its_turn(house: Any) -> None:
-    """While others wait at the limit a lane has its connection for TURN_S; then they have it, and then it again."""
-    home = await house(throttles=[{"name": "t", "connections": 1}])
-    for number in range(30):
-        await home.put(f"r{number}@x.test")
-    (delivery,) = await home.leases()
-    await home.put("other@y.test")
-    seen = []
-    for _ in range(12):
-        await home.settle(delivery, opened=True)
-        await home.move(0.6)
-        (delivery,) = await home.leases()
-        seen.append(delivery.recipients[0].address.partition("@")[2])
-    assert seen == ["x.test"] * 9 + ["y.test"] + ["x.test"] * 2
-
-
-async def test_who_has_no_connection_left_gives_its_place_back(house: Any) -> None:
-    """Its sender's has ended and none may be opened: nothing counts any more."""
-    home = await house(
-        throttles=[{"name": "t", "connections": 1}, {"name": "n", "new_connections": "2/min", "burst": 2}]
-    )
-    for number in range(3):
-        await home.put(f"r{number}@x.test")
-    (first,) = await home.leases()
-    await home.settle(first, opened=True)
-    (second,) = await home.leases()
-    assert not second.may_connect
-    await home.settle(second, RELEASED, stage="limit", kept=False)
-    (third,) = await home.leases()
-    assert third.may_connect

@@ -76,7 +76,7 @@ class Store:
                 lru_cache_size=2 * 1024 * 1024,
                 bloom_filter_bits=10,
             )
-        except plyvel.Error as error:
+        except (plyvel.Error, OSError) as error:
             raise _named(error, self.folder) from None
 
     def _cut_hole(self) -> None:
