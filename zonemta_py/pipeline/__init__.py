@@ -1,0 +1,1 @@
+"""The journal as data: Spark reads what the queue wrote, and prepares what it is to send."""
