@@ -182,7 +182,7 @@ class House:
 
         core = self.queue.core
         for line in (core.lines, core.journal):
-            line._thread.run(stop, lambda _: None)
+            line._worker.run(stop, lambda _: None)
         assert arrived.acquire(timeout=PATIENCE_S)
         assert arrived.acquire(timeout=PATIENCE_S)
         return go.set

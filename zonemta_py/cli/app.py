@@ -28,6 +28,7 @@ from zonemta_py.cli import (
     standing,
     tls,
     warmup,
+    whatif,
 )
 from zonemta_py.cli.errors import Exit, Stop, guarded
 from zonemta_py.config import load
@@ -35,7 +36,7 @@ from zonemta_py.config import load
 _COMMANDS: dict[str, Callable[..., None]] = {
     "send": send.send, "route": route.route, "sink": sink.sink, "fsck": fsck.fsck,
     "explain": explain.explain, "lanes": explain.lanes, "standing": standing.standing, "stop": standing.stop,
-    "lift": standing.lift,
+    "lift": standing.lift, "whatif": whatif.whatif,
 }  # fmt: skip
 _GROUPS = {"queue": queue.app, "journal": journal.app, "config": config.app, "dkim": dkim.app, "rules": rules.app}
 _GROUPS |= {"verp": address.verp, "srs": address.srs, "tls": tls.app, "warmup": warmup.app, "campaign": campaign.app}

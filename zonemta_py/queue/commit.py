@@ -34,8 +34,14 @@ UNSYNCED_BYTES_MAX = 2 * 1024 * 1024
 """Written to the store and not yet synced: kept in memory until then, for a failing sync may lose it."""
 
 
-class _Thread:
-    """Runs one job at a time; `then(error)` is called in the loop."""
+class Worker(Protocol):
+    """Who does what waits for a disk: one job at a time; `then(error)` is called in the loop."""
+
+    def run(self, job: Callable[[], None], then: Callable[[Exception | None], None]) -> None: ...
+
+
+class Thread:
+    """The worker of a queue that serves: the loop goes on meanwhile."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -57,6 +63,10 @@ class _Thread:
                 self._loop.call_soon_threadsafe(then, error)
             except RuntimeError:  # the loop is closed: nobody is left to tell
                 return
+
+
+Hire = Callable[[str, asyncio.AbstractEventLoop], Worker]
+"""(name, loop) → a worker for one line."""
 
 
 class Unit:
@@ -87,12 +97,14 @@ class StoreLine:
 
     lazy_s = 0.05
 
-    def __init__(self, store: Store, closing: Closing, damaged: Callable[[StoreDamaged], None]) -> None:
+    def __init__(
+        self, store: Store, closing: Closing, damaged: Callable[[StoreDamaged], None], hire: Hire = Thread
+    ) -> None:
         self.store = store
         self.trouble: Reply | None = None
         self._closing, self._damaged = closing, damaged
         self._loop = asyncio.get_running_loop()
-        self._thread = _Thread("store", self._loop)
+        self._worker = hire("store", self._loop)
         self._waiting: deque[Unit] = deque()
         self._unsynced: list[list[Operation]] = []
         self._unsynced_bytes = 0
@@ -146,7 +158,7 @@ class StoreLine:
         operations += self._closing.changes()
         sync = self._unsynced_bytes > UNSYNCED_BYTES_MAX or any(unit.sync for unit in units)
         self._busy = True
-        self._thread.run(
+        self._worker.run(
             lambda: self.store.write(operations, sync), lambda error: self._finish(units, operations, sync, error)
         )
 
@@ -188,7 +200,7 @@ class StoreLine:
 
     def _reopen(self) -> None:
         self._busy = True
-        self._thread.run(partial(self._reopen_and_try, list(self._unsynced)), self._reopened)
+        self._worker.run(partial(self._reopen_and_try, list(self._unsynced)), self._reopened)
 
     def _reopen_and_try(self, unsynced: list[list[Operation]]) -> None:
         self.store.reopen()
@@ -212,13 +224,13 @@ class JournalLine:
 
     lazy_s = 0.1
 
-    def __init__(self, writer: Writer, next_seq: int) -> None:
+    def __init__(self, writer: Writer, next_seq: int, hire: Hire = Thread) -> None:
         self.next_seq = next_seq
         self.stable_seq = next_seq - 1
         self.trouble: Reply | None = None
         self._writer = writer
         self._loop = asyncio.get_running_loop()
-        self._thread = _Thread("journal", self._loop)
+        self._worker = hire("journal", self._loop)
         self._buffer: list[Record] = []
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -257,7 +269,7 @@ class JournalLine:
         records, self._buffer = self._buffer, []
         sync, last = bool(self._waiting), self.next_seq - 1
         self._busy = True
-        self._thread.run(lambda: self._writer.write(records, sync), lambda error: self._finish(last, sync, error))
+        self._worker.run(lambda: self._writer.write(records, sync), lambda error: self._finish(last, sync, error))
 
     def _finish(self, last: int, sync: bool, error: Exception | None) -> None:
         self._busy = False

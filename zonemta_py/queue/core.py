@@ -18,7 +18,8 @@ from zonemta_py.disk.records import Type
 from zonemta_py.disk.space import Space
 from zonemta_py.disk.store import Operation, Store, StoreDamaged, StoreError
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.commit import JournalLine, StoreLine
+from zonemta_py.queue.campaigns import Campaigns
+from zonemta_py.queue.commit import Hire, JournalLine, StoreLine, Thread
 from zonemta_py.queue.hooks import Hooks
 from zonemta_py.queue.messages import Messages
 from zonemta_py.queue.notices import Notices
@@ -26,7 +27,7 @@ from zonemta_py.queue.segments import Segments
 from zonemta_py.queue.sizes import DEFERRED, QUEUED, Sizes
 from zonemta_py.schedule import hours
 from zonemta_py.schedule.clock import Clock
-from zonemta_py.schedule.lane import Group
+from zonemta_py.schedule.lane import Entry, Group
 from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.shared import Wants
 from zonemta_py.schedule.sites import Scout
@@ -54,15 +55,17 @@ class Core:
         damaged: Callable[[StoreDamaged], None],
         hooks: Hooks,
         scout: Scout | None = None,
+        hire: Hire = Thread,
     ) -> None:
         self.hooks = hooks
         self.config, self.store, self.journal, self.clock = config, store, journal, clock
         self.damaged = damaged
         self.quarantine = Quarantine(config.folder / "quarantine")
         self.sizes = Sizes(store)
+        self.campaigns = Campaigns(store)
         self.message_count, self.message_bytes = totals
         self.batches = batches
-        self.lines = StoreLine(store, self, damaged)
+        self.lines = StoreLine(store, self, damaged, hire)
         self.messages = Messages(store)
         self.router = Router(config.zones)
         self.notices = Notices(self.messages, config.server.name)
@@ -84,6 +87,7 @@ class Core:
         self.lost_message: Callable[[Group, StoreError], None]
         self.end: Callable[[Lease, int, Reply, StoreError | None], None]
         self.postpone: Callable[[Lease, float], None]
+        self.remove: Callable[[str, list[Entry], str], None]
         wants = Wants()
         wants.rekey, wants.changed, wants.unpin, wants.requeued = self._rekey, self.changed, self._unpin, self._requeued
         wants.terms_of, wants.record = self._terms_of, self._stand
@@ -113,7 +117,7 @@ class Core:
     # -- what goes into every batch last (commit.Closing)
 
     def changes(self) -> list[Operation]:
-        operations = self.sizes.changes()
+        operations = self.sizes.changes() + self.campaigns.tallies.changes() + self.messages.changes()
         self.batches += 1
         state = (self.applied(), self.journal.stable_seq, self.message_count, self.message_bytes, self.batches)
         operations.append((keys.STATE, records.pack(state)))
@@ -121,6 +125,8 @@ class Core:
 
     def again(self) -> None:
         self.sizes.again()
+        self.campaigns.tallies.again()
+        self.messages.again()
 
     def _rekey(self, operations: list[Operation], done: Callable[[], None]) -> None:
         # Synced: the journal will say that it found the recipient there.

@@ -26,7 +26,7 @@ from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Store, StoreDamaged
 from zonemta_py.queue import check, doubt
 from zonemta_py.queue.adoption import adopt
-from zonemta_py.queue.commit import JournalLine
+from zonemta_py.queue.commit import Hire, JournalLine, Thread
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.hooks import Hooks, NoHooks
 from zonemta_py.queue.queue import LocalQueue
@@ -121,13 +121,14 @@ async def open_queue(
     clock: Clock | None = None,
     damaged: Callable[[StoreDamaged], None] | None = None,
     scout: Scout | None = None,
+    hire: Hire = Thread,
 ) -> LocalQueue:
-    """Recovers and returns a queue that is ready to `start`. Raises StoreError, OSError."""
+    """Recovers and returns a queue that is ready to `start`. hire: who waits for the disk. Raises StoreError, OSError."""
     quarantine = Quarantine(config.folder / "quarantine")
     store, repaired = _open_store(config, quarantine)
     damaged = damaged or stop_for_repair(config.folder)
     try:
-        return await _recover(config, hooks or NoHooks(), clock or Clock(), damaged, scout, store, repaired)
+        return await _recover(config, hooks or NoHooks(), clock or Clock(), damaged, scout, hire, store, repaired)
     except StoreDamaged as error:
         damaged(error)  # met only now, in a part that opening does not read
         raise
@@ -139,6 +140,7 @@ async def _recover(
     clock: Clock,
     damaged: Callable[[StoreDamaged], None],
     scout: Scout | None,
+    hire: Hire,
     store: Store,
     repaired: bool,
 ) -> LocalQueue:
@@ -168,7 +170,7 @@ async def _recover(
     core = Core(
         config,
         store,
-        JournalLine(journal.Writer(folder / "journal"), next_seq),
+        JournalLine(journal.Writer(folder / "journal"), next_seq, hire),
         marks={} if repaired else suffix.marks,
         segments=suffix.segments,
         last_id=max(check.last_id(store, suffix.floor), *suffix.enveloped, *suffix.opened, suffix.floor),
@@ -178,6 +180,7 @@ async def _recover(
         damaged=damaged,
         hooks=hooks,
         scout=scout,
+        hire=hire,
     )
     _take_up(core, suffix)
     queue = LocalQueue(core, first_lease=next_seq)

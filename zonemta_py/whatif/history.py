@@ -1,0 +1,90 @@
+"""What happened: mail and attempts of a stretch of time, as the journal's segments tell.
+
+The same reader serves the archive and the journal of a replay, so that what is compared was counted in one way.
+Damage costs the records it hit; `History.faults` names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from zonemta_py.disk import journal
+from zonemta_py.disk.frame import Record
+from zonemta_py.disk.records import RELEASED, Type, unpack
+from zonemta_py.mail.reply import Reply
+
+
+class Attempt(NamedTuple):
+    """One answer to one recipient. kind: the reply's class ("" where no rule was asked). ms: when it was known."""
+
+    ms: int
+    verdict: int
+    reply: Reply
+    stage: str
+    kind: str
+    took_ms: int
+    zone: str
+    source: str
+    site: str
+    provider: str
+
+
+@dataclass(slots=True)
+class Mail:
+    """A message as it was accepted. recipients: [zone, address, notify, orcpt] each."""
+
+    id: str
+    ms: int
+    metadata: dict[str, Any]
+    recipients: list[list[Any]]
+
+
+@dataclass(slots=True)
+class History:
+    """mails: by id. attempts: by (id, address), in their order. removed: (id, address) → when."""
+
+    mails: dict[str, Mail] = field(default_factory=dict)
+    attempts: dict[tuple[str, str], list[Attempt]] = field(default_factory=dict)
+    removed: dict[tuple[str, str], int] = field(default_factory=dict)
+    faults: list[journal.Fault] = field(default_factory=list)
+
+    def take(self, record: Record) -> None:
+        if record.type == Type.ENVELOPE:
+            message_id, metadata, recipients = unpack(record.body)[:3]
+            self.mails[message_id] = Mail(message_id, record.ms, metadata, recipients)
+        elif record.type == Type.DELIVERY:
+            self._delivery(record.ms, unpack(record.body))
+        elif record.type == Type.REMOVED:
+            message_id, _, addresses = unpack(record.body)[:3]
+            self.removed.update({(message_id, address): record.ms for address in addresses})
+
+    def _delivery(self, ms: int, body: list[Any]) -> None:
+        _, message_id, zone, _, outcomes, trace = body[:6]
+        took_ms = int(trace[4]) if len(trace) > 4 else 0
+        source, site, provider = trace[5:8] if len(trace) > 7 else ("", "", "")
+        for outcome in outcomes:
+            verdict, code, enhanced, text, stage, addresses, _, kind = [*outcome, "", ""][:8]
+            if verdict == RELEASED:
+                continue
+            attempt = Attempt(
+                ms, verdict, Reply(code, enhanced, text), stage, kind, took_ms, zone, source, site, provider
+            )
+            for who in addresses:
+                address = who if isinstance(who, str) else who[0]
+                self.attempts.setdefault((message_id, address), []).append(attempt)
+
+
+def read(folders: Iterable[Path], progress: Callable[[int, int], None] = lambda done, all_: None) -> History:
+    """All segments of the folders (archive/, journal/), each record once. progress(files read, files there are)."""
+    history, seen = History(), -1
+    paths = sorted((path for folder in folders for path in journal.files(folder)), key=journal.first_seq)
+    for number, path in enumerate(paths, 1):
+        for record in journal.read_file(path, history.faults):
+            if record.seq > seen:
+                seen = record.seq
+                history.take(record)
+        progress(number, len(paths))
+    return history
