@@ -47,6 +47,13 @@ def test_every_key_is_listed() -> None:
         keys.held("<zone>", "<id>", "<recipient>").decode(),
         keys.in_doubt("<id>", "<recipient>").decode(),
         keys.size("<zone>", "<domain>").decode(),
+        keys.template("<name>", 1).decode(),
+        keys.campaign("<name>").decode(),
+        keys.tally("<name>").decode(),
+        keys.course("<name>").decode(),
+        keys.request("<scope>", "<name>").decode(),
+        keys.request_end(0, keys.request("<scope>", "<name>")).decode().replace("0" * 12, "<until>"),
+        keys.suppressed("<address>").decode(),
         keys.STATE.decode(),
     }
     assert set(re.findall(r"^\| `([^`]+)`", SECTIONS["Store: keys and values"], re.M)) == made

@@ -294,8 +294,9 @@ class Named:
 
     def __init__(self, queue: LocalQueue, name: str) -> None:
         self._queue, self._name = queue, name
-        self.put, self.begin, self.settle, self.chunk, self.ask = (
-            queue.put, queue.begin, queue.settle, queue.chunk, queue.ask,
+        self.accept = queue.accept
+        self.put, self.begin, self.settle, self.chunk, self.template, self.ask = (
+            queue.put, queue.begin, queue.settle, queue.chunk, queue.template, queue.ask,
         )  # fmt: skip
 
     async def lease(self, most: int) -> list[Delivery]:

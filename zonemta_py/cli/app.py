@@ -14,18 +14,22 @@ import typer
 
 from zonemta_py.cli import (
     address,
+    api_key,
     campaign,
     config,
     dkim,
     explain,
     fsck,
     journal,
+    lake,
     queue,
+    report,
     route,
     rules,
     send,
     sink,
     standing,
+    suppression,
     tls,
     warmup,
     whatif,
@@ -36,10 +40,11 @@ from zonemta_py.config import load
 _COMMANDS: dict[str, Callable[..., None]] = {
     "send": send.send, "route": route.route, "sink": sink.sink, "fsck": fsck.fsck,
     "explain": explain.explain, "lanes": explain.lanes, "standing": standing.standing, "stop": standing.stop,
-    "lift": standing.lift, "whatif": whatif.whatif,
+    "lift": standing.lift, "whatif": whatif.whatif, "forget": suppression.forget,
 }  # fmt: skip
 _GROUPS = {"queue": queue.app, "journal": journal.app, "config": config.app, "dkim": dkim.app, "rules": rules.app}
 _GROUPS |= {"verp": address.verp, "srs": address.srs, "tls": tls.app, "warmup": warmup.app, "campaign": campaign.app}
+_GROUPS |= {"api-key": api_key.app, "lake": lake.app, "report": report.app, "suppression": suppression.app}
 
 
 def main(arguments: list[str]) -> int:

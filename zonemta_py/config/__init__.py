@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from zonemta_py.config.file import read
+from zonemta_py.config.http import Http, HttpKey, Right
 from zonemta_py.config.limits import Learning, Rate, Shares, Throttle, Window, rate
 from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.root import Config
@@ -20,9 +21,9 @@ from zonemta_py.config.sources import Pool, Source, Warmup
 from zonemta_py.config.zone import Retry, Zone
 
 __all__ = [
-    "NAME", "Config", "ConfigError", "DkimKey", "Dns", "Learning", "Limits", "Listener", "Plugins", "Pool", "Queue",
-    "Rate", "Retry", "ReturnPath", "Rules", "Server", "Shares", "Signing", "Source", "Throttle", "Tls", "Warmup",
-    "Window", "Zone", "load", "processes", "rate",
+    "NAME", "Config", "ConfigError", "DkimKey", "Dns", "Http", "HttpKey", "Learning", "Limits", "Listener", "Plugins",
+    "Pool", "Queue", "Rate", "Retry", "ReturnPath", "Right", "Rules", "Server", "Shares", "Signing", "Source",
+    "Throttle", "Tls", "Warmup", "Window", "Zone", "load", "processes", "rate",
 ]  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
+from zonemta_py.config.http import Http
 from zonemta_py.config.limits import Learning, Shares, Throttle, Window
 from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.section import ConfigError, Section
@@ -24,6 +25,7 @@ class Config(Section):
     listeners: list[Listener] = [Listener()]
     users: dict[str, str] = {}
     """User name → password hash, made by `zonemta config password`."""
+    http: Http = Http()
     limits: Limits = Limits()
     retry: Retry = Retry()
     queue: Queue = Queue()
@@ -115,6 +117,11 @@ class Config(Section):
                 f"server.folder: {self.server.folder} cannot be found, for this user has no home folder;"
                 " name one that begins with /, or give --folder"
             ) from None
+
+    @property
+    def doors(self) -> list[Listener]:
+        """Everywhere that mail can come in: the listeners, and the HTTP door if it is enabled."""
+        return [*self.listeners, *([self.http.listener] if self.http.enabled else [])]
 
     def sources(self, zone: Zone) -> list[Source]:
         """The zone's source addresses; empty: the system's choice."""

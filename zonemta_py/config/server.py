@@ -68,6 +68,10 @@ class Queue(Section):
     """Recipients held ready in memory, for each zone."""
     write_buffer_bytes: int = Field(4 * 1024 * 1024, ge=64 * 1024)
     """LevelDB's write buffer. Two may exist at once: with this size a large message costs the process < 16 MB."""
+    request_h: float = Field(24, gt=0)
+    """Hours for which a client's idempotency key is kept; that of a campaign as long as the campaign."""
+    campaign_days: float = Field(7, gt=0)
+    """How long a campaign that has ended is listed, and its template and the keys of its requests are kept."""
 
 
 class Rules(Section):

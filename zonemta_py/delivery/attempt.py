@@ -21,6 +21,7 @@ from zonemta_py.delivery.body import Body
 from zonemta_py.delivery.connections import Connections, Key
 from zonemta_py.delivery.dead import DeadHosts
 from zonemta_py.delivery.egress import Egress, Sources
+from zonemta_py.delivery.merged import Templates
 from zonemta_py.delivery.outgoing import Outgoing
 from zonemta_py.delivery.reach import Ourselves
 from zonemta_py.delivery.scout import DnsScout
@@ -34,6 +35,7 @@ from zonemta_py.delivery.tls.reports import rows
 from zonemta_py.delivery.transaction import Transaction
 from zonemta_py.mail.classify import LOCAL, TLS_POLICY, DeliveryError, TlsFailed, judge
 from zonemta_py.mail.reply import Reply
+from zonemta_py.merge.problems import RenderRefused, TemplateRefused
 from zonemta_py.plugin.arguments import ConnectOptions
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.verdicts import Defer, Drop, Hold, Verdict
@@ -68,11 +70,13 @@ class Means:
     hostname: str
     sources: Sources = field(init=False)
     outgoing: Outgoing = field(init=False)
+    templates: Templates = field(init=False)
     roads: Roads = field(init=False)
 
     def __post_init__(self) -> None:
         self.sources = Sources(self.config)
         self.outgoing = Outgoing(self.config)
+        self.templates = Templates(self.outlet)
         self.roads = Roads(Ourselves(self.config), DeadHosts())
 
     def zone(self, name: str) -> Zone:
@@ -129,7 +133,9 @@ class Attempt:
         try:
             if host.listens("sender_fetch"):
                 await host.call("sender_fetch", delivery=self._delivery)
-            body = Body(self._delivery, self._means.outlet)
+            merged = self._delivery.values is not None
+            pieces = await self._means.templates.make(self._delivery) if merged else None
+            body = Body(self._delivery, self._means.outlet, pieces)
             if host.listens("sender_headers"):
                 await body.let_change(host)
             if self._means.outgoing.active:
@@ -143,6 +149,8 @@ class Attempt:
             return [Outcome(BOUNCED if judgement.permanent else DEFERRED, judgement.reply, error.stage, everyone)]
         except QueueRefusal as refusal:
             return [Outcome(DEFERRED, refusal.reply, "body", everyone)]
+        except (RenderRefused, TemplateRefused) as error:
+            return [Outcome(BOUNCED, Reply(554, "5.6.0", f"the message cannot be made: {error}"), "queue", everyone)]
         except Unsigned as refusal:  # nobody else has said anything: no stage that rules judge by
             return [Outcome(DEFERRED, refusal.reply, "queue", everyone)]
 

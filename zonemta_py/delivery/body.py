@@ -1,6 +1,7 @@
 """The bytes of a message on their way out: in one piece, or chunk by chunk, with its header changed or added to.
 
-Chunks come from the queue when the server is ready for them, so no process ever holds a whole large message.
+Chunks come from the queue when the server is ready for them, so no process ever holds a whole large message. A large
+merged message is in pieces, of which those that are everybody's are in memory once.
 Failures: `Outlet.chunk` raises QueueRefusal; the transaction then cuts the connection before the final dot.
 """
 
@@ -10,18 +11,20 @@ from collections.abc import AsyncIterator
 
 from zonemta_py.mail.canonical import BodyHash, Form
 from zonemta_py.mail.headers import split
-from zonemta_py.mail.limits import HEADER_BYTES_MAX
+from zonemta_py.mail.limits import CHUNK_BYTES, HEADER_BYTES_MAX
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Delivery, Outlet
 
 
 class Body:
-    """One message. whole: all of it, or None if it comes in chunks. size: bytes to announce with SIZE."""
+    """One message. whole: all of it, or None if it comes in chunks, or is in pieces. size: bytes to announce."""
 
-    __slots__ = ("_delivery", "_head", "_next", "_outlet", "size", "whole")
+    __slots__ = ("_chunks", "_delivery", "_head", "_next", "_outlet", "_pieces", "size", "whole")
 
-    def __init__(self, delivery: Delivery, outlet: Outlet) -> None:
+    def __init__(self, delivery: Delivery, outlet: Outlet, pieces: list[bytes] | None = None) -> None:
         self._delivery, self._outlet = delivery, outlet
+        self._pieces = None if pieces is None else _cut(pieces)
+        self._chunks = delivery.chunks if self._pieces is None else len(self._pieces)
         self.whole = delivery.body
         self.size = delivery.size or len(delivery.body or b"")
         self._head = b""
@@ -35,7 +38,7 @@ class Body:
         if self._head:
             yield self._head
             self._head = b""
-        while self._next <= self._delivery.chunks:
+        while self._next <= self._chunks:
             yield await self._fetch()
 
     async def head(self) -> bytes:
@@ -43,7 +46,7 @@ class Body:
         if self.whole is not None:
             return self.whole
         while b"\r\n\r\n" not in self._head and len(self._head) < HEADER_BYTES_MAX:
-            if self._next > self._delivery.chunks:
+            if self._next > self._chunks:
                 break
             self._head += await self._fetch()
         return self._head
@@ -82,15 +85,26 @@ class Body:
             return hashed.digest()
         head = b""
         number = 0
-        while number < self._delivery.chunks and b"\r\n\r\n" not in head:
+        while number < self._chunks and b"\r\n\r\n" not in head:
             number += 1
-            head += await self._outlet.chunk(self._delivery.id, number)
+            head += await self._chunk(number)
         hashed.add(head.partition(b"\r\n\r\n")[2])
-        for rest in range(number + 1, self._delivery.chunks + 1):
-            hashed.add(await self._outlet.chunk(self._delivery.id, rest))
+        for rest in range(number + 1, self._chunks + 1):
+            hashed.add(await self._chunk(rest))
         return hashed.digest()
 
     async def _fetch(self) -> bytes:
-        chunk = await self._outlet.chunk(self._delivery.id, self._next)
+        chunk = await self._chunk(self._next)
         self._next += 1
         return chunk
+
+    async def _chunk(self, number: int) -> bytes:
+        if self._pieces is None:
+            return await self._outlet.chunk(self._delivery.id, number)
+        return bytes(self._pieces[number - 1])
+
+
+def _cut(pieces: list[bytes]) -> list[memoryview]:
+    """The same bytes, in pieces that may be written at once."""
+    views = [memoryview(piece) for piece in pieces]
+    return [view[at : at + CHUNK_BYTES] for view in views for at in range(0, len(view), CHUNK_BYTES)]

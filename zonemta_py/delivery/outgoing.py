@@ -68,8 +68,10 @@ class Outgoing:
             section = fields + section
         if self._signer:
             form = self._signer.form
+            # Of merged messages each has a body of its own.
+            name = delivery.id if delivery.values is None else f"{delivery.id} {delivery.recipients[0].address}"
             signatures = await self._signer.sign(
-                delivery.id, section, delivery.hashes.get(form), lambda: body.hash(form), time.monotonic(),
+                name, section, delivery.hashes.get(form), lambda: body.hash(form), time.monotonic(),
                 int(time.time()),
             )  # fmt: skip
             if signatures:

@@ -77,7 +77,7 @@ def parse(data: bytes, damages: list[Damage]) -> Iterator[Record]:
     A record cut off at the very end is damage too ("cut off"): the caller knows whether that is a crash's torn tail.
     """
     parts: list[bytes] = []
-    for offset, kind, part in _walk(data, damages):
+    for offset, kind, part in fragments(data, damages):
         if kind in (FULL, FIRST) and parts:
             damages.append(Damage(offset, "record without its end"))
             parts = []
@@ -90,7 +90,7 @@ def parse(data: bytes, damages: list[Damage]) -> Iterator[Record]:
                 damages.append(Damage(offset, "record too short"))
             else:
                 yield record
-        elif kind is _BROKEN:
+        elif kind == BROKEN:
             parts = []
         else:
             parts.append(part)
@@ -98,10 +98,11 @@ def parse(data: bytes, damages: list[Damage]) -> Iterator[Record]:
         damages.append(Damage(len(data), "cut off"))
 
 
-_BROKEN = 0
+BROKEN = 0
 
 
-def _walk(data: bytes, damages: list[Damage], at: int = 0) -> Iterator[tuple[int, int, bytes]]:
+def fragments(data: bytes, damages: list[Damage], at: int = 0) -> Iterator[tuple[int, int, bytes]]:
+    """(offset, kind, part) of each fragment from the block boundary `at` on; kind BROKEN in the place of a damaged one."""
     size = len(data)
     while at < size:
         left = BLOCK_BYTES - at % BLOCK_BYTES
@@ -119,7 +120,7 @@ def _walk(data: bytes, damages: list[Damage], at: int = 0) -> Iterator[tuple[int
             continue
         cut = at + 7 + min(length, left - 7) > size
         damages.append(Damage(at, "cut off" if cut else "checksum does not match"))
-        yield at, _BROKEN, b""
+        yield at, BROKEN, b""
         at += left
 
 
@@ -133,7 +134,7 @@ def _record(payload: bytes) -> Record | None:
 def good_end(data: bytes, start: int = 0) -> int:
     """Where the last whole record ends, reading from the block boundary `start` on; 0 if there is none."""
     end, inside = 0, False
-    for offset, kind, part in _walk(data, [], start):
+    for offset, kind, part in fragments(data, [], start):
         if kind in (FULL, FIRST):
             inside = kind == FIRST
         if kind == FULL or (kind == LAST and inside):

@@ -9,6 +9,13 @@
     held <zone> <id> <recipient>                     waits for an operator
     in-doubt <id> <recipient>                        its final reply was awaited at a crash
     size <zone> <domain>                             how many recipients are queued, deferred, held
+    campaign <name> 000001 …   template, in chunks of 64 KB
+    campaign <name> *          settings, and how it has been ended
+    campaign <name> #          tally: what became of its recipients
+    campaign <name> ~          how many waited and how many were delivered, over time
+    request <scope> <name>     an idempotency key: how that request was answered
+    request-end <until> <scope> <name>               the same keys by the time when they are forgotten
+    suppressed <address>       nothing is sent to this person, and why
     state                                            how far the journal has been applied
 
 Ids are 16 hexadecimal digits that grow with time (44 bits of milliseconds, 20 of sequence), so a slice of time is a
@@ -23,6 +30,10 @@ STATE = b"state"
 SIZES = b"size "
 IN_DOUBTS = b"in-doubt "
 MESSAGES = b"message "
+CAMPAIGNS = b"campaign "
+REQUESTS = b"request "
+REQUEST_ENDS = b"request-end "
+SUPPRESSED = b"suppressed "
 
 
 class Place(NamedTuple):
@@ -70,6 +81,34 @@ def in_doubt(message_id: str, recipient: str) -> bytes:
 
 def size(zone: str, domain: str) -> bytes:
     return f"size {zone} {domain}".encode()
+
+
+def template(campaign: str, number: int) -> bytes:
+    return b"campaign %s %06d" % (campaign.encode(), number)
+
+
+def campaign(name: str) -> bytes:
+    return b"campaign %s *" % name.encode()
+
+
+def tally(campaign: str) -> bytes:
+    return b"campaign %s #" % campaign.encode()
+
+
+def course(campaign: str) -> bytes:
+    return b"campaign %s ~" % campaign.encode()
+
+
+def request(scope: str, name: str) -> bytes:
+    return f"request {scope} {name}".encode()
+
+
+def request_end(until_ms: int, request: bytes) -> bytes:
+    return b"request-end %012x %s" % (until_ms, request.removeprefix(REQUESTS))
+
+
+def suppressed(person: str) -> bytes:
+    return b"suppressed " + person.encode()
 
 
 def fresh_range(zone: str) -> bytes:

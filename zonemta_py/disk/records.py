@@ -25,10 +25,12 @@ class Type(IntEnum):
     FINISH = 5  # [id]: no recipient is left
     POSITION = 6  # {…}: where a restart begins
     IN_DOUBT = 7  # [[id, zone, address, since_ms, action]…]: found at a restart or when a sender died
-    REMOVED = 8  # [id, zone, addresses, reason]: taken out without a delivery
+    REMOVED = 8  # [id, zone, addresses, reason, where]: taken out, or not taken up, without a delivery
     MOVED = 9  # [id, zone, addresses, due_ms]: held recipients released by an operator, deferred until then
     END = 10  # nil: the last record of a segment
     STANDING = 12  # [change, [kind, name], value, cause]: a stop, a rest, what was learned
+    SUPPRESS = 13  # [[address, kind, since_ms, reason, evidence, by, campaign]…]: nothing is sent to these any more
+    UNSUPPRESS = 14  # [[address…], by]: taken off that list
     LOST = 11  # [first, last]: records that damage has cost, replaced by this one, which has the number of the last
 
 
@@ -56,7 +58,8 @@ class Note(NamedTuple):
     notify, orcpt: RFC 3461. attempts: how often it was tried. first_ms, last_ms: first and latest try. last: latest
     reply as "code enhanced text". noticed: a delay notice has been sent. routing: what plugins decided (host, port,
     source …). flow: "priority~tenant~campaign" where one of them is set. deadline_ms: when it is to be
-    returned, or its sender told; 0: never, or done. put_off_ms: when it was last put off without an attempt.
+    returned, or its sender told; 0: never, or done. put_off_ms: when it was last put off without an attempt. values: of
+    a merged message, what its template is filled with; else None.
     """
 
     notify: int = 0
@@ -70,6 +73,7 @@ class Note(NamedTuple):
     flow: str = ""
     deadline_ms: int = 0
     put_off_ms: int = 0
+    values: list[str] | None = None
 
     def value(self) -> bytes:
         return b"" if self == _PLAIN else pack(self)

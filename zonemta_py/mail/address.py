@@ -27,6 +27,7 @@ _NOTHING: dict[str, str] = {}
 _LDH = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _ATEXT = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _ORDINARY = re.compile(rf" *<({_ATEXT}(?:\.{_ATEXT})*)@({_LDH}(?:\.{_LDH})*)>(?: +(.*))?", re.DOTALL)
+_BARE = re.compile(rf"{_ATEXT}(?:\.{_ATEXT})*@{_LDH}(?:\.{_LDH})*")
 
 _U = r"[^\x00-\x7f]"
 _UTEXT = rf"(?:[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~-]|{_U})+"
@@ -115,6 +116,20 @@ def parse_rcpt(argument: str, smtputf8: bool = False) -> tuple[Recipient, dict[s
         return Recipient(address), _NOTHING.copy()
     parameters = parse_parameters(rest)
     return _rcpt_parameters(address, parameters, smtputf8), parameters
+
+
+def parse_mailbox(text: str) -> str:
+    """A bare name@domain, international or not, as programs and files say it. Raises AddressRefused.
+
+    Nothing of it is changed but the case of the domain: what would be read as anything else is refused.
+    """
+    if len(text) < _DOMAIN_BYTES_MAX and _BARE.fullmatch(text):
+        local, _, domain = text.rpartition("@")
+        return f"{local}@{domain.lower()}"
+    address, rest = _parse_path(f"<{text}>", "1.3", "name@domain")
+    if rest or address.lower() != text.lower():
+        raise _malformed("1.3", "name@domain")
+    return address
 
 
 def _parse_path(argument: str, detail: str, syntax: str) -> tuple[str, str | None]:

@@ -23,11 +23,15 @@ class Notify(IntFlag):
 
 @dataclass(slots=True)
 class Recipient:
-    """One RCPT TO: address as given (domain lower-cased), NOTIFY flags and ORCPT ("rfc822;user@example.com")."""
+    """One RCPT TO: address as given (domain lower-cased), NOTIFY flags and ORCPT ("rfc822;user@example.com").
+
+    values: of a merged message: what its template is filled with, one for each of `Envelope.columns`; else None.
+    """
 
     address: str
     notify: int = 0
     orcpt: str | None = None
+    values: list[str] | None = None
 
     @property
     def domain(self) -> str:
@@ -35,7 +39,8 @@ class Recipient:
         return self.address.rpartition("@")[2]
 
     def to_wire(self) -> list[Any]:
-        return [self.address, self.notify, self.orcpt]
+        row = [self.address, self.notify, self.orcpt]
+        return row if self.values is None else [*row, self.values]
 
     @classmethod
     def from_wire(cls, row: list[Any]) -> Recipient:
@@ -56,6 +61,10 @@ class Envelope:
     sends it on and tells the sender. require_tls: RFC 8689; tls_optional: its field TLS-Required: No. window: name of
     the sending hours; time_zone: the one they are in ("": as configured). unsubscribe: List-Unsubscribe is wanted.
     hashes: "relaxed" or "simple" → SHA-256 of the body in that canonical form (RFC 6376 3.4).
+
+    A merged message has no body: `campaign` names the template that the sender fills for each recipient with its
+    values, whose names are `columns`; size is then that of one typical message. source: the local address it is to be
+    sent from. request: the client's key for this request, "" for none; digest: SHA-256 of what it asked for.
     """
 
     sender: str
@@ -84,13 +93,24 @@ class Envelope:
     time_zone: str = ""
     unsubscribe: bool = False
     hashes: dict[str, bytes] = field(default_factory=dict)
+    columns: list[str] = field(default_factory=list)
+    source: str = ""
+    request: str = ""
+    digest: bytes = b""
     extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def merged(self) -> bool:
+        """Whether each recipient gets a message of its own, made from the campaign's template."""
+        return bool(self.columns) or any(one.values is not None for one in self.recipients)
 
     def metadata(self) -> dict[str, Any]:
         """All but the recipients, as stored under `message <id> *`; fields at their default are left out."""
         row: dict[str, Any] = {"sender": self.sender, "size": self.size, "received_ms": self.received_ms}
         if self.priority is not None:
             row["priority"] = self.priority  # 0 says something: the zone's default does not hold
+        if self.merged:
+            row["columns"] = self.columns
         for name in _OPTIONAL:
             value = getattr(self, name)
             if value:
@@ -113,6 +133,6 @@ class Envelope:
 _OPTIONAL = (
     "ret", "envid", "body", "smtputf8", "origin", "origin_name", "user", "protocol", "headers", "sending_zone",
     "campaign", "tenant", "hold_until_ms", "deadline_ms", "deadline_mode", "require_tls", "tls_optional",
-    "window", "time_zone", "unsubscribe", "hashes", "extra",
+    "window", "time_zone", "unsubscribe", "hashes", "source", "request", "digest", "extra",
 )  # fmt: skip
-_FIELDS = frozenset(("sender", "size", "received_ms", "priority", *_OPTIONAL))
+_FIELDS = frozenset(("sender", "size", "received_ms", "priority", "columns", *_OPTIONAL))

@@ -82,7 +82,7 @@ class Decoder:
         if not _paired(content):
             if not self._normalise:
                 return self._refuse(BARE_LINE_END)
-            content = _LF_DOTS.sub(b"\n.", content)
+            content = self._undoubled(content)
             content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\r\n")
         if self._nul and b"\0" in content:
             return self._refuse(NUL_BYTE)
@@ -96,6 +96,9 @@ class Decoder:
         self._line = self._line + len(content) if last < 0 else len(content) - last - 1
         return content
 
+    def _undoubled(self, content: bytes) -> bytes:
+        return _LF_DOTS.sub(b"\n.", content)
+
     def _longest(self, content: bytes) -> int:
         lines = content.split(b"\r\n")
         return max(self._line + len(lines[0]), *map(len, lines))
@@ -103,6 +106,36 @@ class Decoder:
     def _refuse(self, reply: Reply) -> bytes:
         self.refusal = reply
         return b""
+
+
+class Undotted(Decoder):
+    """The same for a message that comes as it is, without dots or an end of its own (HTTP): say `finish` at its end."""
+
+    __slots__ = ()
+
+    def __init__(self, message_bytes: int, line_bytes: int, normalise: bool = True, refuse_nul: bool = True) -> None:
+        super().__init__(message_bytes, line_bytes, normalise, refuse_nul)
+        self._carry, self._skip = b"", 0
+
+    def feed(self, block: bytes) -> bytes:
+        if self.refusal is not None:
+            return b""
+        block = self._carry + block
+        self._carry = b"\r" if block.endswith(b"\r") else b""
+        content = block[:-1] if self._carry else block
+        return self._decode(content) if content else b""
+
+    def finish(self) -> bytes:
+        """What was held back, and the end of the last line if it has none."""
+        self.done = True
+        if self.refusal is not None:
+            return b""
+        if self._carry:
+            return self._decode(b"\r" if self._normalise is False else b"\r\n")
+        return self._decode(b"\r\n") if self._line else b""
+
+    def _undoubled(self, content: bytes) -> bytes:
+        return content
 
 
 def _paired(content: bytes) -> bool:

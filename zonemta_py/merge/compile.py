@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from types import CodeType
 
+from jinja2 import meta
+
 from zonemta_py.merge import header
 from zonemta_py.merge.language import Language
 from zonemta_py.merge.markup import Protected, has_style, mjml_to_html, protect
@@ -38,6 +40,15 @@ def problems(source: Source, columns: Collection[str] | None = None) -> list[Pro
     if not (source.text or source.html or source.mjml):
         found.append(Problem(source.file, 0, 0, "there is neither text nor html nor mjml; give one of them"))
     return found + _missing_images(source)
+
+
+def fields(source: Source) -> set[str]:
+    """Names that the template may look up; what is in no column of the list has a default. Raises TemplateRefused."""
+    found = problems(source)
+    if found:
+        raise TemplateRefused(found)
+    texts = (language.parse(text.content) for text, language in _texts(source))
+    return {name for tree in texts for name in meta.find_undeclared_variables(tree)}
 
 
 def _texts(source: Source) -> Iterator[tuple[Text, Language]]:

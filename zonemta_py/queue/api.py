@@ -10,7 +10,7 @@ Failures: everything the queue cannot take now is a `QueueRefusal` with the SMTP
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from zonemta_py.disk.records import BOUNCED as BOUNCED
 from zonemta_py.disk.records import DEFERRED as DEFERRED
@@ -19,6 +19,7 @@ from zonemta_py.disk.records import HELD as HELD
 from zonemta_py.disk.records import POSTPONED as POSTPONED
 from zonemta_py.disk.records import RELEASED as RELEASED
 from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 
 
@@ -30,6 +31,17 @@ class QueueRefusal(Exception):
         self.reply = reply
 
 
+class Receipt(NamedTuple):
+    """What was taken. accepted: recipients that are sent to; suppressed: those that are left out. repeated: an earlier
+    request with the same key was answered so, and nothing has been stored now.
+    """
+
+    id: str
+    accepted: int
+    suppressed: int
+    repeated: bool = False
+
+
 class Incoming(Protocol):
     """A message of more than one chunk on its way in."""
 
@@ -39,6 +51,9 @@ class Incoming(Protocol):
     async def commit(self, envelope: Envelope, last_chunk: bytes) -> str:
         """Returns the message's id once the whole message is on stable storage. Raises QueueRefusal."""
 
+    async def accept(self, envelope: Envelope, last_chunk: bytes) -> Receipt:
+        """The same, with all there is to say about it."""
+
     def abort(self) -> None:
         """Forgets the message: client gone, or refused. May be called after a failed commit; harmless twice."""
 
@@ -47,10 +62,30 @@ class Intake(Protocol):
     """What reception sees."""
 
     async def put(self, envelope: Envelope, body: bytes) -> str:
-        """Takes a message of one chunk (≤ CHUNK_BYTES); returns its id once it is stable. Raises QueueRefusal."""
+        """Takes a message of one chunk (≤ CHUNK_BYTES); returns its id once it is stable. Raises QueueRefusal.
+
+        Recipients on the suppression list are left out. `envelope.request`: the same key with the same digest is
+        answered with the first receipt, and stores nothing; with another digest it is refused (554).
+        """
+
+    async def accept(self, envelope: Envelope, body: bytes) -> Receipt:
+        """The same for a body of any length, with all there is to say about it."""
 
     def begin(self) -> Incoming:
         """Starts a message of several chunks."""
+
+
+async def accept_whole(intake: Intake, envelope: Envelope, body: bytes) -> Receipt:
+    """A body of several chunks that is all there. Raises QueueRefusal."""
+    incoming = intake.begin()
+    last = (len(body) - 1) // CHUNK_BYTES * CHUNK_BYTES
+    try:
+        for at in range(0, last, CHUNK_BYTES):
+            await incoming.write(body[at : at + CHUNK_BYTES])
+        return await incoming.accept(envelope, body[last:])
+    except BaseException:
+        incoming.abort()
+        raise
 
 
 @dataclass(slots=True)
@@ -68,6 +103,10 @@ class Delivery:
     a new connection may be opened; if not, one that is idle may be used, and without one the recipients are RELEASED,
     stage "limit". messages_per_connection (0: the zone's) and idle_s (None: the zone's) bound the connection. hashes:
     SHA-256 of the body by canonicalisation, as reception found it.
+
+    values: None, or the message is merged: it has one recipient and no body (chunks 0), and is made from the template
+    of `campaign` with these values, whose names are `columns`. template: name of that template's content, so that a
+    template kept by the sender is the right one. received_ms: UNIX time for its Date field.
     """
 
     lease: int
@@ -102,6 +141,10 @@ class Delivery:
     idle_s: float | None = None
     hashes: dict[str, bytes] = field(default_factory=dict)
     unsubscribe: bool = False
+    columns: list[str] = field(default_factory=list)
+    values: list[str] | None = None
+    template: str = ""
+    received_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -158,6 +201,9 @@ class Outlet(Protocol):
 
     async def chunk(self, message_id: str, number: int) -> bytes:
         """Chunk 1…chunks of a leased message. Raises QueueRefusal if it cannot be read."""
+
+    async def template(self, campaign: str) -> bytes:
+        """A campaign's template (`merge.source.Source.pack`). Raises QueueRefusal if it is gone or cannot be read."""
 
 
 class Office(Protocol):

@@ -12,6 +12,12 @@ Questions and answers (plain dicts and lists, ready for JSON):
     standing                                what is stopped or rests, and what was learned (`steering.py`)
     stop kind name seconds cause, lift kind name            orders about those
     warmup                                  where each new source stands at each provider
+    campaign-put name sender template …     a new campaign (`campaigning.py`); {"created": whether it was not there yet}
+    campaign-pause name cause, campaign-resume name cause, campaign-cancel name cause, campaign-complete name   its row
+    campaign name, campaigns                how each is doing; the first with its history
+    suppress rows, unsuppress addresses     orders about the suppression list (`people.py`)
+    suppression address, suppressions after limit kind      who is on it
+    forget address                          takes a person out of the queue; how many recipients that were
     warm source provider step               puts one on a step of its schedule (from 1; none: it is warm); its new row
 """
 
@@ -23,10 +29,12 @@ from typing import Any
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Note
 from zonemta_py.disk.store import StoreDamaged, StoreError
-from zonemta_py.queue import orders, sizes
+from zonemta_py.queue import orders, people, sizes
+from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.explain import explain
 from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.state import FAMILY, State
+from zonemta_py.queue.tally import campaign_of
 from zonemta_py.schedule import steering
 from zonemta_py.schedule.reasons import rows_of
 from zonemta_py.schedule.strands import NO_SOURCE
@@ -158,6 +166,9 @@ async def _show(queue: Parts, id: str) -> dict[str, Any]:
         for place, key, value in _places(queue, None, b"")
         if place.id == id
     ]
+    if campaign := campaign_of(message.metadata):
+        header = f"(each recipient's own, made from the template of campaign {campaign})"
+        return {"id": id, "envelope": message.metadata, "recipients": rows, "header": header}
     try:
         header = core.messages.text(message).partition(b"\r\n\r\n")[0].decode("utf-8", "replace")
     except StoreError as error:
@@ -263,6 +274,37 @@ async def _warm(queue: Parts, source: str, provider: str, step: int | None) -> d
     return next(row for row in rows if (row["source"], row["provider"]) == (source, provider))
 
 
+async def _campaign_put(queue: Parts, name: str, sender: str, template: bytes, **more: Any) -> dict[str, bool]:
+    refusal = queue.acceptance.refusal()  # no room on the disk, or it is in trouble
+    if refusal is not None:
+        raise QueueRefusal(refusal)
+    return await queue.campaigning.put(name, sender, template, **more)
+
+
+async def _campaign_pause(queue: Parts, name: str, cause: str = "") -> dict[str, Any]:
+    return await queue.campaigning.pause(name, cause or "by an operator")
+
+
+async def _campaign_resume(queue: Parts, name: str, cause: str = "") -> dict[str, Any]:
+    return await queue.campaigning.resume(name, cause or "by an operator")
+
+
+async def _campaign_cancel(queue: Parts, name: str, cause: str = "") -> dict[str, Any]:
+    return await queue.campaigning.cancel(name, cause or "by an operator")
+
+
+async def _campaign_complete(queue: Parts, name: str) -> dict[str, Any]:
+    return await queue.campaigning.complete(name)
+
+
+async def _campaign(queue: Parts, name: str) -> dict[str, Any]:
+    return queue.campaigning.full_row(name)
+
+
+async def _campaigns(queue: Parts) -> list[dict[str, Any]]:
+    return queue.campaigning.rows()
+
+
 QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "size": _size,
     "list": _list,
@@ -278,4 +320,12 @@ QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "lift": _lift,
     "warmup": _warmup,
     "warm": _warm,
+    **people.QUESTIONS,
+    "campaign-put": _campaign_put,
+    "campaign-pause": _campaign_pause,
+    "campaign-resume": _campaign_resume,
+    "campaign-cancel": _campaign_cancel,
+    "campaign-complete": _campaign_complete,
+    "campaign": _campaign,
+    "campaigns": _campaigns,
 }

@@ -21,9 +21,10 @@ from zonemta_py.disk.frame import Record, frame
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.records import Existence, Note, Type
 from zonemta_py.disk.store import Operation, Store, StoreError
-from zonemta_py.queue import sizes
+from zonemta_py.queue import check_campaigns, check_people, sizes
 from zonemta_py.queue.api import BOUNCED, DELIVERED
 from zonemta_py.queue.state import FAMILY
+from zonemta_py.schedule.lane import Path as Flow
 from zonemta_py.zones.zone import destination
 
 _STATE_OF = {"delivery-zone": sizes.QUEUED, "parked": sizes.QUEUED, "deferred": sizes.DEFERRED, "held": sizes.HELD}
@@ -167,9 +168,11 @@ class _Truth:
         self.records = 0
         self.last_envelope = ""
         self.lost = False
+        self.listed = check_people.Listed(applied)
 
     def take(self, record: Record) -> None:
         self.records += 1
+        self.listed.take(record)
         if record.type == Type.ENVELOPE:
             message_id, _, rows = records.unpack(record.body)[:3]
             self.last_envelope = max(self.last_envelope, message_id)
@@ -224,6 +227,8 @@ def compare(
     comparison.recipients()
     progress("counting")
     comparison.sizes()
+    comparison.campaigns()
+    comparison.people()
     if repair:
         for message_id, reason in comparison.broken.items():
             _set_aside(store, quarantine or Quarantine(config.folder / "quarantine"), message_id, reason)
@@ -237,10 +242,12 @@ class _Comparison:
         self.config, self.store, self.truth, self.report = config, store, truth, report
         self.lossy = lossy
         self.whole: dict[str, tuple[Existence, int]] = {}
+        self._merged: set[str] = set()
         self.broken: dict[str, str] = {}
         self.operations: list[Operation] = []
         self._counted: dict[tuple[str, str], list[int]] = {}
         self._left: dict[str, int] = {}
+        self._waiting: dict[str, int] = {}
 
     # -- messages
 
@@ -286,6 +293,8 @@ class _Comparison:
             self.broken[message_id] = f"it has lost {what}"
             return
         self.whole[message_id] = (existence, metadata["size"])
+        if "columns" in metadata:
+            self._merged.add(message_id)
 
     def _all_keys(self, message_id: str) -> list[Operation]:
         prefix = keys.message_range(message_id)
@@ -303,7 +312,10 @@ class _Comparison:
                 continue
             seen.add(who)
             self._count(place.zone, place.recipient, _STATE_OF[place.family], place.id)
-            Note.of(value)
+            note = Note.of(value)
+            if place.id in self._merged:
+                campaign = Flow.of(note.flow).campaign
+                self._waiting[campaign] = self._waiting.get(campaign, 0) + 1
         for message_id, alive in self.truth.alive.items():
             for address, (zone, notify, orcpt) in alive.items():
                 if message_id in self.whole and (message_id, address) not in seen:
@@ -329,6 +341,9 @@ class _Comparison:
         self.operations.append((key, None))
 
     def _bring_back(self, message_id: str, zone: str, address: str, note: Note) -> None:
+        if message_id in self._merged:  # its values were in its key only
+            self.report.add("damage", f"{address} is lost from a merged message", message_id, "make its request again")
+            return
         self.report.add("repairable", f"{address} is not queued, and has not ended", message_id, "it is queued again")
         home = self.config.zone(zone) or self.config.default_zone
         # Among the parked ones: a fresh key might lie below the low-water mark, and never be read.
@@ -351,6 +366,22 @@ class _Comparison:
             )
             value = Existence(existence.created_ms, existence.total, left).value()
             self.operations.append((keys.existence(message_id), value))
+
+    # -- campaigns
+
+    def campaigns(self) -> None:
+        """Their templates, and their tallies against what was counted."""
+        for found in check_campaigns.findings(self.store, self._waiting):
+            self.report.add(*found[:4])
+            self.operations += found.operations
+
+    # -- people
+
+    def people(self) -> None:
+        """The suppression list, and the keys of requests."""
+        for found in check_people.findings(self.store, self.truth.listed, self.lossy):
+            self.report.add(*found[:4])
+            self.operations += found.operations
 
     # -- sizes
 

@@ -21,13 +21,15 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.campaigns import Campaigns
 from zonemta_py.queue.commit import Hire, JournalLine, StoreLine, Thread
 from zonemta_py.queue.hooks import Hooks
-from zonemta_py.queue.messages import Messages
+from zonemta_py.queue.messages import Message, Messages
 from zonemta_py.queue.notices import Notices
+from zonemta_py.queue.requests import Requests
 from zonemta_py.queue.segments import Segments
 from zonemta_py.queue.sizes import DEFERRED, QUEUED, Sizes
+from zonemta_py.queue.suppression import Suppression
 from zonemta_py.schedule import hours
 from zonemta_py.schedule.clock import Clock
-from zonemta_py.schedule.lane import Entry, Group
+from zonemta_py.schedule.lane import Group
 from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.shared import Wants
 from zonemta_py.schedule.sites import Scout
@@ -72,6 +74,8 @@ class Core:
         self.space = Space(config.folder, config.queue.reserve_bytes)
         self.segments = segments
         self.ids = keys.Ids(last_id)
+        self.requests = Requests(self)
+        self.suppression = Suppression(self)
         self.unsettled: deque[int] = deque()
         """Sequence numbers of result records that the store has not been given yet."""
         self.arriving: set[str] = set()
@@ -87,7 +91,7 @@ class Core:
         self.lost_message: Callable[[Group, StoreError], None]
         self.end: Callable[[Lease, int, Reply, StoreError | None], None]
         self.postpone: Callable[[Lease, float], None]
-        self.remove: Callable[[str, list[Entry], str], None]
+        self.finish: Callable[[Message, str], None]
         wants = Wants()
         wants.rekey, wants.changed, wants.unpin, wants.requeued = self._rekey, self.changed, self._unpin, self._requeued
         wants.terms_of, wants.record = self._terms_of, self._stand

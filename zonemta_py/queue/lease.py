@@ -22,8 +22,10 @@ from zonemta_py.disk.store import StoreError, StoreFenced
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, Delivery
+from zonemta_py.queue.campaigns import canceled
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.messages import Message
+from zonemta_py.queue.removal import remove_leased
 from zonemta_py.schedule import hours
 from zonemta_py.schedule.lane import Entry, Group, Hold, Lane, Strand
 from zonemta_py.schedule.standing import NO_TLS
@@ -228,6 +230,11 @@ class Leases:
         """Raises StoreFenced, OSError: the disk is in trouble; the group is back where it was."""
         lease = None
         try:
+            if self._canceled(group) and not remove_leased(self._core, group, group.entries, self._reason(group)):
+                return False
+            for reason, entries in self._core.suppression.listed(group).items():
+                if not remove_leased(self._core, group, entries, reason):
+                    return False
             lease = self.grant(group, taker.worker)
             return lease is not None and self._hand(taker, lease, now_ms)
         except (StoreFenced, OSError):
@@ -236,6 +243,14 @@ class Leases:
             else:
                 self.take_back(lease)
             raise
+
+    def _canceled(self, group: Group) -> bool:
+        """Whether its campaign was canceled."""
+        campaigns, path = self._core.campaigns, group.strand.path
+        return path.campaign in campaigns.canceled and group.entries[0].note.values is not None
+
+    def _reason(self, group: Group) -> str:
+        return canceled(self._core.campaigns.get(group.strand.path.campaign))
 
     def _hand(self, taker: Taker, lease: Lease, now_ms: int) -> bool:
         """Gives a lease to a sender, unless it comes to its end here."""
@@ -337,6 +352,10 @@ class Leases:
             idle_s=self._core.schedule.permits.idle_s(group, most.idle_s),
             hashes=metadata.get("hashes") or {},
             unsubscribe=metadata.get("unsubscribe", False),
+            columns=metadata.get("columns") or [],
+            values=first.values,
+            template=metadata.get("template", ""),
+            received_ms=metadata.get("received_ms", 0),
         )
 
     def of(self, worker: str) -> list[Lease]:

@@ -41,6 +41,8 @@ class Messages:
         self._store = store
         self._known: dict[str, Message] = {}
         self._warm = 0
+        self._fewer: dict[str, Message] = {}
+        self._written: dict[str, Message] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -114,17 +116,36 @@ class Messages:
 
     def drop(self, message_id: str) -> None:
         """Forgets a message whatever its pins: it turned out to be damaged."""
+        self._fewer.pop(message_id, None)
+        self._written.pop(message_id, None)
         message = self._known.pop(message_id, None)
         if message is not None:
             self.cool(message)
 
     def finish(self, message: Message, count: int) -> list[Operation]:
-        """What it changes in the store that `count` recipients have ended; the last one takes all keys along."""
+        """What it changes in the store that `count` recipients have ended; the last one takes all keys along.
+
+        How many are left is written once for each batch (`changes`), however many end in it.
+        """
         message.left -= count
         if message.left > 0:
-            value = records.Existence(message.created_ms, message.total, message.left).value()
-            return [(keys.existence(message.id), value)]
+            self._fewer[message.id] = message
+            return []
+        self._fewer.pop(message.id, None)
+        self._written.pop(message.id, None)
         numbers = range(1, message.chunks + 1)
         operations: list[Operation] = [(keys.existence(message.id), None), (keys.metadata(message.id), None)]
         operations += [(keys.chunk(message.id, number), None) for number in numbers]
         return operations
+
+    def changes(self) -> list[Operation]:
+        """How many recipients are left of the messages of which some have ended since the last call."""
+        self._written, self._fewer = self._fewer, {}
+        return [
+            (keys.existence(one.id), records.Existence(one.created_ms, one.total, one.left).value())
+            for one in self._written.values()
+        ]
+
+    def again(self) -> None:
+        """The batch that the last changes went into did not reach the disk: write them with the next one."""
+        self._fewer = self._written | self._fewer

@@ -15,6 +15,9 @@ from zonemta_py.queue import sizes
 from zonemta_py.queue.commit import immediately
 from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.places import find_any
+from zonemta_py.queue.tally import REMOVED, SUPPRESSED, campaign_of
+
+DROPPED = "dropped by an operator"
 
 
 async def release(queue: Parts, message_id: str) -> int:
@@ -36,11 +39,11 @@ async def drop(queue: Parts, message_id: str) -> int:
     core = queue.core
     found = _held(queue, message_id)
     for zone, addresses in found.items():
-        core.record(Type.REMOVED, records.pack([message_id, zone, addresses, "dropped by an operator"]))
+        core.record(Type.REMOVED, records.pack([message_id, zone, addresses, DROPPED]))
     await core.journal.stable()
     await core.lines.stable()  # while its disk is in trouble the store cannot be read
     for zone, addresses in found.items():
-        apply_drop(queue, message_id, zone, addresses)
+        apply_drop(queue, message_id, zone, addresses, DROPPED, core.clock.ms())
     await _written(queue)
     return sum(map(len, found.values()))
 
@@ -72,28 +75,38 @@ def apply_release(queue: Parts, message_id: str, zone: str, addresses: list[str]
         core.lines.submit(moved, immediately, sync=False, keep=True)
 
 
-def apply_drop(queue: Parts, message_id: str, zone: str, addresses: list[str]) -> None:
-    """Makes a REMOVED record true, as far as it is not; the last recipient takes the message along."""
+def apply_drop(
+    queue: Parts, message_id: str, zone: str, addresses: list[str], reason: str, ms: int,
+    found: dict[str, tuple[bytes, int]] | None = None,
+) -> int:  # fmt: skip
+    """Makes a REMOVED record true, as far as it is not; the last recipient takes the message along.
+
+    found: where they are, if that is known, and how they are counted. How many were there still.
+    """
     core, operations, ended = queue.core, list[Operation](), 0
     for address in addresses:
-        entry = find_any(core.store, zone, message_id, address)
+        entry = find_any(core.store, zone, message_id, address) if found is None else found.get(address)
         if entry is not None:
             key, state = entry
             operations.append((key, None))
             core.sizes.add(zone, address.rpartition("@")[2], state, -1)
             ended += 1
     if not ended:
-        return
+        return 0
     try:
         message = core.messages.get(message_id)
     except StoreDamaged:
         core.lines.submit(operations, immediately, sync=False, keep=True)
-        return
+        return ended
     core.messages.pin(message)
+    if campaign := campaign_of(message.metadata):
+        for _ in range(ended):
+            core.campaigns.tallies.result(campaign, REMOVED, ms, suppressed=reason.startswith(SUPPRESSED))
     operations += core.messages.finish(message, ended)
     if message.left <= 0:
         queue.settling.finish(message, zone)
     core.lines.submit(operations, lambda _: core.messages.unpin(message), sync=False, keep=True)
+    return ended
 
 
 async def _written(queue: Parts) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zonemta_py.queue.accept import Acceptance
+from zonemta_py.queue.campaigning import Campaigning
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.lease import Leases
 from zonemta_py.queue.settle import Settling
@@ -16,3 +17,4 @@ class Parts:
         self.acceptance = Acceptance(core)
         self.leases = Leases(core, first_lease)
         self.settling = Settling(core, self.leases, self.acceptance)
+        self.campaigning = Campaigning(core)

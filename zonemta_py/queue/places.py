@@ -41,8 +41,25 @@ def leased_keys(get: Get, row: list[Any]) -> list[tuple[str, bytes, bytes]]:
 
 
 def state_of(entry: Entry) -> int:
-    """How a recipient in the window is counted."""
+    """How a recipient is counted."""
+    if entry.key.startswith(b"held "):
+        return sizes.HELD
     return sizes.DEFERRED if entry.key.startswith(b"deferred ") else sizes.QUEUED
+
+
+def places_of(
+    get: Get, zone: str, target: str, message_id: str, addresses: list[str], dues: list[int]
+) -> dict[str, tuple[bytes, int]]:
+    """Of those that are still where a REMOVED record found them: the key, and how they are counted; by address."""
+    found: dict[str, tuple[bytes, int]] = {}
+    for place, address in enumerate(addresses):
+        before = dues[place] if dues else 0
+        held = keys.held(zone, message_id, address)
+        if (entry := find(get, zone, target, message_id, address, before)) is not None:
+            found[address] = entry[0], sizes.DEFERRED if entry[0].startswith(b"deferred ") else sizes.QUEUED
+        elif get(held) is not None:
+            found[address] = held, sizes.HELD
+    return found
 
 
 def find_any(store: Store, zone: str, message_id: str, address: str) -> tuple[bytes, int] | None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 from typing import Any
 
@@ -17,14 +18,20 @@ from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import browse, doubt
-from zonemta_py.queue.accept import Done, LocalIncoming, put
-from zonemta_py.queue.api import POSTPONED, Delivery, Outcome, QueueRefusal, Result
+from zonemta_py.queue.accept import Done
+from zonemta_py.queue.api import POSTPONED, Delivery, Outcome, QueueRefusal, Receipt, Result, accept_whole
+from zonemta_py.queue.campaigns import NO_TEMPLATE, whole
 from zonemta_py.queue.core import Core
+from zonemta_py.queue.forgone import forgo
+from zonemta_py.queue.incoming import LocalIncoming, take
 from zonemta_py.queue.lease import Lease
 from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.places import state_of
+from zonemta_py.queue.tally import REMOVED
 from zonemta_py.queue.upkeep import Upkeep
 from zonemta_py.schedule.lane import Group
+
+log = logging.getLogger(__name__)
 
 OUT_OF_HOURS = Reply(450, "4.3.2", "outside of its sending hours")
 UNREADABLE = Reply(451, "4.3.0", "the body cannot be read")
@@ -38,6 +45,7 @@ class LocalQueue(Parts):
         self.upkeep = Upkeep(self)
         core.lost_message = self._lost_message
         core.end = self.end
+        core.finish = self.settling.finish
         core.postpone = self.postpone
         core.pump = self.leases.pump
 
@@ -58,19 +66,35 @@ class LocalQueue(Parts):
     # -- Intake
 
     async def put(self, envelope: Envelope, body: bytes) -> str:
-        return await self.put_kept(envelope, shrink(body))
+        return (await self.accept_kept(envelope, shrink(body))).id
 
-    async def put_kept(self, envelope: Envelope, kept: bytes) -> str:
-        """The same for a body that is in the form in which it is kept already (`disk.bodies`)."""
-        return await put(self.acceptance, self.core, envelope, [kept])
+    async def accept(self, envelope: Envelope, body: bytes) -> Receipt:
+        if len(body) > CHUNK_BYTES:
+            return await accept_whole(self, envelope, body)
+        return await self.accept_kept(envelope, shrink(body))
+
+    async def accept_kept(self, envelope: Envelope, kept: bytes) -> Receipt:
+        """The same for a body of one chunk that is in the form in which it is kept already (`disk.bodies`)."""
+        return await take(self.acceptance, self.core, envelope, [kept])
 
     def put_soon(self, envelope: Envelope, kept: bytes, done: Done) -> None:
-        """The same for callers that keep no task for it: `done(id, refusal)`."""
-        refusal = self.acceptance.refusal()
+        """The same for callers that keep no task for it: `done(id, refusal)`. Not for requests, nor with plugins."""
+        acceptance = self.acceptance
+        refusal = acceptance.refusal() or acceptance.unfit(envelope)
+        routed = acceptance.routes(envelope) if refusal is None else []
+        refusal = refusal or acceptance.wrong_source(envelope, routed)
         if refusal is not None:
             done("", refusal)
+            return
+        try:
+            left_out = acceptance.left_out(envelope, routed)
+        except QueueRefusal as refused:
+            done("", refused.reply)
+            return
+        if len(left_out) == len(routed):
+            forgo(self.core, envelope, routed, left_out, done)
         else:
-            self.acceptance.commit(envelope, self.acceptance.routes(envelope), [kept], done)
+            acceptance.commit(envelope, routed, [kept], done, left_out=left_out)
 
     def begin(self) -> LocalIncoming:
         return LocalIncoming(self.acceptance, self.core)
@@ -118,6 +142,17 @@ class LocalQueue(Parts):
                 self._quarantine(message_id, error)
             raise QueueRefusal(UNREADABLE) from None
 
+    async def template(self, campaign: str) -> bytes:
+        return whole(self.template_chunks(campaign, 1, 1 << 20))
+
+    def template_chunks(self, campaign: str, first: int, most: int) -> list[bytes]:
+        """As `chunks`, of a campaign's template."""
+        try:
+            return self.core.campaigns.chunks(campaign, first, most)
+        except StoreError as error:
+            log.error("%s", error)
+            raise QueueRefusal(NO_TEMPLATE) from None
+
     # -- Office
 
     async def ask(self, question: str, **arguments: Any) -> Any:
@@ -140,6 +175,8 @@ class LocalQueue(Parts):
         operations: list[Operation] = [(entry.key, None) for entry in group.entries]
         for entry in group.entries:
             core.sizes.add(zone, entry.address.rpartition("@")[2], state_of(entry), -1)
+            if entry.note.values is not None:
+                core.campaigns.tallies.result(group.strand.path.campaign, REMOVED, core.clock.ms())
         left: list[Operation] = [(key, None) for key in _all_keys(core, message_id)]
         if left:  # the first of its recipients to find out
             core.message_count -= 1

@@ -38,7 +38,7 @@ from zonemta_py.schedule.sites import Scout
 REPAIR_MARK = "repair-needed"
 """A file in the queue's folder: the process before found the store damaged."""
 
-RESULTS = (Type.DELIVERY, Type.IN_DOUBT, Type.REMOVED, Type.MOVED)
+RESULTS = (Type.DELIVERY, Type.IN_DOUBT, Type.REMOVED, Type.MOVED, Type.SUPPRESS, Type.UNSUPPRESS)
 
 
 class Suffix:
@@ -123,7 +123,10 @@ async def open_queue(
     scout: Scout | None = None,
     hire: Hire = Thread,
 ) -> LocalQueue:
-    """Recovers and returns a queue that is ready to `start`. hire: who waits for the disk. Raises StoreError, OSError."""
+    """Recovers and returns a queue that is ready to `start`. hire: who waits for its disk.
+
+    Raises StoreError, OSError.
+    """
     quarantine = Quarantine(config.folder / "quarantine")
     store, repaired = _open_store(config, quarantine)
     damaged = damaged or stop_for_repair(config.folder)

@@ -16,10 +16,12 @@ from zonemta_py.disk.store import StoreDamaged
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import doubt, sizes
 from zonemta_py.queue.api import POSTPONED, RELEASED
+from zonemta_py.queue.check import state_of
 from zonemta_py.queue.orders import apply_drop, apply_release
 from zonemta_py.queue.parts import Parts
-from zonemta_py.queue.places import find
+from zonemta_py.queue.places import find, places_of
 from zonemta_py.queue.settle import Row, Settlement
+from zonemta_py.schedule.standing import BLOCKED_CLASSES
 
 
 class Replay:
@@ -28,6 +30,8 @@ class Replay:
     def __init__(self, queue: Parts, results: list[Record], finished: set[str]) -> None:
         self._queue, self._core, self._results = queue, queue.core, results
         self._pending: set[str] = set()
+        self._applied = state_of(queue.core.store).applied
+        """For records that do not show whether the store has them: it has all up to this one."""
         queue.settling.finished = finished
 
     async def run(self) -> None:
@@ -42,14 +46,27 @@ class Replay:
                 doubt.apply(self._queue, body[1])
             elif record.type == Type.REMOVED:
                 await self._flush()
-                apply_drop(self._queue, *body[:3])
+                self._removed(record, body)
             elif record.type == Type.MOVED:
                 await self._flush()
                 apply_release(self._queue, *body[:4])
+            elif record.type in (Type.SUPPRESS, Type.UNSUPPRESS) and record.seq > self._applied:
+                self._core.suppression.again(Type(record.type), body)
             if self._core.unsettled and self._core.unsettled[0] <= record.seq:
                 self._core.unsettled.popleft()
         await self._flush()
         self._queue.settling.finished = set()
+
+    def _removed(self, record: Record, body: list[Any]) -> None:
+        message_id, zone, addresses, reason = body[:4]
+        get, found = self._core.store.get, None
+        where = body[4] if len(body) > 4 else {}
+        if "envelope" in where:
+            return  # it never was in the store
+        if where:  # it says where they were: nothing needs to be searched
+            found = places_of(get, zone, where["destination"], message_id, addresses, where["due"])
+        if not apply_drop(self._queue, message_id, zone, addresses, reason, record.ms, found):
+            self._ended_already(message_id, zone)
 
     async def _delivery(self, record: Record, body: list[Any]) -> None:
         _, message_id, zone, target, outcomes, trace = body[:6]
@@ -57,10 +74,13 @@ class Replay:
             await self._flush()
         rows = [
             row
-            for verdict, code, enhanced, text, _, recipients, relayed in (outcome[:7] for outcome in outcomes)
+            for verdict, code, enhanced, text, _, recipients, relayed, kind in (
+                (*outcome, "")[:8] for outcome in outcomes
+            )
             if verdict != RELEASED
             for who in recipients
             if (row := self._row(record, message_id, zone, target, verdict, Reply(code, enhanced, text), who, relayed))
+            and _marked(row, kind)
         ]
         if not rows:
             self._ended_already(message_id, zone)
@@ -114,3 +134,9 @@ class Replay:
         self._core.lines.flush()
         await future
         self._pending.clear()
+
+
+def _marked(row: Row, kind: str) -> bool:
+    """True, after the row says what class of reply it was."""
+    row.blocked = kind in BLOCKED_CLASSES
+    return True

@@ -35,8 +35,10 @@ from zonemta_py.queue.judging import Judging
 from zonemta_py.queue.lease import Lease, Leases
 from zonemta_py.queue.messages import Message
 from zonemta_py.queue.notices import wanted
+from zonemta_py.queue.tally import campaign_of
 from zonemta_py.schedule import hours
 from zonemta_py.schedule.lane import NEVER_MS, Entry
+from zonemta_py.schedule.standing import BLOCKED_CLASSES
 from zonemta_py.zones.retry import delay_s
 
 WAITING = (DEFERRED, POSTPONED)
@@ -56,6 +58,7 @@ class Row:
     delayed: bool = False
     entry: Entry | None = None
     state: int = sizes.QUEUED
+    blocked: bool = False
 
 
 @dataclass(slots=True)
@@ -92,8 +95,7 @@ class Settling:
             return
         _check(lease, result)
         rulings = self._judging.judge(lease, result)
-        settlement = self._settlement(lease, result)
-        settlement.rulings = rulings
+        settlement = self._settlement(lease, result, rulings)
         lease.settling = True
         hooks = self._core.hooks
         if settlement.notices and (hooks.bounces or hooks.delays):
@@ -116,7 +118,7 @@ class Settling:
         self.apply(settlement)
         done()
 
-    def _settlement(self, lease: Lease, result: Result) -> Settlement:
+    def _settlement(self, lease: Lease, result: Result, rulings: list[Ruling | None]) -> Settlement:
         now_ms = self._core.clock.ms()
         entries, zone = lease.group.entries, lease.group.zone.zone
         rows = [
@@ -124,7 +126,8 @@ class Settling:
             for outcome in result.outcomes
             for index in outcome.recipients
         ]
-        settlement = Settlement(lease.message, zone.name, rows, result.remote, now_ms, lease=lease)
+        settlement = Settlement(lease.message, zone.name, rows, result.remote, now_ms, lease=lease, rulings=rulings)
+        _mark_blocked(rows, result.outcomes, rulings)
         settlement.notices = self.notices(settlement)
         return settlement
 
@@ -278,8 +281,11 @@ class Settling:
         core, message = self._core, settlement.message
         operations: list[Operation] = []
         ended = 0
+        campaign = campaign_of(message.metadata)
         for row in settlement.rows:
             ended += self._apply_row(settlement, row, operations)
+            if campaign:
+                core.campaigns.tallies.result(campaign, row.verdict, settlement.ms, row.blocked)
         due = [_deferred_key(settlement, row) for row in settlement.rows if row.verdict in WAITING]
         place = core.schedule.zones.get(settlement.zone) if due else None
         if place is not None:  # it may have left the configuration
@@ -372,6 +378,17 @@ class Settling:
             waiting = [row for row in settlement.rows if row.verdict in WAITING]
             zone.due_at(min(row.due_ms for row in waiting))
             zone.deadline_ms = min([zone.deadline_ms, *(row.note.deadline_ms or NEVER_MS for row in waiting)])
+
+
+def _mark_blocked(rows: list[Row], outcomes: list[Outcome], rulings: list[Ruling | None]) -> None:
+    """rows: those of the first outcome's recipients, then of the second's …"""
+    if not any(rulings):
+        return
+    following = iter(rows)
+    for outcome, ruling in zip(outcomes, rulings, strict=True):
+        blocked = ruling is not None and ruling.kind in BLOCKED_CLASSES
+        for row in islice(following, len(outcome.recipients)):
+            row.blocked = blocked
 
 
 def _deferred_key(settlement: Settlement, row: Row) -> bytes:

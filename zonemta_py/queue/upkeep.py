@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 RECORDS_BETWEEN_POSITIONS = 20_000
 SWEEP_S = 60.0
 DEADLINES_S = 1.0
+CAMPAIGNS_S = 1.0
 _LOOK_S = 0.25
 
 
@@ -46,6 +47,7 @@ class Upkeep:
             asyncio.create_task(self._forever(self._next_position)),
             asyncio.create_task(self._forever(self._next_sweep)),
             asyncio.create_task(self._forever(self._next_deadlines)),
+            asyncio.create_task(self._forever(self._next_campaigns)),
         ]
 
     async def _forever(self, chore: Callable[[], Awaitable[None]]) -> None:
@@ -116,6 +118,11 @@ class Upkeep:
         await asyncio.sleep(DEADLINES_S)
         await self.deadlines()
 
+    async def _next_campaigns(self) -> None:
+        await asyncio.sleep(CAMPAIGNS_S)
+        while not self._core.store.fenced and self._queue.campaigning.tick():
+            await self._core.lines.stable()  # as fast as the disk takes it, and no faster
+
     async def deadlines(self) -> bool:
         """Looks where a deadline may have passed; True: there is more to look at."""
         return await self._deadlines.look()
@@ -135,6 +142,7 @@ class Upkeep:
             more |= self._sweep(strand.zone, strand, now_ms)
         if core.store.fenced:
             return True
+        more |= core.requests.tidy()
         self._deadlines.forget()
         days = core.config.queue.archive_days
         if days:  # recipients in doubt are listed for as long as the archive is kept

@@ -137,9 +137,11 @@ class ZoneSchedule(Intake):
             strand.enlist()
 
     def _take(self, strand: Strand, most: int) -> list[Entry]:
-        """The recipients of the first message, at most so many."""
+        """The recipients of the first message, at most so many; one where each gets a message of its own."""
         entries, count = strand.entries, 1
         first, most = entries[0], min(most, len(entries))
+        if first.note.values is not None:
+            most = 1
         while count < most:
             other = entries[count]
             if other.id != first.id or other.note.routing != first.note.routing:

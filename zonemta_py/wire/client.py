@@ -17,7 +17,7 @@ from zonemta_py.disk.bodies import restore, shrink
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import Delivery, QueueRefusal, Result
+from zonemta_py.queue.api import Delivery, QueueRefusal, Receipt, Result, accept_whole
 from zonemta_py.wire.frames import (
     CHUNKS_AT_ONCE,
     OK,
@@ -105,6 +105,11 @@ class RemoteQueue:
     async def put(self, envelope: Envelope, body: bytes) -> str:
         return str(await self._request(Operation.PUT, envelope.to_wire(), shrink(body)))
 
+    async def accept(self, envelope: Envelope, body: bytes) -> Receipt:
+        if len(body) > CHUNK_BYTES:
+            return await accept_whole(self, envelope, body)
+        return Receipt(*await self._request(Operation.ACCEPT, envelope.to_wire(), shrink(body)))
+
     def begin(self) -> RemoteIncoming:
         self._token += 1
         return RemoteIncoming(self, self._token)
@@ -139,6 +144,14 @@ class RemoteQueue:
                 del self._ahead[next(iter(self._ahead))]
         return _restored(chunk)
 
+    async def template(self, campaign: str) -> bytes:
+        chunks: list[bytes] = []
+        while True:
+            more = await self._request(Operation.TEMPLATE, campaign, len(chunks) + 1, CHUNKS_AT_ONCE)
+            chunks += more
+            if len(more) < CHUNKS_AT_ONCE:
+                return b"".join(map(_restored, chunks))
+
     # -- Office
 
     async def ask(self, question: str, **arguments: Any) -> Any:
@@ -166,13 +179,16 @@ class RemoteIncoming:
             await before
 
     async def commit(self, envelope: Envelope, last_chunk: bytes) -> str:
+        return (await self.accept(envelope, last_chunk)).id
+
+    async def accept(self, envelope: Envelope, last_chunk: bytes) -> Receipt:
         self._check()
         chunks, self._gathered = self._gathered, []
         answer = self._queue._request(Operation.COMMIT, self._token, envelope.to_wire(), chunks, shrink(last_chunk))
         if self._open is not None:
             await asyncio.wait([self._open, answer])
             self._open.result()
-        return str(await answer)
+        return Receipt(*await answer)
 
     def abort(self) -> None:
         if self._open is not None:

@@ -22,12 +22,14 @@ class Operation(IntEnum):
     HELLO = 0  # [name]: who asks; its leases are its own
     PUT = 1  # [envelope, body] → id
     CHUNK = 2  # [token, chunks] → nil; the first ones begin the message
-    COMMIT = 3  # [token, envelope, chunks, last chunk] → id
+    COMMIT = 3  # [token, envelope, chunks, last chunk] → receipt
     ABORT = 4  # [token], no answer
     LEASE = 5  # [most] → deliveries
     SETTLE = 6  # [result] → nil
     FETCH = 7  # [id, first, most] → chunks
     ASK = 8  # [question, arguments] → anything
+    TEMPLATE = 9  # [campaign, first, most] → chunks
+    ACCEPT = 10  # [envelope, body] → receipt
 
 
 OK, REFUSED, WRONG = 0, 1, 2
@@ -57,7 +59,7 @@ _SCALARS = (
     "lease", "id", "zone", "destination", "sender", "size", "chunks", "body", "host", "port", "source", "ret", "envid",
     "smtputf8", "eightbit", "attempts", "routing", "hosts", "secure", "site", "provider", "tenant", "campaign",
     "priority", "may_connect", "require_tls", "tls_optional", "messages_per_connection", "idle_s", "hashes",
-    "unsubscribe",
+    "unsubscribe", "columns", "values", "template", "received_ms",
 )  # fmt: skip
 _scalars = attrgetter(*_SCALARS)
 

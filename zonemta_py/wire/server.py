@@ -18,8 +18,8 @@ import msgpack
 
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.accept import LocalIncoming
-from zonemta_py.queue.api import Delivery, QueueRefusal
+from zonemta_py.queue.api import Delivery, QueueRefusal, Receipt
+from zonemta_py.queue.incoming import LocalIncoming
 from zonemta_py.queue.lease import Taker
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row, pack, pack_chunks, result_of, unpacker
@@ -69,6 +69,8 @@ class Connection(asyncio.Protocol):
             Operation.SETTLE: self._settle,
             Operation.FETCH: self._fetch,
             Operation.ASK: self._ask,
+            Operation.TEMPLATE: self._template,
+            Operation.ACCEPT: self._accept,
         }
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -135,10 +137,16 @@ class Connection(asyncio.Protocol):
 
     def _put(self, number: int, envelope: list[Any], body: bytes) -> None:
         message = _checked(envelope, body)
-        if self._queue.core.hooks.routes:
-            self._run(number, self._queue.put_kept(message, body))
+        if message.request or self._queue.core.hooks.routes:
+            self._run(number, self._put_one(message, body))
         else:
             self._queue.put_soon(message, body, partial(self._stored, number))
+
+    async def _put_one(self, envelope: Envelope, body: bytes) -> str:
+        return (await self._queue.accept_kept(envelope, body)).id
+
+    def _accept(self, number: int, envelope: list[Any], body: bytes) -> None:
+        self._run(number, self._queue.accept_kept(_checked(envelope, body), body))
 
     def _chunk(self, number: int, token: int, chunks: list[bytes]) -> None:
         _bytes(*chunks)
@@ -158,11 +166,11 @@ class Connection(asyncio.Protocol):
 
     async def _commit_one(
         self, token: int, incoming: LocalIncoming, envelope: Envelope, chunks: list[bytes], last: bytes
-    ) -> str:
+    ) -> Receipt:
         try:
             if chunks:
                 await incoming.write_kept(chunks)
-            return await incoming.commit_kept(envelope, last)
+            return await incoming.accept_kept(envelope, last)
         except QueueRefusal:
             incoming.abort()
             raise
@@ -198,8 +206,14 @@ class Connection(asyncio.Protocol):
         self._queue.settling.settle(result_of(result), partial(self._answer, number, OK, None))
 
     def _fetch(self, number: int, message_id: str, first: int, most: int) -> None:
+        self._chunks(number, partial(self._queue.chunks, message_id, first, most))
+
+    def _template(self, number: int, campaign: str, first: int, most: int) -> None:
+        self._chunks(number, partial(self._queue.template_chunks, campaign, first, most))
+
+    def _chunks(self, number: int, read: Callable[[], list[bytes]]) -> None:
         try:
-            chunks = self._queue.chunks(message_id, first, most)
+            chunks = read()
         except QueueRefusal as refusal:
             self._stored(number, "", refusal.reply)
             return

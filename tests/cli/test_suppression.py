@@ -1,0 +1,138 @@
+"""`zonemta suppression …` and `zonemta forget` against a real queue."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zonemta_py.cli.errors import Exit
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.queue.queue import LocalQueue
+
+Told = Callable[..., Any]
+
+
+async def two_wait(queue: LocalQueue) -> None:
+    for address in ("ann@x.test", "bob@x.test"):
+        await queue.put(Envelope("src@x.test", [Recipient(address)], 10), b"Subject: x\r\n\r\n")
+
+
+def test_add_show_list_remove(served: Told, told: Told) -> None:
+    """An entry with all that was said about it, found in any spelling, and taken off again."""
+    served()
+    ran = told("suppression", "add", "Ann@X.test", "bob@x.test", "--kind", "unsubscribe", "--reason", "asked by phone")
+    assert (ran.code, ran.out) == (Exit.OK, "2 added to the suppression list, 0 known before\n")
+    ran = told("suppression", "show", "ANN@x.test")
+    assert "asked by phone" in ran.out
+    row = json.loads(told("suppression", "show", "ann@x.test", "--json").out)
+    assert (row["address"], row["kind"]) == ("ann@x.test", "unsubscribe")
+    assert row["by"]
+    out = told("suppression", "list", "--limit", "1").out
+    assert "ann@x.test" in out
+    assert "bob@x.test" not in out
+    assert "More: --after ann@x.test" in out
+    page = json.loads(told("suppression", "list", "--after", "ann@x.test", "--json").out)
+    assert [row["address"] for row in page["rows"]] == ["bob@x.test"]
+    assert told("suppression", "remove", "ann@x.test", "bob@x.test").out == "2 taken off the suppression list\n"
+    assert json.loads(told("suppression", "list", "--json").out) == {"rows": [], "next": None}
+
+
+def test_who_is_not_listed(served: Told, told: Told) -> None:
+    """Asking for, or removing, somebody who is not there is said in one sentence."""
+    served()
+    ran = told("suppression", "show", "ann@x.test")
+    assert (ran.code, ran.err) == (Exit.DATA, "zonemta: ann@x.test is not on the suppression list\n")
+    assert json.loads(told("suppression", "show", "ann@x.test", "--json").out) is None
+    ran = told("suppression", "remove", "ann@x.test")
+    assert ran.code == Exit.DATA
+    assert "none of them is on the suppression list; `zonemta suppression list`" in ran.err
+
+
+def test_what_is_exported_can_be_imported(served: Told, told: Told, tmp_path: Path) -> None:
+    """All fields survive, with commas, quotes and other alphabets; importing twice changes nothing."""
+    served()
+    told("suppression", "add", "ann@x.test", "--reason", 'she said "no", twice', "--campaign", "spring")
+    told("suppression", "add", "jos\u00e9@b\u00fccher.test", "--kind", "complaint", "--evidence", "report 7")
+    file = tmp_path / "list.csv"
+    assert told("suppression", "export", file).out == f"2 entries written to {file}\n"
+    before = json.loads(told("suppression", "list", "--json").out)["rows"]
+    assert told("suppression", "export").out == file.read_text()
+    told("suppression", "remove", *(row["address"] for row in before))
+    assert told("suppression", "import", file).out == "2 added to the suppression list, 0 known before\n"
+    assert told("suppression", "import", file).out == "0 added to the suppression list, 2 known before\n"
+    after = json.loads(told("suppression", "list", "--json").out)["rows"]
+    for row in (*before, *after):
+        row["since_ms"] //= 1000
+    assert after == before
+
+
+def test_a_list_of_addresses_alone(served: Told, told: Told, tmp_path: Path) -> None:
+    """One column is enough, with a byte order mark, in any number; --kind says the rest."""
+    served()
+    file = tmp_path / "old.csv"
+    lines = "".join(f"r{number}@x.test\n" for number in range(2500))
+    file.write_text(f"\ufeffEmail\n{lines}\n")
+    ran = told("suppression", "import", file, "--kind", "hard-bounce")
+    assert ran.out == "2,500 added to the suppression list, 0 known before\n"
+    assert json.loads(told("suppression", "show", "r7@x.test", "--json").out)["kind"] == "hard-bounce"
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"name\nann\n", "its first line names no column address or email"),
+        (b"", "its first line names no column address or email"),
+        (b"email\n\xff\xfe@x.test\n", "this is no CSV in UTF-8"),
+        (b"email,since\nann@x.test,yesterday\n", "list.csv:2: since is 'yesterday'; write a date such as 2026-03-01"),
+        (b"email\nann\n", "'ann' is no address; give one such as ann@example.com"),
+        (b"email,kind\nann@x.test,angry\n", "there is no kind 'angry'; take hard-bounce, manual"),
+    ],
+)
+def test_what_is_wrong_with_a_file(served: Told, told: Told, tmp_path: Path, content: bytes, sentence: str) -> None:
+    """One sentence that says what, and where it is known the line."""
+    served()
+    file = tmp_path / "list.csv"
+    file.write_bytes(content)
+    ran = told("suppression", "import", file)
+    assert ran.code == Exit.DATA
+    assert sentence in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_a_file_that_is_not_there(served: Told, told: Told, tmp_path: Path) -> None:
+    """The operating system's reason, with a remedy."""
+    served()
+    ran = told("suppression", "import", tmp_path / "none.csv")
+    assert ran.code == Exit.NO_INPUT
+    assert "none.csv: no such file or directory; name one that exists" in ran.err
+
+
+def test_no_file_is_made_if_no_queue_answers(told: Told, tmp_path: Path) -> None:
+    """An export that cannot be made leaves nothing behind that looks like one."""
+    ran = told("suppression", "export", tmp_path / "list.csv")
+    assert ran.code == Exit.UNAVAILABLE
+    assert not (tmp_path / "list.csv").exists()
+
+
+def test_forget(served: Told, told: Told) -> None:
+    """All that waits for a person goes; without --keep it is said that mail may be sent again."""
+    one = served()
+    one.do(two_wait)
+    told("suppression", "add", "bob@x.test", "ann@x.test")
+    ran = told("forget", "BOB@x.test")
+    assert ran.code == Exit.OK
+    assert ran.out.startswith("1 recipients removed from the queue\nits entry on the suppression list is gone")
+    assert told("suppression", "show", "bob@x.test").code == Exit.DATA
+    assert told("forget", "ann@x.test", "--keep").out == "1 recipients removed from the queue\n"
+    assert json.loads(told("suppression", "show", "ann@x.test", "--json").out)["kind"] == "erased"
+    assert json.loads(told("queue", "size", "--json").out)["total"]["messages"] == 0
+
+
+def test_forget_says_what_is_no_address(served: Told, told: Told) -> None:
+    """Nothing is removed for a slip of the pen."""
+    served()
+    ran = told("forget", "bob")
+    assert ran.code == Exit.DATA
+    assert "'bob' is no address; give one such as ann@example.com" in ran.err

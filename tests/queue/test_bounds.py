@@ -1,0 +1,71 @@
+"""Bounds and courses of campaigns: the pure parts, over whatever figures there may be."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zonemta_py.queue import bounds
+from zonemta_py.queue.bounds import passed
+from zonemta_py.queue.course import POINTS_MAX, Course
+from zonemta_py.queue.tally import Tally
+
+counts = st.integers(0, 10_000)
+shares = st.floats(0, 1)
+tallies = st.builds(Tally, *(counts for _ in range(7)))
+
+
+@given(tallies, st.dictionaries(st.sampled_from(bounds.SHARES), shares), st.integers(0, 1000))
+def test_a_bound_is_passed_only_above_its_share_and_from_least_on(
+    tally: Tally, limits: dict[str, float], n: int
+) -> None:
+    """And what is said names one that is."""
+    cause = passed({**limits, "least": n}, tally, [])
+    of = dict.fromkeys(bounds.SHARES, tally.attempts) | {"complaints": tally.delivered}
+    over = [
+        name for name in limits
+        if of[name] >= max(n, 1) and getattr(tally, name) / of[name] > limits[name]
+    ]  # fmt: skip
+    assert bool(cause) == bool(over)
+    assert "the bound is" in cause or not cause
+
+
+@given(tallies, st.dictionaries(st.sampled_from(bounds.SHARES), shares))
+def test_nothing_is_passed_right_after_it_was_resumed(tally: Tally, limits: dict[str, float]) -> None:
+    """What went wrong before counts no more."""
+    assert passed({**limits, "least": 0}, tally, bounds.figures(tally)) == ""
+
+
+def test_a_cause_names_figure_and_bound() -> None:
+    """With numbers that can be checked."""
+    tally = Tally(accepted=5000, delivered=900, deferred=100, complaints=9)
+    assert passed({"deferred": 0.05}, tally, []) == (
+        "100 of 1,000 attempts were deferred (10.0%), the bound is 5.0%"
+    )  # fmt: skip
+    assert passed({"complaints": 0.001}, tally, []) == (
+        "9 of 900 delivered messages were complained about (1.0%), the bound is 0.1%"
+    )
+    assert passed({"deferred": 0.05, "least": 2000}, tally, []) == ""
+
+
+@given(st.lists(st.tuples(st.integers(1, 100_000), st.integers(0, 5)), min_size=1, max_size=1500))
+def test_a_course_is_bounded_ordered_and_ends_where_it_is(steps: list[tuple[int, int]]) -> None:
+    """However long it takes: its points never go back in time, and what was delivered never shrinks."""
+    course, tally, ms = Course(), Tally(accepted=10_000), 0
+    for wait_ms, delivered in steps:
+        ms += wait_ms
+        tally.delivered += delivered
+        course.look(ms, tally)
+    assert len(course.points) < POINTS_MAX
+    assert course.points == sorted(course.points, key=lambda point: (point[0], point[2]))
+    assert all(waiting + delivered == 10_000 for _, waiting, delivered in course.points)
+    again = Course(course.saved())
+    assert again.points == course.points
+
+
+def test_the_rate_is_that_of_the_last_two_minutes() -> None:
+    """What was before is forgotten, and nothing is known at the start."""
+    course, tally = Course(), Tally(accepted=10_000)
+    assert course.rate_per_s(0, tally) == 0.0
+    for second in range(600):
+        tally.delivered += 10 if second < 300 else 2
+        course.look(second * 1000, tally)
+    assert course.rate_per_s(599_000, tally) == 2.0

@@ -1,0 +1,471 @@
+"""Campaigns: one template, many recipients, a tally that is exact whatever instant a crash picks."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from zonemta_py.disk import journal, keys, records
+from zonemta_py.disk.records import Type
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.reply import Reply
+from zonemta_py.merge.compile import prepare
+from zonemta_py.merge.source import Source, Text
+from zonemta_py.queue.api import BOUNCED, DEFERRED, HELD, POSTPONED, Delivery, Outcome, QueueRefusal, Result
+
+Make = Callable[..., Any]
+BLOCKED = Reply(550, "5.7.1", "Message rejected as spam")
+
+
+def template(text: str = "Hi {{ name }}\n") -> bytes:
+    return prepare(Source("t", Text("Hello {{ name }}"), Text("news@src.test"), text=Text(text))).pack()
+
+
+def batch(*addresses: str, campaign: str = "spring", **more: Any) -> Envelope:
+    people = [Recipient(address, values=[address.partition("@")[0].title()]) for address in addresses]
+    return Envelope("", people, columns=["name"], campaign=campaign, received_ms=1_700_000_000_000, **more)
+
+
+async def opened(house: Make, *addresses: str, settings: dict[str, Any] | None = None, **options: Any) -> Any:
+    """A house with a campaign, and a batch for these addresses."""
+    home = await house(**options)
+    await home.queue.ask("campaign-put", name="spring", sender="news@src.test", template=template(), **(settings or {}))
+    if addresses:
+        await home.queue.put(batch(*addresses), b"")
+    return home
+
+
+async def row(home: Any, *figures: str) -> tuple[Any, ...]:
+    await home.rest()
+    found = await home.queue.ask("campaign", name="spring")
+    return tuple(found[figure] for figure in figures)
+
+
+def removed(home: Any) -> list[list[Any]]:
+    rows = journal.read(home.folder / "journal", 0, [], home.folder / "archive")
+    return [records.unpack(one.body) for one in rows if one.type == Type.REMOVED]
+
+
+def refused(home: Any, delivery: Delivery, verdict: int, reply: Reply) -> Result:
+    outcome = Outcome(verdict, reply, "mail", list(range(len(delivery.recipients))))
+    return Result(delivery.lease, [outcome], remote="mx.test[127.0.0.9]:25")
+
+
+async def tick(home: Any) -> None:
+    """A second's chores, until nothing is left of them."""
+    while home.queue.campaigning.tick():
+        await home.rest()
+    await home.rest()
+
+
+# -- put
+
+
+async def test_the_same_campaign_twice_is_one(house: Make) -> None:
+    """Put again with the same content it is a success; with any other a sentence says so."""
+    home = await house()
+    ask = {"name": "spring", "sender": "news@src.test", "template": template()}
+    first, second = await asyncio.gather(*(home.queue.ask("campaign-put", **ask) for _ in range(2)))
+    assert [first, second] == [{"created": True}, {"created": False}]
+    for other in ({"sender": "other@src.test"}, {"template": template("Bye {{ name }}\n")}, {"planned": 5}):
+        with pytest.raises(ValueError, match="is there with other content; choose another name"):
+            await home.queue.ask("campaign-put", **ask | other)
+    assert [one["name"] for one in await home.queue.ask("campaigns")] == ["spring"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"name": "a b"}, "no name; use up to 63 letters"),
+        ({"tenant": "a~b"}, "no name; use up to 63 letters"),
+        ({"zone": "nowhere"}, "there is no zone 'nowhere'; there are default"),
+        ({"priority": 10}, "the priority is 10; take -9 to 9"),
+        ({"life_h": 0}, "life_h is 0"),
+        ({"template": b"\x90"}, "this is no template"),
+        ({"template": b""}, "this is no template"),
+        ({"template": Source("t", Text("s"), Text("a@b.c"), text=Text("x")).pack()}, "not prepared"),
+        ({"bounds": {"soft": 1}}, "there is no bound 'soft'; take least, deferred"),
+        ({"bounds": {"blocked": 5}}, "write a share from 0 to 1"),
+        ({"bounds": {"blocked": "5"}}, "write a number"),
+    ],
+)
+async def test_a_campaign_that_makes_no_sense_is_refused(house: Make, wrong: dict[str, Any], sentence: str) -> None:
+    """Each with one sentence that says what to do; nothing is kept."""
+    home = await house()
+    with pytest.raises(ValueError, match=sentence):
+        await home.queue.ask("campaign-put", **{"name": "spring", "sender": "a@b.c", "template": template()} | wrong)
+    assert await home.queue.ask("campaigns") == []
+
+
+async def test_a_large_template_comes_back_as_it_was(house: Make) -> None:
+    """In as many chunks as it takes, also after a crash."""
+    home = await house()
+    large = template("".join(f"{random.Random(n).randbytes(50).hex()}\n" for n in range(9000)))
+    await home.queue.ask("campaign-put", name="spring", sender="a@b.c", template=large)
+    await home.crash(power=True)
+    assert await home.queue.template("spring") == large
+    with pytest.raises(QueueRefusal):
+        await home.queue.template("summer")
+
+
+# -- merged messages
+
+
+async def test_each_recipient_is_delivered_alone(house: Make) -> None:
+    """However many share a destination: each with its own values, and all that rendering needs; no body is stored."""
+    home = await opened(house, "ann@x.test", "bob@x.test", settings={"tenant": "shop", "priority": 3})
+    first, second = await home.leases()
+    assert [(one.recipients[0].address, one.values, len(one.recipients)) for one in (first, second)] == [
+        ("ann@x.test", ["Ann"], 1), ("bob@x.test", ["Bob"], 1),
+    ]  # fmt: skip
+    assert (first.columns, first.chunks, first.body, first.received_ms) == (["name"], 0, None, 1_700_000_000_000)
+    assert (first.sender, first.tenant, first.campaign, first.priority) == ("news@src.test", "shop", "spring", 3)
+    assert first.template == home.queue.core.campaigns.get("spring").template
+    assert [key for key in home.queue.core.store.keys(b"message ", b"message!") if key[-1:].isdigit()] == []
+    for delivery in (first, second):
+        await home.settle(delivery)
+    await home.sound()
+    assert (await home.sizes())["messages"] == 0
+
+
+async def test_a_template_without_fields_is_merged_too(house: Make) -> None:
+    """No columns and no values are what it is filled with."""
+    home = await opened(house)
+    await home.queue.put(Envelope("", [Recipient("ann@x.test", values=[])], campaign="spring"), b"")
+    (delivery,) = await home.leases()
+    assert (delivery.values, delivery.columns, delivery.chunks) == ([], [], 0)
+    await home.settle(delivery)
+    await home.sound()
+
+
+@pytest.mark.parametrize(
+    ("envelope", "sentence"),
+    [
+        (batch("ann@x.test", campaign="summer"), "there is no campaign 'summer', put it first"),
+        (batch("ann@x.test", source="127.0.0.7"), "zone 'default' does not send from 127.0.0.7"),
+        (Envelope("", [Recipient("ann@x.test", values=["a", "b"])], columns=["name"], campaign="spring"), "1 values"),
+        (Envelope("", [Recipient("ann@x.test")], columns=["name"], campaign="spring"), "needs 1 values"),
+    ],
+)
+async def test_a_batch_that_cannot_be_merged_is_refused(house: Make, envelope: Envelope, sentence: str) -> None:
+    """554 5.5.0 with the reason, and nothing of it is counted."""
+    home = await opened(house)
+    with pytest.raises(QueueRefusal, match=f"554 5.5.0 .*{sentence}"):
+        await home.queue.put(envelope, b"")
+    assert await row(home, "accepted", "waiting") == (0, 0)
+
+
+async def test_a_source_that_the_zone_has_is_taken(house: Make) -> None:
+    """Every recipient goes out from there."""
+    zones = [{"name": "default", "sources": ["127.0.0.7", "127.0.0.8"]}]
+    home = await opened(house, zones=zones)
+    await home.queue.put(batch("ann@x.test", "bob@y.test", source="127.0.0.8"), b"")
+    assert {delivery.source for delivery in await home.leases()} == {"127.0.0.8"}
+
+
+async def test_the_values_are_not_in_the_journal(house: Make) -> None:
+    """The archive is kept for weeks and read by many: it names who got mail, and not what was known of them."""
+    home = await opened(house)
+    people = [Recipient("ann@x.test", values=["Geheim"])]
+    await home.queue.put(Envelope("", people, columns=["name"], campaign="spring", request="r1", digest=b"d"), b"")
+    (delivery,) = await home.leases()
+    await home.settle(delivery)
+    await home.rest()
+    written = b"".join(path.read_bytes() for path in (home.folder / "journal").iterdir())
+    assert b"Geheim" not in written
+    rows = [records.unpack(r.body) for r in journal.read(home.folder / "journal") if r.type == Type.ENVELOPE]
+    assert {name: rows[0][1][name] for name in ("campaign", "columns")} == {"campaign": "spring", "columns": ["name"]}
+
+
+async def test_a_life_shorter_than_the_queues_ends_its_recipients(house: Make) -> None:
+    """life_h after they came they are given up, and counted as bounced."""
+    home = await opened(house, "ann@x.test", settings={"life_h": 2})
+    (delivery,) = await home.leases()
+    await home.settle(delivery, DEFERRED)
+    await home.move(3 * 3600)
+    await home.rest()
+    await home.leases()
+    assert await row(home, "deferred", "bounced", "waiting") == (1, 1, 0)
+
+
+# -- the tally
+
+
+async def test_the_tally_counts_every_result_once(house: Make) -> None:
+    """Attempts put off, blocks by class, recipients that ended: and what is accepted less what ended, waits."""
+    home = await opened(house, *(f"r{number}@x{number}.test" for number in range(7)))
+    leased = await home.leases()
+    await home.settle(leased[0])
+    await home.settle(leased[1], DEFERRED)
+    await home.settle(leased[2], BOUNCED)
+    await home.queue.settle(refused(home, leased[3], BOUNCED, BLOCKED))
+    await home.settle(leased[4], HELD)
+    await home.settle(leased[5], POSTPONED, delay_s=60)
+    figures = "accepted", "delivered", "deferred", "bounced", "blocked", "removed", "waiting"
+    assert await row(home, *figures) == (7, 1, 1, 2, 1, 0, 4)
+    await home.queue.ask("drop", id=leased[4].id)
+    assert await row(home, *figures) == (7, 1, 1, 2, 1, 1, 3)
+    await home.sound()
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+async def test_the_tally_is_exact_after_any_crash(house: Make, power: bool, seed: int) -> None:
+    """Whatever had reached the store: tally and recipients agree, and no result is counted twice or not at all."""
+    die = random.Random(seed)
+    home = await opened(house, *(f"r{number}@x{number % 7}.test" for number in range(60)))
+    expected = {"delivered": 0, "deferred": 0, "bounced": 0, "blocked": 0}
+    for _ in range(4):
+        for delivery in await home.leases(die.randint(1, 15)):
+            kind = die.choice(["delivered", "deferred", "bounced", "blocked", "lost"])
+            if kind == "lost" or delivery.values is None:  # no answer; a notification
+                continue
+            if kind == "blocked":
+                expected["bounced"] += 1
+                await home.queue.settle(refused(home, delivery, BOUNCED, BLOCKED))
+            else:
+                verdict = {"delivered": 1, "deferred": DEFERRED, "bounced": BOUNCED}[kind]
+                await home.settle(delivery, verdict)
+            expected[kind] += 1
+        await home.crash(power, die, drop=die.random() < 0.5)
+    found = asdict(home.queue.core.campaigns.tally("spring"))
+    assert {name: found[name] for name in expected} == expected
+    ended = expected["delivered"] + expected["bounced"]
+    assert await row(home, "accepted", "waiting") == (60, 60 - ended)
+    await home.sound()
+
+
+async def test_a_batch_that_the_crash_cost_is_not_counted(house: Make) -> None:
+    """Nobody heard that it was accepted: neither recipients nor tally know of it."""
+    home = await opened(house, "ann@x.test")
+    await home.rest()
+    home.dead = True
+    put = asyncio.ensure_future(home.queue.put(batch("bob@x.test"), b""))
+    await asyncio.sleep(0)
+    await home.crash(drop=True)
+    put.cancel()
+    assert await row(home, "accepted", "waiting") == (1, 1)
+    await home.sound()
+
+
+# -- orders
+
+
+async def test_a_paused_campaign_waits_and_others_go(house: Make) -> None:
+    """Also after a crash; resumed, it goes on where it was."""
+    home = await opened(house, "ann@x.test", "bob@x.test")
+    await home.queue.ask("campaign-pause", name="spring", cause="the subject is wrong")
+    await home.put("eve@x.test")
+    assert [one.recipients[0].address for one in await home.leases()] == ["eve@x.test"]
+    await home.crash(power=True)
+    assert await row(home, "state", "cause", "waiting") == ("paused", "the subject is wrong", 2)
+    resumed = await home.queue.ask("campaign-resume", name="spring", cause="it is right")
+    assert resumed["state"] == "running"
+    await home.move(3600)
+    assert {one.campaign for one in await home.leases()} >= {"spring"}
+
+
+@pytest.mark.parametrize("crash", [False, True])
+async def test_a_canceled_campaign_ends_wherever_it_waits(house: Make, crash: bool) -> None:
+    """In the window, fresh, deferred, parked and held; what is leased comes to its own end. Nobody is told."""
+    home = await opened(house, *(f"r{number}@x.test" for number in range(300)), queue={"window": 100})
+    first, second, third, *_ = await home.leases(5)
+    await home.settle(first, DEFERRED)
+    await home.settle(second, HELD)
+    await home.queue.ask("campaign-cancel", name="spring", cause="wrong list")
+    if crash:
+        await home.crash(power=True)
+        third = None
+    await tick(home)
+    if third is not None:
+        await home.settle(third)
+        for lease in list(home.queue.leases.out.values()):
+            home.queue.leases.take_back(lease)
+    await home.idle()
+    await tick(home)
+    state, waiting, delivered, gone = await row(home, "state", "waiting", "delivered", "removed")
+    assert (state, waiting, delivered + gone) == ("canceled", 0, 300)
+    assert {reason for _, _, _, reason, *_ in removed(home)} == {"campaign spring was canceled: wrong list"}
+    total = await home.sizes()
+    assert (total["queued"], total["deferred"], total["held"], total["messages"]) == (0, 0, 0, 0)
+    await home.sound()
+    with pytest.raises(QueueRefusal, match=r"554 5\.5\.0 campaign 'spring' was canceled"):
+        await home.queue.put(batch("ann@x.test"), b"")
+
+
+async def test_a_canceled_recipient_is_never_leased(house: Make) -> None:
+    """From the answer on, also before anything was removed."""
+    home = await opened(house, "ann@x.test", "bob@y.test")
+    await home.queue.ask("campaign-cancel", name="spring")
+    await home.put("eve@x.test")
+    assert [one.recipients[0].address for one in await home.leases()] == ["eve@x.test"]
+    assert await row(home, "removed", "waiting") == (2, 0)
+    await home.sound()
+
+
+@pytest.mark.parametrize("drop", [False, True])
+async def test_removals_that_the_store_has_not_seen_are_made_up_for(house: Make, drop: bool) -> None:
+    """Whether the crash comes before or behind the store's batch: each is removed once, and counted once."""
+    home = await opened(house, *(f"r{number}@x.test" for number in range(50)))
+    await home.queue.ask("campaign-cancel", name="spring")
+    home.queue.campaigning.tick()
+    await home.queue.core.journal.stable()
+    await home.crash(drop=drop)
+    await tick(home)
+    assert await row(home, "removed", "waiting") == (50, 0)
+    await home.sound()
+
+
+async def test_a_complete_campaign_ends_with_its_last_recipient(house: Make) -> None:
+    """Then it takes no more, is listed for a week, and goes with its template."""
+    home = await opened(house, "ann@x.test")
+    assert (await home.queue.ask("campaign-complete", name="spring"))["state"] == "complete"
+    (delivery,) = await home.leases()
+    await home.settle(delivery)
+    await tick(home)
+    assert await row(home, "state", "delivered") == ("ended", 1)
+    with pytest.raises(QueueRefusal, match="has ended"):
+        await home.queue.put(batch("ann@x.test"), b"")
+    for order in ("pause", "resume", "cancel"):
+        with pytest.raises(ValueError, match="has ended"):
+            await home.queue.ask(f"campaign-{order}", name="spring")
+    await home.crash(power=True)
+    assert (await row(home, "state"))[0] == "ended"
+    await home.move(8 * 86_400)
+    await tick(home)
+    assert await home.queue.ask("campaigns") == []
+    assert list(home.queue.core.store.keys(keys.CAMPAIGNS, keys.end(keys.CAMPAIGNS))) == []
+
+
+async def test_orders_about_nothing_say_so(house: Make) -> None:
+    """With where to look."""
+    home = await house()
+    for question in ("campaign", "campaign-pause", "campaign-resume", "campaign-cancel", "campaign-complete"):
+        with pytest.raises(ValueError, match="there is no campaign 'spring'; `zonemta campaign list` shows"):
+            await home.queue.ask(question, name="spring")
+
+
+# -- bounds and course
+
+
+async def test_a_bound_pauses_by_itself(house: Make) -> None:
+    """With figure and bound as its cause; after it is resumed it counts afresh."""
+    bounds = {"least": 4, "blocked": 0.25}
+    home = await opened(house, *(f"r{number}@x{number}.test" for number in range(9)), settings={"bounds": bounds})
+    leased = await home.leases(4)
+    for delivery in leased[:2]:
+        await home.queue.settle(refused(home, delivery, BOUNCED, BLOCKED))
+    await tick(home)
+    assert await row(home, "state") == ("running",)
+    for delivery in leased[2:4]:
+        await home.settle(delivery)
+    await tick(home)
+    cause = "2 of 4 attempts were blocked (50.0%), the bound is 25.0%"
+    assert await row(home, "state", "cause") == ("paused", cause)
+    await home.crash(power=True)
+    assert await row(home, "state", "cause") == ("paused", cause)
+    await home.queue.ask("campaign-resume", name="spring", cause="mended")
+    await tick(home)
+    assert await row(home, "state") == ("running",)
+
+
+async def test_the_course_is_followed_and_bounded(house: Make) -> None:
+    """Waiting and delivered over time: at most 240 points, however long it takes; some survive a crash."""
+    home = await opened(house, *(f"r{number}@x{number}.test" for number in range(600)))
+    while leased := await home.leases():
+        for delivery in leased:
+            await home.settle(delivery)
+            await home.move(1)
+            home.queue.campaigning.tick()
+    await home.rest()
+    found = await home.queue.ask("campaign", name="spring")
+    assert 100 < len(found["history"]) <= 240
+    assert [point[1:] for point in (found["history"][0], found["history"][-1])] == [[599, 1], [0, 600]]
+    assert found["rate_per_s"] == pytest.approx(1, abs=0.1)
+    await home.crash()
+    again = (await home.queue.ask("campaign", name="spring"))["history"]
+    assert len(again) > 50
+
+
+# -- fsck
+
+
+async def test_fsck_finds_a_wrong_tally_and_a_torn_template(house: Make) -> None:
+    """Both are named; the tally is counted again."""
+    home = await opened(house, "ann@x.test", "bob@x.test")
+    await home.rest()
+    home.queue.core.campaigns.tallies.add("spring", "delivered")
+    home.queue.core.lines.submit([(keys.template("spring", 1), None)], lambda _: None, sync=True, keep=True)
+    await home.rest()
+    home.abandon()
+    found = [problem.what for problem in home.check(repair=True).problems]
+    assert found == ["a campaign has lost 1 chunks of its template", "the tally says 1 wait, 2 found"]
+    assert [problem.severity for problem in home.check().problems] == ["damage"]
+    await home.open()
+    assert await row(home, "waiting", "accepted") == (2, 3)
+
+
+async def test_a_bounce_tells_the_sender(house: Make) -> None:
+    """As of any message; there is no copy of what was sent to return."""
+    home = await opened(house, "ann@x.test", "bob@x.test")
+    leased = await home.leases()
+    await home.settle(leased[0], BOUNCED)
+    (notice,) = [one for one in await home.leases() if one.values is None]
+    assert (notice.sender, notice.recipients[0].address) == ("", "news@src.test")
+    assert b"ann@x.test" in notice.body
+    await home.settle(notice)
+    await home.settle(leased[1])
+    assert await row(home, "accepted", "bounced", "delivered", "waiting") == (2, 1, 1, 0)
+    await home.sound()
+
+
+async def test_show_says_that_each_has_his_own(house: Make) -> None:
+    """There is no header that would be everybody's."""
+    home = await opened(house)
+    message_id = await home.queue.put(batch("ann@x.test"), b"")
+    shown = await home.queue.ask("show", id=message_id)
+    assert shown["header"] == "(each recipient's own, made from the template of campaign spring)"
+
+
+async def test_parked_recipients_of_a_canceled_campaign_go(house: Make) -> None:
+    """Those behind a destination that is down; another campaign's there stay."""
+    home = await opened(house)
+    await home.queue.ask("campaign-put", name="other", sender="news@src.test", template=template())
+    await home.queue.put(batch("first@x.test"), b"")
+    (first,) = await home.leases()
+    await home.settle(first, DEFERRED, down_s=600, stage="connect")
+    for name in ("spring", "other"):
+        await home.queue.put(batch(*(f"r{number}@x.test" for number in range(20)), campaign=name), b"")
+    await home.rest()
+    assert len(list(home.queue.core.store.keys(b"parked ", b"parked!"))) == 40
+    await home.queue.ask("campaign-cancel", name="spring")
+    await tick(home)
+    assert await row(home, "removed", "waiting") == (21, 0)
+    assert len(list(home.queue.core.store.keys(b"parked ", b"parked!"))) == 20
+    await home.crash(power=True)
+    await home.move(7200)
+    assert {one.campaign for one in await home.leases()} == {"other"}
+    await home.sound()
+
+
+async def test_fsck_names_a_merged_recipient_whose_key_is_gone(house: Make) -> None:
+    """His values were nowhere else: his request is to be made again, and the tally says that he is gone."""
+    home = await opened(house)
+    message_id = await home.queue.put(batch("ann@x.test", "bob@x.test", "cid@x.test"), b"")
+    await home.rest()
+    home.queue.core.lines.submit(
+        [(keys.fresh("default", message_id, "bob@x.test"), None)], lambda _: None, sync=True, keep=True
+    )
+    await home.rest()
+    home.abandon()
+    problems = home.check(repair=True).problems
+    (damage,) = [str(problem) for problem in problems if problem.severity == "damage"]
+    assert damage == f"bob@x.test is lost from a merged message ({message_id}): make its request again"
+    assert "the tally says 3 wait, 2 found" in [problem.what for problem in problems]
+    await home.open()
+    for delivery in await home.leases():
+        await home.settle(delivery)
+    assert await row(home, "accepted", "delivered", "removed", "waiting") == (3, 2, 1, 0)

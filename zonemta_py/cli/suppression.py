@@ -1,0 +1,232 @@
+"""`zonemta suppression …`: to whom nothing is sent, and why; `zonemta forget`: a person leaves the queue altogether."""
+
+from __future__ import annotations
+
+import csv
+import getpass
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Annotated, Any, Literal
+
+import typer
+
+from zonemta_py.cli.errors import Exit, Stop
+from zonemta_py.cli.forgetting import Archive, FilesOnly, InLake, Proof, Subaddresses, in_files
+from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration
+from zonemta_py.cli.output import moment, print_json, print_table, printable
+from zonemta_py.cli.progress import bar
+from zonemta_py.cli.queue import answer
+from zonemta_py.config import Config
+
+app = typer.Typer(help="The suppression list: people to whom nothing is sent, and why.", no_args_is_help=True)
+
+Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
+Addresses = Annotated[list[str], typer.Argument(metavar="ADDRESS…", help="One or more addresses.")]
+Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="An address, in any spelling.")]
+COLUMNS = ("address", "kind", "since", "reason", "evidence", "by", "campaign")
+AT_ONCE = 1_000
+
+
+@app.command()
+def add(
+    addresses: Addresses,
+    kind: Annotated[Kind, typer.Option(help="Why they are listed.")] = "manual",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason in words.")] = "",
+    evidence: Annotated[str, typer.Option(metavar="TEXT", help="Where it can be looked up.")] = "",
+    campaign: Annotated[str, typer.Option(metavar="NAME", help="The campaign it came from.")] = "",
+    config: ConfigFile = None,
+    folder: Folder = None,
+) -> None:
+    """Send nothing to these any more: new mail leaves them out, and what waits for them ends without a bounce."""
+    rows = [[address, kind, reason, evidence, _me(), campaign] for address in addresses]
+    _say(answer(configuration(config, folder), "suppress", rows=rows))
+
+
+def _say(counts: dict[str, int]) -> None:
+    print(f"{counts['added']:,} added to the suppression list, {counts['known']:,} known before")
+
+
+@app.command()
+def remove(addresses: Addresses, config: ConfigFile = None, folder: Folder = None) -> None:
+    """Take these off the list: mail is sent to them again."""
+    count = answer(configuration(config, folder), "unsuppress", addresses=addresses, by=_me())
+    if not count:
+        raise Stop(Exit.DATA, "none of them is on the suppression list; `zonemta suppression list` shows who is")
+    print(f"{count:,} taken off the suppression list")
+
+
+@app.command()
+def show(address: Address, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Whether an address is on the list, and why."""
+    row = answer(configuration(config, folder), "suppression", address=address)
+    if json:
+        return print_json(row)
+    if row is None:
+        raise Stop(Exit.DATA, f"{printable(address)} is not on the suppression list")
+    return print_table("Suppressed", ("", "value"), zip(COLUMNS, _cells(row), strict=True))
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[Kind | None, typer.Option(help="Only entries of this kind.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows to show.")] = 100,
+    after: Annotated[str, typer.Option(help="Go on behind this address.")] = "",
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """Who is on the list, by address, page by page."""
+    page = answer(configuration(config, folder), "suppressions", after=after, limit=limit, kind=kind)
+    if json:
+        return print_json(page)
+    more = f"More: --after {page['next']}" if page["next"] else ""
+    return print_table("Suppressed", COLUMNS, map(_cells, page["rows"]), printable(more))
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    return [moment(row["since_ms"]) if name == "since" else row[name] for name in COLUMNS]
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="With a header line; - reads standard input.")],
+    kind: Annotated[Kind, typer.Option(help="Kind of rows that do not say one.")] = "manual",
+    config: ConfigFile = None,
+    folder: Folder = None,
+) -> None:
+    """Add everybody in a CSV file: column address (or email), and any of kind, since, reason, evidence, by, campaign.
+
+    What `export` writes can be imported as it is; doing it twice changes nothing.
+    """
+    chosen, total = configuration(config, folder), {"added": 0, "known": 0}
+    with _opened(file) as stream, bar("importing") as move:
+        size, rows = file.stat().st_size if file.is_file() else 0, list[list[Any]]()
+        for row in _rows(file, stream, kind):
+            rows.append(row)
+            if len(rows) == AT_ONCE:
+                _import(chosen, rows, total)
+                rows = []
+                move(stream.buffer.tell() if size else 0, size)  # type: ignore[attr-defined]
+        _import(chosen, rows, total)
+    _say(total)
+
+
+def _import(config: Config, rows: list[list[Any]], total: dict[str, int]) -> None:
+    if rows:
+        for name, count in answer(config, "suppress", rows=rows).items():
+            total[name] += count
+
+
+def _opened(file: Path) -> IO[str]:
+    """Raises OSError."""
+    if str(file) == "-":
+        return sys.stdin
+    return file.open(encoding="utf-8-sig", errors="strict", newline="")
+
+
+def _rows(file: Path, stream: IO[str], kind: str) -> Iterator[list[Any]]:
+    """Rows as the question `suppress` takes them. Raises Stop naming file and line."""
+    reader = csv.DictReader(stream)
+    try:
+        names = [(name or "").strip().lower() for name in reader.fieldnames or []]
+        column = next((name for name in ("address", "email") if name in names), None)
+        if column is None:
+            raise Stop(Exit.DATA, f"{file}: its first line names no column address or email; add one")
+        reader.fieldnames = names
+        for row in reader:
+            said = {name: (row.get(name) or "").strip() for name in (column, *COLUMNS)}
+            if said[column]:
+                yield [
+                    said[column], said["kind"] or kind, said["reason"], said["evidence"], said["by"] or _me(),
+                    said["campaign"], _ms(said["since"], f"{file}:{reader.line_num}"),
+                ]  # fmt: skip
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise Stop(Exit.DATA, f"{file}:{reader.line_num}: this is no CSV in UTF-8 ({error})") from None
+
+
+def _ms(since: str, where: str) -> int:
+    """UNIX ms of a date as it is exported, 0 for none. Raises Stop."""
+    if not since:
+        return 0
+    try:
+        date = datetime.fromisoformat(since)
+    except ValueError:
+        raise Stop(
+            Exit.DATA, f"{where}: since is {since!a}; write a date such as 2026-03-01 or 2026-03-01 12:00:00Z"
+        ) from None
+    return int((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+@app.command()
+def export(
+    file: Annotated[Path | None, typer.Argument(metavar="FILE.csv", help="Nothing: to standard output.")] = None,
+    kind: Annotated[Kind | None, typer.Option(help="Only entries of this kind.")] = None,
+    config: ConfigFile = None,
+    folder: Folder = None,
+) -> None:
+    """Write the whole list as CSV, as `import` reads it."""
+    chosen, count = configuration(config, folder), 0
+    pages = _pages(chosen, kind)
+    first = next(pages)  # the queue answers, before a file is made
+    stream = file.open("w", encoding="utf-8", newline="") if file else sys.stdout
+    with bar("exporting") as move:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for rows in (first, *pages):
+            writer.writerows(map(_cells, rows))
+            count += len(rows)
+            move(count, count)
+    if file:
+        stream.close()
+        print(f"{count:,} entries written to {file}")
+
+
+def _pages(config: Config, kind: str | None) -> Iterator[list[dict[str, Any]]]:
+    after: str | None = ""
+    while after is not None:
+        page = answer(config, "suppressions", after=after, limit=AT_ONCE, kind=kind)
+        yield page["rows"]
+        after = page["next"]
+
+
+def forget(
+    address: Address,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the bare address on the suppression list, so that nothing is sent.")
+    ] = False,
+    archive: Archive = None,
+    lake: InLake = None,
+    proof: Proof = Path("forgotten.json"),
+    subaddresses: Subaddresses = False,
+    files_only: FilesOnly = False,
+    config: ConfigFile = None,
+    folder: Folder = None,
+) -> None:
+    """Take a person out of the queue: all that waits for the address, and what the queue keeps beside it; and out of
+    archive and lake, where a stand-in drawn by chance takes the address's place."""
+    chosen = configuration(config, folder)
+    done = None if files_only else _forget_in_queue(chosen, address, keep)
+    if archive or lake:
+        in_files(address, proof, archive, lake, chosen.folder, subaddresses, done)
+    elif files_only:
+        raise Stop(Exit.USAGE, "--files-only needs files; name them with --archive, --lake or both")
+
+
+def _forget_in_queue(chosen: Config, address: str, keep: bool) -> dict[str, Any]:
+    done: dict[str, Any] = answer(chosen, "forget", address=address, keep=keep, by=_me())
+    print(f"{done['removed']:,} recipients removed from the queue")
+    if done["listed"] and not keep:
+        print("its entry on the suppression list is gone: mail may be sent to it again (--keep prevents that)")
+    if done["under_way"]:
+        print(f"{done['under_way']:,} are with a sender right now; run the command again when they have an answer")
+    return done
+
+
+def _me() -> str:
+    """Who orders it, for the record."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "an operator"

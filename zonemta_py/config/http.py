@@ -1,0 +1,78 @@
+"""The HTTP door: where it listens, who has a key, and how much at once."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from zonemta_py.config.reception import Listener
+from zonemta_py.config.section import NAME, Port, Section, ip_address
+
+Right = Literal["inject", "campaigns", "suppressions", "read"]
+
+
+class HttpKey(Section):
+    """A key that opens the HTTP door; `zonemta api-key new NAME` makes one and prints these lines."""
+
+    name: str = Field(pattern=NAME)
+    """Name in logs and for plugins (session.user); recipients never see it."""
+    hash: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """SHA-256 of the key in hexadecimal; the key itself is kept nowhere."""
+    rights: list[Right] = Field(["inject"], min_length=1)
+    """What it may do: inject (hand in mail), campaigns (create and steer them), suppressions (change the list, forget
+    people), read (only look at campaigns and suppressions; the two rights before include it for their own)."""
+
+
+class Http(Section):
+    """The HTTP door: mail, batches of campaigns and the suppression list as JSON (config/openapi.json). Programs of
+    this machine may use the key in the file http.token of server.folder, which is new at every start and may do all."""
+
+    enabled: bool = False
+    """Open it."""
+    address: str = "127.0.0.1"
+    """Address to listen on; any but loopback needs a certificate."""
+    port: Port = 8525
+    """TCP port."""
+    certificate: Path | None = None
+    """PEM file with the certificate chain; then only HTTPS is spoken."""
+    key: Path | None = None
+    """PEM file with the private key; empty: it is in the certificate file."""
+    body_bytes: int = Field(8 * 1024 * 1024, ge=1000, le=64 * 1024 * 1024)
+    """Largest JSON body; a message handed in as message/rfc822 may have limits.message_bytes."""
+    requests: int = Field(64, ge=1, le=10_000)
+    """Requests under way at once; more get 503 and are asked to come again."""
+    requests_per_key: int = Field(32, ge=1, le=10_000)
+    """Of these with one key; more get 429."""
+    keys: list[HttpKey] = []
+
+    @field_validator("address")
+    @classmethod
+    def _check_address(cls, value: str) -> str:
+        return ip_address(value)
+
+    @model_validator(mode="after")
+    def _check(self) -> Http:
+        if self.certificate is None and not ipaddress.ip_address(self.address).is_loopback:
+            raise ValueError(
+                f"address {self.address} is not loopback and there is no certificate, keys never travel in the clear:"
+                " give certificate = a PEM file, or keep 127.0.0.1 behind a proxy that speaks TLS"
+            )
+        for names in ([key.name for key in self.keys], [key.hash for key in self.keys]):
+            for name in names:
+                if names.count(name) > 1:
+                    raise ValueError(f"two keys have {name!r}, give each a name and a hash of its own")
+        if any(key.name == "local" for key in self.keys):
+            raise ValueError("the key name 'local' belongs to the file http.token, choose another")
+        return self
+
+    @property
+    def listener(self) -> Listener:
+        """The same as one of [[listeners]]: who has a key is trusted with the fields that speak to us."""
+        tls: Literal["none", "implicit"] = "implicit" if self.certificate else "none"
+        return Listener(
+            name="http", address=self.address, port=self.port, tls=tls, certificate=self.certificate, key=self.key,
+            relay_networks=[],
+        )  # fmt: skip

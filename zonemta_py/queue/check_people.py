@@ -1,0 +1,85 @@
+"""Check of the suppression list against what the journal says of it, and of requests' keys against their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.frame import Record
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.store import Store
+from zonemta_py.queue.check_campaigns import Finding
+from zonemta_py.queue.requests import Kept
+from zonemta_py.queue.suppression import Suppressed
+
+
+class Listed:
+    """What the journal that is left says of the list. applied: the store has been given all up to this record."""
+
+    def __init__(self, applied: int) -> None:
+        self._applied = applied
+        self.last: dict[str, bytes | None] = {}
+        """The value by address; None: it was taken off."""
+        self.pending: set[str] = set()
+
+    def take(self, record: Record) -> None:
+        if record.type not in (Type.SUPPRESS, Type.UNSUPPRESS):
+            return
+        body: list[Any] = records.unpack(record.body)
+        if record.type == Type.SUPPRESS:
+            said: dict[str, bytes | None] = {row[0]: records.pack(row[1:7]) for row in body}
+        else:
+            said = dict.fromkeys(body[0])
+        self.last |= said
+        if record.seq > self._applied:
+            self.pending.update(said)
+
+
+def findings(store: Store, listed: Listed, lossy: bool) -> Iterator[Finding]:
+    """lossy: the journal has lost records; the store is believed then."""
+    yield from _entries(store)
+    if not lossy:
+        yield from _against_journal(store, listed)
+    yield from _requests(store)
+
+
+def _entries(store: Store) -> Iterator[Finding]:
+    for key, value in store.scan(keys.SUPPRESSED, keys.end(keys.SUPPRESSED)):
+        try:
+            Suppressed.of(key, value)
+        except (ValueError, TypeError):
+            name = key.removeprefix(keys.SUPPRESSED).decode("utf-8", "replace")
+            kept = Suppressed(name, "manual", 0, "its entry was damaged", "", "fsck", "")
+            yield Finding(
+                "repairable", "an entry of the suppression list cannot be read", name, "it stays listed, as manual",
+                [(key, kept.value())],
+            )  # fmt: skip
+
+
+def _against_journal(store: Store, listed: Listed) -> Iterator[Finding]:
+    for address, value in listed.last.items():
+        key = keys.suppressed(address)
+        if address in listed.pending or store.get(key) == value:
+            continue
+        what, remedy = "is listed otherwise than the journal says", "it is listed as there"
+        if value is None:
+            what, remedy = "is on the suppression list and was taken off it", "it goes"
+        yield Finding("repairable", f"{address} {what}", "suppression list", remedy, [(key, value)])
+
+
+def _requests(store: Store) -> Iterator[Finding]:
+    for key, value in store.scan(keys.REQUESTS, keys.end(keys.REQUESTS)):
+        name = key.removeprefix(keys.REQUESTS).decode("utf-8", "replace")
+        try:
+            kept = Kept.of(value)
+        except (ValueError, TypeError):
+            yield Finding("repairable", "the key of a request cannot be read", name, "it goes", [(key, None)])
+            continue
+        end = keys.request_end(kept.until_ms, key)
+        if kept.until_ms and store.get(end) is None:
+            yield Finding("repairable", "the key of a request has no end", name, "it gets one", [(end, b"")])
+    for end in store.keys(keys.REQUEST_ENDS, keys.end(keys.REQUEST_ENDS)):
+        if store.get(keys.REQUESTS + end.split(b" ", 2)[2]) is None:
+            name = end.removeprefix(keys.REQUEST_ENDS).decode("utf-8", "replace")
+            yield Finding("repairable", "a request that is gone has an end", name, "it goes", [(end, None)])

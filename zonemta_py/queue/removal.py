@@ -1,0 +1,98 @@
+"""Removal: recipients that leave the queue without a delivery or a bounce, for a reason that the journal keeps.
+
+Whoever removes has taken them out of the schedule before (a lease, a walk): nobody else answers for their keys. The
+REMOVED record says where each key was, so that a replay after a crash finds it at once, or knows that it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.store import Operation, StoreError, StoreFenced
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.commit import immediately
+from zonemta_py.queue.messages import Message
+from zonemta_py.queue.places import state_of
+from zonemta_py.queue.tally import REMOVED, SUPPRESSED, campaign_of
+from zonemta_py.schedule.lane import Entry, Group
+
+if TYPE_CHECKING:
+    from zonemta_py.queue.core import Core
+
+
+def remove_leased(core: Core, group: Group, entries: list[Entry], reason: str) -> bool:
+    """Takes these of a group's recipients out, before there is a start record; False: nobody is left of the group.
+
+    What its limits were charged comes back if the whole group goes. Raises StoreFenced: nothing has been done.
+    """
+    try:
+        message = core.messages.get(group.entries[0].id)
+    except StoreFenced:
+        raise
+    except StoreError as error:
+        core.lost_message(group, error)
+        return False
+    gone = {entry.key for entry in entries}
+    group.entries = [entry for entry in group.entries if entry.key not in gone]
+    remove(core, group.zone.zone.name, message, entries, reason, group.strand.key)
+    if group.entries:
+        return True
+    core.schedule.permits.untouched(group)
+    group.zone.done(group)
+    return False
+
+
+def remove(
+    core: Core,
+    zone: str,
+    message: Message,
+    entries: list[Entry],
+    reason: str,
+    destination: str = "",
+    done: Callable[[Reply | None], None] = immediately,
+) -> None:
+    """Ends recipients of one message, whose keys are busy; `done` once the store has it.
+
+    destination: key of the strand that they are on, where they may be parked.
+    """
+    due = [keys.place(entry.key).due_ms for entry in entries]
+    where = {"destination": destination, "due": due if any(due) else []}
+    now_ms = core.clock.ms()
+    body = [message.id, zone, [entry.address for entry in entries], reason, where]
+    seq = core.record(Type.REMOVED, records.pack(body), now_ms)
+    core.unsettled.append(seq)
+    for entry in entries:
+        if not entry.pinned:
+            entry.pinned = True
+            core.messages.pin(message)
+    suppressed = reason.startswith(SUPPRESSED)
+    core.journal.when_stable(partial(_apply, core, seq, zone, message, entries, now_ms, suppressed, done))
+
+
+def _apply(
+    core: Core, seq: int, zone: str, message: Message, entries: list[Entry], ms: int, suppressed: bool,
+    done: Callable[[Reply | None], None],
+) -> None:  # fmt: skip
+    """Gives the store what the record says. Called in the order of the records."""
+    operations: list[Operation] = [(entry.key, None) for entry in entries]
+    campaign = campaign_of(message.metadata)
+    for entry in entries:
+        core.sizes.add(zone, entry.address.rpartition("@")[2], state_of(entry), -1)
+        if campaign:
+            core.campaigns.tallies.result(campaign, REMOVED, ms, suppressed=suppressed)
+    operations += core.messages.finish(message, len(entries))
+    if message.left <= 0:
+        core.finish(message, zone)
+    if core.unsettled and core.unsettled[0] <= seq:
+        core.unsettled.popleft()
+
+    def written(reply: Reply | None) -> None:
+        core.schedule.busy.difference_update([entry.key for entry in entries])
+        core.messages.unpin(message, len(entries))
+        done(reply)
+
+    core.lines.submit(operations, written, sync=False, keep=True)

@@ -1,0 +1,112 @@
+"""Sweep: takes all that waits of canceled campaigns out of the queue, wherever it waits, in portions.
+
+What it cannot have now (leased, or on its way from one range to another) is found when it is leased again, or by the
+next pass. Failures: while the disk is in trouble StoreError is raised; the next pass finds the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+from zonemta_py.disk import keys
+from zonemta_py.disk.records import Note
+from zonemta_py.disk.store import StoreDamaged, StoreError
+from zonemta_py.queue.campaigns import Campaign, canceled
+from zonemta_py.queue.core import Core
+from zonemta_py.queue.removal import remove
+from zonemta_py.queue.state import FAMILY
+from zonemta_py.schedule.lane import Entry, Path
+from zonemta_py.schedule.zone import ZoneSchedule
+
+AT_ONCE = 500
+WALKED_AT_ONCE = 5_000
+"""Recipients of one range that are looked at before the loop gets its turn."""
+
+
+class _Range(NamedTuple):
+    """Keys of one family in a zone that are still to be walked."""
+
+    zone: ZoneSchedule
+    family: str
+    start: bytes
+    stop: bytes
+
+
+class Sweep:
+    """One pass over everything that waits, for the campaigns that were canceled when it began."""
+
+    def __init__(self, core: Core, campaigns: dict[str, Campaign]) -> None:
+        self._core, self._campaigns = core, campaigns
+        self._ranges = self._all_ranges()
+        self._range = next(self._ranges, None)
+
+    def go_on(self) -> bool:
+        """One portion; True: there is more. Raises StoreError."""
+        if self._window():
+            return True
+        if self._range is None:
+            return False
+        rest = self._walk(self._range)
+        self._range = self._range._replace(start=rest) if rest else next(self._ranges, None)
+        return self._range is not None
+
+    def _all_ranges(self) -> Iterator[_Range]:
+        for zone in self._core.schedule.zones.values():
+            for family in FAMILY:
+                prefix = f"{family} {zone.zone.name} ".encode()
+                start = max(prefix, zone.fresh.mark()) if family == "delivery-zone" else prefix
+                yield _Range(zone, family, start, keys.end(prefix))
+
+    def _window(self) -> bool:
+        """One strand's in memory; True: there were any."""
+        for zone in self._core.schedule.zones.values():
+            for strand in zone.strands.by_key.values():
+                if not strand.entries or strand.path.campaign not in self._campaigns:
+                    continue
+                found = zone.withdraw(strand, lambda entry: entry.note.values is not None)
+                if found:
+                    self._end(zone, found)
+                    zone.tidy(strand)
+                    return True
+        return False
+
+    def _walk(self, walk: _Range) -> bytes:
+        """Ends those found there; where to go on, b"": it is at its end."""
+        found, busy, rest = list[Entry](), self._core.schedule.busy, b""
+        for count, (key, value) in enumerate(self._core.store.scan(walk.start, walk.stop)):
+            if count >= WALKED_AT_ONCE or len(found) >= AT_ONCE:
+                rest = key
+                break
+            if key not in busy and self._is_canceled(note := Note.of(value)):
+                place = keys.place(key)
+                found.append(Entry(key, place.id, place.recipient, note))
+        busy.update([entry.key for entry in found])
+        # Until their end is written no mark may pass them: a crash before that finds them again.
+        if walk.family == "delivery-zone":
+            for entry in found:
+                walk.zone.fresh.promise(entry.key)
+        elif walk.family == "deferred":
+            walk.zone.promise([entry.key for entry in found])
+        self._end(walk.zone, found)
+        return rest
+
+    def _is_canceled(self, note: Note) -> bool:
+        return note.values is not None and Path.of(note.flow).campaign in self._campaigns
+
+    def _end(self, zone: ZoneSchedule, entries: list[Entry]) -> None:
+        """By message and strand, each with one record. Raises StoreError: those left wait as before."""
+        for _, rows in groupby(entries, lambda entry: (entry.id, keys.place(entry.key).destination)):
+            together = list(rows)
+            first = together[0]
+            reason = canceled(self._campaigns[Path.of(first.note.flow).campaign])
+            try:
+                message = self._core.messages.get(first.id)
+            except StoreDamaged:  # whoever leases it deals with it
+                self._core.schedule.busy.difference_update([entry.key for entry in together])
+                continue
+            except StoreError:
+                self._core.schedule.busy.difference_update([entry.key for entry in entries[entries.index(first) :]])
+                raise
+            remove(self._core, zone.zone.name, message, together, reason, keys.place(first.key).destination)

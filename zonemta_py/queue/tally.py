@@ -1,0 +1,127 @@
+"""Tallies: what has become of the recipients of each campaign; exact, and O(1) to read.
+
+Kept as `sizes.py` keeps its counters: in memory, and written, those that changed, into the same LevelDB batch as the
+recipient's key; so whatever batch a crash leaves as the last one, tally and recipients agree. `fsck` counts again.
+
+Only recipients of merged messages are counted: they are the campaign's for certain, from the first one on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from typing import Any
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
+from zonemta_py.disk.store import Operation, Store
+
+SUPPRESSED = "suppressed"
+"""How the reason of a removal begins that is the recipient's own wish, or for his own good."""
+REMOVED = 0
+"""Verdict of a recipient that ends without a delivery: canceled, suppressed, dropped."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """accepted, delivered, bounced, removed: recipients. deferred: attempts put off. blocked: attempts, deferred or
+    bounced, that were refused for who we are or what we send. suppressed: recipients, left out when they came (these
+    were never accepted) or removed. first_ms, last_ms: first and latest result, UNIX ms, 0: none.
+    """
+
+    accepted: int = 0
+    delivered: int = 0
+    deferred: int = 0
+    bounced: int = 0
+    blocked: int = 0
+    complaints: int = 0
+    removed: int = 0
+    suppressed: int = 0
+    first_ms: int = 0
+    last_ms: int = 0
+
+    @property
+    def ended(self) -> int:
+        return self.delivered + self.bounced + self.removed
+
+    @property
+    def waiting(self) -> int:
+        return self.accepted - self.ended
+
+    @property
+    def attempts(self) -> int:
+        return self.delivered + self.deferred + self.bounced
+
+
+class Tallies:
+    """By campaign. Only those that were opened are counted."""
+
+    def __init__(self, store: Store) -> None:
+        self._tallies: dict[str, Tally] = {}
+        self._changed: set[str] = set()
+        self._written: set[str] = set()
+        for key, value in store.scan(keys.CAMPAIGNS, keys.end(keys.CAMPAIGNS)):
+            _, name, part = key.decode().split(" ")
+            if part == "#":
+                self._tallies[name] = Tally(*records.unpack(value))
+
+    def names(self) -> list[str]:
+        return list(self._tallies)
+
+    def of(self, name: str) -> Tally:
+        """Raises KeyError."""
+        return self._tallies[name]
+
+    def open(self, name: str) -> None:
+        """There is such a campaign from now on."""
+        self._tallies.setdefault(name, Tally())
+        self._changed.add(name)
+
+    def forget(self, name: str) -> None:
+        """There is no such campaign any more; whoever says so deletes its key."""
+        self._tallies.pop(name, None)
+        self._changed.discard(name)
+        self._written.discard(name)
+
+    def add(self, name: str, figure: str, count: int = 1) -> None:
+        """Adds to one figure (or takes from it); of a campaign that there is not, nothing is counted."""
+        tally = self._tallies.get(name)
+        if tally is not None:
+            setattr(tally, figure, getattr(tally, figure) + count)
+            self._changed.add(name)
+
+    def result(self, name: str, verdict: int, ms: int, blocked: bool = False, suppressed: bool = False) -> None:
+        """One recipient was tried, or has ended without it (REMOVED)."""
+        tally = self._tallies.get(name)
+        if tally is None:
+            return
+        if verdict == DELIVERED:
+            tally.delivered += 1
+        elif verdict == BOUNCED:
+            tally.bounced += 1
+        elif verdict == DEFERRED:
+            tally.deferred += 1
+        elif verdict == REMOVED:
+            tally.removed += 1
+            tally.suppressed += suppressed
+        else:
+            return
+        tally.blocked += blocked
+        tally.first_ms, tally.last_ms = tally.first_ms or ms, ms
+        self._changed.add(name)
+
+    def changes(self) -> list[Operation]:
+        """Operations that write what has changed since the last call."""
+        operations: list[Operation] = [
+            (keys.tally(name), records.pack(astuple(self._tallies[name]))) for name in self._changed
+        ]
+        self._written, self._changed = self._changed, set()
+        return operations
+
+    def again(self) -> None:
+        """The batch that the last changes went into did not reach the disk: write them with the next one."""
+        self._changed |= self._written
+
+
+def campaign_of(metadata: dict[str, Any]) -> str:
+    """The campaign in whose tally the recipients of a message are; "" if they are in none."""
+    return metadata["campaign"] if "columns" in metadata else ""
