@@ -1,5 +1,5 @@
-"""What each child process does: the queue, a receiver, a sender. Called in a fresh fork; none returns by plan, but for
-the reporter, which ends when it has reported."""
+"""What each child process does: the queue, a receiver, the HTTP door, a sender. Called in a fresh fork; none returns by
+plan, but for the reporter, which ends when it has reported."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def check(config: Config, host: Host) -> None:
         from zonemta_py.reception.login import Login
 
         Login(config.users)
-    if any(listener.tls != "none" for listener in config.listeners):
+    if any(listener.tls != "none" for listener in config.doors):
         from zonemta_py.reception import tls
 
-        for listener in config.listeners:
+        for listener in config.doors:
             tls.context(listener, host)
 
 
@@ -115,6 +115,19 @@ async def _receiver(config: Config, host: Host, sockets: list[tuple[Listener, so
 
     intake = await RemoteQueue.connect(config.folder, "receiver", reconnect=True)
     await serve(config, sockets, intake, host, share)
+
+
+def door(config: Config, host: Host, bound: socket.socket) -> None:
+    """The process that takes requests by HTTP. It outlives the queue's process: clients get 503 until that is back."""
+    listen_to_log(config, host)
+    uvloop.run(_door(config, host, bound))
+
+
+async def _door(config: Config, host: Host, bound: socket.socket) -> None:
+    from zonemta_py.reception.http.server import serve
+    from zonemta_py.wire.client import RemoteQueue
+
+    await serve(config, bound, await RemoteQueue.connect(config.folder, "http", reconnect=True), host)
 
 
 def sender(config: Config, host: Host, name: str) -> None:

@@ -4,11 +4,13 @@
 `zonemta config show` prints: the same with the values in force, secrets hidden.
 
     python -m zonemta_py.reference > config/zonemta.toml
+    python -m zonemta_py.reference --openapi > config/openapi.json
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,6 +65,8 @@ def _section(header: str, name: str, section: BaseModel, live: bool) -> Iterator
             continue
         if _is_tables(field):
             inner += [_section(f"[[{name}.{key}]]", f"{name}.{key}", item, live) for item in value]
+            if not value and not live:
+                inner.append(_outline(f"{name}.{key}", get_args(field.annotation)[0]))
             continue
         yield ""
         yield from _wrapped(_described(field))
@@ -144,5 +148,12 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+def openapi() -> str:
+    """The HTTP door's description, as JSON (OpenAPI 3.1): config/openapi.json."""
+    from zonemta_py.reception.http import app
+
+    return json.dumps(app.openapi(app.make()), indent=1, ensure_ascii=False) + "\n"
+
+
 if __name__ == "__main__":
-    print(reference(), end="")
+    print(openapi() if sys.argv[1:] == ["--openapi"] else reference(), end="")

@@ -1,4 +1,4 @@
-"""`zonemta run`: binds the ports, forks the queue, receivers and senders, and starts again whichever of them ends.
+"""`zonemta run`: binds the ports, forks queue, receivers, HTTP door and senders, and starts again who ends.
 
 There is no shutdown: SIGTERM and SIGKILL end all of them alike (children die with the supervisor), and starting is
 recovering. The listening sockets stay open here, so clients that connect while a receiver starts again only wait. A
@@ -39,6 +39,7 @@ def run(config: Config, clock: Callable[[], float] = time.time) -> NoReturn:
     clock: UNIX time, by which the reporter's day begins.
     """
     sockets = [bind(config.listeners) for _ in range(processes(config.server.receivers))]
+    doors = bind([config.http.listener]) if config.http.enabled else []
     from zonemta_py import children  # imported here, before the fork, so that the children share its pages
 
     host = children.plugins(config)
@@ -48,6 +49,8 @@ def run(config: Config, clock: Callable[[], float] = time.time) -> NoReturn:
     roles: dict[str, Callable[[], None]] = {"queue": lambda: children.queue(config, host)}
     for number, row in enumerate(sockets, 1):
         roles[f"receiver-{number}"] = _receiver(config, host, row, len(sockets))
+    for _, bound in doors:
+        roles["http"] = _door(config, host, bound)
     for number in range(1, processes(config.server.senders) + 1):
         roles[f"sender-{number}"] = _sender(config, host, f"sender-{number}")
     occasional: dict[str, Callable[[], float]] = {}
@@ -63,6 +66,12 @@ def _receiver(
     from zonemta_py import children
 
     return lambda: children.receiver(config, host, row, share)  # type: ignore[arg-type]
+
+
+def _door(config: Config, host: object, bound: socket.socket) -> Callable[[], None]:
+    from zonemta_py import children
+
+    return lambda: children.door(config, host, bound)  # type: ignore[arg-type]
 
 
 def _sender(config: Config, host: object, name: str) -> Callable[[], None]:

@@ -36,7 +36,7 @@ def run(arguments: list[str]) -> None:
     config = configured(arguments)
     ensure_writable(config.folder)
     wait_until_unlocked(config.folder)
-    for listener in config.listeners:
+    for listener in config.doors:
         until(lambda listener=listener: check_port(listener))  # type: ignore[misc]
     from zonemta_py import supervisor
 

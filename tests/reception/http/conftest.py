@@ -1,0 +1,138 @@
+"""A real door before a real queue: HTTP on a real socket, the queue behind its unix socket, the store on disk.
+
+Both run in a thread, so that tests are plain clients; `do` runs something beside them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from zonemta_py.config import Config
+from zonemta_py.merge.source import Source, Text
+from zonemta_py.plugin.host import Host
+from zonemta_py.queue.api import Delivery
+from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.queue.recovery import open_queue
+from zonemta_py.reception.http.keys import hashed
+from zonemta_py.reception.http.server import serve as serve_door
+from zonemta_py.wire.client import RemoteQueue
+from zonemta_py.wire.server import serve as serve_queue
+
+SHOP = "zmta_shop"
+"""A key that may hand in mail, and nothing else."""
+
+
+class HttpDoor:
+    """sections: of the configuration. `client` speaks with the key of the token file."""
+
+    def __init__(self, folder: Path, host: Host, sections: dict[str, Any]) -> None:
+        keys = [{"name": "shop", "hash": hashed(SHOP)}]
+        http = {"enabled": True, "keys": keys, **sections.pop("http", {})}
+        server = {"folder": folder, "hostname": "mx.test"}
+        queue = {"reserve_bytes": 0, **sections.pop("queue", {})}
+        self.config = Config.model_validate(
+            {"server": server, "http": http, "queue": queue, "learning": {"initial": 100}, **sections}
+        )
+        self.host, self.folder = host, folder
+        self.bound = socket.create_server(("127.0.0.1", 0))
+        self.port = self.bound.getsockname()[1]
+        self.ready = threading.Event()
+        self.thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+        self.thread.start()
+        assert self.ready.wait(30), "the door did not open"
+        self.token = (folder / "http.token").read_text().strip()
+        self.scheme = "https" if self.config.http.certificate else "http"
+        self.client = self.client_with(self.token)
+
+    async def _run(self) -> None:
+        self.loop, self.end = asyncio.get_running_loop(), asyncio.Event()
+        self.queue = await open_queue(self.config)
+        self.wire = await serve_queue(self.queue, self.config.folder)
+        self.remote = await RemoteQueue.connect(self.config.folder, "http", reconnect=True)
+        door = asyncio.ensure_future(serve_door(self.config, self.bound, self.remote, self.host))
+        await asyncio.sleep(0)
+        self.ready.set()
+        await self.end.wait()
+        door.cancel()
+        await asyncio.wait([door])
+        self.bound.close()
+        self.queue.core.store.close()
+
+    def client_with(self, key: str) -> httpx.Client:
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        return httpx.Client(
+            base_url=f"{self.scheme}://127.0.0.1:{self.port}", headers=headers, timeout=30, verify=False
+        )
+
+    def do(self, work: Callable[[LocalQueue], Awaitable[Any]]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work(self.queue), self.loop).result(30)
+
+    def deliveries(self, count: int) -> list[Delivery]:
+        """Takes so many from the queue."""
+
+        async def lease(queue: LocalQueue) -> list[Delivery]:
+            found: list[Delivery] = []
+            while len(found) < count:
+                found += await asyncio.wait_for(queue.lease(count - len(found)), 20)
+            return found
+
+        return list(self.do(lease))
+
+    def body(self, delivery: Delivery) -> bytes:
+        async def whole(queue: LocalQueue) -> bytes:
+            return b"".join([await queue.chunk(delivery.id, number) for number in range(1, delivery.chunks + 1)])
+
+        return bytes(self.do(whole))
+
+    def messages(self) -> int:
+        """How many there are in the queue, leased ones too."""
+        return int(self.do(lambda queue: queue.ask("size"))["total"]["messages"])
+
+    def stop(self) -> None:
+        self.loop.call_soon_threadsafe(self.end.set)
+        self.thread.join(30)
+
+
+@pytest.fixture
+def open_http(tmp_path: Path) -> Iterator[Callable[..., HttpDoor]]:
+    """open_http(host=…, **sections)."""
+    opened: list[HttpDoor] = []
+
+    def start(host: Host | None = None, **sections: Any) -> HttpDoor:
+        folder = tmp_path / f"queue{len(opened)}"
+        folder.mkdir()
+        opened.append(HttpDoor(folder, host or Host.empty(), sections))
+        return opened[-1]
+
+    yield start
+    for door in opened:
+        door.stop()
+
+
+@pytest.fixture
+def http_door(open_http: Callable[..., HttpDoor]) -> HttpDoor:
+    """One with the default settings."""
+    return open_http()
+
+
+@pytest.fixture(scope="module")
+def shared_door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpDoor]:
+    """One with the default settings, for all tests of a module."""
+    door = HttpDoor(tmp_path_factory.mktemp("queue"), Host.empty(), {})
+    yield door
+    door.stop()
+
+
+@pytest.fixture(scope="session")
+def template() -> bytes:
+    """A prepared template with the field `name`, packed."""
+    source = Source("t", Text("Hello {{ name }}"), Text("news@src.test"), text=Text("Dear {{ name }}\n"), prepared=True)
+    return source.pack()

@@ -1,0 +1,176 @@
+"""Batches of a campaign, and the campaign's own requests."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zonemta_py.reception.http import batch
+from zonemta_py.reception.http.problem import Problem
+
+ROWS = [["anna@example.org", "Anna"], ["Ben@EXAMPLE.net", "Bén"]]
+
+
+def put(door: Any, template: bytes, name: str = "spring", **more: Any) -> httpx.Response:
+    body = {"sender": "news@src.test", "template": base64.b64encode(template).decode(), **more}
+    return door.client.put(f"/v1/campaigns/{name}", json=body)
+
+
+def send(door: Any, rows: Any, key: str = "1", campaign: str = "spring", **more: Any) -> httpx.Response:
+    body = {"campaign": campaign, "columns": ["name"], "recipients": rows, **more}
+    return door.client.post("/v1/inject", json=body, headers={"idempotency-key": key})
+
+
+def test_a_batch_is_one_delivery_for_each_with_its_values(open_http: Any, template: bytes) -> None:
+    """Each recipient gets its own, from the campaign's sender; sent again, nothing is stored again."""
+    door = open_http()
+    assert put(door, template, tenant="shop").json() == {"created": True}
+    assert put(door, template, tenant="shop").json() == {"created": False}
+    answer = send(door, ROWS)
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["accepted"], answer.json()["repeated"]) == (2, False)
+    assert send(door, ROWS).json() == answer.json() | {"repeated": True}
+    deliveries = sorted(door.deliveries(2), key=lambda one: one.recipients[0].address)
+    assert [one.recipients[0].address for one in deliveries] == ["Ben@example.net", "anna@example.org"]
+    assert [one.values for one in deliveries] == [["Bén"], ["Anna"]]
+    assert {(one.sender, one.campaign, one.tenant, *one.columns) for one in deliveries} == {
+        ("news@src.test", "spring", "shop", "name")
+    }
+    assert door.messages() == 1
+    row = door.client.get("/v1/campaigns/spring").json()
+    assert (row["accepted"], row["waiting"], row["state"]) == (2, 2, "running")
+    assert [one["name"] for one in door.client.get("/v1/campaigns").json()] == ["spring"]
+
+
+def test_orders_to_a_campaign(open_http: Any, template: bytes) -> None:
+    """They are obeyed before they are answered; one that makes no sense any more is a conflict."""
+    door = open_http()
+    put(door, template)
+
+    def order(action: str, **said: str) -> httpx.Response:
+        return door.client.post(f"/v1/campaigns/spring/{action}", json=said)
+
+    assert order("pause", cause="wait").json() | {"cause": "wait"} == order("pause", cause="wait").json()
+    assert order("pause").json()["state"] == "paused"
+    assert order("resume", cause="on").json()["state"] == "running"
+    assert order("complete").json()["state"] in ("complete", "ended")
+    assert order("cancel").status_code in (200, 409)
+    assert order("resume").status_code == 409
+    assert order("explode").status_code == 422
+    assert door.client.post("/v1/campaigns/none/pause", json={}).status_code == 404
+    assert send(door, ROWS).status_code == 409
+
+
+def test_what_a_campaign_may_not_be(open_http: Any, template: bytes) -> None:
+    """Another one of the same name, or one whose template could not be filled."""
+    door = open_http()
+    put(door, template)
+    assert put(door, template, planned=7).status_code == 409
+    assert put(door, template, zone="nowhere").json()["errors"][0]["where"] == "zone"
+    for wrong in (b"", b"\x93\x01\x02\x03", template[:-1], template.replace(b"{{ name }}", b"{{ name {}")):
+        answer = put(door, wrong, name="other")
+        assert (answer.status_code, answer.json()["errors"][0]["where"]) == (422, "template"), answer.text
+    assert put(door, template, name="other", sender="x\r\ny").json()["errors"][0]["where"] == "sender"
+    assert put(door, template, name="o%0Dther").status_code == 422
+    assert put(door, template, name="other", bounds={"bounced": 2}).json()["errors"][0]["where"] == "bounds.bounced"
+
+
+def test_a_batch_needs_a_key_that_names_it(shared_door: Any) -> None:
+    """Or it could not be sent again."""
+    body = {"campaign": "spring", "columns": [], "recipients": [["a@b.test"]]}
+    answer = shared_door.client.post("/v1/inject", json=body)
+    assert (answer.status_code, "Idempotency-Key" in answer.json()["detail"]) == (400, True)
+    assert send(shared_door, ROWS, campaign="none").status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("rows", "where"),
+    [
+        ([["a@b.test", "x\r\nBcc: y"]], "recipients[0][1]"),
+        ([["a@b.test", "x\0"]], "recipients[0][1]"),
+        ([["a@b.test", "x\u2028y"]], "recipients[0][1]"),
+        ([["a@b.test", 7]], "recipients[0][1]"),
+        ([["a@b.test", None]], "recipients[0][1]"),
+        ([["a@b.test\r\nX: y", ""]], "recipients[0][0]"),
+        ([["a@b.test> NOTIFY=NEVER <c@d.test", ""]], "recipients[0][0]"),
+        ([["Anna <a@b.test>", ""]], "recipients[0][0]"),
+        ([["postmaster", ""]], "recipients[0][0]"),
+        ([["", ""]], "recipients[0][0]"),
+        ([["a@b.test", ""], ["c@d.test", ""], ["A@B.test", ""]], "recipients[2][0]"),
+        ([["a@b.test", "", ""]], "recipients[0]"),
+        ([["a@b.test"]], "recipients[0]"),
+        ([["a@b.test", "x" * 100_000]], "recipients[0][1]"),
+        (["ab"], "recipients[0]"),
+        ([[]], "recipients[0]"),
+        ([{"a@b.test": 1}], "recipients[0]"),
+        ([], "recipients"),
+        ("ab", "recipients"),
+        (None, "recipients"),
+        ([["a@b.test", ""]] * 1001, "recipients"),
+    ],
+)
+def test_a_row_that_is_wrong_is_named(shared_door: Any, rows: Any, where: str) -> None:
+    """Nothing of the batch is taken, and the answer says which row, which value, and why."""
+    answer = send(shared_door, rows)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"][0]["where"] == where
+
+
+@pytest.mark.parametrize(
+    ("more", "where"),
+    [
+        ({"columns": ["a b"]}, "columns[0]"),
+        ({"columns": ["a", "a"]}, "columns[1]"),
+        ({"columns": "ab"}, "columns"),
+        ({"campaign": "a\nb"}, "campaign"),
+        ({"campaign": ""}, "campaign"),
+        ({"zone": "nowhere"}, "zone"),
+        ({"source": "127.0.0.1\r\n"}, "source"),
+        ({"surprise": 1}, "surprise"),
+    ],
+)
+def test_a_head_that_is_wrong_is_named(shared_door: Any, more: dict[str, Any], where: str) -> None:
+    """As are the rows."""
+    answer = shared_door.client.post(
+        "/v1/inject",
+        json={"campaign": "c", "columns": ["a"], "recipients": [["a@b.test", "x"]]} | more,
+        headers={"idempotency-key": "1"},
+    )
+    assert (answer.status_code, answer.json()["errors"][0]["where"]) == (422, where), answer.text
+
+
+_CELLS = st.one_of(st.sampled_from(["a@b.test", "A@b.test", "é@x.test", "x", ""]), st.text(max_size=9), st.none())
+_ROWS = st.lists(st.one_of(st.lists(_CELLS, max_size=3), st.none(), st.integers(), st.text(max_size=3)), max_size=5)
+
+
+@given(_ROWS, st.sampled_from([[], ["a"], ["a", "b"]]))
+def test_what_is_read_quickly_is_what_is_read_slowly(rows: Any, columns: list[str]) -> None:
+    """A batch is refused if, and only if, one of its rows can be named; what is taken can harm no line or key."""
+    content = {"campaign": "c", "columns": columns, "recipients": rows}
+    try:
+        envelope = batch.read(json.loads(json.dumps(content)), 1000)
+    except Problem as problem:
+        assert (problem.status, bool(problem.errors)) == (422, True)  # noqa: PT017 (either end is right)
+        return
+    assert [one.values for one in envelope.recipients] == [row[1:] for row in rows]
+    assert not list(batch._faults(rows, len(columns) + 1))
+    for one in envelope.recipients:
+        assert "@" in one.address
+        assert not any(character < " " for character in one.address + "".join(one.values or ()))
+
+
+def test_the_same_content_has_the_same_digest() -> None:
+    """However the JSON was written; any change of it gives another."""
+
+    def digest(**more: Any) -> bytes:
+        return batch.read({"campaign": "c", "columns": ["a"], "recipients": [["a@b.test", "x"]], **more}, 10).digest
+
+    assert digest() == digest(zone="", source="")
+    others = [digest(campaign="d"), digest(columns=["b"]), digest(recipients=[["a@b.test", "y"]]), digest(zone="z")]
+    assert len({digest(), *others}) == 5

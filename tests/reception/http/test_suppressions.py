@@ -1,0 +1,50 @@
+"""The suppression list, and people who want to be forgotten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+GOOD = {"from": "a@b.test", "to": ["c@d.test", "anna@example.org"], "subject": "x", "text": "y"}
+
+
+def test_who_is_on_the_list_is_left_out(open_http: Any) -> None:
+    """Of what comes, and told to the one who sends; taken from the list again, mail goes again."""
+    door = open_http()
+    rows = [{"address": "Anna@EXAMPLE.org", "kind": "unsubscribe", "reason": "form"}]
+    assert door.client.post("/v1/suppressions", json={"rows": rows}).json() == {"added": 1, "known": 0}
+    assert door.client.post("/v1/suppressions", json={"rows": rows}).json() == {"added": 0, "known": 1}
+    answer = door.client.post("/v1/inject", json=GOOD).json()
+    assert (answer["accepted"], answer["suppressed"]) == (1, 1)
+    answer = door.client.post("/v1/inject", json=GOOD | {"to": ["anna@example.org"]})
+    assert (answer.status_code, answer.json()["accepted"], answer.json()["suppressed"]) == (200, 0, 1)
+    row = door.client.get("/v1/suppressions/anna@example.org").json()
+    assert (row["kind"], row["reason"], row["by"]) == ("unsubscribe", "form", "local")
+    assert door.client.delete("/v1/suppressions/anna@example.org").json() == {"removed": 1}
+    assert door.client.delete("/v1/suppressions/anna@example.org").status_code == 404
+    assert door.client.get("/v1/suppressions/anna@example.org").status_code == 404
+    assert door.client.post("/v1/inject", json=GOOD).json()["accepted"] == 2
+
+
+def test_the_list_comes_in_pages(open_http: Any) -> None:
+    """In order, each page from where the last one ended; one kind alone if wanted."""
+    door = open_http()
+    kinds = ("hard-bounce", "complaint")
+    rows = [{"address": f"p{n}@x.test", "kind": kinds[n % 2]} for n in range(7)]
+    door.client.post("/v1/suppressions", json={"rows": rows})
+    found, after = [], ""
+    while after is not None:
+        page = door.client.get("/v1/suppressions", params={"after": after, "limit": 3}).json()
+        found += [row["address"] for row in page["rows"]]
+        after = page["next"]
+    assert found == [row["address"] for row in rows]
+    some = door.client.get("/v1/suppressions", params={"kind": "complaint"}).json()["rows"]
+    assert [row["address"] for row in some] == ["p1@x.test", "p3@x.test", "p5@x.test"]
+
+
+def test_a_person_is_forgotten(open_http: Any) -> None:
+    """What waits for them goes; kept as erased, they are never mailed again."""
+    door = open_http()
+    assert door.client.post("/v1/inject", json=GOOD).json()["accepted"] == 2
+    assert door.client.post("/v1/forget", json={"address": "anna@example.org", "keep": True}).json()["removed"] == 1
+    assert door.client.get("/v1/suppressions/anna@example.org").json()["kind"] == "erased"
+    assert door.client.post("/v1/inject", json=GOOD).json()["suppressed"] == 1

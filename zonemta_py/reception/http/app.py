@@ -1,0 +1,123 @@
+"""The application: its operations, how their failures are told, and its description (OpenAPI 3.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic.json_schema import models_json_schema
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from zonemta_py.plugin.verdicts import Verdict
+from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.reception.http import campaigns, inject, models, suppressions
+from zonemta_py.reception.http.problem import MEDIA_TYPE, Problem, of_status
+from zonemta_py.reception.http.reading import of_validation
+from zonemta_py.reception.http.visits import OPEN, answer, described, entrance, told
+from zonemta_py.reception.passage import Refused
+
+_ABOUT = (
+    "Mail, batches of campaigns and the suppression list of a zonemta node. An answer of 200 means: it is on stable"
+    " storage. Every refusal is a problem document (RFC 9457) whose detail says what to do; 429 and 503 say in"
+    " Retry-After when to come again. Show a key as Authorization: Bearer <key>."
+)
+_BODIES = (
+    models.Message, models.Batch, models.Campaign, models.Order, models.Suppressions, models.Forget, models.Person,
+)  # fmt: skip
+_REFUSALS = (Problem, QueueRefusal, Verdict, Refused)
+
+
+def make() -> FastAPI:
+    """The application, which finds what it works with in each request's state (`visits.Turnstile`)."""
+    app = FastAPI(
+        title="zonemta-py", version="1", description=_ABOUT, openapi_url=None, docs_url=None, redoc_url=None,
+        redirect_slashes=False, generate_unique_id_function=_identity,
+    )  # fmt: skip
+    for module in (inject, campaigns, suppressions):
+        app.include_router(module.router)
+    app.get("/v1/health", summary="Whether mail is taken", response_model=models.Health, responses=described())(health)
+    app.get("/v1/openapi.json", include_in_schema=False)(description)
+    for kind in (*_REFUSALS, Exception):
+        app.exception_handler(kind)(_tell)
+    app.exception_handler(RequestValidationError)(_tell_of_parameters)
+    app.exception_handler(HTTPException)(_tell_of_path)
+    app.exception_handler(ClientDisconnect)(_gone)
+    return app
+
+
+def _identity(route: APIRoute) -> str:
+    """Names an operation for programs that are made from the description: suppressions_remove."""
+    return f"{route.endpoint.__module__.rpartition('.')[2]}_{route.name}"
+
+
+async def health(request: Request) -> Response:
+    """The queue answers. Needs no key."""
+    await entrance(request).queue.ask("size")
+    return answer({"status": "ok"})
+
+
+async def description(request: Request) -> Response:
+    return answer(openapi(request.app))
+
+
+async def _tell(request: Request, error: Exception) -> Response:
+    return told(request, error)
+
+
+async def _tell_of_parameters(request: Request, error: Any) -> Response:
+    rows = [{**one, "loc": one["loc"][1:]} for one in error.errors()]
+    return told(request, of_validation(rows))
+
+
+async def _tell_of_path(request: Request, error: Any) -> Response:
+    """The framework's own: no such path, no such method."""
+    sentences = {
+        404: f"there is nothing at {request.url.path[:200]!a}; /v1/openapi.json names all paths",
+        405: f"{request.method[:20]!a} is not done here; use the method that Allow names",
+    }
+    sentence = sentences.get(error.status_code, "the request cannot be read; mend it")
+    return told(request, of_status(error.status_code, sentence, dict(error.headers or {})))
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    """Nobody is there to read it."""
+    return Response(status_code=400)
+
+
+def openapi(app: FastAPI) -> dict[str, Any]:
+    """Its description, complete: bodies that are read by hand, problems, and the key."""
+    whole: dict[str, Any] = app.openapi()
+    components = whole["components"]
+    _, made = models_json_schema(
+        [(model, "validation") for model in _BODIES], ref_template="#/components/schemas/{model}"
+    )
+    components["schemas"] = {
+        **{name: schema for name, schema in components["schemas"].items() if "ValidationError" not in name},
+        **made["$defs"],
+    }
+    components["schemas"] = dict(sorted(components["schemas"].items()))
+    components["securitySchemes"] = {
+        "key": {"type": "http", "scheme": "bearer", "description": "`zonemta api-key new NAME` makes one."}
+    }
+    whole["security"] = [{"key": []}]
+    whole["servers"] = [{"url": "http://127.0.0.1:8525"}]
+    for path, operations in whole["paths"].items():
+        for operation in operations.values():
+            _mend(operation, path in OPEN)
+    return whole
+
+
+def _mend(operation: dict[str, Any], open_to_all: bool) -> None:
+    if open_to_all:
+        operation["security"] = []
+        for status in ("401", "403", "429"):
+            operation["responses"].pop(status, None)
+    for status, response in operation["responses"].items():
+        if status != "200":
+            response["content"] = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
+        if status in ("429", "503"):
+            said = {"description": "Seconds after which to come again.", "schema": {"type": "integer"}}
+            response["headers"] = {"Retry-After": said}

@@ -1,0 +1,87 @@
+"""/v1/campaigns: what campaigns there are, how they do, and orders to them. The queue keeps them and obeys."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path, Request, Response
+
+from zonemta_py.merge.compile import compile as compile_template
+from zonemta_py.merge.problems import TemplateRefused
+from zonemta_py.merge.source import Source
+from zonemta_py.reception.http import models, reading
+from zonemta_py.reception.http.problem import Fault, invalid
+from zonemta_py.reception.http.visits import answer, described, entrance, visit
+
+router = APIRouter(prefix="/v1/campaigns")
+_Name = Annotated[models.Name, Path(description="The campaign's name.")]
+_Action = Annotated[
+    Literal["pause", "resume", "cancel", "complete"],
+    Path(description="complete: all batches are in, so it ends when nothing waits any more."),
+]
+
+
+@router.put(
+    "/{name}",
+    summary="Create a campaign",
+    response_model=models.Created,
+    openapi_extra=reading.body_of("Campaign"),
+    responses=described(400, 409, 413, 415, 422),
+)
+async def put(request: Request, name: _Name) -> Response:
+    """Before its first batch. The same again is a success; other content under the same name is 409."""
+    here = entrance(request)
+    visit(request).key.check("campaigns")
+    content = reading.checked(models.Campaign, await reading.json_object(request, here.config.http.body_bytes))
+    template = reading.bytes_of(content.template, "template")
+    await asyncio.to_thread(_check_template, template)
+    if content.zone and here.config.zone(content.zone) is None:
+        raise invalid([Fault("zone", f"there is no zone {content.zone[:80]!a}; name one of the configuration")])
+    settings = content.model_dump(exclude={"template", "bounds"})
+    bounds = content.bounds.model_dump(exclude_none=True) if content.bounds else {}
+    return answer(await here.ask("campaign-put", name=name, template=template, bounds=bounds, **settings))
+
+
+def _check_template(packed: bytes) -> None:
+    """A template that no sender could fill must not wait for its first recipient. Raises Problem."""
+    try:
+        source = Source.unpack(packed)
+        if not source.prepared:
+            raise ValueError("it is not prepared; `zonemta campaign` prepares it before it packs it")
+        compile_template(source)
+    except TemplateRefused as refused:
+        raise invalid([Fault("template", str(one)) for one in refused.problems]) from None
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:  # not what `pack` writes
+        raise invalid([Fault("template", f"is no packed template ({str(error)[:200]}); pack a prepared one")]) from None
+
+
+@router.get("", summary="All campaigns", response_model=list[models.CampaignRow], responses=described())
+async def every(request: Request) -> Response:
+    """The newest first, without their history."""
+    visit(request).key.check("campaigns", "read")
+    return answer(await entrance(request).ask("campaigns"))
+
+
+@router.get("/{name}", summary="One campaign", response_model=models.CampaignRow, responses=described(404, 422))
+async def one(request: Request, name: _Name) -> Response:
+    """How it is doing, with its history."""
+    visit(request).key.check("campaigns", "read")
+    return answer(await entrance(request).campaign(name))
+
+
+@router.post(
+    "/{name}/{action}",
+    summary="Pause, resume, cancel or complete a campaign",
+    response_model=models.CampaignRow,
+    openapi_extra=reading.body_of("Order"),
+    responses=described(400, 404, 409, 413, 415, 422),
+)
+async def order(request: Request, name: _Name, action: _Action) -> Response:
+    """It is obeyed before it is answered. Canceling takes effect at once and cannot be undone."""
+    here, who = entrance(request), visit(request)
+    who.key.check("campaigns")
+    said = reading.checked(models.Order, await reading.json_object(request, here.config.http.body_bytes))
+    await here.campaign(name)
+    arguments = {} if action == "complete" else {"cause": said.cause or f"by the key {who.key.name}"}
+    return answer(await here.ask(f"campaign-{action}", name=name, **arguments))

@@ -1,0 +1,158 @@
+"""What all requests share, and how mail passes through: the same passage as a message that came by SMTP."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from zonemta_py.config import Config
+from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.lines import Undotted
+from zonemta_py.mail.trace import Trace
+from zonemta_py.plugin.arguments import Info, Session
+from zonemta_py.plugin.host import Host
+from zonemta_py.plugin.verdicts import Drop
+from zonemta_py.queue.api import Intake, Office, Receipt
+from zonemta_py.reception.gate import Gate
+from zonemta_py.reception.http.keys import Holder, Keys
+from zonemta_py.reception.http.problem import Fault, Problem, invalid
+from zonemta_py.reception.http.shares import Shares
+from zonemta_py.reception.login import Login
+from zonemta_py.reception.passage import NOBODY, Passage, Refused
+from zonemta_py.reception.site import Site
+
+DROPPED = Receipt("", 0, 0, False)
+
+
+class Queue(Intake, Office, Protocol):
+    """Both faces that this door needs."""
+
+
+@dataclass(slots=True)
+class Visit:
+    """One request. id: names it in logs and problem documents."""
+
+    id: str
+    client: str
+    secure: bool
+    holder: Holder | None = None
+
+    @property
+    def key(self) -> Holder:
+        assert self.holder is not None
+        return self.holder
+
+
+class Entrance:
+    """queue: Intake and Office. local: the key of the token file."""
+
+    def __init__(self, config: Config, queue: Queue, host: Host, gate: Gate, local: str) -> None:
+        self.config, self.queue, self.gate = config, queue, gate
+        self.site = Site(config, config.http.listener, queue, host, gate, Login({}))
+        self.keys = Keys(config.http.keys, local)
+        self.shares = Shares(config.http.requests, config.http.requests_per_key)
+
+    # -- mail
+
+    def address(self, envelope: Envelope, visit: Visit) -> Session:
+        """Says in the envelope who handed it in. Raises Problem for a zone that there is not."""
+        protocol = "HTTPS" if visit.secure else "HTTP"
+        envelope.origin, envelope.user, envelope.protocol = visit.client, visit.key.name, protocol
+        envelope.received_ms = self.site.clock_ms()
+        if envelope.sending_zone is not None and self.config.zone(envelope.sending_zone) is None:
+            names = ", ".join(zone.name for zone in self.config.zones)
+            raise invalid([Fault("zone", f"there is no zone {envelope.sending_zone[:80]!a}; there are {names}")])
+        return Session(
+            id=visit.id, listener="http", client=visit.client, server=self.config.http.address, user=visit.key.name,
+            protocol=protocol,
+        )  # fmt: skip
+
+    async def hand_in(self, envelope: Envelope, visit: Visit, blocks: AsyncIterator[bytes], digest: Digest) -> Receipt:
+        """A message: its bytes as they come. Raises Problem, QueueRefusal, Verdict, Refused."""
+        session, site, limits = self.address(envelope, visit), self.site, self.config.limits
+        try:
+            if site.host.listens("api_mail"):
+                await site.host.call("api_mail", envelope=envelope, session=session)
+            opening = Trace(f"[{visit.client}]", visit.client, site.hostname, envelope.protocol).opening()
+            passage = Passage(site, session, envelope, opening, visit.id)
+            decoder = Undotted(
+                limits.message_bytes, limits.line_bytes, limits.line_ends == "normalise", limits.nul == "refuse"
+            )
+            try:
+                async for block in blocks:
+                    if passage.take(decoder.feed(block)):
+                        await passage.pump()
+                    _raise_refusal(decoder)
+                passage.take(decoder.finish())
+                _raise_refusal(decoder)
+                digest.put_into(envelope)
+                return await passage.accept(decoder.eightbit)
+            finally:
+                passage.abort()
+        except Drop:
+            return DROPPED
+
+    async def hand_in_batch(self, envelope: Envelope, visit: Visit) -> Receipt:
+        """Recipients of a campaign. Raises Problem, QueueRefusal, Verdict, Refused."""
+        session, host = self.address(envelope, visit), self.site.host
+        try:
+            if host.listens("api_mail") or host.listens("message_queue"):
+                await self._show_plugins(envelope, session)
+            if not envelope.recipients:
+                raise Refused(NOBODY)
+            return await self.queue.accept(envelope, b"")
+        except Drop:
+            return DROPPED
+
+    async def _show_plugins(self, envelope: Envelope, session: Session) -> None:
+        """What the campaign says the queue would fill in only later; plugins are to see it."""
+        host, campaign = self.site.host, await self.campaign(envelope.campaign or "")
+        envelope.sender = campaign["sender"]
+        envelope.tenant = envelope.tenant or campaign["tenant"] or None
+        if host.listens("api_mail"):
+            await host.call("api_mail", envelope=envelope, session=session)
+        if host.listens("message_queue"):
+            await host.call("message_queue", envelope=envelope, info=Info(session, envelope.size, None))
+
+    # -- questions
+
+    async def campaign(self, name: str) -> dict[str, Any]:
+        """Its full row. Raises Problem, QueueRefusal."""
+        try:
+            row: dict[str, Any] = await self.queue.ask("campaign", name=name)
+        except ValueError as error:
+            raise Problem("not-found", str(error)) from None
+        return row
+
+    async def ask(self, question: str, **arguments: Any) -> Any:
+        """A question whose refusal is a conflict. Raises Problem, QueueRefusal."""
+        try:
+            return await self.queue.ask(question, **arguments)
+        except ValueError as error:
+            raise Problem("conflict", str(error)) from None
+
+
+class Digest:
+    """SHA-256 of what a request asks for, with the key that names it. key: "" for none, then nothing is counted."""
+
+    def __init__(self, key: str, *parts: str | None) -> None:
+        self._key = key
+        self._sum = hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")) if key else None
+
+    async def over(self, blocks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Passes them on, and counts them in."""
+        async for block in blocks:
+            if self._sum is not None:
+                self._sum.update(block)
+            yield block
+
+    def put_into(self, envelope: Envelope) -> None:
+        if self._sum is not None:
+            envelope.request, envelope.digest = self._key, self._sum.digest()
+
+
+def _raise_refusal(decoder: Undotted) -> None:
+    if decoder.refusal is not None:
+        raise Refused(decoder.refusal)

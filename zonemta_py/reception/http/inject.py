@@ -1,0 +1,151 @@
+"""POST /v1/inject: a message as it is, a message made of its parts, or a batch of a campaign."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.merge.problems import RenderRefused
+from zonemta_py.queue.api import Receipt
+from zonemta_py.reception.http import batch, models, reading
+from zonemta_py.reception.http.compose import compose
+from zonemta_py.reception.http.entrance import Digest, Entrance, Visit
+from zonemta_py.reception.http.problem import Fault, Problem, invalid
+from zonemta_py.reception.http.visits import answer, described, entrance, visit
+
+router = APIRouter()
+_SUBMITTED = {
+    "required": True,
+    "content": {
+        reading.JSON: {
+            "schema": {"oneOf": [{"$ref": "#/components/schemas/Message"}, {"$ref": "#/components/schemas/Batch"}]}
+        },
+        reading.MAIL: {"schema": {"type": "string", "format": "binary"}},
+    },
+}
+_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "1 to 200 printable ASCII characters that name this request: sent again with the same content, it"
+    " gets the first answer again. Needed for a batch (draft-ietf-httpapi-idempotency-key-header).",
+    "schema": {"type": "string", "maxLength": 200},
+    "example": "spring-000017",
+}
+
+
+@router.post(
+    "/v1/inject",
+    summary="Hand in mail",
+    response_model=models.Receipt,
+    openapi_extra={"requestBody": _SUBMITTED, "parameters": [_KEY]},
+    responses=described(400, 409, 413, 415, 422),
+)
+async def inject(
+    request: Request,
+    sender: Annotated[
+        models.ReturnPath | None, Query(description="message/rfc822: the return path; not given: the null one.")
+    ] = None,
+    to: Annotated[list[models.Address] | None, Query(description="message/rfc822: a recipient; repeat it.")] = None,
+    zone: Annotated[models.Line, Query(description="message/rfc822: the sending zone.")] = "",
+    campaign: Annotated[
+        models.Name | None, Query(description="message/rfc822: the campaign, for shares and reports.")
+    ] = None,
+    tenant: Annotated[models.Name | None, Query(description="message/rfc822: the tenant.")] = None,
+    priority: Annotated[int | None, Query(ge=-9, le=9, description="message/rfc822: -9 … 9.")] = None,
+) -> Response:
+    """A message in any of three forms: itself (message/rfc822, envelope in the query), made of the parts in a JSON
+    object (Message), or the recipients of a campaign with their fields (Batch). The answer is given when it is on
+    stable storage. After a 503, a 429 or no answer at all send the same again, with the same Idempotency-Key."""
+    here, who = entrance(request), visit(request)
+    who.key.check("inject")
+    if reading.media_type(request, reading.JSON, reading.MAIL) == reading.MAIL:
+        envelope = Envelope(
+            sender or "", _recipients(to or []), sending_zone=zone or None, campaign=campaign, tenant=tenant,
+            priority=priority,
+        )  # fmt: skip
+        receipt = await _mail(here, who, request, envelope)
+    else:
+        content = await reading.json_object(request, here.config.http.body_bytes)
+        receipt = await (_batch if "recipients" in content else _message)(here, who, request, content)
+    return answer(
+        {
+            "id": receipt.id,
+            "accepted": receipt.accepted,
+            "suppressed": receipt.suppressed,
+            "repeated": receipt.repeated,
+        }
+    )
+
+
+async def _mail(here: Entrance, who: Visit, request: Request, envelope: Envelope) -> Receipt:
+    _check_recipients(here, envelope)
+    addresses = [recipient.address for recipient in envelope.recipients]
+    asked = (envelope.sender, *addresses, envelope.sending_zone, envelope.campaign, envelope.tenant)
+    digest = Digest(_scoped(who, request), "mail", *asked, str(envelope.priority))
+    blocks = reading.blocks(request, here.config.limits.message_bytes)
+    return await here.hand_in(envelope, who, digest.over(blocks), digest)
+
+
+async def _message(here: Entrance, who: Visit, request: Request, content: dict[str, Any]) -> Receipt:
+    message = reading.checked(models.Message, content)
+    sender = message.sender if message.sender is not None else message.from_.address if message.from_ else ""
+    addresses = [one.address for one in (*message.to, *message.cc)] + message.bcc
+    envelope = Envelope(
+        sender, _recipients(addresses), sending_zone=message.zone or None, campaign=message.campaign,
+        tenant=message.tenant, priority=message.priority,
+    )  # fmt: skip
+    _check_recipients(here, envelope)
+    key = _scoped(who, request)
+    digest = Digest(key, json.dumps(content, sort_keys=True) if key else "")
+    return await here.hand_in(envelope, who, _pieces(_written(message)), digest)
+
+
+def _written(message: models.Message) -> bytes:
+    if message.raw is not None:
+        return message.raw.encode()
+    files = [reading.bytes_of(one.content, f"attachments[{n}].content") for n, one in enumerate(message.attachments)]
+    try:
+        return compose(message, files)
+    except RenderRefused as refused:
+        raise invalid([Fault("", str(refused))]) from None
+
+
+async def _batch(here: Entrance, who: Visit, request: Request, content: dict[str, Any]) -> Receipt:
+    key = reading.request_key(request)
+    if not key:
+        raise Problem(
+            "malformed",
+            "a batch needs the header Idempotency-Key; send one that names this batch, the same each time you send it",
+        )
+    envelope = batch.read(content, here.config.limits.recipients)
+    envelope.request = f"campaign {envelope.campaign} {key}"
+    return await here.hand_in_batch(envelope, who)
+
+
+def _recipients(addresses: list[str]) -> list[Recipient]:
+    """One named twice is kept once."""
+    return [Recipient(address) for address in dict.fromkeys(addresses)]
+
+
+def _check_recipients(here: Entrance, envelope: Envelope) -> None:
+    most = here.config.limits.recipients
+    if not 1 <= len(envelope.recipients) <= most:
+        raise invalid([Fault("to", f"names {len(envelope.recipients):,} recipients; name 1 to {most:,}")])
+    envelope.smtputf8 = not (envelope.sender + "".join(one.address for one in envelope.recipients)).isascii()
+
+
+def _scoped(who: Visit, request: Request) -> str:
+    """The request's key among those of its sender, "" if it has none."""
+    key = reading.request_key(request)
+    return f"key {who.key.name} {key}" if key else ""
+
+
+async def _pieces(whole: bytes) -> AsyncIterator[bytes]:
+    for at in range(0, len(whole), CHUNK_BYTES):
+        yield whole[at : at + CHUNK_BYTES]

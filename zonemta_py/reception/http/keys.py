@@ -1,0 +1,93 @@
+"""Keys: what opens the door, and what each may do.
+
+A key is 256 bits of chance, so nobody can try them out, and a plain SHA-256 of it may lie in the configuration: slow
+hashes (argon2 and the like) protect secrets that people choose, and would cost every request tens of milliseconds here.
+Comparison takes the same time whatever is shown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from zonemta_py.config import HttpKey, Right
+from zonemta_py.reception.http.problem import Problem
+
+TOKEN_FILE = "http.token"
+LOCAL = "local"
+"""Name of the key in the token file."""
+PREFIX = "zmta_"
+"""Begins every key, so that one that has leaked into a file can be found by programs that look for such."""
+RIGHTS: tuple[Right, ...] = get_args(Right)
+_SCHEME = "bearer "
+_KEY_MAX = 500
+_CHALLENGE = {"www-authenticate": 'Bearer realm="zonemta"'}
+
+
+def new_key() -> str:
+    """256 bits, in letters that may stand in a header field."""
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def hashed(key: str) -> str:
+    """As it stands in the configuration."""
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who asks."""
+
+    name: str
+    rights: frozenset[Right]
+
+    def check(self, *rights: Right) -> None:
+        """Any of these will do. Raises Problem."""
+        if not self.rights.intersection(rights):
+            wanted = " or ".join(rights)
+            raise Problem(
+                "no-right", f"the key {self.name!r} lacks the right {wanted}; give it in [[http.keys]] rights"
+            )
+
+
+class Keys:
+    """configured: of the configuration. local: the key of the token file, which may do all."""
+
+    def __init__(self, configured: list[HttpKey], local: str) -> None:
+        self._holders = [(key.hash.encode(), Holder(key.name, frozenset(key.rights))) for key in configured]
+        self._holders.append((hashed(local).encode(), Holder(LOCAL, frozenset(RIGHTS))))
+
+    def holder(self, authorization: str) -> Holder:
+        """authorization: the field's value, "" if there is none. Raises Problem."""
+        if not authorization:
+            raise _refused("show a key, as Authorization: Bearer <key>; `zonemta api-key new NAME` makes one")
+        if authorization[: len(_SCHEME)].lower() != _SCHEME or len(authorization) > _KEY_MAX:
+            raise _refused("the field Authorization says no bearer key; write it as Bearer <key> (RFC 6750)")
+        shown = hashed(authorization[len(_SCHEME) :].strip()).encode()
+        found = None
+        for known, holder in self._holders:  # to the end, whichever it is
+            if hmac.compare_digest(shown, known):
+                found = holder
+        if found is None:
+            raise _refused("the key is not known here; `zonemta api-key list` shows those that are")
+        return found
+
+
+def _refused(detail: str) -> Problem:
+    return Problem("no-key", detail, headers=dict(_CHALLENGE))
+
+
+def renew_token(folder: Path) -> str:
+    """Puts a new key for programs of this user into the token file, in one step, and returns it. Raises OSError."""
+    key = new_key()
+    path, fresh = folder / TOKEN_FILE, folder / (TOKEN_FILE + ".new")
+    fresh.unlink(missing_ok=True)
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(key + "\n")
+    fresh.replace(path)
+    return key

@@ -1,0 +1,364 @@
+"""What is asked and answered, as types: they check requests, and the API's description is made from them.
+
+Strict: unknown keys are refused, and a number is never taken for a text. The rows of a batch are checked by `batch`,
+since there may be a thousand of them; `Batch` describes them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from zonemta_py.queue.bounds import SHARES
+from zonemta_py.reception.http import values
+
+Name = Annotated[str, AfterValidator(values.name), WithJsonSchema({"type": "string", "pattern": values.NAME_PATTERN})]
+Line = Annotated[str, AfterValidator(values.field)]
+Body = Annotated[str, AfterValidator(values.text)]
+Address = Annotated[str, AfterValidator(values.address), WithJsonSchema({"type": "string", "format": "email"})]
+ReturnPath = Annotated[str, AfterValidator(values.return_path)]
+Column = Annotated[str, AfterValidator(values.column)]
+Kind = Literal["hard-bounce", "complaint", "unsubscribe", "manual", "erased"]
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+class Person(Model):
+    """A mailbox with its display name; a plain string is the address alone."""
+
+    address: Address
+    name: Line = ""
+    """Display name."""
+
+
+def _person(given: Any) -> Any:
+    return {"address": given} if isinstance(given, str) else given
+
+
+_PERSON = {"anyOf": [{"type": "string", "format": "email"}, {"$ref": "#/components/schemas/Person"}]}
+Mailbox = Annotated[Person, BeforeValidator(_person), WithJsonSchema(_PERSON)]
+
+
+class Attachment(Model):
+    """A file."""
+
+    name: Annotated[str, AfterValidator(values.file_name)]
+    """File name as the reader sees it."""
+    type: Annotated[str, AfterValidator(values.media_type)] = "application/octet-stream"
+    """Media type."""
+    content: str
+    """The file in base64 (RFC 4648)."""
+    content_id: Annotated[str, AfterValidator(values.content_id)] | None = None
+    """Given for an image that the HTML shows as cid:content_id."""
+
+
+class Message(Model):
+    """One message: composed from its parts here, or `raw`, as it is."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "from": {"address": "shop@example.com", "name": "The Shop"},
+                    "to": ["anna@example.org"],
+                    "subject": "Your order",
+                    "text": "It is on its way.\n",
+                    "tenant": "shop",
+                }
+            ]
+        }
+    )
+
+    sender: ReturnPath | None = None
+    """Return path (MAIL FROM), "" for the null one; not given: the address in from."""
+    from_: Annotated[Mailbox | None, Field(alias="from")] = None
+    """The field From."""
+    to: list[Mailbox] = Field(min_length=1)
+    """Who gets it; all of them are named in the field To, unless the message is raw."""
+    cc: list[Mailbox] = []
+    """More of them, named in the field Cc."""
+    bcc: list[Address] = []
+    """More of them, named nowhere."""
+    reply_to: Mailbox | None = None
+    """The field Reply-To."""
+    subject: Line = ""
+    text: Body | None = None
+    """The plain text."""
+    html: Body | None = None
+    """The same in HTML."""
+    headers: dict[Annotated[str, AfterValidator(values.header_name)], Line] = Field({}, max_length=100)
+    """More fields of the header section; X-Deliver-After and its like speak to this server, as they do by SMTP."""
+    attachments: list[Attachment] = Field([], max_length=100)
+    raw: str | None = None
+    """The whole message instead of from … attachments (RFC 5322); one that is not UTF-8 goes as message/rfc822."""
+    zone: Line = ""
+    """Sending zone; not given: as the rules choose."""
+    campaign: Name | None = None
+    tenant: Name | None = None
+    priority: int | None = Field(None, ge=-9, le=9)
+    """-9 … 9; what goes first (RFC 6710)."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Message:
+        composed = self.model_fields_set & {
+            "from_",
+            "cc",
+            "reply_to",
+            "subject",
+            "text",
+            "html",
+            "headers",
+            "attachments",
+        }
+        if self.raw is not None:
+            if composed:
+                raise ValueError(
+                    f"raw is the whole message: leave out {', '.join(sorted(composed)).replace('_,', ',')}"
+                )
+            if self.sender is None:
+                raise ValueError('raw needs sender, the return path; "" is the null one')
+        elif self.from_ is None:
+            raise ValueError("from is missing: give the address that the message is from")
+        elif self.text is None and self.html is None:
+            raise ValueError("there is neither text nor html: give one of them, or both")
+        return self
+
+
+class BatchHead(Model):
+    """All of a batch but its rows."""
+
+    campaign: Name
+    """The campaign whose template the fields go into; it must have been put before."""
+    columns: list[Column] = Field(max_length=values.COLUMNS_MAX)
+    """Names of the fields, as the template calls them."""
+    zone: Line = ""
+    """Sending zone; not given: the campaign's."""
+    source: Line = ""
+    """Local address that these are to be sent from, one of the zone's; not given: any of them."""
+
+
+class Batch(BatchHead):
+    """Recipients of a campaign with their fields. Needs the header Idempotency-Key."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "campaign": "spring",
+                    "columns": ["name", "city"],
+                    "recipients": [["anna@example.org", "Anna", "Lyon"], ["ben@example.net", "Ben", "Turin"]],
+                }
+            ]
+        }
+    )
+
+    recipients: list[list[str]] = Field(min_length=1)
+    """One row for each: the address, then a value for each column."""
+
+
+class Receipt(Model):
+    """It is on stable storage."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"id": "1939a8a8ab100000", "accepted": 2, "suppressed": 0, "repeated": False}]}
+    )
+
+    id: str
+    """Of the message; "" if nothing was stored: all recipients are suppressed, or a plugin dropped it."""
+    accepted: int
+    """Recipients taken."""
+    suppressed: int
+    """Recipients left out, since the suppression list has them."""
+    repeated: bool
+    """This Idempotency-Key was answered before: the first answer again, and nothing new was stored."""
+
+
+class Bounds(Model):
+    """Shares (0 to 1) of the attempts at which a campaign is paused by itself, from `least` attempts on."""
+
+    least: int | None = Field(None, ge=0)
+    deferred: float | None = Field(None, ge=0, le=1)
+    bounced: float | None = Field(None, ge=0, le=1)
+    blocked: float | None = Field(None, ge=0, le=1)
+    complaints: float | None = Field(None, ge=0, le=1)
+
+
+assert {*Bounds.model_fields} == {"least", *SHARES}
+
+
+class Campaign(Model):
+    """What a campaign sends. Putting the same again is a success and changes nothing."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "sender": "news@example.com",
+                    "template": "…",
+                    "tenant": "shop",
+                    "planned": 100000,
+                    "bounds": {"least": 1000, "bounced": 0.05},
+                }
+            ]
+        }
+    )
+
+    sender: ReturnPath
+    """Return path (MAIL FROM)."""
+    template: str
+    """The prepared template in base64 (RFC 4648), as `zonemta campaign` packs it."""
+    tenant: Name | Literal[""] = ""
+    zone: Line = ""
+    priority: int = Field(0, ge=-9, le=9)
+    planned: int = Field(0, ge=0, le=10**12)
+    """Recipients there will be; 0: not said."""
+    bounds: Bounds | None = None
+    life_h: float = Field(168, gt=0, le=24 * 366)
+    """Hours after which a recipient is given up."""
+
+
+class Created(Model):
+    created: bool
+    """False: it was there already, the same."""
+
+
+class CampaignRow(Model):
+    """How a campaign is doing. Times are UNIX time in ms."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    state: Literal["running", "paused", "canceled", "complete", "ended"]
+    cause: str
+    """Of the latest order."""
+    sender: str
+    tenant: str
+    zone: str
+    created_ms: int
+    planned: int
+    accepted: int
+    delivered: int
+    deferred: int
+    """Attempts that were deferred."""
+    bounced: int
+    blocked: int
+    complaints: int
+    removed: int
+    suppressed: int
+    waiting: int
+    """Accepted and not ended."""
+    first_ms: int
+    last_ms: int
+    rate_per_s: float
+    eta_ms: int | None
+    history: list[list[int]] = []
+    """[ms, waiting, delivered] at up to 240 moments; only where one campaign is asked for."""
+
+
+class Order(Model):
+    cause: Annotated[Line, Field(max_length=500)] = ""
+    """Why: shown with the campaign, and journalled."""
+
+
+class Suppressed(Model):
+    """An address that gets no mail."""
+
+    address: Address
+    kind: Kind
+    reason: Annotated[Line, Field(max_length=500)] = ""
+    evidence: Annotated[Line, Field(max_length=500)] = ""
+    """What shows it: a reply, a complaint's id, an address of a form."""
+    by: Annotated[Line, Field(max_length=200)] = ""
+    """Who put it on the list; not given: the key's name."""
+    campaign: Name | Literal[""] = ""
+    """The campaign it came from."""
+
+
+class Suppressions(Model):
+    rows: list[Suppressed] = Field(min_length=1, max_length=10_000)
+
+
+class Added(Model):
+    added: int
+    known: int
+    """Those that were there already."""
+
+
+class SuppressionRow(Model):
+    model_config = ConfigDict(extra="allow")
+
+    address: str
+    kind: str
+    since_ms: int
+    reason: str
+    evidence: str
+    by: str
+    campaign: str = ""
+
+
+class SuppressionRows(Model):
+    rows: list[SuppressionRow]
+    next: str | None
+    """Ask with after = this for what follows; null: that was all."""
+
+
+class Removed(Model):
+    removed: int
+
+
+class Forget(Model):
+    """A person asks to be forgotten."""
+
+    address: Address
+    keep: bool = False
+    """The address alone stays on the suppression list, as erased, so that it is never mailed again; else it leaves the
+    list too."""
+
+
+class Forgotten(Model):
+    """What went: recipients that waited in the queue, Idempotency-Keys that are not in use."""
+
+    model_config = ConfigDict(extra="allow")
+
+    removed: int
+
+
+class Health(Model):
+    status: Literal["ok"]
+
+
+class Place(Model):
+    where: str
+    """The place in the request, such as recipients[3][0]."""
+    what: str
+
+
+class ProblemDocument(Model):
+    """Why it was not done (RFC 9457)."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:zonemta:problem:invalid",
+                    "title": "The request is understood, but cannot be done as it is",
+                    "status": 422,
+                    "detail": "recipients[1][0]: 'anna' is no e-mail address; write name@domain",
+                    "instance": "/v1/inject#5f3a9c2b1e7",
+                    "errors": [{"where": "recipients[1][0]", "what": "'anna' is no e-mail address; write name@domain"}],
+                }
+            ]
+        }
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    """One sentence, which ends with the remedy."""
+    instance: str
+    """The request's path and number; what is logged about it has the number too."""
+    errors: list[Place] = []

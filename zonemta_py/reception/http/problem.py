@@ -1,0 +1,123 @@
+"""Problem documents: how this door says no (RFC 9457). Every refusal, whoever makes it, leaves as one of these.
+
+`detail` is one sentence that ends with the remedy; `errors` names places in the request. Nothing of a program's inside
+is ever in one: a bug of ours is logged under the number that `instance` ends with, and told as "bug".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from zonemta_py.mail.reply import Reply
+from zonemta_py.plugin.verdicts import Defer, Verdict
+
+MEDIA_TYPE = "application/problem+json"
+ERRORS_MAX = 20
+"""Places that one document names; the rest is counted in the last of them."""
+BUSY_S = 1
+QUEUE_S = 5
+DISK_S = 60
+_NO_SPACE = 452
+_TOO_LARGE = 552
+_CONFLICT = "5.5.0"
+
+
+class Kind(NamedTuple):
+    status: int
+    title: str
+
+
+KINDS: dict[str, Kind] = {
+    "malformed": Kind(400, "The request cannot be read"),
+    "no-key": Kind(401, "No valid key was shown"),
+    "no-right": Kind(403, "The key may not do that"),
+    "not-found": Kind(404, "There is no such thing here"),
+    "method": Kind(405, "That cannot be done with this"),
+    "conflict": Kind(409, "The state of things does not allow it"),
+    "too-large": Kind(413, "The request is too large"),
+    "media-type": Kind(415, "The body is of a kind that is not taken here"),
+    "invalid": Kind(422, "The request is understood, but cannot be done as it is"),
+    "share": Kind(429, "Too much at once with this key"),
+    "bug": Kind(500, "Something failed that should not have"),
+    "unavailable": Kind(503, "It cannot be done now"),
+}
+"""Last part of `type` → status and title."""
+_BY_STATUS = {kind.status: slug for slug, kind in KINDS.items()}
+
+
+class Fault(NamedTuple):
+    """where: the place in the request, as "recipients[3][0]" or "header Idempotency-Key". what: what is wrong there."""
+
+    where: str
+    what: str
+
+
+class Problem(Exception):
+    """slug: of KINDS. headers: more of the response's, lower-case names."""
+
+    def __init__(
+        self, slug: str, detail: str, errors: Iterable[Fault] = (), retry_s: int = 0,
+        headers: dict[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(detail)
+        self.slug, self.detail, self.errors = slug, detail, list(errors)
+        self.headers = headers or {}
+        if retry_s:
+            self.headers["retry-after"] = str(retry_s)
+
+    @property
+    def status(self) -> int:
+        return KINDS[self.slug].status
+
+    def document(self, instance: str) -> bytes:
+        """The body, JSON in UTF-8. instance: the request's path and number."""
+        row: dict[str, Any] = {
+            "type": f"urn:zonemta:problem:{self.slug}",
+            "title": KINDS[self.slug].title,
+            "status": self.status,
+            "detail": self.detail,
+            "instance": instance,
+        }
+        if self.errors:
+            row["errors"] = [fault._asdict() for fault in _shortened(self.errors)]
+        return json.dumps(row, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _shortened(faults: list[Fault]) -> list[Fault]:
+    if len(faults) <= ERRORS_MAX:
+        return faults
+    more = Fault("", f"and {len(faults) - ERRORS_MAX + 1} more like these")
+    return [*faults[: ERRORS_MAX - 1], more]
+
+
+def invalid(faults: list[Fault]) -> Problem:
+    """One or more places that are wrong; the first is the sentence."""
+    first = faults[0]
+    others = f" (and {len(faults) - 1} more, see errors)" if len(faults) > 1 else ""
+    return Problem("invalid", f"{first.where}: {first.what}{others}" if first.where else first.what, faults)
+
+
+def of_reply(reply: Reply, retry_s: int = 0) -> Problem:
+    """What an SMTP client would have been told. 4xx: come again."""
+    sentence = reply.text or "the message was refused"
+    if ";" not in sentence and ":" not in sentence:
+        sentence += "; change it before you send it again" if reply.permanent else "; send the same after Retry-After"
+    if not reply.permanent:
+        return Problem("unavailable", sentence, retry_s=retry_s or (DISK_S if reply.code == _NO_SPACE else QUEUE_S))
+    if reply.code == _TOO_LARGE:
+        return Problem("too-large", sentence)
+    return Problem("conflict" if reply.enhanced == _CONFLICT else "invalid", sentence)
+
+
+def of_verdict(verdict: Verdict) -> Problem:
+    """A plugin's no."""
+    retry_s = max(1, math.ceil(min(verdict.seconds, 86_400))) if isinstance(verdict, Defer) else 0
+    return of_reply(verdict.reply, retry_s)
+
+
+def of_status(status: int, detail: str, headers: dict[str, str] | None = None) -> Problem:
+    """What the framework found: no such path, no such method."""
+    return Problem(_BY_STATUS.get(status, "malformed"), detail, headers=headers)

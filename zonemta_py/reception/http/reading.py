@@ -1,0 +1,133 @@
+"""Requests read: bodies within their limits, JSON, types; everything that is wrong is a Problem."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import AsyncIterator
+from typing import Any, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
+
+from zonemta_py.reception.http import values
+from zonemta_py.reception.http.problem import ERRORS_MAX, Fault, Problem, invalid
+
+JSON, MAIL = "application/json", "message/rfc822"
+_M = TypeVar("_M", bound=BaseModel)
+_READ_AWAY = 4
+_SURROGATES = ("surrogate", "hex escape")
+
+
+def media_type(request: Request, *known: str) -> str:
+    """The body's, lower case, without parameters. Raises Problem for what is none of `known`."""
+    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if said not in known:
+        raise Problem(
+            "media-type", f"the body is said to be {said[:80]!a}; send it as Content-Type: {' or '.join(known)}"
+        )
+    coding = request.headers.get("content-encoding", "identity").strip().lower()
+    if coding != "identity":
+        raise Problem("media-type", f"the body is encoded as {coding[:80]!a}; send it without Content-Encoding")
+    return said
+
+
+async def blocks(request: Request, most: int) -> AsyncIterator[bytes]:
+    """The body as it comes. Raises Problem for one of more than `most` bytes, before it is read if it says so."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and len(declared) < 20 and int(declared) > most:
+        raise _too_large(most, int(declared))
+    size = 0
+    async for block in request.stream():
+        size += len(block)
+        if size > most:
+            raise _too_large(most)
+        if block:
+            yield block
+
+
+def _too_large(most: int, size: int = 0) -> Problem:
+    """size: as declared, 0 if it was not. What is not much more is read away, so that the client reads the answer."""
+    headers = {} if 0 < size <= _READ_AWAY * most else {"connection": "close"}
+    return Problem("too-large", f"the body is larger than {most:,} bytes; send less at once", headers=headers)
+
+
+async def json_object(request: Request, most: int) -> dict[str, Any]:
+    """Raises Problem."""
+    media_type(request, JSON)
+    body = b"".join([block async for block in blocks(request, most)])
+    try:
+        content = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        reason = str(error)
+        if any(word in reason for word in _SURROGATES):
+            raise invalid([Fault("body", "has one half of a surrogate pair; write the whole character")]) from None
+        raise Problem("malformed", f"the body is not JSON ({reason[:200]}); mend it there") from None
+    if not isinstance(content, dict):
+        raise Problem("malformed", "the body is not a JSON object; put it in braces")
+    return content
+
+
+def checked(model: type[_M], content: Any) -> _M:
+    """Raises Problem."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise of_validation(error.errors(include_url=False)) from None
+
+
+def of_validation(errors: list[Any]) -> Problem:
+    """pydantic's finds, as ours."""
+    found = [Fault(where(error["loc"]), _what(error)) for error in errors]
+    return invalid(found[: 50 * ERRORS_MAX])
+
+
+def where(parts: tuple[int | str, ...]) -> str:
+    """recipients[3].address; keys that a client chose are shown so that they fit."""
+    text = ""
+    for part in parts:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part != "[key]":
+            shown = part[:60] if part.isascii() and part.isprintable() else ascii(part[:60])
+            text += f".{shown}" if text else shown
+    return text
+
+
+def _what(error: dict[str, Any]) -> str:
+    if error["type"] == "extra_forbidden":
+        return "is no key of this request; leave it out"
+    if error["type"] == "missing":
+        return "is missing; give it"
+    if error["type"] == "value_error":
+        return str(error["ctx"]["error"])
+    message = str(error["msg"]).removeprefix("Input ").removeprefix("Value ")
+    return message[:1].lower() + message[1:] + "; correct it"
+
+
+def bytes_of(text: str, where: str) -> bytes:
+    """Base64. Raises Problem."""
+    try:
+        return base64.b64decode("".join(text.split()) if not text.isalnum() else text, validate=True)
+    except (binascii.Error, ValueError):
+        raise invalid([Fault(where, "is not base64; encode it so (RFC 4648 4)")]) from None
+
+
+def request_key(request: Request) -> str:
+    """Of the field Idempotency-Key, "" if there is none. Raises Problem."""
+    said = request.headers.getlist("idempotency-key")
+    if not said:
+        return ""
+    try:
+        if len(said) > 1:
+            raise ValueError("is there more than once; send one")
+        return values.request_key(said[0])
+    except ValueError as error:
+        raise invalid([Fault("header Idempotency-Key", str(error))]) from None
+
+
+def body_of(model: str) -> dict[str, Any]:
+    """What the API's description says of a body that is read here."""
+    schema = {"$ref": f"#/components/schemas/{model}"}
+    return {"requestBody": {"required": True, "content": {JSON: {"schema": schema}}}}

@@ -1,0 +1,106 @@
+"""Serves the HTTP door on a socket that somebody else has bound, by uvicorn, until the process is killed.
+
+uvicorn's protocol is kept, with three changes: connections are counted in and cut off when they fall silent, like those
+of SMTP (`gate`), and what is no HTTP at all is answered by a problem document too. Its handling of signals and its
+orderly shutdown are left out: this process is crash-only, as all are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+
+from zonemta_py.config import Config
+from zonemta_py.plugin.host import Host
+from zonemta_py.reception.gate import Gate, plain_ip
+from zonemta_py.reception.http.app import make
+from zonemta_py.reception.http.entrance import Entrance, Queue
+from zonemta_py.reception.http.keys import renew_token
+from zonemta_py.reception.http.problem import BUSY_S, MEDIA_TYPE, Problem
+from zonemta_py.reception.http.visits import Turnstile
+
+try:
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as _Protocol
+except ImportError:  # it is a matter of speed only
+    from uvicorn.protocols.http.h11_impl import H11Protocol as _Protocol  # type: ignore[assignment]
+
+_KEEP_ALIVE_S = 75
+_NO_HTTP = Problem("malformed", "this is not HTTP/1.1; send a request as RFC 9112 has it")
+_CROWDED = Problem("unavailable", "too many connections; use those you have again, or come later", retry_s=BUSY_S)
+
+
+async def serve(config: Config, bound: socket.socket, queue: Queue, host: Host) -> None:
+    """Serves for ever. bound: listening. The token file is renewed first. Raises ConfigError, OSError."""
+    gate = Gate(config.limits, 1)
+    entrance = Entrance(config, queue, host, gate, renew_token(config.folder))
+    gate.watch(asyncio.get_running_loop())
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    context = entrance.site.tls
+    settings = uvicorn.Config(
+        Turnstile(make(), entrance), http=_guarded(gate), ws="none", lifespan="off", log_config=None,
+        access_log=False, proxy_headers=False, server_header=False, timeout_keep_alive=_KEEP_ALIVE_S, backlog=1024,
+        ssl_context_factory=(lambda *_: context) if context is not None else None,
+    )  # fmt: skip
+    bound.setblocking(False)
+    await _Server(settings).serve([bound])
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """They keep their own effect: the end."""
+        yield
+
+
+def _guarded(gate: Gate) -> type[Any]:
+    class Guarded(_Protocol):
+        """One connection."""
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self.heard = self.loop.time()
+            self.peer = plain_ip(self.client[0]) if self.client else ""
+            self.refused = not gate.enter(self, self.peer)
+            if self.refused:
+                _write(transport, _CROWDED)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            gate.leave(self, self.peer)
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            self.heard = self.loop.time()
+            if not self.refused:
+                super().data_received(data)
+
+        def cut_off_if_silent(self, silent_since: float) -> None:
+            cycle = self.cycle
+            ours = cycle is not None and not cycle.response_complete and not cycle.more_body
+            if self.heard < silent_since and not ours:
+                self.transport.abort()
+
+        def send_400_response(self, msg: str) -> None:
+            """Called for what cannot be parsed; behind the beginning of a response nothing can be said any more."""
+            if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+                _write(self.transport, _NO_HTTP)
+            else:
+                self.transport.close()
+
+    return Guarded
+
+
+def _write(transport: Any, problem: Problem) -> None:
+    """A whole response, and the end."""
+    body = problem.document("")
+    fields = {
+        "content-type": MEDIA_TYPE, "content-length": str(len(body)), "connection": "close", **problem.headers
+    }  # fmt: skip
+    lines = [f"HTTP/1.1 {problem.status} {problem.slug}", *(f"{name}: {value}" for name, value in fields.items())]
+    transport.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+    transport.close()

@@ -1,0 +1,96 @@
+"""/v1/suppressions and /v1/forget: who gets no mail any more, and who wants to be forgotten."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from zonemta_py.reception.http import models, reading
+from zonemta_py.reception.http.problem import Problem
+from zonemta_py.reception.http.visits import answer, described, entrance, visit
+
+router = APIRouter(prefix="/v1")
+_Address = Annotated[models.Address, Path(description="An e-mail address.")]
+
+
+@router.post(
+    "/suppressions",
+    summary="Put addresses on the suppression list",
+    response_model=models.Added,
+    openapi_extra=reading.body_of("Suppressions"),
+    responses=described(400, 413, 415, 422),
+)
+async def add(request: Request) -> Response:
+    """They get no mail from then on, not even what is queued already. One that is there already stays as it is, unless
+    the new kind weighs more: hard-bounce, manual, unsubscribe, complaint, erased."""
+    here, who = entrance(request), visit(request)
+    who.key.check("suppressions")
+    content = reading.checked(models.Suppressions, await reading.json_object(request, here.config.http.body_bytes))
+    rows = [
+        [one.address, one.kind, one.reason, one.evidence, one.by or who.key.name, one.campaign] for one in content.rows
+    ]
+    return answer(await here.ask("suppress", rows=rows))
+
+
+@router.get(
+    "/suppressions", summary="The suppression list", response_model=models.SuppressionRows, responses=described(422)
+)
+async def every(
+    request: Request,
+    after: Annotated[models.Line, Query(description="The last answer's next; not given: from the beginning.")] = "",
+    limit: Annotated[int, Query(ge=1, le=10_000, description="How many rows at most.")] = 1000,
+    kind: Annotated[models.Kind | None, Query(description="Only those of this kind.")] = None,
+) -> Response:
+    """In the order of addresses, a page at a time."""
+    visit(request).key.check("suppressions", "read")
+    return answer(await entrance(request).ask("suppressions", after=after, limit=limit, kind=kind))
+
+
+@router.get(
+    "/suppressions/{address}",
+    summary="Whether an address is suppressed, and why",
+    response_model=models.SuppressionRow,
+    responses=described(404, 422),
+)
+async def one(request: Request, address: _Address) -> Response:
+    visit(request).key.check("suppressions", "read")
+    row = await entrance(request).ask("suppression", address=address)
+    if row is None:
+        raise _not_there(address)
+    return answer(row)
+
+
+@router.delete(
+    "/suppressions/{address}",
+    summary="Take an address from the suppression list",
+    response_model=models.Removed,
+    responses=described(404, 422),
+)
+async def remove(request: Request, address: _Address) -> Response:
+    """It gets mail again: only with that person's consent."""
+    who = visit(request)
+    who.key.check("suppressions")
+    removed = await entrance(request).ask("unsuppress", addresses=[address], by=who.key.name)
+    if not removed:
+        raise _not_there(address)
+    return answer({"removed": removed})
+
+
+@router.post(
+    "/forget",
+    summary="Forget a person",
+    response_model=models.Forgotten,
+    openapi_extra=reading.body_of("Forget"),
+    responses=described(400, 413, 415, 422),
+)
+async def forget(request: Request) -> Response:
+    """Takes what waits for that person out of the queue, and what is remembered of requests."""
+    here, who = entrance(request), visit(request)
+    who.key.check("suppressions")
+    content = reading.checked(models.Forget, await reading.json_object(request, here.config.http.body_bytes))
+    return answer(await here.ask("forget", address=content.address, keep=content.keep, by=who.key.name))
+
+
+def _not_there(address: str) -> Problem:
+    return Problem("not-found", f"{address} is not on the suppression list; GET /v1/suppressions shows who is")

@@ -1,0 +1,119 @@
+"""Checks of single values: each returns the value as it is used from here on, or raises ValueError with one sentence.
+
+What is refused here cannot end a header field, a line of SMTP, a key of the store or a line of a log: there is no
+control character in any value, but for line ends and tabs in texts that are bodies.
+"""
+
+from __future__ import annotations
+
+import re
+
+from zonemta_py.mail.address import AddressRefused, parse_mailbox
+from zonemta_py.mail.domain import canonical
+
+VALUE_CHARACTERS_MAX = 65_536
+COLUMNS_MAX = 500
+COLUMN_CHARACTERS_MAX = 63
+_UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_UNFIT_IN_TEXT = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ud800-\udfff]")
+NAME_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+_NAME = re.compile(NAME_PATTERN.strip("^$"))
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,76}")
+_OURS = re.compile(
+    r"from|sender|to|cc|bcc|subject|reply-to|return-path|received|mime-version|content-.*|dkim-signature|resent-.*"
+    r"|arc-.*|authentication-results",
+    re.IGNORECASE,
+)
+_REQUEST_KEY = re.compile(r"[ -~]{1,200}")
+_MEDIA = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,80}/[A-Za-z0-9!#$&^_.+-]{1,80}")
+_CONTENT_ID = re.compile(r"[A-Za-z0-9._+-]{1,100}(@[A-Za-z0-9.-]{1,100})?")
+
+
+def fits(text: str) -> bool:
+    """Whether it may stand in a field: no control characters, line separators or halves of surrogate pairs."""
+    return text.isprintable() or not _UNFIT.search(text)
+
+
+def field(text: str) -> str:
+    """A value of one line."""
+    if len(text) > VALUE_CHARACTERS_MAX:
+        raise ValueError(f"has more than {VALUE_CHARACTERS_MAX:,} characters; shorten it")
+    if not fits(text):
+        found = _UNFIT.search(text)
+        assert found is not None
+        raise ValueError(f"has the control character U+{ord(found[0]):04X}; take it out")
+    return text
+
+
+def text(value: str) -> str:
+    """A body, of many lines."""
+    found = _UNFIT_IN_TEXT.search(value)
+    if found:
+        raise ValueError(f"has the control character U+{ord(found[0]):04X}; take it out")
+    return value
+
+
+def address(given: str) -> str:
+    """name@domain, the domain in lower case, and in A-labels unless the name itself is international (RFC 6531)."""
+    try:
+        found = parse_mailbox(given)
+    except AddressRefused:
+        raise ValueError(f"{given[:100]!a} is no e-mail address; write name@domain") from None
+    if found.isascii():
+        return found
+    local, _, domain = found.rpartition("@")
+    return f"{local}@{canonical(domain)}" if local.isascii() else found
+
+
+def return_path(given: str) -> str:
+    """The same, or "" for the null sender."""
+    return address(given) if given else ""
+
+
+def name(given: str) -> str:
+    """Of a campaign or tenant."""
+    if not _NAME.fullmatch(given):
+        raise ValueError(f"{given[:80]!a} is no name; use up to 63 letters, digits, dots, underscores and hyphens")
+    return given
+
+
+def header_name(given: str) -> str:
+    if not _TOKEN.fullmatch(given):
+        raise ValueError(f"{given[:80]!a} is no name of a header field; use letters, digits and -")
+    if _OURS.fullmatch(given):
+        raise ValueError(f"{given} is made by this server or from a key of the request; leave it out of headers")
+    return given
+
+
+def media_type(given: str) -> str:
+    if not _MEDIA.fullmatch(given) or given.lower().startswith(("multipart/", "message/")):
+        raise ValueError(f"{given[:80]!a} is no media type for an attachment; write it like application/pdf")
+    return given.lower()
+
+
+def content_id(given: str) -> str:
+    if not _CONTENT_ID.fullmatch(given):
+        raise ValueError(f"{given[:80]!a} is no Content-ID; use letters, digits, dots and hyphens")
+    return given
+
+
+def file_name(given: str) -> str:
+    if not given or len(given) > 255 or not fits(given):
+        raise ValueError("is no file name; use up to 255 characters, without controls")
+    return given
+
+
+def column(given: str) -> str:
+    if not given.isidentifier() or len(given) > COLUMN_CHARACTERS_MAX:
+        raise ValueError(f"a template cannot name the column {given[:80]!a}; use letters, digits and _")
+    return given
+
+
+def request_key(given: str) -> str:
+    """What the field Idempotency-Key says; the quotes of a structured field are taken off (RFC 9651)."""
+    given = given.strip()
+    if len(given) >= 2 and given[0] == given[-1] == '"':
+        given = given[1:-1]
+    if not _REQUEST_KEY.fullmatch(given):
+        raise ValueError("is not 1 to 200 printable ASCII characters; take a UUID, or what names the request for you")
+    return given

@@ -1,0 +1,99 @@
+"""What happens to every request before and after its own work: a number, a key, a share of the door; problems told."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from fastapi import Request, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from zonemta_py.plugin.verdicts import Verdict
+from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.reception.gate import plain_ip
+from zonemta_py.reception.http import models
+from zonemta_py.reception.http.entrance import Entrance, Visit
+from zonemta_py.reception.http.problem import KINDS, MEDIA_TYPE, Problem, of_reply, of_verdict
+from zonemta_py.reception.passage import Refused
+
+log = logging.getLogger(__name__)
+
+OPEN = frozenset(("/v1/health", "/v1/openapi.json"))
+"""What may be asked without a key."""
+_BUG = Problem("bug", "the server failed at this; send it again, and if it fails again show its operator the instance")
+_ALWAYS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+
+
+class Turnstile:
+    """Around the application: no work is done, and no body read, for who has no key or too much under way."""
+
+    def __init__(self, app: ASGIApp, entrance: Entrance) -> None:
+        self._app, self._entrance = app, entrance
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        here = self._entrance
+        client = plain_ip(scope["client"][0]) if scope.get("client") else ""
+        who = Visit(here.site.next_id(), client, scope["scheme"] == "https")
+        scope.setdefault("state", {})["visit"] = who
+        scope["state"]["entrance"] = here
+        try:
+            if scope["path"] in OPEN:
+                await self._app(scope, receive, send)
+                return
+            who.holder = here.keys.holder(_authorization(scope))
+            with here.shares.one(who.holder.name):
+                await self._app(scope, receive, send)
+        except Problem as problem:
+            await told(Request(scope), problem)(scope, receive, send)
+
+
+def _authorization(scope: Scope) -> str:
+    found = [value for name, value in scope["headers"] if name == b"authorization"]
+    return found[0].decode("latin-1") if len(found) == 1 else ""
+
+
+def entrance(request: Request) -> Entrance:
+    here: Entrance = request.state.entrance
+    return here
+
+
+def visit(request: Request) -> Visit:
+    who: Visit = request.state.visit
+    return who
+
+
+def answer(content: Any) -> Response:
+    """200 with JSON."""
+    return Response(json.dumps(content, ensure_ascii=False), media_type="application/json", headers=dict(_ALWAYS))
+
+
+def told(request: Request, error: Exception) -> Response:
+    """Any failure as a problem document."""
+    problem = as_problem(error)
+    who = visit(request)
+    instance = f"{request.url.path[:200]}#{who.id}"
+    name = who.holder.name if who.holder else "no key"
+    log.info("%s %s %s by %s at %s: %s", who.id, request.method, problem.status, name, who.client, problem.detail[:300])
+    return Response(
+        problem.document(instance), problem.status, media_type=MEDIA_TYPE, headers={**_ALWAYS, **problem.headers}
+    )
+
+
+def as_problem(error: Exception) -> Problem:
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, Verdict):
+        return of_verdict(error)
+    if isinstance(error, QueueRefusal | Refused):
+        return of_reply(error.reply)
+    return _BUG
+
+
+def described(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The problem responses of an operation, for its description; those that any may have are among them."""
+    titles = {kind.status: kind.title for kind in KINDS.values()}
+    return {
+        status: {"model": models.ProblemDocument, "description": titles[status]}
+        for status in sorted({*statuses, 401, 403, 429, 500, 503})
+    }

@@ -1,0 +1,132 @@
+"""A message on its way from its first decoded byte to the queue, by whatever door it came.
+
+Its header section is completed (`arrival`), plugins see it, its chunks are handed on as they come. Promise: `store`
+and `accept` return only after the queue has said that the message is on stable storage.
+
+Failures: `pump`, `store` and `accept` raise QueueRefusal and Verdict; then call `abort`. What is wrong with the header
+section is `refusal`, known from `take` on and raised by the last two as Refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.reply import Reply
+from zonemta_py.plugin.arguments import Info, Session
+from zonemta_py.plugin.streams import BodyHooks
+from zonemta_py.queue.api import Incoming, Receipt
+from zonemta_py.reception.arrival import Arrival
+
+if TYPE_CHECKING:
+    from zonemta_py.reception.site import Site
+
+NOBODY = Reply(550, "5.7.1", "No recipient is left for this message")
+
+
+class Refused(Exception):
+    """The message cannot be taken as it is. reply: 4xx or 5xx."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(str(reply))
+        self.reply = reply
+
+
+class Passage:
+    """opening: the Received field up to its id (`Trace.opening`). transaction: that id."""
+
+    __slots__ = ("_arrival", "_hooks", "_incoming", "_session", "_site", "envelope")
+
+    def __init__(self, site: Site, session: Session, envelope: Envelope, opening: str, transaction: str) -> None:
+        self._site, self._session, self.envelope = site, session, envelope
+        envelope.received_ms = site.clock_ms()
+        self._arrival = Arrival(site.rules, envelope, opening, transaction, envelope.received_ms)
+        self._incoming: Incoming | None = None
+        self._hooks: BodyHooks | None = None
+
+    @property
+    def refusal(self) -> Reply | None:
+        return self._arrival.refusal
+
+    def take(self, content: bytes) -> bool:
+        """The next bytes, line ends already CRLF; returns whether `pump` has something to do."""
+        self._arrival.add(content)
+        return bool(self._arrival.chunks.ready or self._arrival.unseen)
+
+    async def pump(self) -> None:
+        """Hands on what has come so far, plugins first; waits for them and for the queue."""
+        if self._site.hooked and self._arrival.headers is not None:
+            await self._show_plugins(self._arrival)
+        await self._write_chunks()
+
+    async def store(self, eightbit: bool) -> str:
+        """The message is complete; its id. eightbit: whether it has bytes that are not ASCII."""
+        last = await self._complete(eightbit)
+        if self._incoming is None:
+            return await self._site.intake.put(self.envelope, last)
+        name = await self._incoming.commit(self.envelope, last)
+        self._incoming = None
+        return name
+
+    async def accept(self, eightbit: bool) -> Receipt:
+        """The same, with all there is to say about it."""
+        last = await self._complete(eightbit)
+        if self._incoming is None:
+            return await self._site.intake.accept(self.envelope, last)
+        receipt = await self._incoming.accept(self.envelope, last)
+        self._incoming = None
+        return receipt
+
+    async def _complete(self, eightbit: bool) -> bytes:
+        """The last chunk; those before it have been handed on."""
+        site, envelope, arrival = self._site, self.envelope, self._arrival
+        arrival.finish()
+        if eightbit:
+            envelope.body = "8BITMIME"  # whatever was declared: the next server has to know
+        if arrival.refusal is not None:
+            raise Refused(arrival.refusal)
+        if site.hooked:
+            await self.pump()
+            if self._hooks is not None:
+                await self._hooks.finish()
+        envelope.size = arrival.chunks.total
+        arrival.note_hash()
+        if site.host.listens("message_queue"):
+            info = Info(self._session, envelope.size, arrival.headers)
+            await site.host.call("message_queue", envelope=envelope, info=info)
+        if not envelope.recipients:
+            raise Refused(NOBODY)
+        await self._write_chunks()
+        return arrival.chunks.last()
+
+    def abort(self) -> None:
+        """Lets go of everything that is not committed; harmless twice, and after a commit."""
+        if self._incoming is not None:
+            self._incoming.abort()
+            self._incoming = None
+        if self._hooks is not None:
+            self._hooks.abort()
+            self._hooks = None
+
+    async def _show_plugins(self, arrival: Arrival) -> None:
+        if self._hooks is None:
+            assert arrival.headers is not None
+            self._hooks = BodyHooks(self._site.host, self.envelope, arrival.headers, self._sink)
+            await self._hooks.on_headers()
+            arrival.note_headers()
+            arrival.store_header()
+        while arrival.unseen:
+            block = arrival.unseen.popleft()
+            if block:
+                await self._hooks.feed(block)
+
+    async def _sink(self, block: bytes) -> None:
+        self._arrival.keep(block)
+        await self._write_chunks()
+
+    async def _write_chunks(self) -> None:
+        ready = self._arrival.chunks.ready
+        if ready and self._incoming is None:
+            self._incoming = self._site.intake.begin()
+        while ready and self._incoming is not None:
+            await self._incoming.write(ready.popleft())
