@@ -1,0 +1,52 @@
+"""One Spark session for all pipeline tests, and archives: a real one, and as many synthetic ones as a test wants."""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts" / "pipeline"
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """local[2], as `zonemta lake` makes it; every test shares it, so none may change its settings for good."""
+    from zonemta_py.pipeline.session import session
+
+    one = session("local[2]", memory_gb=2)
+    yield one
+    one.stop()
+
+
+@pytest.fixture(scope="session")
+def real_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the queue itself has archived of some hundred messages; read only."""
+    folder = tmp_path_factory.mktemp("mta")
+    subprocess.run([sys.executable, str(SCRIPTS / "real.py"), str(folder), "300"], check=True, timeout=120)
+    return folder / "archive"
+
+
+@pytest.fixture
+def archive(real_archive: Path, tmp_path: Path) -> Path:
+    """A copy of the real archive that the test may change."""
+    return Path(shutil.copytree(real_archive, tmp_path / "archive"))
+
+
+@pytest.fixture(scope="session")
+def make_archive() -> Callable[..., Any]:
+    """`make_archive(folder, messages=…, days=…, seed=…, segment_records=…)` of scripts/pipeline/synthetic.py."""
+    spec = importlib.util.spec_from_file_location("synthetic", SCRIPTS / "synthetic.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: Callable[..., Any] = module.make_archive
+    return found

@@ -1,0 +1,69 @@
+"""`zonemta lake update`, `show` and `tables`: what they print, and how they refuse."""
+
+import json
+
+import pytest
+
+from zonemta_py.cli.app import main
+from zonemta_py.cli.errors import Exit
+from zonemta_py.pipeline import asking, table
+
+
+@pytest.fixture
+def lake(spark, tmp_path):
+    """A lake with one table of two days."""
+    rows = [("2026-03-01", "google", 3), ("2026-03-02", "yahoo", 4)]
+    made = spark.createDataFrame(rows, "day string, provider string, n long").withColumn("day", made_day())
+    table.write(tmp_path, "counts", made)
+    return tmp_path
+
+
+def made_day():
+    from pyspark.sql import functions as F
+
+    return F.to_date("day")
+
+
+def test_tables_are_listed_with_their_size(lake, capsys):
+    """Days, rows and bytes, from the manifest and the files alone: Spark is not started."""
+    assert main(["lake", "tables", "--lake", str(lake), "--json"]) == Exit.OK
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["table"], row["days"], row["rows"]) == ("counts", 2, 2)
+    assert (row["first"], row["last"]) == ("2026-03-01", "2026-03-02")
+
+
+def test_a_question_is_answered_with_its_columns(spark, lake):
+    """The condition is SQL; columns come in the order asked for, all of them if none is named."""
+    assert asking.ask(spark, lake, "counts", "n > 3", ["n", "provider"], 9) == (
+        ["n", "provider"],
+        [{"n": 4, "provider": "yahoo"}],
+    )
+    names, rows = asking.ask(spark, lake, "counts", "", [], 1)
+    assert (names, len(rows)) == (["provider", "n", "day"], 1)
+
+
+@pytest.mark.parametrize(("where", "columns"), [("n >", []), ("weather = 1", []), ("", ["weather"])])
+def test_a_question_that_makes_no_sense_is_refused(spark, lake, where, columns):
+    """Bad SQL and unknown columns end in one line of Spark's, not in its trace."""
+    with pytest.raises(asking.Refused) as refused:
+        asking.ask(spark, lake, "counts", where, columns, 9)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["show", "weather"], Exit.NO_INPUT, "there are counts"),
+        (["update", "--day", "yesterday"], Exit.USAGE, "2026-03-31"),
+    ],
+)
+def test_mistakes_are_told_before_spark_starts(lake, capsys, arguments, code, said):
+    """A table that is none, a date that is none: one sentence with the remedy."""
+    assert main(["lake", *arguments, "--lake", str(lake)]) == code
+    assert said in capsys.readouterr().err
+
+
+def test_a_lake_that_is_none_is_told(tmp_path, capsys):
+    """The remedy is the command that makes one."""
+    assert main(["lake", "tables", "--lake", str(tmp_path / "none")]) == Exit.NO_INPUT
+    assert "zonemta lake ingest" in capsys.readouterr().err

@@ -1,0 +1,56 @@
+"""`spark-submit …/pipeline/__main__.py ingest|send …`, and `python -m zonemta_py.pipeline …`.
+
+The same as `zonemta lake ingest` and `zonemta campaign send --resume` for a session that `spark-submit` has made. Exit status: 0, or 1 where damage was met.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from zonemta_py.pipeline import job
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command; returns the exit status. What a person can mend is one sentence on stderr, status 2."""
+    parser = argparse.ArgumentParser(prog="zonemta_py.pipeline")
+    commands = parser.add_subparsers(dest="command", required=True)
+    job.add(commands)
+    command = commands.add_parser("ingest", help="archive to bronze")
+    command.add_argument("--archive", type=Path, required=True)
+    command.add_argument("--lake", type=Path, required=True)
+    command.add_argument("--damage", choices=("skip", "fail"), default="skip")
+    command.add_argument("--follow", type=float, metavar="SECONDS", help="go on, looking every so many seconds")
+    given = parser.parse_args(arguments)
+    if given.command == "send":
+        return job.run(given)
+
+    from zonemta_py.pipeline import bronze
+    from zonemta_py.pipeline.reader import Damaged
+    from zonemta_py.pipeline.session import Unavailable, session
+    from zonemta_py.pipeline.table import Busy
+
+    damages = 0
+
+    def told(entries: list[bronze.Entry]) -> None:
+        nonlocal damages
+        damages += sum(entry.damages for entry in entries)
+        print(f"{len(entries)} new segments, {sum(entry.rows for entry in entries):,} rows", flush=True)
+        for entry in entries:
+            print(*entry.faults, sep="\n", end="\n" if entry.faults else "", file=sys.stderr)
+
+    try:
+        spark = session()
+        if given.follow:
+            bronze.follow(spark, given.archive, given.lake, given.damage, given.follow, told)
+        else:
+            told(bronze.ingest(spark, given.archive, given.lake, given.damage))
+    except (Busy, Damaged, bronze.Foreign, Unavailable, OSError) as error:
+        print(f"zonemta: {error}", file=sys.stderr)
+        return 2
+    return 1 if damages else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
