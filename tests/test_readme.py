@@ -101,7 +101,28 @@ def test_by_hand(tmp_path: Path) -> None:
     assert "campaign spring is lifted" in ran.stdout
 
 
-def paced(script: str, ports: tuple[int, int]) -> str:
+def test_http(tmp_path: Path) -> None:
+    """The commands of "HTTP", on free ports and in a folder of their own: both messages are taken."""
+    mta, door, nobody = free_ports(3)
+    (block,) = (text for text in blocks("sh") if "/v1/inject" in text)
+    block = block.replace("enabled = true", f"enabled = true\\nport = {door}").replace(
+        "127.0.0.1:8525", f"127.0.0.1:{door}"
+    )
+    block = block.replace("zonemta run", f"zonemta run --listen 127.0.0.1:{mta} --relay 127.0.0.1:{nobody}")
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    ran = subprocess.run(
+        ["bash", "-euc", paced(block, (door,))], cwd=tmp_path, env=environment, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count('"accepted": 1, "suppressed": 0, "repeated": false') == 2
+
+
+def paced(script: str, ports: tuple[int, ...]) -> str:
     """A person waits until a server that went to the background is there, and ends it at last."""
     awake = "until (exec 3<>/dev/tcp/127.0.0.1/{}) 2>/dev/null; do kill -0 $!; sleep 0.05; done"
     lines = []

@@ -1,0 +1,159 @@
+"""Facts of a lake whose every row is known: 40 recipients on one day, 60 on the next."""
+
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zonemta_py.pipeline.report import facts, queries, warmups
+from zonemta_py.pipeline.report.page import page
+from zonemta_py.pipeline.report.rows import Bin, Facts, Left, Tally
+from zonemta_py.pipeline.report.scope import DAY_S, Kind, Scope, of_day
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def found(spark: "SparkSession", lake: Path) -> Facts:
+    return facts.gather(spark, lake, of_day(date(2026, 5, 4)))
+
+
+def test_headline_counts_recipients_and_attempts_of_the_day_and_the_one_before(found: Facts) -> None:
+    """Each recipient once, each attempt once; blocked attempts are no deferred ones."""
+    assert found.now[:4] == (60, 48, 6, 6)
+    assert found.now.attempts == Tally(48, 6, 6, 6)
+    assert found.before[:4] == (40, 32, 4, 4)
+    assert found.before.attempts == Tally(32, 4, 4, 4)
+
+
+def test_times_to_delivery_are_within_their_bin(found: Facts) -> None:
+    """42 of 48 recipients had their mail in 2 s, the greylisted ones in 301 s."""
+    assert found.now.median_s == pytest.approx(2, rel=0.03)
+    assert found.now.p95_s == pytest.approx(301, rel=0.03)
+    assert sum(row.n for row in found.latency) == 48
+
+
+def test_every_view_adds_up_to_the_same_attempts(found: Facts, day: Scope) -> None:
+    """Over time, by provider and hour, by source and provider, and by class: all of them, and none twice."""
+    for rows in (found.moments, found.cells, found.pairs):
+        assert Tally(*map(sum, zip(*(row.tally for row in rows), strict=True))) == found.now.attempts
+    assert sum(row.n for row in found.causes) == found.now.attempts.trouble
+    assert [row.at for row in found.moments] == list(range(day.start, day.end, 300))
+    assert {row.provider for row in found.pairs} == {"google", "microsoft", queries.NO_PROVIDER}
+
+
+def test_encrypted_deliveries_are_counted_per_pair(found: Facts) -> None:
+    """Of 48 deliveries those with n % 10 == 3 went in the clear."""
+    assert sum(row.secure for row in found.pairs) == 42
+
+
+def test_classes_say_why(found: Facts) -> None:
+    """One row for each class and kind; a block is one whatever its verdict."""
+    assert sorted(found.causes) == [
+        ("blocked-ip", "blocked", 6),
+        ("greylisting", "deferred", 6),
+        ("user-unknown", "bounced", 6),
+    ]
+
+
+def test_replies_that_differ_in_addresses_only_are_one(found: Facts) -> None:
+    """Six recipients, six texts, one shape, and an example as it came."""
+    bounced = [row for row in found.said if row.kind == "bounced"]
+    assert [row.n for row in bounced] == [6]
+    assert "@example.com" not in bounced[0].shape
+    assert bounced[0].example.startswith("550 5.1.1 <u")
+
+
+def test_retries_are_recipients_by_attempts(found: Facts) -> None:
+    """Greylisted ones took two."""
+    assert ("delivered", 6) in [(row.state, row.n) for row in found.tried if row.attempts == 2]
+    assert sum(row.n for row in found.tried) == 60
+
+
+def test_warm_up_knows_the_caps_that_the_journal_tells(found: Facts) -> None:
+    """The cap of a day is the last one told on it or before; only pairs that are warmed up are shown."""
+    assert {(row.source, row.provider) for row in found.warm} == {("192.0.2.1", "google")}
+    assert [row.cap for row in found.warm] == [100, 200]
+
+
+def test_a_campaign_is_found_with_its_time_and_its_rival(spark: "SparkSession", lake: Path) -> None:
+    """It is compared with the campaign that began before it, and its burn-down ends with those who wait."""
+    spans = facts.spans(spark, lake)
+    assert [span.name for span in spans] == ["winter", "spring"]
+    scope = facts.of_campaign(spans, "spring")
+    assert scope
+    assert (scope.rival, scope.end - scope.start) == ("winter", 2 * 3600)
+    found = facts.gather(spark, lake, scope)
+    assert (found.now.recipients, found.before.recipients) == (60, 40)
+    assert (found.left[0].accepted > 0, found.left[-1][1:]) == (True, (60, 48, 6))
+    assert found.ends is not None
+    assert facts.of_campaign(spans, "sprig") is None
+    first = facts.of_campaign(spans, "winter")
+    assert first
+    assert first.rival == ""
+    assert facts.gather(spark, lake, first).before.recipients == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "attempts"),
+    [(Kind.PROVIDER, "google", 38), (Kind.ZONE, "default", 110), (Kind.IP, "192.0.2.1", 60)],
+)
+def test_other_scopes_count_their_own_only(
+    spark: "SparkSession", lake: Path, scope_of: Callable[[Kind, str], Scope], kind: Kind, name: str, attempts: int
+) -> None:
+    """A provider, a zone and a source over both days."""
+    found = facts.gather(spark, lake, scope_of(kind, name))
+    assert found.now.attempts.total == attempts
+    assert name in facts.names(spark, lake, kind)
+
+
+def test_days_that_the_lake_has_not_are_empty(spark: "SparkSession", lake: Path) -> None:
+    """No row, no error; the page says so."""
+    scope = Scope(Kind.DAY, "2020-01-01", 1577836800, 1577836800 + DAY_S)
+    found = facts.gather(spark, lake, scope)
+    assert found.empty
+    assert "nothing to show" in page(found, scope)
+
+
+def test_the_same_lake_makes_the_same_bytes(spark: "SparkSession", lake: Path, found: Facts, day: Scope) -> None:
+    """Nothing depends on chance, on the clock, or on the order in which Spark's tasks end."""
+    assert page(facts.gather(spark, lake, day), day) == page(found, day)
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=40), st.floats(0, 1))
+def test_a_quantile_lies_in_the_bin_that_holds_its_rank(counts: list[int], share: float) -> None:
+    """As many recipients lie below its bin's end as the share asks for, and fewer below its start."""
+    bins = [Bin(1.1**n, 1.1 ** (n + 1), count) for n, count in enumerate(counts)]
+    value = facts.quantile(bins, share)
+    assert value is not None
+    rank = share * sum(counts)
+    assert sum(row.n for row in bins if row.high_s <= value * (1 - 1e-9)) <= rank + 1e-6
+    assert sum(row.n for row in bins if row.low_s <= value * (1 + 1e-9)) >= rank - 1e-6
+
+
+def test_the_end_is_estimated_from_the_last_quarter() -> None:
+    """100 left, 10 gone in each minute of late: ten minutes. Nobody left, or nothing moving: no estimate."""
+    rows = [Left(60 * n, 200, 10 * n, 200 - 10 * n) for n in range(11)]
+    assert facts.end_of(rows) == rows[-1].at + 600
+    assert facts.end_of([*rows, Left(700, 200, 200, 0)]) is None
+    assert facts.end_of([Left(60 * n, 200, 0, 200) for n in range(11)]) is None
+    assert facts.end_of([]) is None
+
+
+def test_caps_before_the_first_day_count_as_its_own() -> None:
+    """The last one told before the curve begins holds at its start; "no limit" and orders end what was known."""
+    told = [
+        ("a", "g", 1 * DAY_S, "1970-01-01 was good; now 50 a day"),
+        ("a", "g", 3 * DAY_S, "1970-01-03 was good; now 100 a day"),
+        ("a", "g", 6 * DAY_S, "1970-01-06 was good; now no limit"),
+    ]
+    steps = warmups.caps(told, 4 * DAY_S)
+    assert [(step.day, step.cap) for step in steps] == [(4 * DAY_S, 100), (6 * DAY_S, None)]
+    rows = [("a", "g", day * DAY_S, 7) for day in (4, 5, 6)]
+    assert [row.cap for row in warmups.curves(rows, steps)] == [100, 100, None]
+    assert warmups.curves([("b", "g", 4 * DAY_S, 1)], []) == []

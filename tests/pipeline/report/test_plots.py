@@ -1,0 +1,135 @@
+"""Figures show what their rows say, and nothing else."""
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zonemta_py.pipeline.report import plots, words
+from zonemta_py.pipeline.report.rows import Cause, Cell, Facts, Left, Moment, Pair, Tally, Tried, WarmDay
+
+NOTHING = (
+    plots.over_time([], 300), plots.heat([], [], [], False), plots.latency([], []), plots.causes([], "others"),
+    plots.secure([]), plots.tried([], 10), plots.warm([]), plots.burn_down([], None),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("figure", NOTHING)
+def test_nothing_makes_an_empty_figure(figure: object) -> None:
+    """Not an error: what has no rows is left out by the page, not here."""
+    assert json.loads(figure.to_json())["layout"]["height"] > 0
+
+
+def test_bars_over_time_stack_up_to_the_attempts() -> None:
+    """One series for each kind that occurs; a share only where there are attempts enough to have one."""
+    figure = plots.over_time([Moment(0, Tally(90, 10)), Moment(300, Tally(1, 1)), Moment(600, Tally())], 300)
+    series = {one.name: list(one.y) for one in figure.data}
+    assert series == {"delivered": [90, 1, 0], "deferred": [10, 1, 0], "not delivered": [10, None, None]}
+
+
+def test_heat_map_has_two_layers_of_which_one_is_shown() -> None:
+    """Share of what was not delivered, and attempts; hours with few attempts have no share."""
+    cells = [Cell("google", 0, Tally(3, 1, 1)), Cell("yahoo", 3600, Tally(2))]
+    share, attempts = plots.heat(cells, ["google", "yahoo"], [0, 3600], True).data
+    assert (share.visible, attempts.visible) == (True, False)
+    assert [list(row) for row in share.z] == [[40.0, None], [None, None]]
+    assert [list(row) for row in attempts.z] == [[5, None], [None, 2]]
+    assert list(share.x) == ["00:00", "01:00"]
+
+
+def test_latency_bars_cover_their_bins_and_marks_stand_at_their_time(facts: Facts) -> None:
+    """Bars are as wide as their bins, also on a logarithmic axis; each mark has its name and its figure."""
+    figure = plots.latency(facts.latency, [("median", 2.5), ("p95", 340.0)])
+    bar = figure.data[0]
+    assert [(x - width / 2, x + width / 2) for x, width in zip(bar.x, bar.width, strict=True)] == [
+        pytest.approx((row.low_s, row.high_s)) for row in facts.latency
+    ]
+    assert [shape.x0 for shape in figure.layout.shapes] == [2.5, 340.0]
+    assert [note.text for note in figure.layout.annotations] == ["median 2.5 s", "p95 5.7 min"]
+
+
+def test_causes_are_sorted_and_others_come_last() -> None:
+    """The most frequent on top, whatever kinds it is made of; "others" below all, however many they are."""
+    rows = [
+        Cause("a", "deferred", 5),
+        Cause("b", "bounced", 4),
+        Cause("b", "blocked", 4),
+        Cause("others", "deferred", 99),
+    ]
+    figure = plots.causes(rows, "others")
+    assert list(figure.data[0].y) == ["b", "a", "others"]
+    assert [one.name for one in figure.data if one.name] == ["deferred", "bounced", "blocked"]
+
+
+def test_encryption_is_a_share_of_deliveries_the_worst_on_top() -> None:
+    """Sources are added up; a provider without deliveries is left out."""
+    figure = plots.secure(
+        [Pair("i", "good", Tally(10), 10), Pair("i", "bad", Tally(4), 1), Pair("i", "none", Tally(0, 3), 0)]
+    )
+    assert (list(figure.data[0].y), list(figure.data[0].x)) == (["bad", "good"], [25.0, 100.0])
+
+
+def test_retries_begin_with_the_second_attempt() -> None:
+    """First attempts would leave no room for the others; the last bar is all that took as many or more."""
+    figure = plots.tried([Tried(1, "delivered", 900), Tried(2, "delivered", 7), Tried(10, "bounced", 2)], 10)
+    assert {one.name: list(one.y) for one in figure.data} == {
+        "delivered": [7, *[0] * 8], "bounced": [*[0] * 8, 2],
+    }  # fmt: skip
+    assert figure.data[0].x[-1] == "10+"
+
+
+def test_a_cap_is_a_line_where_it_is_known() -> None:
+    """Without any, there is none; between known ones there is a gap."""
+    days = [WarmDay("i", "p", 0, 5, None), WarmDay("i", "p", 86_400, 7, 10)]
+    assert [one.name for one in plots.warm(days).data] == ["sent", "cap"]
+    assert [one.name for one in plots.warm(days[:1]).data] == ["sent"]
+
+
+def test_burn_down_goes_on_to_its_estimated_end() -> None:
+    """Dotted from the last point to nobody."""
+    figure = plots.burn_down([Left(0, 10, 0, 10), Left(60, 10, 5, 5)], 120)
+    assert [one.name for one in figure.data] == ["delivered", "waiting", "estimated"]
+    assert list(figure.data[2].y) == [5, 0]
+    assert len(plots.burn_down([Left(0, 10, 10, 0)], None).data) == 2
+
+
+@given(st.text())
+def test_names_are_text_in_a_figure(name: str) -> None:
+    """Plotly takes tags in labels as HTML, links among them; so no name has one."""
+    label = plots.heat([Cell(name, 0, Tally(9))], [name], [0], True).data[0].y[0]
+    assert not re.search("[<>]", label)
+
+
+@given(st.lists(st.text(max_size=60), unique=True, max_size=12))
+def test_labels_are_short_and_different(names: list[str]) -> None:
+    """Two long names that begin alike stay two bars."""
+    labels = words.labels(names)
+    assert len(set(labels)) == len(names)
+    assert all(len(label) <= 26 for label in labels)
+
+
+@given(st.integers(0, 10**9), st.integers(1, 10**9))
+def test_shares_are_0_or_100_only_if_they_are(part: int, whole: int) -> None:
+    """One bounce in a million is not none."""
+    text = words.percent(min(part, whole), whole)
+    assert (text == "0 %") == (part == 0)
+    assert (text == "100 %") == (part >= whole)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "–"),
+        (0.04, "40 ms"),
+        (0.8, "0.8 s"),
+        (45, "45 s"),
+        (340, "5.7 min"),
+        (7_300, "2.0 h"),
+        (400_000, "4.6 days"),
+    ],
+)
+def test_spans_have_the_unit_that_fits(seconds: float | None, text: str) -> None:
+    """Two or three digits, as much as anybody reads."""
+    assert words.span(seconds) == text

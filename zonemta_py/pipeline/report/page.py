@@ -1,0 +1,83 @@
+"""Figures and tables become one HTML page that needs nothing else: no network, no fonts, no second file. Pure.
+
+Promise: what comes from mail (replies, campaigns, addresses) is text. Jinja2 escapes all of it, figures travel as JSON
+in which no "<" is left, and a Content-Security-Policy names the two scripts of the page by their hashes and forbids all
+others and every request: a text that found a way into the page all the same could do nothing there. The same facts make
+the same bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from zonemta_py.pipeline.report.headline import cards, compared, headline_table
+from zonemta_py.pipeline.report.rows import Facts
+from zonemta_py.pipeline.report.scope import Scope
+from zonemta_py.pipeline.report.sections import Plot, sections
+from zonemta_py.pipeline.report.tables import Table
+
+_HERE = Path(__file__).parent
+
+
+def page(facts: Facts, scope: Scope, made: str = "") -> str:
+    """The page as text. made: when, for its foot; "" says nothing of it."""
+    parts = [] if facts.empty else sections(facts, scope)
+    plots = [plot for part in parts for plot in part.plots]
+    scripts = _scripts() if plots else ()
+    return _template().render(
+        scope=scope,
+        empty=facts.empty,
+        compared=compared(facts, scope),
+        cards=cards(facts, scope),
+        headline=headline_table(facts, scope),
+        sections=parts,
+        figures={plot.id: Markup(_json(plot)) for plot in plots},
+        style=Markup(_text("page.css")),
+        scripts=[Markup(text) for text, _ in scripts],
+        hashes=[digest for _, digest in scripts],
+        made=made,
+    )
+
+
+def tables(facts: Facts, scope: Scope) -> list[Table]:
+    """All tables of the page, in its order."""
+    return [] if facts.empty else [headline_table(facts, scope), *(part.table for part in sections(facts, scope))]
+
+
+@cache
+def _template() -> jinja2.Template:
+    loader = jinja2.FileSystemLoader(_HERE)
+    rules: dict[str, Any] = {"autoescape": True, "undefined": jinja2.StrictUndefined}
+    return jinja2.Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, **rules).get_template("page.html.j2")
+
+
+def _text(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+@cache
+def _scripts() -> tuple[tuple[str, str], ...]:
+    """Plotly and our own, each with its hash."""
+    from plotly.offline import get_plotlyjs
+
+    texts = (str(get_plotlyjs()).replace("</script", "<\\/script"), _text("page.js"))
+    return tuple((text, _hash(text)) for text in texts)
+
+
+def _hash(script: str) -> str:
+    """As Content-Security-Policy Level 3, section 2.3.1 writes it."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _json(plot: Plot) -> str:
+    """For a <script type="application/json">, which ends at the first "</script" whatever stands around it."""
+    body = json.dumps(json.loads(plot.figure.to_json()), sort_keys=True, separators=(",", ":"))
+    return body.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,0 +1,138 @@
+"""What `facts` finds and `sections` shows: few plain rows, whatever the size of the lake. Times: UNIX seconds, UTC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+KINDS = ("delivered", "deferred", "bounced", "blocked")
+"""How an attempt ended. Blocked: deferred or bounced for who we are or what we send, not for the recipient's sake."""
+
+
+class Tally(NamedTuple):
+    """Attempts by how they ended."""
+
+    delivered: int = 0
+    deferred: int = 0
+    bounced: int = 0
+    blocked: int = 0
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+    @property
+    def trouble(self) -> int:
+        return self.total - self.delivered
+
+    def plus(self, other: Tally) -> Tally:
+        return Tally(*map(sum, zip(self, other, strict=True)))
+
+
+class Moment(NamedTuple):
+    at: int
+    tally: Tally
+
+
+class Cell(NamedTuple):
+    """One hour at one provider. hour: its first second; 0 to 82,800 (of the day) where days lie over each other."""
+
+    provider: str
+    hour: int
+    tally: Tally
+
+
+class Pair(NamedTuple):
+    source: str
+    provider: str
+    tally: Tally
+    secure: int
+    """Delivered attempts that were encrypted."""
+
+
+class Cause(NamedTuple):
+    """Attempts that were not delivered, by the class of the reply."""
+
+    name: str
+    kind: str
+    n: int
+
+
+class Said(NamedTuple):
+    """A reply with its changing parts left out, how often it came, and one of them as it was."""
+
+    cause: str
+    kind: str
+    shape: str
+    n: int
+    example: str
+
+
+class Bin(NamedTuple):
+    low_s: float
+    high_s: float
+    n: int
+
+
+class Tried(NamedTuple):
+    """Recipients that have seen so many attempts, by what became of them."""
+
+    attempts: int
+    state: str
+    n: int
+
+
+class WarmDay(NamedTuple):
+    """cap: recipients a day that the warm-up allowed; None: not known, or without a limit."""
+
+    source: str
+    provider: str
+    day: int
+    sent: int
+    cap: int | None
+
+
+class Left(NamedTuple):
+    """At that moment, of those accepted until then."""
+
+    at: int
+    accepted: int
+    delivered: int
+    waiting: int
+
+
+class Totals(NamedTuple):
+    """The headline. Recipients are those accepted in the period, whatever became of them and whenever; attempts are
+    those made in it. median_s and p95_s: from acceptance to delivery, within 3 %; None if nothing was delivered."""
+
+    recipients: int = 0
+    delivered: int = 0
+    bounced: int = 0
+    waiting: int = 0
+    attempts: Tally = Tally()
+    median_s: float | None = None
+    p95_s: float | None = None
+    p99_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that a page shows."""
+
+    now: Totals = field(default_factory=Totals)
+    before: Totals = field(default_factory=Totals)
+    moments: list[Moment] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)
+    pairs: list[Pair] = field(default_factory=list)
+    causes: list[Cause] = field(default_factory=list)
+    said: list[Said] = field(default_factory=list)
+    latency: list[Bin] = field(default_factory=list)
+    tried: list[Tried] = field(default_factory=list)
+    warm: list[WarmDay] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
+    ends: int | None = None
+    """When nobody will be waiting, as it goes now; None: nobody is, or nothing moves."""
+
+    @property
+    def empty(self) -> bool:
+        return not (self.now.recipients or self.now.attempts.total)

@@ -1,0 +1,321 @@
+"""The parts of a page: what a plot shows in a sentence, the plot, and the table behind it. Pure.
+
+Promise: too many names become the largest ones and "others", in plots only; tables have all. What there is nothing to
+show of is left out; only the attempts over time are always there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from zonemta_py.pipeline.report import words
+from zonemta_py.pipeline.report.rows import Bin, Cause, Cell, Facts, Tally, WarmDay
+from zonemta_py.pipeline.report.scope import DAY_S, HOUR_S, Kind, Scope
+from zonemta_py.pipeline.report.tables import Table
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+PROVIDERS_MAX, CAUSES_MAX, CURVES_MAX, REPLIES_MAX, ATTEMPTS_MAX = 12, 10, 6, 12, 10
+OTHERS = "others"
+BINS_PER_DECADE = 8
+
+
+@dataclass(frozen=True)
+class Plot:
+    """alt: what it shows, for who cannot see it. switch: names of layers, of which one is shown."""
+
+    id: str
+    figure: go.Figure
+    alt: str
+    title: str = ""
+    switch: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    id: str
+    title: str
+    says: str
+    plots: Sequence[Plot]
+    table: Table
+    open: bool = False
+    wide: bool = True
+    """Takes the whole width of a wide page."""
+
+
+def sections(facts: Facts, scope: Scope) -> list[Section]:
+    """In the order of the page."""
+    parts: Iterable[Section | None] = (
+        _burn_down(facts) if scope.kind is Kind.CAMPAIGN else None,
+        _over_time(facts, scope),
+        _heat(facts, scope),
+        _trouble(facts),
+        _causes(facts),
+        _replies(facts),
+        _latency(facts),
+        _tried_again(facts),
+        _secure(facts),
+        _warm(facts),
+    )
+    return _without_gaps([part for part in parts if part])
+
+
+def _without_gaps(parts: list[Section]) -> list[Section]:
+    """Narrow parts stand in twos; one that is left alone becomes wide."""
+    for at, part in enumerate(parts):
+        before = sum(1 for _ in takewhile(lambda one: not one.wide, reversed(parts[:at])))
+        alone = at + 1 == len(parts) or parts[at + 1].wide
+        if not part.wide and before % 2 == 0 and alone:
+            parts[at] = replace(part, wide=True)
+    return parts
+
+
+def _over_time(facts: Facts, scope: Scope) -> Section:
+    from zonemta_py.pipeline.report import plots
+
+    width = {300: "5 minutes", HOUR_S: "hour", DAY_S: "day"}[scope.step_s]
+    peak = max(facts.moments, key=lambda row: row.tally.total, default=None)
+    all_ = facts.now.attempts
+    says = (
+        f"{words.counted(all_.total, 'attempt')}, of which {words.percent(all_.trouble, all_.total)} did not deliver."
+    )
+    if peak and peak.tally.total:
+        says += f" Most came at {words.moment(peak.at)}: {peak.tally.total:,} in one {width}."
+        says = says.replace("in one 5 minutes", "in 5 minutes")
+    table = Table(
+        "over-time", f"Attempts per {width}, UTC", ["time", *Tally._fields],
+        [(words.moment(row.at), *row.tally) for row in facts.moments],
+    )  # fmt: skip
+    figure = plots.over_time(facts.moments, scope.step_s)
+    plot = Plot("over-time-plot", figure, f"Stacked bars of attempts per {width}. {says}")
+    return Section("over-time", "Deliverability over time", says, [plot], table)
+
+
+def _heat(facts: Facts, scope: Scope) -> Section | None:
+    from zonemta_py.pipeline.report import plots
+
+    if not facts.cells:
+        return None
+    names, cells = _largest(facts.cells)
+    worst = max(
+        (cell for cell in cells if cell.tally.total >= plots.FEW), key=lambda c: c.tally.trouble / c.tally.total,
+        default=None,
+    )  # fmt: skip
+    says = "Hours with fewer than 5 attempts are left blank."
+    if worst and worst.tally.trouble:
+        share = words.percent(worst.tally.trouble, worst.tally.total)
+        says = f"The worst hour: {worst.provider} at {_hour(worst.hour, scope)}, {share} not delivered. {says}"
+    low, high = (0, DAY_S) if scope.by_hour_of_day else (scope.start // HOUR_S * HOUR_S, scope.end)
+    hours = range(low, high, HOUR_S)
+    table = Table(
+        "provider-hour", "Attempts per provider and hour, UTC", ["provider", "hour", *Tally._fields],
+        [(cell.provider, _hour(cell.hour, scope), *cell.tally) for cell in facts.cells],
+    )  # fmt: skip
+    figure = plots.heat(cells, names, hours, scope.by_hour_of_day)
+    switch = [("share", "Share not delivered"), ("attempts", "Attempts")]
+    plot = Plot("provider-hour-plot", figure, f"Heat map of provider by hour. {says}", switch=switch)
+    title = "Providers by hour of the day" if scope.by_hour_of_day else "Providers by hour"
+    return Section("provider-hour", title, says, [plot], table)
+
+
+def _trouble(facts: Facts) -> Section | None:
+    if not facts.pairs:
+        return None
+    rows = sorted(facts.pairs, key=lambda row: (-row.tally.trouble, -row.tally.total, row.source, row.provider))
+    first = rows[0]
+    says = "Nothing was refused or put off."
+    if first.tally.trouble:
+        says = (
+            f"Most trouble: {first.source} at {first.provider}, {words.counted(first.tally.trouble, 'attempt')} of "
+            f"{first.tally.total:,} not delivered ({words.percent(first.tally.trouble, first.tally.total)})."
+        )
+    columns = ["source", "provider", "not delivered %", "attempts", *Tally._fields, "TLS %"]
+    table = Table(
+        "source-provider", "Sources and providers, most trouble first", columns,
+        [
+            (
+                row.source, row.provider, _rounded(row.tally.trouble, row.tally.total), row.tally.total, *row.tally,
+                _rounded(row.secure, row.tally.delivered),
+            )
+            for row in rows
+        ],
+        bar="not delivered %",
+    )  # fmt: skip
+    return Section("source-provider", "Where the trouble is", says, [], table, open=True)
+
+
+def _causes(facts: Facts) -> Section | None:
+    from zonemta_py.pipeline.report import plots
+
+    if not facts.causes:
+        return None
+    sums: dict[str, int] = {}
+    for row in facts.causes:
+        sums[row.name] = sums.get(row.name, 0) + row.n
+    order = sorted(sums, key=lambda name: (-sums[name], name))
+    share = words.percent(sums[order[0]], sum(sums.values()))
+    says = f"The most frequent: {order[0]}, {share} of {sum(sums.values()):,} attempts that were not delivered."
+    kept = order if len(order) <= CAUSES_MAX + 1 else order[:CAUSES_MAX]
+    shown = [row if row.name in kept else Cause(OTHERS, row.kind, row.n) for row in facts.causes]
+    rows = sorted(facts.causes, key=lambda row: (-row.n, row))
+    table = Table("classes", "Attempts not delivered, by class of reply", ["class", "kind", "attempts"], rows)
+    plot = Plot("classes-plot", plots.causes(_summed(shown), OTHERS), f"Bars per class of reply. {says}")
+    return Section("classes", "Why mail was refused", says, [plot], table, wide=False)
+
+
+def _replies(facts: Facts) -> Section | None:
+    if not facts.said:
+        return None
+    rows = sorted(facts.said, key=lambda row: (-row.n, row.cause, row.shape))
+    says = "Replies that differ in addresses and numbers only count as one; one of them is shown."
+    table = Table(
+        "replies", "Replies, most frequent first", ["attempts", "reply", "class", "kind"],
+        [(row.n, row.example, row.cause, row.kind) for row in rows],
+    )  # fmt: skip
+    return Section("replies", "What they said", says, [], table, open=True, wide=False)
+
+
+def _latency(facts: Facts) -> Section | None:
+    from zonemta_py.pipeline.report import plots
+
+    if not facts.latency or facts.now.median_s is None:
+        return None
+    now = facts.now
+    found = [("median", now.median_s), ("p95", now.p95_s), ("p99", now.p99_s)]
+    marks = [(name, seconds) for name, seconds in found if seconds is not None]
+    says = "Half of what was delivered arrived within {}; 95 % within {}; 99 % within {}.".format(
+        *(words.span(seconds) for _, seconds in marks)
+    )
+    bins = _coarse(facts.latency)
+    table = Table("latency", "Recipients by time to delivery", ["from s", "to s", "recipients"], bins)
+    plot = Plot("latency-plot", plots.latency(bins, marks), f"Histogram on a logarithmic axis. {says}")
+    return Section("latency", "Time to delivery", says, [plot], table, wide=False)
+
+
+def _tried_again(facts: Facts) -> Section | None:
+    from zonemta_py.pipeline.report import plots
+
+    rows = [row for row in facts.tried if row.attempts]
+    if not rows:
+        return None
+    once = sum(row.n for row in rows if row.attempts == 1)
+    all_ = sum(row.n for row in rows)
+    says = f"{words.percent(once, all_)} of recipients needed one attempt so far; "
+    says += "the plot shows the others." if once < all_ else "nobody needed another."
+    table = Table("retries", "Recipients by attempts so far", ["attempts", "state", "recipients"], sorted(facts.tried))
+    plot = Plot("retries-plot", plots.tried(rows, ATTEMPTS_MAX), f"Bars per number of attempts. {says}")
+    return Section("retries", "Retries", says, [plot] if once < all_ else [], table, wide=False)
+
+
+def _secure(facts: Facts) -> Section | None:
+    from zonemta_py.pipeline.report import plots
+
+    delivered = sum(row.tally.delivered for row in facts.pairs)
+    if not delivered:
+        return None
+    tls = sum(row.secure for row in facts.pairs)
+    says = f"{words.percent(tls, delivered)} of deliveries were encrypted."
+    kept = _names([(row.provider, row.tally.total) for row in facts.pairs])
+    shown = [row if row.provider in kept else row._replace(provider=OTHERS) for row in facts.pairs]
+    rows = [(row.source, row.provider, row.tally.delivered, row.secure) for row in sorted(facts.pairs)]
+    columns = ["source", "provider", "delivered", "encrypted"]
+    table = Table("tls", "Deliveries that were encrypted", columns, rows)
+    plot = Plot("tls-plot", plots.secure(shown), f"Bars per provider. {says}")
+    return Section("tls", "Encryption", says, [plot], table, wide=False)
+
+
+def _warm(facts: Facts) -> Section | None:
+    from zonemta_py.pipeline.report import plots
+
+    if not facts.warm:
+        return None
+    curves: dict[tuple[str, str], list[WarmDay]] = {}
+    for row in sorted(facts.warm, key=lambda row: (row.source, row.provider, row.day)):
+        curves.setdefault((row.source, row.provider), []).append(row)
+    order = sorted(curves, key=lambda pair: (-sum(row.sent for row in curves[pair]), pair))[:CURVES_MAX]
+    says = f"Recipients a day against the cap of the day, {words.counted(len(curves), 'source and provider', 'pairs')}"
+    says += f"; the {CURVES_MAX} largest are shown." if len(curves) > CURVES_MAX else "."
+    drawn = [
+        Plot(
+            f"warm-{at}-plot", plots.warm(curves[pair]),
+            f"Bars of recipients a day under the line of the cap, {_pair(pair)}.", title=_pair(pair),
+        )
+        for at, pair in enumerate(order)
+    ]  # fmt: skip
+    rows = [(r.source, r.provider, words.day(r.day), r.sent, r.cap) for pair in sorted(curves) for r in curves[pair]]
+    table = Table("warm-up", "Recipients a day and caps", ["source", "provider", "day", "sent", "cap"], rows)
+    return Section("warm-up", "Warm-up of new sources", says, drawn, table)
+
+
+def _burn_down(facts: Facts) -> Section | None:
+    from zonemta_py.pipeline.report import plots
+
+    if not facts.left:
+        return None
+    last = facts.left[-1]
+    says = f"Nobody waits any more since {words.moment(last.at)}."
+    if last.waiting:
+        says = f"{words.counted(last.waiting, 'recipient')} of {last.accepted:,} still wait; "
+        says += f"as it goes now, nobody will at {words.moment(facts.ends)}." if facts.ends else "nothing moves now."
+    table = Table(
+        "burn-down", "Recipients of the campaign, UTC", ["time", "accepted", "delivered", "waiting"],
+        [(words.second(row.at), row.accepted, row.delivered, row.waiting) for row in facts.left],
+    )  # fmt: skip
+    plot = Plot("burn-down-plot", plots.burn_down(facts.left, facts.ends), f"Recipients waiting over time. {says}")
+    return Section("burn-down", "Burn-down", says, [plot], table)
+
+
+def _hour(at: int, scope: Scope) -> str:
+    return f"{at // HOUR_S:02}:00" if scope.by_hour_of_day else words.moment(at)
+
+
+def _pair(pair: tuple[str, str]) -> str:
+    return " → ".join(pair)
+
+
+def _rounded(part: int, whole: int) -> float | None:
+    return round(100 * part / whole, 2) if whole else None
+
+
+def _names(counts: Sequence[tuple[str, int]]) -> list[str]:
+    """The largest, at most so many that they and "others" fit; largest first."""
+    sums: dict[str, int] = {}
+    for name, count in counts:
+        sums[name] = sums.get(name, 0) + count
+    order = sorted(sums, key=lambda name: (-sums[name], name))
+    return order if len(order) <= PROVIDERS_MAX + 1 else order[:PROVIDERS_MAX]
+
+
+def _largest(cells: Sequence[Cell]) -> tuple[list[str], list[Cell]]:
+    """Providers that are shown, and the cells with all others as one."""
+    kept = _names([(cell.provider, cell.tally.total) for cell in cells])
+    sums: dict[tuple[str, int], Tally] = {}
+    for cell in cells:
+        key = (cell.provider if cell.provider in kept else OTHERS, cell.hour)
+        sums[key] = sums.get(key, Tally()).plus(cell.tally)
+    names = kept if all(cell.provider in kept for cell in cells) else [*kept, OTHERS]
+    return names, [Cell(*key, tally) for key, tally in sums.items()]
+
+
+def _summed(rows: Sequence[Cause]) -> list[Cause]:
+    sums: dict[tuple[str, str], int] = {}
+    for row in rows:
+        sums[row.name, row.kind] = sums.get((row.name, row.kind), 0) + row.n
+    return [Cause(*key, count) for key, count in sums.items()]
+
+
+def _coarse(bins: Sequence[Bin]) -> list[Bin]:
+    """Wider bins, equally wide on the logarithmic axis, without gaps."""
+    sums: dict[int, int] = {}
+    for row in bins:
+        at = math.floor(math.log10(math.sqrt(row.low_s * row.high_s)) * BINS_PER_DECADE)
+        sums[at] = sums.get(at, 0) + row.n
+    edges = {at: 10 ** (at / BINS_PER_DECADE) for at in range(min(sums), max(sums) + 2)}
+    return [
+        Bin(round(edges[at], 6), round(edges[at + 1], 6), sums.get(at, 0)) for at in range(min(sums), max(sums) + 1)
+    ]
