@@ -1,4 +1,4 @@
-"""The synthetic mix by the column: millions of bronze rows in seconds, drawn with numpy, written with pyarrow.
+"""The synthetic mix by the column: millions of bronze rows in seconds, drawn with numpy, written as ingest does.
 
 Every message has one recipient. Rows are as SCHEMA.md says (ENVELOPE, START, DELIVERY, FINISH); shares are `model`'s.
 """
@@ -14,8 +14,8 @@ import model
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from zonemta_py.pipeline import bronze
 from zonemta_py.pipeline.schema import ROWS
 
 START_MS = int(datetime(2026, 3, 2, tzinfo=UTC).timestamp() * 1000)
@@ -50,12 +50,12 @@ def make_bronze(lake: Path, attempts: int = 1_000_000, days: int = 7, seed: int 
 
 
 def _write(folder: Path, table: pa.Table, seq: int) -> None:
-    days = pc.strftime(table["at"], "%Y-%m-%d")
-    for day in pc.unique(days).to_pylist():
-        target = folder / f"day={day}"
-        target.mkdir(parents=True, exist_ok=True)
-        rows = table.filter(pc.equal(days, day))
-        pq.write_table(rows, target / f"{seq:016d}.parquet", compression="zstd", row_group_size=131_072)
+    """As ingest writes a segment, with its own code."""
+    files = bronze.Files(folder, f"{seq:016d}")
+    for name in _TYPES:
+        for batch in table.filter(pc.equal(table["type"], name)).combine_chunks().to_batches():
+            files.add(batch)
+    files.finish()
 
 
 def _chunk(die: np.random.Generator, count: int, day: int, days: int, number: int, seq: int) -> pa.Table:

@@ -3,8 +3,8 @@
     .venv/bin/python scripts/pipeline/kills_inject.py [--rounds 20] [--recipients 20000] [--seed 1]
 
 A round plans a campaign, sends it with `zonemta campaign send` to a real node, and while that runs kills with SIGKILL
-the node (all its processes; it is started again), the driver (with its JVM; the command is run again) or a task's Python
-worker. Judged by the ENVELOPE records of the node's journal and by what comes at a real sink.
+the node (all its processes; it is started again), the driver (with its JVM; the command is run again) or a task's
+Python worker. Judged by the ENVELOPE records of the node's journal and by what comes at a real sink.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Process:
     def start(self) -> None:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._cwd, start_new_session=True,
-                env=os.environ | {"PYTHONPATH": str(TOP)},
+                self._arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._cwd,
+                start_new_session=True, env=os.environ | {"PYTHONPATH": str(TOP)},
             )  # fmt: skip
 
     @property

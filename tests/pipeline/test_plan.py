@@ -119,7 +119,7 @@ def test_the_canary_goes_first_in_chunks_of_its_own(spark: "SparkSession", plann
 
 
 def test_the_same_again_is_the_same(spark: "SparkSession", planned: Plan, list_: Path, tmp_path: Path) -> None:
-    """Byte for byte, however Spark splits the work; and a list in three files, or JSON lines, has the same recipients."""
+    """Byte for byte, however Spark splits the work."""
     spark.conf.set("spark.sql.files.maxPartitionBytes", "20000")
     try:
         again = plan(spark, SETTINGS, str(list_), tmp_path / "again.plan")

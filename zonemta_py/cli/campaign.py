@@ -1,32 +1,35 @@
-"""`zonemta campaign …`: is a template sound, and what would one recipient get."""
+"""`zonemta campaign …`: is a template sound, and what would one recipient get; the other commands are beside this."""
 
 from __future__ import annotations
 
-import csv
 import time
-from collections.abc import Iterator
 from email.utils import formatdate
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zonemta_py.cli import campaign_orders, campaign_send
+from zonemta_py.cli.campaign_list import ADDRESS_COLUMNS, Row, address_column, columns, row_of, rows
 from zonemta_py.cli.errors import Exit, Stop
 
 if TYPE_CHECKING:
     from zonemta_py.merge.render import Compiled
 
-app = typer.Typer(help="Check and preview templates of campaigns.", no_args_is_help=True)
+app = typer.Typer(help="Send campaigns: one template to a list, each with its own fields.", no_args_is_help=True)
+app.command("send")(campaign_send.send)
+app.command("pause")(campaign_orders.pause)
+app.command("resume")(campaign_orders.resume)
+app.command("cancel")(campaign_orders.cancel)
+app.command("status")(campaign_orders.status)
+app.command("list")(campaign_orders.list_)
 
 Template = Annotated[Path, typer.Argument(metavar="TEMPLATE", help="A folder with template.toml, or a file.")]
 List = Annotated[
     Path | None,
-    typer.Option("--list", metavar="FILE", help="CSV with a header row; its column email is the recipient."),
+    typer.Option("--list", metavar="FILE", help="CSV, JSON lines or Parquet; its column email is the recipient."),
 ]
-Row = dict[str, str]
 _SHOWN = 20
-_ADDRESS_COLUMNS = ("email", "address", "recipient")
 
 
 @app.command()
@@ -36,12 +39,12 @@ def check(template: Template, list_: List = None) -> None:
     if list_ is None:
         print(f"{template}: good")
         return
-    column = _address_column(list_)
+    column = address_column(list_)
     date = formatdate(time.time(), usegmt=True)
-    rows = size = bad = 0
+    count = size = bad = 0
     shown: list[str] = []
-    for line, row in _rows(list_):
-        rows += 1
+    for line, row in rows(list_):
+        count += 1
         try:
             size += len(_rendered(compiled, row, row[column], "check", date))
         except Stop as stop:
@@ -51,7 +54,7 @@ def check(template: Template, list_: List = None) -> None:
     if bad:
         more = [f"and {bad - _SHOWN} more rows"] if bad > _SHOWN else []
         raise Stop(Exit.DATA, "\n".join([*shown, *more]))
-    print(f"{template}: good for all {rows} rows of {list_}, {size // max(1, rows):,} bytes each on average")
+    print(f"{template}: good for all {count} rows of {list_}, {size // max(1, count):,} bytes each on average")
 
 
 @app.command()
@@ -66,9 +69,9 @@ def preview(
 ) -> None:
     """Print one recipient's message exactly as it would go out, but for its date."""
     compiled = _compiled(template, list_)
-    row = _row(list_, recipient) if list_ else {}
+    row = row_of(list_, recipient) if list_ else {}
     row |= _given(field or [])
-    address = recipient or next((row[name] for name in _ADDRESS_COLUMNS if row.get(name)), "recipient@example.com")
+    address = recipient or next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), "recipient@example.com")
     message = _rendered(compiled, row, address, campaign, formatdate(time.time(), usegmt=True))
     if html:
         content = compiled.html_text(row, address, campaign).encode()
@@ -89,9 +92,9 @@ def _compiled(template: Path, list_: Path | None) -> Compiled:
     from zonemta_py.merge.load import load
     from zonemta_py.merge.problems import TemplateRefused, ToolMissing
 
-    columns = _columns(list_) if list_ else None
+    names = columns(list_) if list_ else None
     try:
-        return compile(prepare(load(template), columns))
+        return compile(prepare(load(template), names))
     except TemplateRefused as refused:
         raise Stop(Exit.DATA, "\n".join(map(str, refused.problems[:_SHOWN]))) from None
     except ToolMissing as missing:
@@ -105,52 +108,6 @@ def _rendered(compiled: Compiled, row: Row, address: str, campaign: str, date: s
         return compiled.render(row, address, campaign, date)
     except RenderRefused as refused:
         raise Stop(Exit.DATA, str(refused)) from None
-
-
-def _columns(file: Path) -> list[str]:
-    with file.open(encoding="utf-8-sig", newline="") as lines:
-        try:
-            names = next(csv.reader(lines), [])
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise Stop(Exit.DATA, f"{file}: this is not CSV in UTF-8 ({error}); save it as such") from None
-    for name in names:
-        if not name.isidentifier():
-            raise Stop(Exit.DATA, f"{file}:1: a template cannot name the column {name!r}; use letters, digits and _")
-    return names
-
-
-def _rows(file: Path) -> Iterator[tuple[int, Row]]:
-    """Line and fields of each row. Raises Stop."""
-    names = _columns(file)
-    with file.open(encoding="utf-8-sig", newline="") as lines:
-        reader = csv.reader(lines)
-        try:
-            for values in islice(reader, 1, None):
-                if values and len(values) != len(names):
-                    sentence = f"the row has {len(values)} fields, the header {len(names)}; mend its commas and quotes"
-                    raise Stop(Exit.DATA, f"{file}:{reader.line_num}: {sentence}")
-                if values:
-                    yield reader.line_num, dict(zip(names, values, strict=True))
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise Stop(Exit.DATA, f"{file}:{reader.line_num + 1}: {error}; save it as CSV in UTF-8") from None
-
-
-def _address_column(file: Path) -> str:
-    names = _columns(file)
-    for name in _ADDRESS_COLUMNS:
-        if name in names:
-            return name
-    raise Stop(Exit.DATA, f"{file}:1: no column says who the recipient is; name one of them email")
-
-
-def _row(file: Path, recipient: str) -> Row:
-    column = _address_column(file)
-    for _, row in _rows(file):
-        if not recipient or row[column].strip().lower() == recipient.strip().lower():
-            return row
-    raise Stop(
-        Exit.DATA, f"{file}: {recipient or 'nobody'} is not in the list; take an address from its column {column}"
-    )
 
 
 def _given(fields: list[str]) -> Row:

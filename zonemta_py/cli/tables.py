@@ -45,15 +45,16 @@ def update(
     _check(lake)
     with spark(master, memory) as session, told(), progress.bar("tables") as moved:
         from zonemta_py.pipeline import update as updating
+        from zonemta_py.pipeline.findings import EVERY
 
         begun: list[str] = []
 
         def began(name: str) -> None:
-            moved(len(begun), len(tables or updating.JOBS))
+            moved(len(begun), len(tables or EVERY))
             begun.append(name)
 
         try:
-            done = updating.update(session, lake, tables or (), days or None, full, began=began)
+            done = updating.update(session, lake, tables or (), days or None, full, EVERY, began)
         except updating.NoBronze as error:
             raise Stop(Exit.NO_INPUT, str(error)) from None
         except ValueError as error:

@@ -56,6 +56,8 @@ class Queue(Section):
 
     segment_bytes: int = Field(16 * 1024 * 1024, ge=64 * 1024)
     """Size at which a journal segment is closed."""
+    segment_s: float = Field(3600, gt=0)
+    """Age at which one that has something to tell is closed: so late may the archive, and its reports, be."""
     archive_days: float = Field(30, ge=0)
     """How long finished segments stay in archive/; 0: for ever."""
     archive_bytes: int = Field(0, ge=0)

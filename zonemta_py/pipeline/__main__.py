@@ -1,6 +1,7 @@
-"""`spark-submit …/pipeline/__main__.py ingest|send …`, and `python -m zonemta_py.pipeline …`.
+"""`spark-submit …/pipeline/__main__.py ingest|update|send …`, and `python -m zonemta_py.pipeline …`.
 
-The same as `zonemta lake ingest` and `zonemta campaign send --resume` for a session that `spark-submit` has made. Exit status: 0, or 1 where damage was met.
+The same as `zonemta lake ingest`, `zonemta lake update` and `zonemta campaign send --resume` for a session that
+`spark-submit` has made. Exit status: 0, or 1 where damage was met.
 """
 
 from __future__ import annotations
@@ -22,10 +23,31 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--lake", type=Path, required=True)
     command.add_argument("--damage", choices=("skip", "fail"), default="skip")
     command.add_argument("--follow", type=float, metavar="SECONDS", help="go on, looking every so many seconds")
+    command = commands.add_parser("update", help="bronze to tables")
+    command.add_argument("tables", nargs="*", metavar="TABLE")
+    command.add_argument("--lake", type=Path, required=True)
+    command.add_argument("--full", action="store_true")
     given = parser.parse_args(arguments)
-    if given.command == "send":
-        return job.run(given)
+    work = {"send": job.run, "ingest": _ingest, "update": _update}
+    return work[given.command](given)
 
+
+def _update(given: argparse.Namespace) -> int:
+    from zonemta_py.pipeline.findings import EVERY
+    from zonemta_py.pipeline.session import Unavailable, session
+    from zonemta_py.pipeline.table import Busy
+    from zonemta_py.pipeline.update import NoBronze, update
+
+    try:
+        for done in update(session(), given.lake, given.tables, full=given.full, jobs=EVERY):
+            print(f"{done.name}: {'all' if done.days is None else len(done.days)} days", flush=True)
+    except (Busy, NoBronze, Unavailable, OSError, ValueError) as error:
+        print(f"zonemta: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _ingest(given: argparse.Namespace) -> int:
     from zonemta_py.pipeline import bronze
     from zonemta_py.pipeline.reader import Damaged
     from zonemta_py.pipeline.session import Unavailable, session

@@ -209,7 +209,7 @@ def _try(lake: Path, damage: str, segment: Segment) -> Entry | Exception:
 
 def place(segment: Segment, lake: Path, damage: str = "skip") -> Entry:
     """Reads one segment, puts its rows into bronze, then notes it. Can be repeated. Raises Damaged, OSError."""
-    files, faults = _Files(lake / FOLDER, segment.path.name.removesuffix(".journal")), list[Fault]()
+    files, faults = Files(lake / FOLDER, segment.path.name.removesuffix(".journal")), list[Fault]()
     try:
         for batch in reader.read(Split(segment.path, 0, segment.size, segment.from_seq), faults):
             if faults and damage == "fail":
@@ -237,14 +237,15 @@ def _note(folder: Path, entry: Entry) -> None:
     _sync(folder)
 
 
-class _Files:
-    """The Parquet files of one segment, one for each day."""
+class Files:
+    """The Parquet files of one segment, one for each day. stem: its name, without a suffix."""
 
     def __init__(self, folder: Path, stem: str) -> None:
         self._folder, self._stem = folder, stem
         self._days: dict[str, _File] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
+        """Rows of one record type."""
         if not batch.num_rows:
             return
         days = pc.strftime(batch.column("at"), "%Y-%m-%d") if _spans(batch) else None

@@ -127,7 +127,11 @@ async def smtp_data(envelope: Envelope, session: Session) -> None:
 
 @hook("receiver", Reject, Defer)
 async def api_mail(envelope: Envelope, session: Session) -> None:
-    """The same as smtp_data for a message handed in otherwise than by SMTP (HTTP, pickup)."""
+    """The same as smtp_data for a message or a batch handed in by HTTP; session.user is the key's name.
+
+    Of a batch the recipients have values; the hooks between this one and message_queue see nothing of it, for each
+    recipient's message is made only when it is sent.
+    """
 
 
 @hook("receiver", Reject, Defer, Drop)

@@ -81,6 +81,8 @@ class Core:
         self.arriving: set[str] = set()
         """Ids given out whose envelope record is not in the journal yet."""
         self._segment_bytes = 0
+        self._segment_ms = 0
+        self._telling = False
         self._writing = False
         self.ready = False
         """Recovery is over: from now on the schedule may read the store."""
@@ -104,6 +106,7 @@ class Core:
         if not self._writing or self._segment_bytes > self.config.queue.segment_bytes:
             self.rotate()
         self._segment_bytes += len(body) + 24
+        self._telling |= kind != Type.POSITION
         return self.journal.append(kind, body, ms or self.clock.ms())
 
     def rotate(self) -> None:
@@ -116,7 +119,12 @@ class Core:
         first = self.journal.next_seq
         self.journal.append(Type.SEGMENT, records.pack({"version": 1, "first": first, "floor": floor}), now_ms)
         self.segments.begin(first, floor)
-        self._segment_bytes = 0
+        self._segment_bytes, self._segment_ms, self._telling = 0, now_ms, False
+
+    def rotate_old(self) -> None:
+        """Closes a segment whose time has come, so that who reads the archive hears of what is in it."""
+        if self._telling and self.clock.ms() - self._segment_ms >= self.config.queue.segment_s * 1000:
+            self.rotate()
 
     # -- what goes into every batch last (commit.Closing)
 

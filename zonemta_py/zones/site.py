@@ -118,6 +118,11 @@ class Providers:
         return _longest(self._domains, _plain(domain))
 
     @property
+    def domains(self) -> dict[str, str]:
+        """Recipient domain → provider."""
+        return dict(self._domains)
+
+    @property
     def names(self) -> list[str]:
         return sorted({*self._mx.values(), *self._domains.values()})
 

@@ -1,0 +1,121 @@
+"""`zonemta campaign send` and its orders: the words of the command line, what they mean, and what is said to mistakes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from zonemta_py.cli import campaign_settings as words
+from zonemta_py.cli.campaign_orders import sparkline
+from zonemta_py.cli.errors import Exit, Stop
+from zonemta_py.merge.compile import fields, prepare
+from zonemta_py.merge.load import load
+from zonemta_py.pipeline.prepare.settings import Cap, Lane
+
+TEMPLATE = 'subject = "Hi {{ name }}"\nfrom = "news@sender.net"\ntext = """\n{{ city|default("x") }}\n"""\n'
+
+
+def test_lanes_share_their_zones_weight() -> None:
+    """Sources of one zone share its weight; a zone without sources is a lane of its own; nothing named: the node's."""
+    assert words.lanes([], []) == (Lane(),)
+    assert words.lanes(["a=3", "b"], ["a/192.0.2.1=2", "a/192.0.2.2"]) == (
+        Lane("a", "192.0.2.1", 2), Lane("a", "192.0.2.2", 1), Lane("b", "", 1),
+    )  # fmt: skip
+    assert words.lanes(["a"], ["192.0.2.1"]) == (Lane("a", "192.0.2.1", 1),)
+
+
+def test_maps_caps_and_bounds() -> None:
+    """As the help writes them."""
+    assert words.mapping(["email=E-Mail"], ["E-Mail", "name", "no name"]) == {"name": "name", "email": "E-Mail"}
+    assert words.caps(["192.0.2.1/google=500,1000"]) == (Cap("192.0.2.1", "google", (500, 1000)),)
+    assert words.bounds("none") == {}
+    assert words.bounds("blocked=1%, least=20") == {**words.DEFAULT_BOUNDS, "blocked": 0.01, "least": 20}
+    assert (words.share("--canary", "2%"), words.share("--canary", "0.02")) == (0.02, 0.02)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda: words.mapping(["email"], []), "--map 'email' is not NAME=COLUMN"),
+        (lambda: words.lanes(["a=0"], []), "--zone 'a=0': give a weight above 0, such as a=2"),
+        (lambda: words.lanes(["a", "b"], ["192.0.2.1"]), "of which zone? There are a, b; write ZONE/192.0.2.1"),
+        (lambda: words.lanes(["a"], ["c/192.0.2.1"]), "--source names zone c, which no --zone does"),
+        (lambda: words.caps(["192.0.2.1=5"]), "--cap '192.0.2.1=5': write ADDRESS/PROVIDER=N,N…"),
+        (lambda: words.bounds("late=5%"), "--bounds: 'late=5%' is no bound"),
+        (lambda: words.share("--canary", "200%"), "--canary '200%' is no share; write 2% or 0.02"),
+    ],
+)
+def test_wrong_words(wrong: Callable[[], object], said: str) -> None:
+    """One sentence that shows the right way to write it."""
+    with pytest.raises(Stop) as caught:
+        wrong()
+    assert said in caught.value.sentence
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("list.csv", "--template", "t", "--name", "a b"), Exit.USAGE, "--name 'a b': name it with up to 63 letters"),
+        (("--name", "may", "--plan-only"), Exit.USAGE, "a list and a template are needed"),
+        (("--name", "may", "--nodes", "http://127.0.0.1:1"), Exit.USAGE, "there is no API key for the nodes"),
+        (("list.csv", "--name", "may"), Exit.CONFIG, "this machine's HTTP door is closed; set enabled = true"),
+        (("--name", "may", "--plan-only", "--resume"), Exit.NO_INPUT, "there is no plan to go on with"),
+    ],
+)
+def test_mistakes_before_anything_starts(
+    zonemta: Callable[..., object], arguments: tuple[str, ...], code: Exit, said: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Neither Spark nor a node is asked for what the command line alone shows."""
+    monkeypatch.delenv("ZONEMTA_API_KEY", raising=False)
+    ran = zonemta("campaign", "send", *arguments, "--plans", tmp_path)
+    assert (ran.code, ran.out) == (code, "")
+    assert said in ran.err
+
+
+def test_orders_and_status_of_this_machines_campaigns(
+    told: Callable[..., object], served: Callable[..., object], tmp_path: Path
+) -> None:
+    """Through the queue's socket, without the HTTP door: pause, resume, cancel, status and list."""
+    (tmp_path / "t.toml").write_text(TEMPLATE)
+    packed = prepare(load(tmp_path / "t.toml"), ["name"]).pack()
+    one = served(zones=[{"name": "default", "default": True}])
+    one.do(lambda queue: queue.ask("campaign-put", name="may", sender="a@b.net", template=packed))
+    assert told("campaign", "pause", "may", "--cause", "too fast").out == "may is paused, 0 recipients wait\n"
+    assert json.loads(told("campaign", "status", "may", "--json").out)["cause"] == "too fast"
+    assert "paused: too fast" in told("campaign", "status", "may").out
+    assert told("campaign", "resume", "may").out == "may is running, 0 recipients wait\n"
+    assert told("campaign", "cancel", "may", "--yes").out == "may is canceled, 0 recipients wait\n"
+    assert [row["name"] for row in json.loads(told("campaign", "list", "--json").out)] == ["may"]
+    ran = told("campaign", "status", "june")
+    assert (ran.code, ran.out) == (Exit.USAGE, "")
+    assert "june" in ran.err
+
+
+def test_a_burn_down_fits_a_line() -> None:
+    """Whatever its length; the highest is the full block, nothing the lowest."""
+    assert sparkline([0, 4, 8]) == "▁▅█"
+    assert len(sparkline(list(range(240)))) <= 60
+
+
+def test_the_names_a_template_uses(tmp_path: Path) -> None:
+    """Only these travel with each recipient; one with a default is among them."""
+    (tmp_path / "t.toml").write_text(TEMPLATE)
+    assert fields(load(tmp_path / "t.toml")) == {"name", "city"}
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_previews_of_other_kinds_of_lists(zonemta: Callable[..., object], tmp_path: Path, suffix: str) -> None:
+    """JSON lines and Parquet are read without Spark."""
+    rows = [{"email": "a@b.net", "name": "Ann"}, {"email": "c@d.net", "name": "Carl"}]
+    file = tmp_path / f"list.{suffix}"
+    if suffix == "jsonl":
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        pa = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(pa.Table.from_pylist(rows), file)
+    (tmp_path / "t.toml").write_text(TEMPLATE)
+    ran = zonemta("campaign", "preview", tmp_path / "t.toml", "--list", file, "--recipient", "C@d.net")
+    assert "Subject: Hi Carl\n" in ran.out
+    assert "good for all 2 rows" in zonemta("campaign", "check", tmp_path / "t.toml", "--list", file).out

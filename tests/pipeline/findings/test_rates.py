@@ -1,0 +1,169 @@
+"""Rates: a provider's limit is found where it is, and what is proposed is a configuration."""
+
+import random
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zonemta_py.config.limits import rate
+from zonemta_py.pipeline.proposal import difference, fragment, proposed, rate_text, throttle_name, warm_up
+from zonemta_py.pipeline.rates import RATES, curve, rates
+from zonemta_py.pipeline.windows import WINDOW_S, Counted
+
+LIMIT = 50.0
+
+
+def window(number: int, per_s: float, limit: float) -> Counted:
+    """What a provider that takes `limit` a second, and puts off the rest, makes of a steady stream."""
+    attempts = round(per_s * WINDOW_S)
+    throttled = max(0, attempts - round(limit * WINDOW_S))
+    none: dict[str, Any] = {}
+    return Counted(number * WINDOW_S, attempts, attempts - throttled, throttled, throttled, 0, 0, none, none)
+
+
+def test_a_provider_that_defers_above_fifty_a_second() -> None:
+    """Windows at all rates from 5 to 100 a second: the rate proposed is near the limit, with high confidence."""
+    chance = random.Random(5)
+    found = curve([window(n, chance.uniform(5, 100), LIMIT) for n in range(400)])
+    assert found.proposed == pytest.approx(LIMIT, rel=0.05)
+    assert found.confidence == "high"
+
+
+@given(st.integers(0, 1000), st.floats(0.5, 500), st.floats(1.2, 4))
+def test_whatever_the_limit_is(seed: int, limit: float, above: float) -> None:
+    """Between what was clean and what was throttled, never above the latter."""
+    chance = random.Random(seed)
+    found = curve([window(n, chance.uniform(0.1, above) * limit, limit) for n in range(300)])
+    assert found.proposed is not None
+    assert 0.9 * limit <= found.proposed <= 1.1 * limit
+
+
+def test_a_provider_that_punishes_is_judged_by_what_was_clean() -> None:
+    """One that refuses everything above its limit lets little through, which must not become the rate."""
+    rows = [window(n, 10 + n % 10, LIMIT) for n in range(60)] + [window(60 + n, 60, 3) for n in range(30)]
+    assert curve(rows).proposed == pytest.approx(19, rel=0.05)
+
+
+def test_no_proposal_without_having_seen_the_limit() -> None:
+    """Never throttled, or too seldom: the highest clean rate is known, a limit is not."""
+    found = curve([window(n, 20, LIMIT) for n in range(50)])
+    assert (found.clean, found.proposed, found.confidence) == (20, None, "none")
+    assert "never throttled" in found.reason
+    assert curve([*(window(n, 20, LIMIT) for n in range(50)), window(99, 80, LIMIT)]).proposed is None
+    assert curve([]).reason.startswith("too few windows")
+
+
+def test_the_rate_of_a_simulation(attempts: Any) -> None:
+    """From attempts as the lake has them: one pair is throttled above 0.5/s, the other never; warm-ups count days."""
+    chance = random.Random(6)
+    rows: list[dict[str, Any]] = []
+    for number in range(100):
+        sent = round(chance.uniform(0.1, 1.0) * WINDOW_S)
+        for n in range(sent):
+            slow = (
+                {"verdict": "deferred", "class": "rate", "code": 421, "reply": "too fast"} if n >= WINDOW_S / 2 else {}
+            )
+            rows.append({"provider": "google", "days": (number + n / sent) * WINDOW_S / 86_400, **slow})
+        rows += [{"provider": "yahoo", "days": number * WINDOW_S / 86_400} for _ in range(40)]
+    found = {row.provider: row for row in rates(attempts(rows)).collect()}
+    assert found["google"].asDict().keys() == {part.split()[0] for part in RATES.split(", ")}
+    assert found["google"].proposed == pytest.approx(0.5, rel=0.1)
+    assert (found["google"].last_day_good, found["yahoo"].last_day_good) == (False, True)
+    assert found["yahoo"].proposed is None
+    assert (found["yahoo"].good_days, found["yahoo"].best_day, found["yahoo"].next_day) == (1, 4000, 5_000)
+
+
+ROW = {
+    "source": "192.0.2.1", "provider": "google", "proposed": 48.31, "confidence": "high", "reason": "r", "windows": 9,
+    "attempts": 900, "good_days": 3, "best_day": 700, "last_day_good": True, "next_day": 1000,
+}  # fmt: skip
+BASE = """\
+# ours
+[server]
+hostname = "mx.example.org"  # keep
+
+[[throttles]]
+name = "all"
+connections = 50
+
+# the last one
+[learning]
+initial = 3
+"""
+
+
+def check(text: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    (folder / "new.toml").write_text(text)
+    command = [sys.executable, "-m", "zonemta_py", "config", "check", str(folder / "new.toml")]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_the_proposal_is_a_configuration(tmp_path: Path) -> None:
+    """`zonemta config check` takes it; all that was in the file is still there; the difference says no more."""
+    rows = [
+        ROW,
+        ROW | {"source": "2001:db8::1", "provider": "own.example.net", "proposed": 0.004},
+        ROW | {"proposed": None},
+    ]
+    after = proposed(BASE, rows)
+    done = check(after, tmp_path)
+    assert done.returncode == 0, done.stderr
+    tables = tomllib.loads(after)["throttles"]
+    assert [table.get("recipients") for table in tables] == [None, "48.3/s", "14.4/h"]
+    assert tables[1]["only"] == {"source": "192.0.2.1", "provider": "google"}
+    assert after.startswith(BASE)
+    changed = [line for line in difference(BASE, after, "z.toml").splitlines()[3:] if line[0] != " "]
+    assert changed
+    assert all(line.startswith("+") for line in changed)
+
+
+def test_a_later_proposal_takes_the_place_of_the_earlier(tmp_path: Path) -> None:
+    """The same pair has one table, wherever it stands by then; the same rate again changes nothing."""
+    first = proposed(BASE, [ROW])
+    assert proposed(first, [ROW]) == first
+    between = first + '\n# mine\n[[throttles]]\nname = "z"\nconnections = 1\n'
+    later = proposed(between, [ROW | {"proposed": 2.0}])
+    assert [table["name"] for table in tomllib.loads(later)["throttles"]] == ["all", "lake-google-192-0-2-1", "z"]
+    assert later.count("confidence") == 1
+    assert later == between.replace('"48.3/s"', '"2/s"')
+
+
+def test_only_what_is_known_well_is_proposed() -> None:
+    """Low confidence is for reading, unless the operator asks for it."""
+    assert proposed(BASE, [ROW | {"confidence": "low"}]) == BASE
+    assert "48.3" in proposed(BASE, [ROW | {"confidence": "low"}], ("low",))
+
+
+def test_throttles_in_brackets_are_not_overwritten() -> None:
+    """A file to which no table can be added is left alone, with a sentence."""
+    with pytest.raises(ValueError, match=r"no \[\[throttles\]\] table can be added"):
+        proposed('throttles = [{ name = "x", connections = 1 }]\n', [ROW])
+
+
+@given(st.floats(0.0006, 1e6))
+def test_rates_are_written_as_the_configuration_reads_them(per_second: float) -> None:
+    """Not faster than learned, but for the last digit, and not slower by more than a few parts in a hundred."""
+    read = rate(rate_text(per_second))
+    assert 0.9 * per_second <= read.amount / read.seconds <= per_second * 1.0001
+
+
+@given(st.text(min_size=1, max_size=80), st.text(max_size=80))
+def test_any_source_and_provider_make_a_table(source: str, provider: str) -> None:
+    """Whatever stands in the journal, the text stays TOML, and the name is one that the configuration allows."""
+    table = tomllib.loads(fragment(ROW | {"source": source, "provider": provider}))["throttles"][0]
+    assert table["only"] == {"source": source, "provider": provider}
+    assert throttle_name(source, provider).startswith("lake")
+
+
+def test_the_next_step_of_a_warm_up_is_said_as_a_comment() -> None:
+    """It changes nothing, for the queue takes the step itself."""
+    assert (
+        warm_up(ROW) == "# 192.0.2.1 at google: 3 good days, the best with 700 attempts; the last one went well; next: "
+        "1000 recipients\n"
+    )

@@ -1,0 +1,108 @@
+"""Duplicates, suppression, segments and engagement against plain Python."""
+
+import datetime
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from zonemta_py.pipeline.prepare.plan import people
+from zonemta_py.pipeline.prepare.settings import Lane, PlanRefused, Settings
+from zonemta_py.pipeline.prepare.suppressed import COLUMNS
+from zonemta_py.pipeline.prepare.suppressed import read as read_suppressed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS = (
+    "raw string, row string, marks bigint, inside boolean, line struct<file: int, block: bigint, record: bigint>, "
+    "broken string"
+)
+SETTINGS = Settings("may", lanes=(Lane("a", "192.0.2.1", 3), Lane("a", "192.0.2.2"), Lane("b")), canary=0.1, recent_days=30, as_of="2026-05-31")  # noqa: E501  # fmt: skip
+
+
+def listed() -> list[Any]:
+    """3,000 rows of 1,000 people, some of them nobody, in no order."""
+    chance, rows = random.Random(7), []
+    for number in range(3000):
+        who = chance.randrange(1000)
+        raw = f"{chance.choice(['user', 'USER'])}{who}@d{who % 5}.net" if who % 10 else f"nobody {who}"
+        rows.append((raw, f'"{number}"', 0, who % 3 > 0, (0, number // 1000, number), None))
+    chance.shuffle(rows)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def found(spark: "SparkSession") -> list[Any]:
+    suppressed = [(f" User{who}@d{who % 5}.net", "complaint", who, "rules") for who in range(0, 1000, 7)]
+    suppressed += [(f"user{who}@d{who % 5}.net", "manual", who + 1, "ann") for who in range(0, 1000, 14)]
+    moment = datetime.datetime(2026, 5, 20, tzinfo=datetime.UTC)
+    events = [(f"user{who}@d{who % 5}.net", "open", moment) for who in range(0, 1000, 4)]
+    events += [(f"user{who}@d{who % 5}.net", "open", moment - datetime.timedelta(60)) for who in range(0, 1000, 5)]
+    frame = spark.createDataFrame(listed(), ROWS).repartition(3)
+    engagement = spark.createDataFrame(events, "address string, kind string, at timestamp")
+    return people(frame, SETTINGS, spark.createDataFrame(suppressed, COLUMNS), engagement).collect()
+
+
+def first_lines() -> dict[str, tuple[int, int]]:
+    """Mailbox → number of its first row, and how many it has."""
+    first: dict[str, tuple[int, int]] = {}
+    for raw, _, _, _, (_, _, number), _ in sorted(listed(), key=lambda row: row[4]):
+        if "@" in raw:
+            before = first.get(raw.lower(), (number, 0))
+            first[raw.lower()] = (before[0], before[1] + 1)
+    return first
+
+
+def test_the_first_row_of_a_mailbox_stays(found: list[Any]) -> None:
+    """Whatever the order Spark reads them in; the others are counted."""
+    good = {row.key: (int(row.recipient.split('"')[-2]), row.n) for row in found if row.reason != "syntax"}
+    assert good == first_lines()
+
+
+def test_rows_that_are_none_are_put_together(found: list[Any]) -> None:
+    """Some examples of each reason, which stand for all."""
+    bad = [row for row in found if row.reason == "syntax"]
+    assert len(bad) <= 20
+    assert sum(row.n for row in found) == 3000
+
+
+def test_suppressed_recipients_go_with_their_provenance(found: list[Any]) -> None:
+    """Kind and author are those of the oldest entry."""
+    gone = {row.key: (row.kind, row.by) for row in found if row.reason == "suppressed"}
+    assert gone == {key: ("complaint", "rules") for key in first_lines() if int(key[4:].partition("@")[0]) % 7 == 0}
+
+
+def test_segment_and_recent_openers(found: list[Any]) -> None:
+    """The segment takes out who is not meant; recent openers are of the first tier."""
+    for row in found:
+        if row.reason == "syntax":
+            continue
+        who = int(row.key[4:].partition("@")[0])
+        assert (row.reason == "not in the segment") == (who % 7 > 0 and who % 3 == 0)
+        assert row.tier == (0 if who % 4 == 0 else 1)
+
+
+def test_lanes_and_canary_have_their_shares(found: list[Any]) -> None:
+    """Weights 3:1:1 of 900 people, 10 % canary, each to within chance (five standard deviations)."""
+    good = [row for row in found if row.reason != "syntax"]
+    assert abs(sum(row.lane == 0 for row in good) - 0.6 * len(good)) < 75
+    assert abs(sum(row.lane == 1 for row in good) - 0.2 * len(good)) < 60
+    assert abs(sum(row.canary for row in good) - 0.1 * len(good)) < 45
+
+
+def test_a_lane_is_kept_from_campaign_to_campaign(spark: "SparkSession", found: list[Any]) -> None:
+    """The lane hangs on the address alone; the canary is another each time."""
+    frame = spark.createDataFrame(listed(), ROWS)
+    again = people(frame, Settings("june", lanes=SETTINGS.lanes, canary=0.1)).select("key", "lane", "canary").collect()
+    assert {row.key: row.lane for row in again} == {row.key: row.lane for row in found}
+    assert {row.key for row in again if row.canary} != {row.key for row in found if row.canary}
+
+
+def test_a_suppression_list_of_its_own(spark: "SparkSession", tmp_path: Any) -> None:
+    """CSV with an address is enough; without one the sentence says so."""
+    (tmp_path / "out.csv").write_text("email,kind\nA@b.net,unsubscribe\n")
+    assert read_suppressed(spark, str(tmp_path / "out.csv")).collect() == [("A@b.net", "unsubscribe", None, "out.csv")]
+    (tmp_path / "wrong.csv").write_text("who\nA@b.net\n")
+    with pytest.raises(PlanRefused, match="there is no column address; name one so"):
+        read_suppressed(spark, str(tmp_path / "wrong.csv"))

@@ -1,0 +1,27 @@
+"""Finished segments go to the archive, where reports read them: when they are full, and when their time has come."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+Make = Callable[..., Awaitable[Any]]
+
+
+async def test_a_quiet_queue_closes_its_segment_in_time(house: Make) -> None:
+    """What is told reaches the archive within `segment_s`, however little it is; a segment without news stays open."""
+    home = await house(queue={"segment_s": 3600})
+    await home.put("bob@x.test")
+    await home.settle((await home.lease())[0])
+    await home.rest()
+    archive = home.folder / "archive"
+    home.queue.core.rotate_old()
+    await home.queue.position()
+    assert not archive.exists(), "its time has not come"
+    await home.move(3601)
+    home.queue.core.rotate_old()
+    await home.queue.position()
+    assert len(list(archive.iterdir())) == 1
+    await home.move(3601)
+    home.queue.core.rotate_old()
+    await home.queue.position()
+    assert len(list(archive.iterdir())) == 1, "nothing was told since"
+    await home.sound()

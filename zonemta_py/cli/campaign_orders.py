@@ -1,0 +1,163 @@
+"""`zonemta campaign pause|resume|cancel|status|list`: steering a campaign that is on its way, and how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from zonemta_py.cli.campaign_nodes import Ca, KeyFile, Nodes, target
+from zonemta_py.cli.errors import Exit, Stop
+from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration
+from zonemta_py.cli.output import moment, print_json, print_table
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the campaign.")]
+Cause = Annotated[str, typer.Option(metavar="TEXT", help="Why; it is shown wherever the state is.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_WIDTH = 60
+_ASK_S = 5.0
+
+
+def pause(
+    name: Name, cause: Cause = "paused by an operator", nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
+    config: ConfigFile = None, folder: Folder = None,
+) -> None:  # fmt: skip
+    """Stop a campaign where it is; nothing is lost, resume goes on."""
+    _order(Asked(nodes, key_file, ca, config, folder), name, "pause", cause)
+
+
+def resume(
+    name: Name, cause: Cause = "resumed by an operator", nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
+    config: ConfigFile = None, folder: Folder = None,
+) -> None:  # fmt: skip
+    """Go on with a campaign that was paused, by hand or by its bounds, which count afresh from now."""
+    _order(Asked(nodes, key_file, ca, config, folder), name, "resume", cause)
+
+
+def cancel(
+    name: Name, cause: Cause = "canceled by an operator", yes: Yes = False, nodes: Nodes = "",
+    key_file: KeyFile = None, ca: Ca = None, config: ConfigFile = None, folder: Folder = None,
+) -> None:  # fmt: skip
+    """Take out of the queue all of a campaign that still waits. It cannot be taken back."""
+    asked = Asked(nodes, key_file, ca, config, folder)
+    if not yes:
+        waiting = asked.status(name)["waiting"]
+        if not typer.confirm(f"{waiting:,} recipients of {name} will not get it. Cancel it?", err=True):
+            raise Stop(Exit.OK)
+    _order(asked, name, "cancel", cause)
+
+
+def status(
+    name: Name, json: AsJson = False, nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
+    config: ConfigFile = None, folder: Folder = None,
+) -> None:  # fmt: skip
+    """How far a campaign is: counts, burn-down, rate and estimated end."""
+    row = Asked(nodes, key_file, ca, config, folder).status(name)
+    if json:
+        print_json(row)
+        return
+    print_table(f"campaign {name}", ["", " "], described(row))
+    if len(row["history"]) > 1:
+        waiting = [point[1] for point in row["history"]]
+        first, last = row["history"][0][0], row["history"][-1][0]
+        print(f"waiting  {sparkline(waiting)}  {moment(first)} to {moment(last)}, {max(waiting):,} at most")
+
+
+def list_(
+    json: AsJson = False, nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None, config: ConfigFile = None,
+    folder: Folder = None,
+) -> None:  # fmt: skip
+    """All campaigns the nodes know, the newest first."""
+    rows = Asked(nodes, key_file, ca, config, folder).campaigns()
+    if json:
+        print_json(rows)
+        return
+    names = ("name", "state", "accepted ", "delivered ", "bounced ", "waiting ", "rate/s ", "created", "cause")
+    cells = [
+        (row["name"], row["state"], f"{row['accepted']:,}", f"{row['delivered']:,}", f"{row['bounced']:,}",
+         f"{row['waiting']:,}", f"{row['rate_per_s']:,}", moment(row["created_ms"]), row["cause"])
+        for row in rows
+    ]  # fmt: skip
+    print_table("campaigns", names, cells)
+
+
+class Asked:
+    """The MTA of this machine through its socket, or nodes through their HTTP doors, answering the same questions."""
+
+    def __init__(
+        self, nodes: str, key_file: Path | None, ca: Path | None, config: Path | None, folder: Path | None
+    ) -> None:
+        self._target = target(nodes, key_file, config, folder, _ASK_S, ca) if nodes else None
+        self._folder = None if nodes else configuration(config, folder).folder
+
+    def status(self, name: str) -> dict[str, Any]:
+        """Raises Stop."""
+        if self._folder is not None:
+            row: dict[str, Any] = self._local("campaign", name=name)
+            return row
+        return self._remote(lambda nodes: nodes.status(name))  # type: ignore[no-any-return]
+
+    def campaigns(self) -> list[dict[str, Any]]:
+        """Raises Stop."""
+        if self._folder is not None:
+            rows: list[dict[str, Any]] = self._local("campaigns")
+            return rows
+        return self._remote(lambda nodes: nodes.campaigns())  # type: ignore[no-any-return]
+
+    def order(self, name: str, verb: str, cause: str) -> None:
+        """Raises Stop."""
+        if self._folder is not None:
+            self._local(f"campaign-{verb}", name=name, cause=cause)
+        else:
+            self._remote(lambda nodes: nodes.order(name, verb, cause))
+
+    def _local(self, question: str, **arguments: Any) -> Any:
+        from zonemta_py.wire.client import QueueGone, ask
+
+        assert self._folder is not None
+        try:
+            return ask(self._folder, question, **arguments)
+        except QueueGone as gone:
+            raise Stop(Exit.UNAVAILABLE, str(gone)) from None
+        except ValueError as error:
+            raise Stop(Exit.USAGE, str(error)) from None
+
+    def _remote(self, question: Callable[[Any], Any]) -> Any:
+        from zonemta_py.pipeline.node import NodeGone, NodeRefused
+        from zonemta_py.pipeline.nodes import Nodes as All
+
+        assert self._target is not None
+        try:
+            with All(self._target) as nodes:
+                return question(nodes)
+        except NodeGone as gone:
+            raise Stop(Exit.UNAVAILABLE, str(gone)) from None
+        except NodeRefused as refused:
+            raise Stop(Exit.USAGE, str(refused)) from None
+
+
+def _order(asked: Asked, name: str, verb: str, cause: str) -> None:
+    asked.order(name, verb, cause)
+    row = asked.status(name)
+    print(f"{name} is {row['state']}, {row['waiting']:,} recipients wait")
+
+
+def described(row: dict[str, Any]) -> list[tuple[str, str]]:
+    """What a person wants to know of a status row, in order."""
+    state = f"{row['state']}: {row['cause']}" if row["cause"] else row["state"]
+    counts = ("planned", "accepted", "delivered", "deferred", "bounced", "blocked", "complaints", "removed")
+    lines = [("state", state)] + [(name, f"{row[name]:,}") for name in (*counts, "suppressed", "waiting")]
+    end = moment(row["eta_ms"]) if row["eta_ms"] else "not known" if row["waiting"] else "nothing waits"
+    done = (row["accepted"] - row["waiting"]) / row["accepted"] if row["accepted"] else 0.0
+    return [*lines, ("done", f"{done:.1%}"), ("rate", f"{row['rate_per_s']:,}/s"), ("estimated end", end)]
+
+
+def sparkline(values: list[int]) -> str:
+    """The values as blocks of eight heights, at most _WIDTH of them: a longer course shows every n-th and the last."""
+    step = -(-len(values) // _WIDTH)
+    shown = values[::step] if step > 1 else values
+    top = max(max(values), 1)
+    return "".join(_BLOCKS[min(len(_BLOCKS) - 1, value * len(_BLOCKS) // top)] for value in shown)

@@ -1,0 +1,195 @@
+"""The long part of `campaign send`: Spark, the plan, the nodes, with bars and tables; errors become sentences."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zonemta_py.cli.errors import Exit, Stop
+from zonemta_py.cli.options import configuration
+from zonemta_py.cli.output import print_table
+from zonemta_py.cli.progress import bar
+
+if TYPE_CHECKING:
+    from zonemta_py.pipeline.node import Target
+    from zonemta_py.pipeline.nodes import Announcement
+    from zonemta_py.pipeline.prepare.plan import Plan
+    from zonemta_py.pipeline.prepare.settings import Settings
+    from zonemta_py.pipeline.writer import Injected
+
+SAMPLE_CHUNKS = 2
+"""Chunks whose recipients are all rendered before the first is sent."""
+_SHOWN = 20
+_BOUND_FACTOR = 3
+_BOUND_LEAST = {"deferred": 0.1, "bounced": 0.02, "blocked": 0.005}
+
+
+class Work:
+    """to: nodes, None to send nothing. One Spark session for all of it, made when it is needed."""
+
+    def __init__(self, to: Target | None, master: str, memory_gb: float, config: Path | None) -> None:
+        self._to, self._master, self._memory_gb, self._config = to, master, memory_gb, config
+
+    @cached_property
+    def spark(self) -> Any:
+        """Raises Stop."""
+        from zonemta_py.pipeline.session import Unavailable, session
+
+        try:
+            with bar("start Spark"):
+                return session(self._master, self._memory_gb, "zonemta campaign")
+        except Unavailable as missing:
+            raise Stop(Exit.UNAVAILABLE, str(missing)) from None
+
+    def providers(self) -> dict[str, str]:
+        """Recipient domain → provider, as the MTA knows them. Raises ConfigError."""
+        from zonemta_py.config.shipped import shipped
+        from zonemta_py.zones.site import Providers
+
+        file = configuration(self._config).dns.providers or shipped("providers.toml")
+        return Providers.load(file).domains
+
+    def bounds(self, given: dict[str, float], lake: Path | None) -> dict[str, float]:
+        """What is usual in the lake, three times over, where that is less than what was given. Raises Stop."""
+        if lake is None or not given:
+            return given
+        from zonemta_py.pipeline.baseline import shares
+
+        with _sentences():
+            usual = shares(self.spark, lake)
+        made = {name: max(_BOUND_LEAST[name], _BOUND_FACTOR * share) for name, share in usual.items()}
+        return {name: min(bound, made.get(name, bound)) for name, bound in given.items()}
+
+    def plan(self, settings: Settings, list_: str, folder: Path, suppressions: str, engagement: str) -> Plan:
+        """Raises Stop."""
+        from zonemta_py.pipeline.prepare.plan import plan
+
+        with _sentences(), _steps("plan") as (say, _):
+            return plan(
+                self.spark, settings, list_, folder, lambda spark: self._suppressed(spark, suppressions, folder),
+                lambda spark: _events(spark, engagement), say,
+            )  # fmt: skip
+
+    def found(self, folder: Path) -> Plan:
+        """The plan that is there. Raises Stop."""
+        from zonemta_py.pipeline.prepare.plan import Plan, existing
+
+        report = existing(folder)
+        if report is None:
+            raise Stop(Exit.NO_INPUT, f"{folder}: there is no plan to go on with; send the list first, or name --plans")
+        return Plan(folder, report, made=False)
+
+    def send(self, plan: Plan, announcement: Announcement, day: int, canary_patience_s: float) -> Injected:
+        """Raises Stop."""
+        from zonemta_py.pipeline.prepare.plan import rows
+        from zonemta_py.pipeline.send import send
+
+        assert self._to is not None
+        with _sentences(), _steps("send") as (say, move):
+            frame = rows(self.spark, plan.folder)
+            return send(frame, announcement, self._to, day, canary_patience_s, say, move)
+
+    def _suppressed(self, spark: Any, file: str, folder: Path) -> Any:
+        from zonemta_py.pipeline.prepare.suppressed import from_node, read
+
+        if file:
+            return read(spark, file)
+        if self._to is None:
+            return None
+        return from_node(spark, self._to, folder.with_name(folder.name + ".new"))
+
+
+def _events(spark: Any, file: str) -> Any:
+    from zonemta_py.pipeline.engagement import events
+
+    return events(spark, Path(file)) if file else None
+
+
+def read_columns(work: Work, list_: str, multiline: bool) -> list[str]:
+    """The list's columns, whatever kind it is. Raises Stop."""
+    from zonemta_py.pipeline.prepare.read import columns
+
+    with _sentences():
+        return columns(work.spark, list_, multiline)
+
+
+def sound(template: Path, fields: dict[str, str]) -> tuple[bytes, set[str], str]:
+    """A prepared template's bytes, the names it uses, and its sender's address if that is no field's. Raises Stop."""
+    from zonemta_py.merge.compile import compile, prepare
+    from zonemta_py.merge.compile import fields as names_of
+    from zonemta_py.merge.load import load
+    from zonemta_py.merge.problems import TemplateRefused, ToolMissing
+
+    try:
+        source = prepare(load(template), list(fields))
+        compiled = compile(source)
+        used = names_of(source)
+    except TemplateRefused as refused:
+        raise Stop(Exit.DATA, "\n".join(map(str, refused.problems[:_SHOWN]))) from None
+    except ToolMissing as missing:
+        raise Stop(Exit.UNAVAILABLE, str(missing)) from None
+    return source.pack(), used, compiled.sender[1].constant or ""
+
+
+def rendered(work: Work, plan: Plan, template: bytes) -> None:
+    """Renders the recipients of the plan's first chunks, so that what a value can break shows now. Raises Stop."""
+    from zonemta_py.merge.compile import compile
+    from zonemta_py.merge.problems import RenderRefused
+    from zonemta_py.merge.source import Source
+    from zonemta_py.pipeline.prepare.plan import rows
+
+    compiled = compile(Source.unpack(template))
+    chunks = rows(work.spark, plan.folder).orderBy("position").select("body").limit(SAMPLE_CHUNKS)
+    for chunk in chunks.collect():
+        request = json.loads(chunk.body)
+        for address, *values in request["recipients"]:
+            try:
+                compiled.render(dict(zip(request["columns"], values, strict=True)), address, request["campaign"], "")
+            except RenderRefused as refused:
+                raise Stop(Exit.DATA, f"{address}: {refused}") from None
+
+
+def show(plan: Plan) -> None:
+    """The report, for people."""
+    report = plan.report
+    title = f"{report['campaign']}: {'planned' if plan.made else 'was planned before'}"
+    steps = [row for row in report["steps"] if row["removed"] or row["step"] == "read"]
+    print_table(
+        title, ["step", "removed ", "left "], [(r["step"], f"{r['removed']:,}", f"{r['left']:,}") for r in steps]
+    )
+    for row in report["examples"][:_SHOWN]:
+        place = f"{row['file']}:{row['line']}: " if row["line"] else ""
+        print(f"{place}{row['reason']}: {row['text']}", file=sys.stderr)
+    for row in report["typos"][:_SHOWN]:
+        print(f"{row['domain']}: {row['n']:,} recipients; is {row['meant']} meant? It was not changed", file=sys.stderr)
+    for name, n in report["empty"].items():
+        print(f"{name}: empty for {n:,} recipients", file=sys.stderr)
+
+
+@contextmanager
+def _steps(label: str) -> Iterator[tuple[Callable[[str], object], Callable[[int, int], object]]]:
+    with bar(label) as move:
+        yield (lambda step: None), move
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """Whatever the pipeline says no with, as Stop."""
+    from zonemta_py.pipeline.inject import InjectionFailed
+    from zonemta_py.pipeline.node import NodeGone, NodeRefused
+    from zonemta_py.pipeline.prepare.settings import PlanRefused
+    from zonemta_py.pipeline.send import CampaignStopped
+
+    try:
+        yield
+    except PlanRefused as error:
+        raise Stop(Exit.DATA, str(error)) from None
+    except (CampaignStopped, InjectionFailed, NodeGone) as error:
+        raise Stop(Exit.TEMPORARY, str(error)) from None
+    except NodeRefused as error:
+        raise Stop(Exit.USAGE, str(error)) from None

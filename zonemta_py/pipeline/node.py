@@ -1,0 +1,192 @@
+"""The client of a node's HTTP door, for programs that send much: the only file of the pipeline that speaks HTTP.
+
+Promise: a request that may have been taken is asked again with its idempotency key until the node says what became of
+it, or patience ends. A node that is busy (429, 503) sets the pace by Retry-After; one that is away is waited for.
+Failures: `NodeRefused` for what no repeating helps, with the sentence of the problem document (RFC 9457); `NodeGone`
+when patience ended. Both name the node.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from email.utils import mktime_tz, parsedate_tz
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlsplit
+
+import httpx
+
+PATIENCE_S = 600.0
+PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 30.0
+TIMEOUT_S = 60.0
+PAGE = 1_000
+_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class NodeRefused(Exception):
+    """The node will not, and says why."""
+
+
+class NodeGone(Exception):
+    """The node did not answer, or was busy, for as long as patience lasts."""
+
+
+class Receipt(NamedTuple):
+    """What became of a chunk: recipients accepted, left out as suppressed; repeated: it was in the node already."""
+
+    accepted: int
+    suppressed: int
+    repeated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to: URLs of nodes, and their key. patience_s: for a node that is away or busy. requests: at once per task.
+
+    key_file: where the key is from; it is read again when the node does not know the key (any more).
+    """
+
+    nodes: tuple[str, ...]
+    key: str
+    patience_s: float = PATIENCE_S
+    requests: int = 4
+    key_file: str = ""
+    verify: bool | str = True
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        for url in self.nodes:
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ValueError(f"{url!r} is no address of a node; write it like http://127.0.0.1:8525")
+        if not self.nodes:
+            raise ValueError("no node is named; say which with --nodes")
+
+
+class Node:
+    """One node. `with Node(url, target) as node:`; its methods may be called from several threads."""
+
+    def __init__(
+        self, url: str, target: Target, clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:  # fmt: skip
+        self.url = url.rstrip("/")
+        self._patience_s, self._clock, self._sleep = target.patience_s, clock, sleep
+        limits = httpx.Limits(max_connections=target.requests, max_keepalive_connections=target.requests)
+        self._key, self._key_file = target.key, target.key_file
+        self._client = httpx.Client(
+            base_url=self.url, limits=limits, timeout=TIMEOUT_S, verify=target.verify, trust_env=False
+        )
+
+    def __enter__(self) -> Node:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def inject(self, chunk: str, body: bytes) -> Receipt:
+        """One batch of a campaign (POST /v1/inject). Raises NodeRefused, NodeGone, which name the chunk."""
+        headers = {"Idempotency-Key": chunk, "Content-Type": "application/json"}
+        row = self._json("POST", "/v1/inject", f"chunk {chunk}", content=body, headers=headers)
+        return Receipt(int(row["accepted"]), int(row["suppressed"]), bool(row["repeated"]))
+
+    def put_campaign(self, name: str, template: bytes, **fields: Any) -> None:
+        """fields: sender, tenant, zone, priority, planned, bounds, life_h. The same again is a success."""
+        body = {"template": base64.b64encode(template).decode(), **fields}
+        self._json("PUT", f"/v1/campaigns/{quote(name, safe='')}", f"campaign {name}", json=body)
+
+    def campaign(self, name: str) -> dict[str, Any]:
+        """Its status row."""
+        return self._json("GET", f"/v1/campaigns/{quote(name, safe='')}", f"campaign {name}")
+
+    def campaigns(self) -> list[dict[str, Any]]:
+        answer = self._json("GET", "/v1/campaigns", "the campaigns")
+        found: list[dict[str, Any]] = answer["campaigns"] if isinstance(answer, dict) else answer
+        return found
+
+    def order(self, name: str, verb: str, cause: str = "") -> dict[str, Any]:
+        """verb: pause, resume, cancel or complete."""
+        return self._json(
+            "POST", f"/v1/campaigns/{quote(name, safe='')}/{verb}", f"campaign {name}", json={"cause": cause}
+        )
+
+    def suppressions(self) -> Iterator[list[dict[str, Any]]]:
+        """All of the list, page by page."""
+        after = ""
+        while True:
+            page = self._json("GET", "/v1/suppressions", "the suppression list", params={"after": after, "limit": PAGE})
+            if page["rows"]:
+                yield page["rows"]
+            after = page["next"] or ""
+            if not after:
+                return
+
+    def suppress(self, rows: Sequence[dict[str, Any]]) -> dict[str, int]:
+        """Puts people on the list: address, kind, reason, evidence, by; up to 10,000. Gives {"added", "known"}."""
+        return self._json("POST", "/v1/suppressions", "the suppression list", json={"rows": list(rows)})
+
+    def _json(self, method: str, path: str, what: str, **options: Any) -> dict[str, Any]:
+        answer = self._patiently(method, path, what, options)
+        try:
+            row: dict[str, Any] = answer.json()
+        except json.JSONDecodeError:
+            raise NodeRefused(f"{self.url}: {what}: the answer is not JSON; is that a node's HTTP door?") from None
+        return row
+
+    def _patiently(self, method: str, path: str, what: str, options: dict[str, Any]) -> httpx.Response:
+        end, pause_s = self._clock() + self._patience_s, PAUSE_S_MIN
+        while True:
+            wanted_s = 0.0
+            try:
+                answer = self._request(method, path, options)
+            except httpx.TransportError as error:
+                trouble = f"it does not answer ({str(error) or type(error).__name__})"
+            else:
+                if answer.is_success:
+                    return answer
+                if answer.status_code not in _AGAIN:
+                    raise NodeRefused(f"{self.url}: {what}: {_sentence(answer)}")
+                trouble, wanted_s = _sentence(answer), _retry_after_s(answer)
+            left_s = end - self._clock()
+            if left_s <= 0:
+                raise NodeGone(f"{self.url}: {what}: {trouble}, for {self._patience_s:.0f} s now")
+            # Not all that were sent away together come back together.
+            self._sleep(min(max(wanted_s, pause_s * random.uniform(0.5, 1)), left_s))
+            pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+    def _request(self, method: str, path: str, options: dict[str, Any]) -> httpx.Response:
+        """A node that was started again has a new key in its token file."""
+        shown = self._key
+        headers = options.get("headers", {}) | {"Authorization": f"Bearer {shown}"}
+        answer = self._client.request(method, path, **options | {"headers": headers})
+        if answer.status_code != httpx.codes.UNAUTHORIZED or not self._key_file:
+            return answer
+        with contextlib.suppress(OSError):
+            self._key = Path(self._key_file).read_text("utf-8").strip()
+        return answer if self._key == shown else self._request(method, path, options)
+
+
+def _sentence(answer: httpx.Response) -> str:
+    try:
+        document = answer.json()
+        return str(document["detail"])
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
+        return f"it answers {answer.status_code} {answer.reason_phrase}"
+
+
+def _retry_after_s(answer: httpx.Response) -> float:
+    """Seconds or a date (RFC 9110 10.2.3); 0 if nothing is said, or nothing that is understood."""
+    text = answer.headers.get("retry-after", "").strip()
+    if text.isdigit():
+        return float(text)
+    date = parsedate_tz(text) if text else None
+    return max(0.0, mktime_tz(date) - time.time()) if date else 0.0

@@ -1,0 +1,100 @@
+"""What became of every row, counted: one aggregation gives all sums, small ones beside it give examples."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from zonemta_py.pipeline.prepare.assign import CAPPED
+from zonemta_py.pipeline.prepare.order import Group
+from zonemta_py.pipeline.prepare.read import CLEANED
+from zonemta_py.pipeline.prepare.segments import ENGAGEMENT, SEGMENT
+from zonemta_py.pipeline.prepare.settings import Settings
+from zonemta_py.pipeline.prepare.suppressed import SUPPRESSED
+from zonemta_py.pipeline.prepare.validate import REASONS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TYPOS_MAX = 50
+_BY = ("reason", "kind", "by", "provider", "canary", "day", "tier", "lane")
+
+
+@dataclass(slots=True)
+class Counts:
+    """read: rows of the list. reasons: why → rows that went. ways: (lane, provider) → recipients that stay."""
+
+    read: int = 0
+    duplicates: int = 0
+    kept: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    suppressed: Counter[tuple[str, str]] = field(default_factory=Counter)
+    providers: Counter[str] = field(default_factory=Counter)
+    ways: Counter[tuple[int, str]] = field(default_factory=Counter)
+    empty: Counter[str] = field(default_factory=Counter)
+    cleaned: int = 0
+    groups: list[Group] = field(default_factory=list)
+
+    def steps(self) -> list[dict[str, Any]]:
+        """Each step with how many rows it took out, and how many were left."""
+        rows: list[dict[str, Any]] = [{"step": "read", "removed": 0, "left": self.read}]
+        early = [(reason, self.reasons[reason]) for reason in REASONS]
+        late = [(reason, self.reasons[reason]) for reason in (SUPPRESSED, SEGMENT, ENGAGEMENT, CAPPED)]
+        for step, removed in [*early, ("duplicate", self.duplicates), *late]:
+            rows.append({"step": step, "removed": removed, "left": rows[-1]["left"] - removed})
+        return rows
+
+
+def count(people: DataFrame, settings: Settings) -> Counts:
+    """One pass over `people`, as `assign` leaves them."""
+    from pyspark.sql import functions as F
+
+    names = list(settings.fields)
+    empty = [F.sum(F.shiftright("marks", i).bitwiseAND(1)).alias(f"empty_{i}") for i in range(len(names))]
+    empty.append(F.sum(F.shiftright("marks", CLEANED).bitwiseAND(1)).alias("cleaned"))
+    sums = people.groupBy(*_BY).agg(
+        F.sum("n").alias("rows"), F.count("*").alias("people"), F.sum(F.length("recipient")).alias("bytes"), *empty
+    )
+    found, groups = Counts(), Counter[tuple[bool, int, int, int]]()
+    sizes = Counter[tuple[bool, int, int, int]]()
+    for row in sums.collect():
+        found.read += row.rows
+        if row.reason in REASONS:
+            found.reasons[row.reason] += row.rows
+            continue
+        found.duplicates += row.rows - row.people
+        if row.reason is not None:
+            found.reasons[row.reason] += row.people
+        if row.reason == SUPPRESSED:
+            found.suppressed[row.kind or "", row.by or ""] += row.people
+        if row.reason is None:
+            found.kept += row.people
+            found.providers[row.provider] += row.people
+            found.ways[row.lane, row.provider] += row.people
+            found.empty.update({name: row[f"empty_{i}"] for i, name in enumerate(names)})
+            found.cleaned += row.cleaned
+            groups[row.canary, row.day, row.tier, row.lane] += row.people
+            sizes[row.canary, row.day, row.tier, row.lane] += row.bytes
+    found.groups = [Group(*group, n, sizes[group]) for group, n in sorted(groups.items())]
+    return found
+
+
+def examples(people: DataFrame) -> list[dict[str, Any]]:
+    """Some rows of each reason that only the row itself explains: reason, text, n, file and block they stand in."""
+    from pyspark.sql import functions as F
+
+    rows = people.where(F.col("reason").isin(*REASONS)).orderBy("reason", "line")
+    return [
+        {"reason": row.reason, "text": row.raw or "", "n": row.n, "file": row.line.file, "block": row.line.block}
+        for row in rows.select("reason", "raw", "n", "line").collect()
+    ]
+
+
+def proposals(people: DataFrame) -> list[dict[str, Any]]:
+    """Domains that look like a slip of a large provider's, most frequent first."""
+    from pyspark.sql import functions as F
+
+    rows = people.where(F.col("meant").isNotNull()).groupBy("domain", "meant")
+    found = rows.agg(F.count("*").alias("n"), F.min("key").alias("example")).orderBy(F.desc("n"), "domain")
+    return [row.asDict() for row in found.limit(TYPOS_MAX).collect()]

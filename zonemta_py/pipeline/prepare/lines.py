@@ -1,0 +1,53 @@
+"""Where in the list a bad row stands: file and line, for files that have lines."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from typing import Any
+
+_EDGES = b"\r\n,;\t \"'"
+
+
+def locate(examples: list[dict[str, Any]], files: list[Path]) -> list[dict[str, Any]]:
+    """Examples with `file` and `block` → the same with `file` (path, "" unknown) and `line` (from 1, 0 unknown)."""
+    by_file: dict[int, list[dict[str, Any]]] = {}
+    for example in examples:
+        by_file.setdefault(example["file"], []).append(example)
+    found = []
+    for number, group in sorted(by_file.items()):
+        path = files[number] if number < len(files) else None
+        lines = _lines(path, group) if path and path.suffix in (".csv", ".jsonl", ".ndjson", ".json") else {}
+        for example in group:
+            place = {"file": str(path or ""), "line": lines.get(example["text"], 0)}
+            found.append({key: value for key, value in example.items() if key not in ("file", "block")} | place)
+    return sorted(found, key=lambda one: (one["file"], one["line"], one["reason"]))
+
+
+def _lines(path: Path, examples: list[dict[str, Any]]) -> dict[str, int]:
+    if not path.stat().st_size:
+        return {}
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        offsets = {one["text"]: _find(content, one["text"].encode(), one["block"]) for one in examples if one["text"]}
+        lines, line, last = {}, 1, 0
+        for text, offset in sorted(offsets.items(), key=lambda pair: pair[1]):
+            if offset >= 0:
+                line += _newlines(content, last, offset)
+                lines[text], last = line, offset
+    return lines
+
+
+def _find(content: mmap.mmap, text: bytes, start: int) -> int:
+    """Offset of the text as a field or a whole line, from its block on; -1 if it is not there as it is."""
+    at = content.find(text, start)
+    while at >= 0:
+        before, after = content[max(0, at - 1) : at], content[at + len(text) : at + len(text) + 1]
+        if before in _EDGES and after in _EDGES:
+            return at
+        at = content.find(text, at + 1)
+    return -1
+
+
+def _newlines(content: mmap.mmap, start: int, end: int) -> int:
+    step = 1 << 24
+    return sum(content[at : min(at + step, end)].count(b"\n") for at in range(start, end, step))

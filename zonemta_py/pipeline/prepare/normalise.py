@@ -1,0 +1,42 @@
+"""One spelling for each address: trimmed, domain in lower case and in A-labels (IDNA 2008), local part as it came.
+
+Ordinary addresses are matched in the JVM; the few that are not (international, quoted, wrong) go through Python, where
+the receivers' own parser judges them. So what is accepted here is what the MTA accepts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SPACES = " \t\r\n\v\f\u00a0\u200b\ufeff"
+ORDINARY_CHARACTERS_MAX = 252
+_ATEXT = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+_LDH = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+ORDINARY = rf"^{_ATEXT}(?:\.{_ATEXT})*@{_LDH}(?:\.{_LDH})*\z"
+
+
+def normalise(rows: DataFrame) -> DataFrame:
+    """Adds `address` (null: not one), `domain` and `key` (one per mailbox: all of the address in lower case)."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    from zonemta_py.pipeline.prepare.spelling import judged
+
+    text = F.btrim("raw", F.lit(SPACES))
+    rows = rows.withColumn("text", text)
+    ordinary = (F.length("text") <= ORDINARY_CHARACTERS_MAX) & F.col("text").rlike(ORDINARY)
+    rows = rows.withColumn("other", F.when(~ordinary & (F.col("text") != ""), F.col("text")))
+    rows = rows.withColumn("judged", arrow_udf(judged, "string")(F.col("other")))  # type: ignore[call-overload]
+    local, domain = F.substring_index("text", "@", 1), F.lower(F.substring_index("text", "@", -1))
+    address = F.when(F.col("other").isNotNull(), F.col("judged")).when(
+        F.col("text") != "", F.concat_ws("@", local, domain)
+    )
+    rows = rows.withColumn("address", address)
+    return rows.select(
+        *(name for name in rows.columns if name not in ("text", "other", "judged")),
+        F.substring_index("address", "@", -1).alias("domain"),
+        F.lower("address").alias("key"),
+    )

@@ -1,0 +1,193 @@
+"""The plan of a campaign: who gets it, in which requests and in which order, written before the first of them leaves.
+
+`<name>.plan/` holds Parquet rows (chunks.PLAN) and report.json with the counts of every step. It appears whole, by one
+rename, or not at all. The same list and settings give it again, byte for byte in every body; another list, or other
+settings, under a campaign's name that has a plan are refused, or someone might get the campaign twice or never.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zonemta_py.pipeline.prepare.assign import assign, within_caps
+from zonemta_py.pipeline.prepare.chunks import chunks
+from zonemta_py.pipeline.prepare.count import Counts, count, examples, proposals
+from zonemta_py.pipeline.prepare.duplicates import unique
+from zonemta_py.pipeline.prepare.lines import locate
+from zonemta_py.pipeline.prepare.normalise import normalise
+from zonemta_py.pipeline.prepare.read import files, fingerprint, read
+from zonemta_py.pipeline.prepare.segments import engaged, in_segment
+from zonemta_py.pipeline.prepare.settings import PlanRefused, Settings
+from zonemta_py.pipeline.prepare.suppressed import without_suppressed
+from zonemta_py.pipeline.prepare.validate import propose, validate
+from zonemta_py.pipeline.tuned import tuned
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+REPORT = "report.json"
+_SETTINGS = {
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "32m",
+    "spark.sql.shuffle.partitions": "64",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """folder: where it is. report: what report.json says. made: now, and not found there."""
+
+    folder: Path
+    report: dict[str, Any]
+    made: bool
+
+
+def people(
+    rows: DataFrame, settings: Settings, suppressed: DataFrame | None = None, engagement: DataFrame | None = None
+) -> DataFrame:
+    """All steps but the caps: what `read.shape` gives → one row per mailbox, with reason, way and hash."""
+    from pyspark.sql import functions as F
+
+    found = propose(unique(validate(normalise(rows), settings)))
+    found = engaged(in_segment(without_suppressed(found, suppressed)), engagement, settings)
+    ordinary = ~F.col("address").contains('"') & ~F.col("address").contains("\\")
+    quoted = F.concat(F.lit('["'), F.col("address"), F.lit('"]'))
+    address = F.when(ordinary, quoted).otherwise(F.to_json(F.array("address")))
+    recipient = F.when(F.col("row") == "", address).otherwise(
+        F.concat(F.substring(address, F.lit(1), F.length(address) - 1), F.lit(","), "row", F.lit("]"))
+    )
+    return assign(found, settings).withColumn("recipient", recipient).drop("row", "address")
+
+
+def plan(
+    spark: SparkSession, settings: Settings, list_: str, folder: Path,
+    suppressed: Callable[[SparkSession], DataFrame | None] = lambda spark: None,
+    engagement: Callable[[SparkSession], DataFrame | None] = lambda spark: None,
+    say: Callable[[str], object] = lambda step: None,
+) -> Plan:  # fmt: skip
+    """list_: as `read.read` takes it. suppressed and engagement: give tables, or None.
+
+    Raises PlanRefused, OSError.
+    """
+    say("look at the list")
+    mark = {"list": fingerprint(spark, list_, settings), "settings": settings.digest()}
+    found = existing(folder)
+    if found is not None:
+        return Plan(folder, _same(found, mark, folder), made=False)
+    fresh = folder.with_name(folder.name + ".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    try:
+        with tuned(spark, _SETTINGS):
+            report = mark | _make(spark, settings, list_, fresh, suppressed(spark), engagement(spark), say)
+        _write(fresh / REPORT, report)
+        os.rename(fresh, folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return Plan(folder, report, made=True)
+
+
+def existing(folder: Path) -> dict[str, Any] | None:
+    """The report of the plan that is there, None without one."""
+    try:
+        report: dict[str, Any] = json.loads((folder / REPORT).read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    return report
+
+
+def rows(spark: SparkSession, folder: Path) -> DataFrame:
+    """The plan's rows (chunks.PLAN)."""
+    from zonemta_py.pipeline.prepare.chunks import PLAN
+
+    return spark.read.schema(PLAN).parquet(str(folder / "chunks"))
+
+
+def _same(report: dict[str, Any], mark: dict[str, str], folder: Path) -> dict[str, Any]:
+    for what, name in (("list", "the list has"), ("settings", "the settings have")):
+        if report[what] != mark[what]:
+            campaign = report["campaign"]
+            raise PlanRefused(
+                f"{folder}: {name} changed since campaign {campaign} was planned; give the campaign another name, or "
+                f"go on with what was planned (`zonemta campaign send --resume --name {campaign}`)"
+            )
+    return report
+
+
+def _make(
+    spark: SparkSession, settings: Settings, list_: str, folder: Path, suppressed: DataFrame | None,
+    engagement: DataFrame | None, say: Callable[[str], object],
+) -> dict[str, Any]:  # fmt: skip
+    say("clean the list")
+    found = _staged(people(read(spark, list_, settings), settings, suppressed, engagement), folder / "people")
+    say("count")
+    counts = count(found, settings)
+    if settings.caps:
+        say("keep to the warm-up caps")
+        found = _staged(within_caps(found, counts.ways, settings), folder / "capped")
+        counts = count(found, settings)
+    bad, typos = examples(found) if counts.kept < counts.read else [], proposals(found)
+    if not counts.kept:
+        _clear(folder)
+        raise PlanRefused(f"{list_}: nobody is left of {counts.read:,} rows: {_why(counts)}")
+    say("write the plan")
+    chunks(found, counts.groups, settings).write.parquet(str(folder / "chunks"))
+    _clear(folder)
+    return _report(counts, settings, locate(bad, files(list_)), typos)
+
+
+def _staged(frame: DataFrame, folder: Path) -> DataFrame:
+    """Written and read again: what follows is computed once, and counted from what is written."""
+    frame.write.option("compression", "lz4").parquet(str(folder))
+    return frame.sparkSession.read.schema(frame.schema).parquet(str(folder))
+
+
+def _clear(folder: Path) -> None:
+    for name in ("people", "capped"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    (folder / "suppressed.parquet").unlink(missing_ok=True)
+
+
+def _why(counts: Counts) -> str:
+    return ", ".join(f"{row['removed']:,} {row['step']}" for row in counts.steps() if row["removed"]) or "it is empty"
+
+
+def _report(
+    counts: Counts, settings: Settings, bad: list[dict[str, Any]], typos: list[dict[str, Any]]
+) -> dict[str, Any]:
+    lanes: dict[tuple[str, str, int], int] = {}
+    for group in counts.groups:
+        lane = settings.lanes[group.lane]
+        lanes[lane.zone, lane.source, group.day] = lanes.get((lane.zone, lane.source, group.day), 0) + group.n
+    return {
+        "campaign": settings.campaign,
+        "as_of": settings.as_of,
+        "fields": list(settings.fields),
+        "read": counts.read,
+        "kept": counts.kept,
+        "steps": counts.steps(),
+        "suppressed": [{"kind": kind, "by": by, "n": n} for (kind, by), n in sorted(counts.suppressed.items())],
+        "examples": bad,
+        "typos": typos,
+        "cleaned": counts.cleaned,
+        "empty": {name: n for name, n in counts.empty.items() if n},
+        "providers": dict(counts.providers.most_common(50)),
+        "ways": [{"zone": zone, "source": source, "day": day, "n": n} for (zone, source, day), n in lanes.items()],
+        "canary": sum(group.n for group in counts.groups if group.canary),
+        "recent": sum(group.n for group in counts.groups if group.tier == 0),
+        "chunks": sum(group.chunks(settings) for group in counts.groups),
+    }
+
+
+def _write(path: Path, report: dict[str, Any]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        json.dump(report, file, indent=1, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,83 @@
+"""What a plan is made with. Everything here is part of its digest: the same settings and list give the same plan."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+CHUNK_RECIPIENTS = 500
+CHUNK_RECIPIENTS_MAX = 1_000
+CHUNK_BYTES = 4 * 1024 * 1024
+"""Mean size of a request's recipients; the node takes twice that."""
+FIELDS_MAX = 62
+
+
+class PlanRefused(ValueError):
+    """The list, the settings or an earlier plan forbids it; one sentence with the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A way out. zone: "" for the node's own routing. source: local address, "" for the zone's own choice."""
+
+    zone: str = ""
+    source: str = ""
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """Warm-up: how many recipients of a provider a source may have on each day; the last number goes on."""
+
+    source: str
+    provider: str
+    per_day: tuple[int, ...]
+
+    def on(self, day: int) -> int:
+        return self.per_day[min(day, len(self.per_day) - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """email: the list's column with the address. fields: name in the template → column of the list.
+
+    where: SQL over the list's columns. days: how many there are for what the caps leave over; 1: it is left out.
+    recent_days: who opened within so many days before as_of ("2026-05-01") comes first; engaged_only: others are out.
+    canary: share that goes first (0 to 1). providers: recipient domain → provider, as in config/providers.toml.
+    """
+
+    campaign: str
+    email: str = "email"
+    fields: Mapping[str, str] = field(default_factory=dict)
+    lanes: tuple[Lane, ...] = (Lane(),)
+    caps: tuple[Cap, ...] = ()
+    days: int = 1
+    drop_roles: bool = False
+    keep_reserved: bool = False
+    where: str = ""
+    recent_days: int = 0
+    as_of: str = ""
+    engaged_only: bool = False
+    canary: float = 0.0
+    chunk: int = CHUNK_RECIPIENTS
+    multiline: bool = False
+    providers: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises PlanRefused."""
+        if len(self.fields) > FIELDS_MAX:
+            raise PlanRefused(f"the template has {len(self.fields)} fields; {FIELDS_MAX} are the most")
+        if not 1 <= self.chunk <= CHUNK_RECIPIENTS_MAX // 2:
+            raise PlanRefused(f"chunks of {self.chunk} recipients; say 1 to {CHUNK_RECIPIENTS_MAX // 2}")
+        if not 0 <= self.canary < 1:
+            raise PlanRefused(f"a canary of {self.canary:.0%}; say less than 100 %")
+        if not self.lanes or any(lane.weight <= 0 for lane in self.lanes):
+            raise PlanRefused("every zone and source needs a weight above 0")
+
+    def digest(self) -> str:
+        """SHA-256 in hex; as_of is left out, since it is every day another."""
+        values = asdict(self)
+        del values["as_of"]
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,28 @@
+"""Addresses that are not ordinary, judged in Python by the receivers' own parser (mail/address.py). Runs in workers."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from zonemta_py.mail.address import AddressRefused, parse_rcpt
+from zonemta_py.mail.domain import canonical
+
+
+def judged(addresses: pa.Array) -> pa.Array:
+    """Array of addresses, or null → array of them normalised, null where they are wrong."""
+    if addresses.null_count == len(addresses):
+        return pa.nulls(len(addresses), pa.string())
+    return pa.array([None if text is None else spelled(text) for text in addresses.to_pylist()], pa.string())
+
+
+def spelled(text: str) -> str | None:
+    """The address as the parser gives it back, its domain in A-labels; None if it is none, or names no domain."""
+    try:
+        found = parse_rcpt(f"<{text}>", smtputf8=True)[0].address
+    except AddressRefused:
+        return None
+    local, at, domain = found.rpartition("@")
+    if not at or f"{local}@{domain}".lower() != text.lower():  # a source route, or parameters behind a >
+        return None
+    domain = canonical(domain)
+    return f"{local}@{domain}" if domain.isascii() else None

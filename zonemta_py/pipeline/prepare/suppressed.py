@@ -1,0 +1,72 @@
+"""Takes out who must not be written to: hard bounces, complaints, unsubscribes, with where that is known from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zonemta_py.pipeline.node import Node, Target
+from zonemta_py.pipeline.prepare.settings import PlanRefused
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SUPPRESSED = "suppressed"
+COLUMNS = "address string, kind string, since_ms bigint, by string"
+
+
+def without_suppressed(people: DataFrame, suppressed: DataFrame | None) -> DataFrame:
+    """suppressed: COLUMNS. Adds `kind`, `since_ms`, `by` (null: not suppressed); the reason is "suppressed"."""
+    from pyspark.sql import functions as F
+
+    if suppressed is None:
+        nothing = [F.lit(None).cast(kind).alias(name) for name, kind in _columns() if name != "address"]
+        return people.select("*", *nothing)
+    known = suppressed.groupBy(F.lower(F.trim("address")).alias("key")).agg(
+        F.min_by("kind", "since_ms").alias("kind"), F.min("since_ms").alias("since_ms"),
+        F.min_by("by", "since_ms").alias("by"),
+    )  # fmt: skip
+    found = people.join(known.withColumn("found", F.lit(True)), "key", "left")
+    reason = F.when(F.col("reason").isNull() & F.col("found"), SUPPRESSED).otherwise(F.col("reason"))
+    return found.withColumn("reason", reason).drop("found")
+
+
+def read(spark: SparkSession, file: str) -> DataFrame:
+    """A list of its own: CSV with a header, or Parquet; a column address, and kind, since_ms and by if there are such.
+
+    Raises PlanRefused.
+    """
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F
+
+    try:
+        frame = spark.read.parquet(file) if file.endswith(".parquet") else spark.read.option("header", True).csv(file)
+    except AnalysisException as error:
+        raise PlanRefused(f"{file}: {str(error).splitlines()[0]}; name a CSV or Parquet file") from None
+    address = next((name for name in frame.columns if name in ("address", "email", "recipient")), "")
+    if not address:
+        raise PlanRefused(f"{file}: there is no column address; name one so")
+    known = {"address": F.col(address), "kind": F.lit("listed"), "since_ms": F.lit(None), "by": F.lit(Path(file).name)}
+    chosen = {name: F.col(name) if name in frame.columns else made for name, made in known.items()}
+    return frame.select(*(chosen[name].cast(kind).alias(name) for name, kind in _columns()))
+
+
+def from_node(spark: SparkSession, target: Target, folder: Path) -> DataFrame | None:
+    """What the first of the nodes has on its list, by way of a file in `folder`. Raises NodeRefused, NodeGone."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    schema = pa.schema([(name, pa.int64() if kind == "bigint" else pa.string()) for name, kind in _columns()])
+    file = folder / "suppressed.parquet"
+    n = 0
+    with Node(target.nodes[0], target) as node, pa.parquet.ParquetWriter(file, schema) as writer:
+        for page in node.suppressions():
+            rows = [{name: row.get(name) for name in schema.names} for row in page]
+            writer.write_table(pa.Table.from_pylist(rows, schema))
+            n += len(rows)
+    return spark.read.schema(COLUMNS).parquet(str(file)) if n else None
+
+
+def _columns() -> list[tuple[str, str]]:
+    pairs = (column.split() for column in COLUMNS.split(", "))
+    return [(name, kind) for name, kind in pairs]

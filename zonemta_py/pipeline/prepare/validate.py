@@ -1,0 +1,151 @@
+"""Who cannot or should not be written to, as `reason`; and typos of large providers, which are proposed and left alone.
+
+Reserved domains: RFC 2606, 6761, 6762, 7686, 8375. Role accounts: RFC 2142 and those in common use.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+from zonemta_py.pipeline.prepare.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+BAD_ROW, EMPTY, SYNTAX = "bad row", "no address", "syntax"
+RESERVED, IMPOSSIBLE, ROLE, LONG = "reserved domain", "impossible domain", "role account", "fields too long"
+REASONS = (BAD_ROW, EMPTY, SYNTAX, IMPOSSIBLE, RESERVED, ROLE, LONG)
+ROW_CHARACTERS_MAX = 65_536
+"""All fields together; the node takes as much in one."""
+RESERVED_TOP = ("test", "example", "invalid", "localhost", "local", "onion", "alt", "internal", "arpa")
+RESERVED_DOMAINS = ("example.com", "example.net", "example.org")
+ROLES = frozenset(
+    [
+        "info",
+        "marketing",
+        "sales",
+        "support",
+        "noc",
+        "abuse",
+        "security",
+        "postmaster",
+        "hostmaster",
+        "usenet",
+        "news",
+        "webmaster",
+        "www",
+        "uucp",
+        "ftp",
+        "admin",
+        "administrator",
+        "root",
+        "noreply",
+        "no-reply",
+        "mailer-daemon",
+        "daemon",
+        "contact",
+        "office",
+    ]
+)
+LARGE = (
+    "gmail.com", "googlemail.com", "yahoo.com", "hotmail.com", "outlook.com", "icloud.com", "aol.com", "web.de",
+    "gmx.de", "gmx.net", "t-online.de", "comcast.net", "orange.fr", "mail.ru", "yandex.ru", "qq.com", "163.com",
+)  # fmt: skip
+_REAL = frozenset(
+    [
+        "mail.com",
+        "email.com",
+        "ymail.com",
+        "gmx.com",
+        "gmx.at",
+        "gmx.ch",
+        "me.com",
+        "aim.com",
+        "ya.ru",
+        "126.com",
+        "139.com",
+        "hotmail.co",
+        "outlook.co",
+        "yahoo.co",
+        "aol.co",
+        "icloud.co",
+        "orange.com",
+        "mail.de",
+        "web.com",
+        "email.de",
+    ]
+)
+
+
+def validate(rows: DataFrame, settings: Settings) -> DataFrame:
+    """Adds `reason` (null: good)."""
+    from pyspark.sql import functions as F
+
+    reason = (
+        F.when(F.col("broken").isNotNull(), BAD_ROW)
+        .when(F.col("raw").isNull() | (F.trim("raw") == ""), EMPTY)
+        .when(F.col("address").isNull(), SYNTAX)
+        .when(~_possible(), IMPOSSIBLE)
+    )
+    if not settings.keep_reserved:
+        reason = reason.when(_reserved(), RESERVED)
+    if settings.drop_roles:
+        reason = reason.when(F.substring_index("key", "@", 1).isin(sorted(ROLES)), ROLE)
+    return rows.withColumn("reason", reason.when(F.length("row") > ROW_CHARACTERS_MAX, LONG))
+
+
+def _possible() -> Column:
+    """There is a dot in the domain, a letter behind the last one, and it is no [literal]."""
+    from pyspark.sql import functions as F
+
+    letter = F.ascii(F.substring_index("domain", ".", -1)).between(ord("a"), ord("z"))
+    return F.col("domain").contains(".") & letter & (F.ascii("domain") != ord("["))
+
+
+def _reserved() -> Column:
+    from pyspark.sql import functions as F
+
+    top, last_two = F.substring_index("domain", ".", -1), F.substring_index("domain", ".", -2)
+    return top.isin(*RESERVED_TOP) | last_two.isin(*RESERVED_DOMAINS)
+
+
+def propose(rows: DataFrame) -> DataFrame:
+    """Adds `meant`: the large provider's domain that was probably meant, else null."""
+    from pyspark.sql import functions as F
+
+    table = rows.sparkSession.createDataFrame(sorted(typos().items()), "domain string, meant string")
+    return rows.join(F.broadcast(table), "domain", "left")
+
+
+@cache
+def typos() -> dict[str, str]:
+    """Misspelt domain → the domain: one letter wrong, missing, doubled, too many, or two swapped."""
+    known = {*LARGE, *_REAL}
+    found: dict[str, str] = {}
+    for domain in LARGE:
+        for wrong in _misspelt(domain):
+            if wrong not in known and _is_domain(wrong):
+                found.setdefault(wrong, domain)
+    return found
+
+
+def _is_domain(text: str) -> bool:
+    labels = text.split(".")
+    return len(labels) > 1 and all(label and label[0] != "-" and label[-1] != "-" for label in labels)
+
+
+def _misspelt(domain: str) -> Iterator[str]:
+    """Short names are next to other people's names: only swaps in them, and slips in the last label of .com."""
+    name, _, top = domain.rpartition(".")
+    if top == "com":
+        yield from (f"{name}.{wrong}" for wrong in ("con", "cm", "cmo", "om", "ocm", "vom", "xom", "comm", "coom"))
+    yield from (name[:i] + name[i + 1] + name[i] + name[i + 2 :] + "." + top for i in range(len(name) - 1))
+    if len(name) < 5:
+        return
+    for i in range(len(name)):
+        yield f"{name[:i]}{name[i + 1 :]}.{top}"
+        yield f"{name[:i]}{name[i]}{name[i:]}.{top}"
+        yield from (f"{name[:i]}{letter}{name[i + 1 :]}.{top}" for letter in string.ascii_lowercase)

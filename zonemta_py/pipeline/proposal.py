@@ -1,0 +1,121 @@
+"""Learned rates as a difference to a configuration file, for an operator to read, change and accept.
+
+Each rate becomes a [[throttles]] table named "lake-<provider>-<source>" for that source at that provider; one that is
+there already under that name is replaced, everything else stays as it is, comments too. Pure: text in, text out.
+Failures: ValueError with one sentence where the file writes its throttles as a value in brackets, to which no table
+can be added.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+NAME_CHARACTERS_MAX = 60
+CONFIDENT = ("medium", "high")
+_HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
+_NAME = re.compile(r'^[ \t]*name[ \t]*=[ \t]*(["\'])(.*?)\1', re.MULTILINE)
+
+
+def fragment(row: dict[str, Any]) -> str:
+    """One table, with what it rests on as a comment. row: of rates.RATES with `proposed`."""
+    only = f"{{ source = {_quoted(row['source'])}, provider = {_quoted(row['provider'])} }}"
+    return "\n".join(
+        [
+            f"# {row['reason']}; confidence {row['confidence']}, {row['windows']} windows, {row['attempts']} attempts",
+            "[[throttles]]",
+            f'name = "{throttle_name(row["source"], row["provider"])}"',
+            f"only = {only}",
+            f'recipients = "{rate_text(row["proposed"])}"',
+            "",
+        ]
+    )
+
+
+def warm_up(row: dict[str, Any]) -> str:
+    """What a warm-up's next day may bring, as a comment: the queue itself takes the step, or `zonemta warmup set`."""
+    where = (
+        f"# {row['source']} at {row['provider']}: {row['good_days']} good days, the best with {row['best_day'] or 0}"
+    )
+    after = f"{row['next_day']} recipients" if row["next_day"] else "no cap"
+    return f"{where} attempts; the last one went {'well' if row['last_day_good'] else 'badly'}; next: {after}\n"
+
+
+def proposed(text: str, rows: Iterable[dict[str, Any]], least: Iterable[str] = CONFIDENT) -> str:
+    """The configuration with the rates of that confidence in it. Raises ValueError."""
+    wanted = frozenset(least)
+    for row in sorted(rows, key=lambda row: (row["provider"], row["source"])):
+        if row["proposed"] is not None and row["confidence"] in wanted and row["source"]:
+            text = _put(text, throttle_name(row["source"], row["provider"]), fragment(row))
+    _check(text)
+    return text
+
+
+def difference(before: str, after: str, name: str) -> str:
+    """A unified diff, for `patch` and for reading; "" if nothing changes."""
+    lines = (before.splitlines(keepends=True), after.splitlines(keepends=True))
+    return "".join(difflib.unified_diff(*lines, fromfile=f"a/{name}", tofile=f"b/{name}"))
+
+
+def throttle_name(source: str, provider: str) -> str:
+    """Of letters, digits and dashes, and the same whenever it is asked for."""
+    return re.sub(r"[^a-z0-9]+", "-", f"lake-{provider}-{source}".lower()).strip("-")[:NAME_CHARACTERS_MAX]
+
+
+def rate_text(per_second: float) -> str:
+    """In the unit in which it is a number from 2 on, to three digits, rounded down: "48.3/s", "150/min", "30/h"."""
+    amounts = [(per_second * seconds, unit) for unit, seconds in (("s", 1), ("min", 60), ("h", 3600))]
+    amount, unit = next((each for each in amounts if each[0] >= 2), amounts[-1])
+    digits = max(0, 2 - len(str(int(amount)))) + (amount < 100)
+    scale = 10 ** min(digits, 2)
+    value = max(1 / scale, int(amount * scale) / scale)
+    return f"{value:g}/{unit}" if value < 1e5 else f"{int(value)}/{unit}"
+
+
+def _put(text: str, name: str, table: str) -> str:
+    """In place of the table of that name, with the comment that stands right above it; else at the end."""
+    for start, end in _tables(text):
+        found = _NAME.search(text, start, end)
+        if found and found[2] == name:
+            return text[: _comment_above(text, start)] + table + text[_last_line(text, start, end) :]
+    gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+    return f"{text}{gap}{table}"
+
+
+def _tables(text: str) -> list[tuple[int, int]]:
+    """Where each [[throttles]] table begins and the next header stands."""
+    headers = [found.start() for found in _HEADER.finditer(text)] + [len(text)]
+    return [(a, b) for a, b in pairwise(headers) if re.match(r"[ \t]*\[\[[ \t]*throttles[ \t]*\]\]", text[a:b])]
+
+
+def _comment_above(text: str, start: int) -> int:
+    """One line of comment of ours belongs to the table."""
+    above = text.rfind("\n", 0, max(0, start - 1)) + 1
+    return above if re.match(r"# .*; confidence ", text[above:start]) else start
+
+
+def _last_line(text: str, start: int, end: int) -> int:
+    """Behind the table's last line that is neither blank nor a comment: those belong to what follows."""
+    lines = text[start:end].splitlines(keepends=True)
+    while lines and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
+        lines.pop()
+    return start + sum(map(len, lines))
+
+
+def _check(text: str) -> None:
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(
+            f"no [[throttles]] table can be added to this configuration ({error});"
+            " write its throttles as [[throttles]] tables"
+        ) from None
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
