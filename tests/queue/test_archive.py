@@ -13,15 +13,15 @@ async def test_a_quiet_queue_closes_its_segment_in_time(house: Make) -> None:
     await home.settle((await home.lease())[0])
     await home.rest()
     archive = home.folder / "archive"
-    home.queue.core.rotate_old()
+    await home.queue.core.rotate_old()
     await home.queue.position()
     assert not archive.exists(), "its time has not come"
     await home.move(3601)
-    home.queue.core.rotate_old()
+    await home.queue.core.rotate_old()
     await home.queue.position()
     assert len(list(archive.iterdir())) == 1
     await home.move(3601)
-    home.queue.core.rotate_old()
+    await home.queue.core.rotate_old()
     await home.queue.position()
     assert len(list(archive.iterdir())) == 1, "nothing was told since"
     await home.sound()

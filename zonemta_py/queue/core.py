@@ -121,10 +121,11 @@ class Core:
         self.segments.begin(first, floor)
         self._segment_bytes, self._segment_ms, self._telling = 0, now_ms, False
 
-    def rotate_old(self) -> None:
+    async def rotate_old(self) -> None:
         """Closes a segment whose time has come, so that who reads the archive hears of what is in it."""
         if self._telling and self.clock.ms() - self._segment_ms >= self.config.queue.segment_s * 1000:
             self.rotate()
+            await self.journal.stable()  # the next position may send it on its way
 
     # -- what goes into every batch last (commit.Closing)
 

@@ -67,7 +67,7 @@ class Upkeep:
             await asyncio.sleep(min(_LOOK_S, core.config.queue.position_s))
             if core.journal.next_seq - self._position_seq > RECORDS_BETWEEN_POSITIONS:
                 break
-        core.rotate_old()
+        await core.rotate_old()
         if core.journal.next_seq > self._position_seq + 1:
             await self.position()
 
