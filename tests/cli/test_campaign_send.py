@@ -1,4 +1,4 @@
-"""`zonemta campaign send` and its orders: the words of the command line, what they mean, and what is said to mistakes."""
+"""`zonemta campaign send` and its orders: the words of the command line, what they mean, and mistakes in them."""
 
 import json
 from collections.abc import Callable

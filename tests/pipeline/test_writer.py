@@ -188,8 +188,8 @@ def test_a_paused_campaign_stops_the_injection(spark: "SparkSession", kills: Any
     node.ask("campaign-pause", name="paused", cause="3 of 10 attempts were blocked")
     with pytest.raises(CampaignStopped, match="3 of 10 attempts were blocked; `zonemta campaign resume paused`"):
         send(planned(spark, "paused", 4), campaign, target(node))
+    away = target(node, nodes=(f"http://127.0.0.1:{kills.free_port()}",))
     with pytest.raises(InjectionStopped, match="enough"):
-        away = target(node, nodes=(f"http://127.0.0.1:{kills.free_port()}",))
         inject(planned(spark, "paused", 4), away, stop=lambda: "enough")
 
 

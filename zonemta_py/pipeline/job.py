@@ -1,4 +1,4 @@
-"""`send` for `spark-submit`: a plan that `zonemta campaign send --plan-only` has written goes to the nodes from a cluster.
+"""`send` for `spark-submit`: a plan that `zonemta campaign send --plan-only` wrote goes to the nodes from a cluster.
 
 The plan's folder must be one that driver and workers all see. The key is read from ZONEMTA_API_KEY or a file. Needs
 neither the template's tools nor the MTA's configuration: all of that is in the plan.
@@ -42,7 +42,6 @@ def run(given: argparse.Namespace) -> int:
     except (CampaignStopped, InjectionFailed, NodeGone, NodeRefused, Unavailable, ValueError, OSError) as error:
         print(f"zonemta: {error}", file=sys.stderr)
         return 2
-    print(
-        f"{campaign.name}: {outcome.accepted:,} accepted, {outcome.suppressed:,} suppressed, {outcome.repeated:,} repeated"
-    )
+    counts = f"{outcome.accepted:,} accepted, {outcome.suppressed:,} suppressed, {outcome.repeated:,} repeated"
+    print(f"{campaign.name}: {counts}")
     return 0

@@ -1,5 +1,8 @@
-"""A session's settings for the length of some work. Sessions of their own would not do: whatever last made a DataFrame is
-the thread's active session, and Spark looks data sources up there."""
+"""A session's settings for the length of some work.
+
+Sessions of their own would not do: whatever last made a DataFrame is the thread's active session, and Spark looks data
+sources up there.
+"""
 
 from __future__ import annotations
 

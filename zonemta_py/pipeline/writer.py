@@ -1,9 +1,9 @@
 """`df.write.format("zonemta")`: the rows of a plan into one or several nodes, each recipient exactly once.
 
-options: nodes (URLs, comma-separated), key, key_file, ca, patience_s, requests (at once per task), report (a file for the
-outcome). Promise: a chunk always goes to the same node, under its own key, so that whatever is done again (a task, a job,
-by another driver after a crash) is recognised there. Failures: a node that stays away is named, and the chunks of others
-go on; a chunk that is refused ends its task's work. Both are told when the job commits, which then fails.
+options: nodes (URLs, comma-separated), key, key_file, ca, patience_s, requests (at once per task), report (a file for
+the outcome). Promise: a chunk always goes to the same node, under its own key, so that whatever is done again (a task,
+a job, by another driver after a crash) is recognised there. Failures: a node that stays away is named, and the chunks
+of others go on; a chunk that is refused ends its task's work. Both are told when the job commits, which then fails.
 """
 
 from __future__ import annotations

@@ -38,7 +38,8 @@ CHOSEN = [
     "a\x00@b.net",
     "a@b\n.net", "a@b.net\nb@c.net", "info@b.net", "INFO@b.net", "info.x@b.net", "a@example.com", "a@x.example.com",
     "a@x.test",
-    "a@localhost", "a@notexample.com", "a@x.local", "x" * 250 + "@b.net", "x" * 240 + "@b.net", "a@" + "b" * 64 + ".net",
+    "a@localhost", "a@notexample.com", "a@x.local", "x" * 250 + "@b.net", "x" * 240 + "@b.net",
+    "a@" + "b" * 64 + ".net",
     "a@" + ".".join(["b" * 60] * 5) + ".net", "a@gmial.com", "a@gmail.con", "a@mail.com", "'a'@b.net", "a+b@c.net",
     "İ@b.net",
 ]  # fmt: skip
