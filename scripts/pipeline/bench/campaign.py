@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import re
+import random
 import shutil
 import subprocess
 import sys
@@ -32,19 +32,45 @@ _MARK = "mark@gmail.com"
 
 
 def write_input(folder: Path, recipients: int) -> None:
-    """list.csv and letter.toml."""
+    """list.csv, and a template: 20 KB of HTML as newsletters have it, tables with styles and words that differ."""
     with (folder / "list.csv").open("w") as file:
         file.write(",".join(("email", *FIELDS)) + "\n")
         for n in range(recipients):
-            file.write(
-                f"user{n}@{DOMAINS[n % 3]},First{n % 997},Last{n % 1999},City{n % 301},May,seats {n % 13},t{n:08x}\n"
-            )
-    paragraph = "<p>What there is in {{ city }} this {{ month }}, and who plays it, is told below at some length.</p>\n"
-    body = "<h1>Hello {{ first_name }} {{ last_name }}</h1><p>{{ offer }} {{ token }}</p>\n" + paragraph * 180
-    letter = (
-        f'subject = "{{{{ first_name }}}}, your {{{{ month }}}}"\nfrom = "news@sender.net"\nhtml = """\n{body}"""\n'
+            file.write(",".join((_address(n), *_values(n).values())) + "\n")
+    chance = random.Random(1)
+    words = ["".join(chance.choices("aeiounrstlmdkbg", k=chance.randint(2, 9))) for _ in range(1_500)]
+    weights = [1 / (rank + 3) for rank in range(len(words))]
+
+    def sentence() -> str:
+        return " ".join(chance.choices(words, weights, k=14)).capitalize() + "."
+
+    blocks = []
+    for number in range(22):
+        link = f"https://news.sender.net/{chance.randrange(16**10):010x}"
+        color = f"#{chance.randrange(16**6):06x}"
+        style = f"padding:{number + 4}px 24px;font:16px/24px Georgia,serif;color:{color}"
+        told = " ".join(sentence() for _ in range(5))
+        button = f'<a href="{link}" style="color:{color}">{sentence()}</a>'
+        blocks.append(f'<tr><td style="{style}"><h2>{sentence()}</h2><p>{told}</p>{button}</td></tr>\n')
+    body = (
+        "<html><body><h1>Hello {{ first_name }} {{ last_name }}</h1><p>{{ city }} in {{ month }}: {{ offer }}</p>\n"
+        f'<table>{"".join(blocks)}</table><a href="https://news.sender.net/u/{{{{ token }}}}">Leave</a></body></html>\n'
     )
-    (folder / "letter.toml").write_text(letter + f'text = """\n{re.sub("<[^>]*>", "", body)[:2000]}\n"""\n')
+    (folder / "letter.html").write_text(body)
+    (folder / "letter.toml").write_text(
+        'subject = "{{ first_name }}, your {{ month }}"\nfrom = "news@sender.net"\nhtml = "letter.html"\n'
+        'text = "letter.txt"\n'
+    )
+    (folder / "letter.txt").write_text("Hello {{ first_name }} {{ last_name }}: {{ offer }}, see the other part.\n")
+
+
+def _address(n: int) -> str:
+    return f"user{n}@{DOMAINS[n % 3]}"
+
+
+def _values(n: int) -> dict[str, str]:
+    rows = (f"First{n % 997}", f"Last{n % 1999}", f"City{n % 301}", "May", f"seats {n % 13}", f"t{n:08x}")
+    return dict(zip(FIELDS, rows, strict=True))
 
 
 def campaign(folder: Path, node: Node) -> None:
@@ -61,35 +87,32 @@ def one_by_one(folder: Path, node: Node, recipients: int) -> None:
 
 
 def _message(folder: Path) -> bytes:
-    """One rendered message; the client puts each recipient's address in place of _MARK."""
+    """One rendered message with a mark for the address and for each field; the client puts the recipient's there."""
     from zonemta_py.merge.compile import compile
     from zonemta_py.merge.load import load
 
-    values = {
-        "first_name": "First1",
-        "last_name": "Last1",
-        "city": "City1",
-        "month": "May",
-        "offer": "seats",
-        "token": "t0",
-    }
+    values = {name: f"Mark{name.replace('_', '')}" for name in FIELDS}
     date = "Thu, 01 Jan 2026 00:00:00 +0000"
     return compile(load(folder / "letter.toml")).render(values, _MARK, "bench", date)
 
 
 async def _submit(port: int, message: bytes, recipients: int) -> None:
     numbers = iter(range(recipients))
+    marks = [(f"Mark{name.replace('_', '')}".encode(), name) for name in FIELDS]
 
     async def session() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         await reader.readline()
         await _say(reader, writer, b"EHLO bench\r\n")
         for n in numbers:
-            address = f"user{n}@{DOMAINS[n % 3]}".encode()
+            address, own = _address(n).encode(), message
+            values = _values(n)
+            for mark, name in marks:
+                own = own.replace(mark, values[name].encode())
             await _say(reader, writer, b"MAIL FROM:<news@sender.net>\r\n")
             await _say(reader, writer, b"RCPT TO:<" + address + b">\r\n")
             await _say(reader, writer, b"DATA\r\n")
-            await _say(reader, writer, message.replace(_MARK.encode(), address) + b".\r\n")
+            await _say(reader, writer, own.replace(_MARK.encode(), address) + b".\r\n")
         writer.close()
 
     await asyncio.gather(*(session() for _ in range(SESSIONS)))
