@@ -22,23 +22,23 @@ _ASK_S = 5.0
 
 
 def pause(
-    name: Name, cause: Cause = "paused by an operator", nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
+    name: Name, because: Cause = "paused by an operator", nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
     config: ConfigFile = None, folder: Folder = None,
 ) -> None:  # fmt: skip
     """Stop a campaign where it is; nothing is lost, resume goes on."""
-    _order(Asked(nodes, key_file, ca, config, folder), name, "pause", cause)
+    _order(Asked(nodes, key_file, ca, config, folder), name, "pause", because)
 
 
 def resume(
-    name: Name, cause: Cause = "resumed by an operator", nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
+    name: Name, because: Cause = "resumed by an operator", nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
     config: ConfigFile = None, folder: Folder = None,
 ) -> None:  # fmt: skip
     """Go on with a campaign that was paused, by hand or by its bounds, which count afresh from now."""
-    _order(Asked(nodes, key_file, ca, config, folder), name, "resume", cause)
+    _order(Asked(nodes, key_file, ca, config, folder), name, "resume", because)
 
 
 def cancel(
-    name: Name, cause: Cause = "canceled by an operator", yes: Yes = False, nodes: Nodes = "",
+    name: Name, because: Cause = "canceled by an operator", yes: Yes = False, nodes: Nodes = "",
     key_file: KeyFile = None, ca: Ca = None, config: ConfigFile = None, folder: Folder = None,
 ) -> None:  # fmt: skip
     """Take out of the queue all of a campaign that still waits. It cannot be taken back."""
@@ -47,7 +47,7 @@ def cancel(
         waiting = asked.status(name)["waiting"]
         if not typer.confirm(f"{waiting:,} recipients of {name} will not get it. Cancel it?", err=True):
             raise Stop(Exit.OK)
-    _order(asked, name, "cancel", cause)
+    _order(asked, name, "cancel", because)
 
 
 def status(
