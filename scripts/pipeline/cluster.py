@@ -73,7 +73,7 @@ class Cluster:
                     stdin=subprocess.DEVNULL,
                     env=environment,
                     start_new_session=True,
-                )  # fmt: skip
+                )
             )
         return log
 

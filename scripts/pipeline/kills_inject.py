@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
@@ -89,9 +90,9 @@ class Process:
 
 
 class Node:
-    """`zonemta run` with an HTTP door, and the sink it delivers to. `with Node(folder) as node:`"""
+    """`zonemta run` with an HTTP door, and the sink it delivers to. `with Node(folder) as node:` rules: the sink's."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, rules: Sequence[str] = ()) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.config, self.sink_log = folder / "queue", folder / "zonemta.toml", folder / "sink.log"
         self.http, self.smtp, sink = free_port(), free_port(), free_port()
@@ -99,6 +100,7 @@ class Node:
         self.config.write_text(_CONFIG.format(folder=self.folder, smtp=self.smtp, http=self.http, sink=sink))
         self._run = Process([*ZONEMTA, "run", "--config", str(self.config)], folder / "run.log")
         listen = ["--listen", f"127.0.0.1:{sink}", "--log", str(self.sink_log)]
+        listen += [word for rule in rules for word in ("--rule", rule)]
         self._sink = Process([*ZONEMTA, "sink", "--quiet", *listen], folder / "sink.out")
 
     def __enter__(self) -> Node:
@@ -142,11 +144,13 @@ class Node:
     def accepted(self) -> Counter[tuple[str, str]]:
         """(campaign, recipient) → in how many ENVELOPE records of the journal."""
         faults: list[journal.Fault] = []
-        found: Counter[tuple[str, str]] = Counter()
-        for folder in (self.folder / "archive", self.folder / "journal"):
+        bodies: dict[int, bytes] = {}
+        for folder in (self.folder / "journal", self.folder / "archive"):  # the way that segments go while this reads
             records = journal.read(folder, 0, faults) if folder.is_dir() else ()
-            for _, metadata, recipients in (unpack(one.body) for one in records if one.type == Type.ENVELOPE):
-                found.update((metadata.get("campaign") or "", address) for _, address, *_ in recipients)
+            bodies.update((one.seq, one.body) for one in records if one.type == Type.ENVELOPE)
+        found: Counter[tuple[str, str]] = Counter()
+        for _, metadata, recipients in map(unpack, bodies.values()):
+            found.update((metadata.get("campaign") or "", address) for _, address, *_ in recipients)
         return found
 
     def delivered(self) -> Counter[str]:

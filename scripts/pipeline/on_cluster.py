@@ -91,10 +91,9 @@ def main() -> int:
             for name, where in (("local", "local[2]"), ("cluster", master)):
                 begun = time.monotonic()
                 paths = [str(folder / part) for part in ("archive", "list.csv", name)]
-                said = subprocess.run(
-                    [sys.executable, __file__, "--work", where, *paths, *(["--short"] * given.short)], capture_output=True, text=True, timeout=600,
-                    env=os.environ | {"PYTHONPATH": str(ROOT)},
-                )  # fmt: skip
+                command = [sys.executable, __file__, "--work", where, *paths, *(["--short"] * given.short)]
+                environment = os.environ | {"PYTHONPATH": str(ROOT)}
+                said = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
                 if said.returncode:
                     print(said.stderr[-3000:], file=sys.stderr)
                     return 1

@@ -2,7 +2,7 @@
 """Synthetic archives: journal segments as the queue writes them, with a realistic mix, the same for the same seed.
 
     scripts/pipeline/synthetic.py archive FOLDER --messages 100000 --days 3      real segments (about 15,000 messages/s)
-    scripts/pipeline/synthetic.py bronze LAKE --attempts 10000000 --days 14      Parquet as ingest makes it (1 M rows/s)
+    scripts/pipeline/synthetic.py bronze LAKE --attempts 10000000 --days 14      Parquet as ingest makes it (0.3 M/s)
 
 `archive` goes through `disk.journal.Writer`, so framing, rotation and bodies are the real ones; every message comes to
 its end. `bronze` draws the same mix by the column, for benchmarks; its rows are like those, not equal to them.

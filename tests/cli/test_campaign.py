@@ -40,6 +40,16 @@ def test_preview_prints_what_would_go_out(zonemta: Callable[..., object]) -> Non
     assert "For you alone" not in message.get_body(("html",)).get_content()
 
 
+@pytest.mark.parametrize("asked", ["ü@bücher.de", " Ü@BÜCHER.de", ""])
+def test_preview_spells_an_address_as_it_is_sent(
+    zonemta: Callable[..., object], tmp_path: Path, template: Path, asked: str
+) -> None:
+    """The list's spelling with its domain in A-labels, however one asks for it: the message's id is made from it."""
+    (tmp_path / "list.csv").write_text("email,name\n Ü@BÜCHER.de,Ada\n")
+    ran = zonemta("campaign", "preview", template, "--list", tmp_path / "list.csv", "--recipient", asked)
+    assert (ran.code, "To: Ü@xn--bcher-kva.de\n" in ran.out) == (Exit.OK, True)
+
+
 def test_preview_into_files(zonemta: Callable[..., object], tmp_path: Path, template: Path) -> None:
     """--output writes the bytes, CRLF and all; --html the HTML part."""
     ran = zonemta("campaign", "preview", template, "--field", "name=Ada", "--output", tmp_path / "x.eml")

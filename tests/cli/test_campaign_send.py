@@ -34,6 +34,13 @@ def test_maps_caps_and_bounds() -> None:
     assert (words.share("--canary", "2%"), words.share("--canary", "0.02")) == (0.02, 0.02)
 
 
+def test_a_small_canary_is_judged_all_the_same() -> None:
+    """Half of its recipients are enough attempts, ten at least; without canary or bounds nothing changes."""
+    bounds = {"least": 100, "deferred": 0.3}
+    assert [words.for_canary(bounds, canary)["least"] for canary in (0, 5, 60, 1000)] == [100, 10, 30, 100]
+    assert words.for_canary({}, 60) == {}
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

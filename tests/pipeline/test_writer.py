@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "pipeline" / "kills_inject.py"
-CHUNKS, EACH = 150, 40
+CHUNKS, EACH = 90, 20
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_exactly_once_whatever_is_killed(spark: "SparkSession", kills: Any, node
         announce(node, announcement(kills, tmp_path, name))
         node.ask("campaign-pause", name=name, cause="test")
         rows = planned(spark, name)
-        killer = threading.Thread(target=strike, args=(node, name, victims, chance.uniform(0, 0.3)))
+        killer = threading.Thread(target=strike, args=(node, name, victims, chance.uniform(0, 0.1)))
         killer.start()
         attempts = 0
         while True:

@@ -3,6 +3,9 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from zonemta_py.disk import journal
+from zonemta_py.disk.records import Type
+
 Make = Callable[..., Awaitable[Any]]
 
 
@@ -24,4 +27,20 @@ async def test_a_quiet_queue_closes_its_segment_in_time(house: Make) -> None:
     await home.queue.core.rotate_old()
     await home.queue.position()
     assert len(list(archive.iterdir())) == 1, "nothing was told since"
+    await home.sound()
+
+
+async def test_a_position_names_nobody_who_has_gone(house: Make) -> None:
+    """Low-water marks stand in every later segment of a quiet zone: they must not keep who was forgotten."""
+    home = await house()
+    await home.put("bob@x.test")
+    await home.put("ann@x.test")
+    for delivery in await home.lease(2):
+        await home.settle(delivery)
+    await home.queue.ask("forget", address="ann@x.test")
+    await home.rest()
+    await home.queue.position()
+    newest = list(journal.read(home.folder / "journal"))[-1]
+    assert newest.type == Type.POSITION
+    assert b"x.test" not in newest.body
     await home.sound()

@@ -10,7 +10,7 @@ import pytest
 
 from zonemta_py.disk import journal, keys, records
 from zonemta_py.disk.records import Type
-from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.envelope import Envelope, Notify, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.source import Source, Text
@@ -87,6 +87,7 @@ async def test_the_same_campaign_twice_is_one(house: Make) -> None:
         ({"template": b"\x90"}, "this is no template"),
         ({"template": b""}, "this is no template"),
         ({"template": Source("t", Text("s"), Text("a@b.c"), text=Text("x")).pack()}, "not prepared"),
+        ({"notify": "often"}, "there is no notify 'often'; take remote, never, failure"),
         ({"bounds": {"soft": 1}}, "there is no bound 'soft'; take least, deferred"),
         ({"bounds": {"blocked": 5}}, "write a share from 0 to 1"),
         ({"bounds": {"blocked": "5"}}, "write a number"),
@@ -296,6 +297,23 @@ async def test_a_canceled_campaign_ends_wherever_it_waits(house: Make, crash: bo
         await home.queue.put(batch("ann@x.test"), b"")
 
 
+async def test_a_damaged_message_stops_no_removal(house: Make) -> None:
+    """Its recipients are left to whoever leases them, which sets it aside; all others go at once."""
+    home = await opened(house, *(f"r{number}@x.test" for number in range(5)))
+    damaged = await home.queue.put(batch(*(f"s{number}@x.test" for number in range(5))), b"")
+    await home.queue.put(batch(*(f"t{number}@x.test" for number in range(5))), b"")
+    await home.crash()  # nothing of it is in memory
+    home.queue.core.store.write([(keys.metadata(damaged), None)], True)
+    await home.queue.ask("campaign-cancel", name="spring", cause="wrong list")
+    await tick(home)
+    assert await row(home, "removed", "waiting") == (10, 5)
+    assert await home.idle()
+    assert await row(home, "removed", "waiting") == (15, 0)
+    assert [case.name.split("-")[1] for case in home.queue.core.quarantine.cases()] == ["message"]
+    await home.rest()
+    assert [(await home.sizes())[name] for name in ("queued", "messages")] == [0, 0]
+
+
 async def test_a_canceled_recipient_is_never_leased(house: Make) -> None:
     """From the answer on, also before anything was removed."""
     home = await opened(house, "ann@x.test", "bob@y.test")
@@ -408,9 +426,9 @@ async def test_fsck_finds_a_wrong_tally_and_a_torn_template(house: Make) -> None
     assert await row(home, "waiting", "accepted") == (2, 3)
 
 
-async def test_a_bounce_tells_the_sender(house: Make) -> None:
+async def test_a_bounce_tells_the_sender_where_that_was_asked_for(house: Make) -> None:
     """As of any message; there is no copy of what was sent to return."""
-    home = await opened(house, "ann@x.test", "bob@x.test")
+    home = await opened(house, "ann@x.test", "bob@x.test", settings={"notify": "failure"})
     leased = await home.leases()
     await home.settle(leased[0], BOUNCED)
     (notice,) = [one for one in await home.leases() if one.values is None]
@@ -420,6 +438,91 @@ async def test_a_bounce_tells_the_sender(house: Make) -> None:
     await home.settle(leased[1])
     assert await row(home, "accepted", "bounced", "delivered", "waiting") == (2, 1, 1, 0)
     await home.sound()
+
+
+@pytest.mark.parametrize(("notify", "asked"), [("remote", 0), ("never", int(Notify.NEVER)), ("failure", 0)])
+async def test_who_tells_the_return_path(house: Make, notify: str, asked: int) -> None:
+    """Results are in the journal: we are silent unless asked; others are asked for silence with never."""
+    home = await opened(house, "ann@x.test", settings={"notify": notify})
+    await home.crash()
+    (delivery,) = await home.leases()
+    assert delivery.recipients[0].notify == asked
+    await home.settle(delivery, BOUNCED)
+    assert len(await home.leases()) == (notify == "failure")
+    await home.crash()
+    assert (await home.queue.ask("campaign", name="spring"))["notify"] == notify
+    assert await row(home, "bounced", "waiting") == (1, 0)
+
+
+async def test_what_a_recipient_asks_for_stands(house: Make) -> None:
+    """A batch that says itself who wants to hear is obeyed."""
+    home = await opened(house)
+    people = [Recipient("ann@x.test", int(Notify.FAILURE), values=[])]
+    await home.queue.put(Envelope("", people, campaign="spring"), b"")
+    (delivery,) = await home.leases()
+    assert delivery.recipients[0].notify == Notify.FAILURE
+    await home.settle(delivery, BOUNCED)
+    assert [one.sender for one in await home.leases()] == [""]
+
+
+async def test_the_journal_tells_of_its_orders(house: Make) -> None:
+    """Begun, paused, resumed, complete, canceled: each once, however often it is ordered, with its cause."""
+    home = await opened(house, "ann@x.test", settings={"planned": 5})
+    for _ in range(2):
+        await home.queue.ask("campaign-put", name="spring", sender="news@src.test", template=template(), planned=5)
+        await home.queue.ask("campaign-pause", name="spring", cause="wait")
+    await home.queue.ask("campaign-resume", name="spring", cause="go")
+    for _ in range(2):
+        await home.queue.ask("campaign-complete", name="spring")
+    for _ in range(2):
+        await home.queue.ask("campaign-cancel", name="spring", cause="wrong list")
+    await home.crash(power=True)
+    now = home.clock.ms()
+    begun = {"created_ms": now, "sender": "news@src.test", "tenant": "", "zone": "", "planned": 5}
+    found = standing(home)
+    assert found[0][2].pop("template")
+    assert found == [
+        ["begin", ["campaign", "spring"], begun, ""],
+        ["stop", ["campaign", "spring"], [0, now], "wait"],
+        ["lift", ["campaign", "spring"], None, "go"],
+        ["complete", ["campaign", "spring"], [now, now], "all batches are in"],
+        ["cancel", ["campaign", "spring"], [now, now], "wrong list"],
+    ]
+
+
+@pytest.mark.parametrize("order", ["cancel", "complete"])
+async def test_an_order_holds_from_its_record_on(house: Make, order: str) -> None:
+    """Answered, and not in the store yet: a crash then changes nothing; nor does a campaign that has taken the name."""
+    home = await opened(house, "ann@x.test")
+    await home.rest()
+    home.queue.core.lines._start = lambda: None  # nothing more reaches the store
+    await home.queue.ask(f"campaign-{order}", name="spring")
+    await home.crash()
+    assert await row(home, "state") == ({"cancel": "canceled", "complete": "complete"}[order],)
+    await home.sound()
+    body = [order, ["campaign", "spring"], [1, 2], "of another"]
+    assert home.queue.core.campaigns.again(body) == []
+
+
+async def test_a_campaign_whose_record_a_crash_cost_gets_one(house: Make) -> None:
+    """The batch with its template is what counts; the journal hears of it at the next start, once."""
+    home = await house()
+    await home.rest()
+    home.queue.core.journal._start = lambda: None  # nothing more reaches the journal
+    ask = {"name": "spring", "sender": "news@src.test", "template": template()}
+    task = asyncio.ensure_future(home.queue.ask("campaign-put", **ask))
+    while not home.queue.core.campaigns.by_name:  # noqa: ASYNC110 (nobody says when)
+        await asyncio.sleep(0)
+    for _ in range(2):
+        await home.crash()
+        assert [one[0] for one in standing(home)] == ["begin"]
+    task.cancel()
+    assert await home.queue.ask("campaign-put", **ask) == {"created": False}
+
+
+def standing(home: Any) -> list[list[Any]]:
+    rows = journal.read(home.folder / "journal", 0, [], home.folder / "archive")
+    return [records.unpack(one.body) for one in rows if one.type == Type.STANDING]
 
 
 async def test_show_says_that_each_has_his_own(house: Make) -> None:

@@ -206,6 +206,34 @@ async def test_a_journal_that_lost_its_end_is_noticed(house: Make, count: int) -
     assert seen >= {"bob@x.test", "cid@x.test", "dan@x.test"}
 
 
+@pytest.mark.parametrize("lost", [0, 1, 2])
+@pytest.mark.parametrize("power", [False, True])
+async def test_a_repair_that_writes_no_record_is_no_damage_the_next_time(
+    house: Make, power: bool, lost: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Killed right after it, once and again: the store takes no record for stable that the journal does not have."""
+    home = await house()
+    await home.put("bob@x.test")
+    await home.rest()
+    await home.crash()  # a start that finds nothing to do: the journal ends with its END, which the store has noted
+    copy = home.image()
+    home.abandon()
+    home.folder = copy
+    if lost:
+        path = journal.files(copy / "journal")[-1]
+        path.write_bytes(journal.frame(list(journal.read_file(path, []))[:-lost], 0))
+    else:
+        (copy / recovery.REPAIR_MARK).write_text("a test")
+    await home.open()
+    cases = len(list((copy / "quarantine").iterdir()))
+    capsys.readouterr()
+    for _ in range(3):
+        await home.crash(power=power)
+        assert len(list((home.folder / "quarantine").iterdir())) == cases
+        assert "damage" not in capsys.readouterr().err
+    await home.sound()
+
+
 def open_store(folder: Any) -> Any:
     from zonemta_py.disk.store import Store
 

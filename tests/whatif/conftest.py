@@ -1,4 +1,4 @@
-"""A small archive with a world in it: one provider that bears so much a second, one that greylists, one that is down."""
+"""A small archive with a world in it: a provider that bears so much a second, one that greylists, one that is down."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +36,15 @@ class Archive:
             delivery = pack([1, message_id, "default", site, [outcome], trace])
             self._rows.append((START_MS + at, Type.DELIVERY, delivery))
         return message_id
+
+    def removed(self, ms: int, message_id: str, address: str) -> None:
+        body = pack([message_id, "default", [address], "campaign spring was canceled"])
+        self._rows.append((START_MS + ms, Type.REMOVED, body))
+
+    def envelope_again(self, ms: int, message_id: str) -> None:
+        """As a start may write it, with those who are left."""
+        body = next(body for _, kind, body in self._rows if kind == Type.ENVELOPE and message_id.encode() in body)
+        self._rows.append((START_MS + ms, Type.ENVELOPE, body))
 
     def close(self) -> Path:
         records = [Record(1, START_MS, Type.SEGMENT, pack({"version": 1, "first": 1, "floor": "0" * 16}))]

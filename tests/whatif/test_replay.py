@@ -1,9 +1,10 @@
-"""The replay is the real queue in simulated time: the same input gives the same result, and providers keep their ways."""
+"""The replay is the real queue in simulated time: the same input, the same result, and providers keep their ways."""
 
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ import pytest
 
 from zonemta_py.cli.app import main
 from zonemta_py.config import Config
-from zonemta_py.disk.records import BOUNCED, DELIVERED
+from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.whatif.compare import facts
 from zonemta_py.whatif.history import History, read
 from zonemta_py.whatif.replay import Replayed, Span, replay
 
 START_MS = 1_700_006_400_000
+TAKEN = (DELIVERED, 250, "2.0.0", "ok", "dot", "")
+PUT_OFF = (DEFERRED, 452, "4.2.2", "mailbox full", "rcpt", "mailbox-full")
 SPAN = Span(START_MS, START_MS + 3_600_000, 24 * 3_600_000)
 POOL = {"pools": [{"name": "p", "sources": [{"address": "192.0.2.10"}]}], "zones": [{"name": "default", "pool": "p"}]}
 
@@ -62,15 +65,38 @@ def test_a_slower_configuration_is_put_off_less(day: Path, tmp_path: Path) -> No
     assert max(gentle.minutes.values()) <= 101  # a minute's worth at most, and the burst
 
 
+def test_who_was_taken_out_is_not_replayed(archive: Callable[[], Any], tmp_path: Path) -> None:
+    """A canceled or suppressed recipient was not the configuration's doing: it is neither delivered nor counted."""
+    made = archive()
+    gone = made.mail(0, "gone@x.test", [(50, *PUT_OFF)], site="mx.x.test", provider="")
+    made.removed(100, gone, "gone@x.test")
+    made.mail(0, "stays@x.test", [(50, *TAKEN)], site="mx.x.test", provider="")
+    history, replayed = run(made.close(), tmp_path / "queue")
+    assert [address for _, address in replayed.history.attempts] == ["stays@x.test"]
+    for one in (history, replayed.history):
+        whole = facts(one, history, SPAN)["all", ""]
+        assert (whole.recipients, whole.delivered, whole.waiting) == (1, 1, 0)
+
+
+def test_mail_comes_when_it_came_first(archive: Callable[[], Any], tmp_path: Path) -> None:
+    """An envelope that a start wrote again, hours later, does not move its mail to that hour."""
+    made = archive()
+    message_id = made.mail(0, "a@x.test", [(50, *TAKEN)], site="mx.x.test", provider="")
+    made.envelope_again(3_000_000, message_id)
+    _, replayed = run(made.close(), tmp_path / "queue")
+    assert replayed.history.attempts[message_id, "a@x.test"][-1].ms < START_MS + 60_000
+
+
 def test_the_same_seed_gives_the_same_replay(day: Path, tmp_path: Path) -> None:
     """Not even the order in which Python goes through its sets may show."""
     config = tmp_path / "try.toml"
     config.write_text(
         '[[pools]]\nname = "p"\n[[pools.sources]]\naddress = "192.0.2.10"\n[[zones]]\nname="default"\npool="p"\n'
     )
+    asked = ["whatif", str(config), "--archive", str(day), "--day", "2023-11-15", "--json"]
     said = [
         subprocess.run(
-            [sys.executable, "-m", "zonemta_py", "whatif", str(config), "--archive", str(day), "--day", "2023-11-15", "--json"],
+            [sys.executable, "-m", "zonemta_py", *asked],
             env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True, text=True, timeout=120,
         ).stdout
         for seed in ("1", "2")
@@ -89,8 +115,20 @@ def test_the_command_shows_both_and_writes_a_table(
     given = ["whatif", str(config), "--archive", str(day), "--config", str(config), "--csv", str(out), "--hours", "1"]
     assert main(given) == 0
     shown = capsys.readouterr().out
-    assert "recorded" in shown and "tried" in shown and "as it was" in shown
+    assert all(run in shown for run in ("recorded", "tried", "as it was"))
     assert "all,,recorded,622,621,1,0," in out.read_text()
+
+
+def test_rules_that_cannot_be_read_are_one_sentence(
+    day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are found when the replay's queue begins, and said as they are."""
+    config = tmp_path / "try.toml"
+    config.write_text(f'[rules]\nextra = "{tmp_path / "nowhere.toml"}"\n')
+    assert main(["whatif", str(config), "--archive", str(day), "--hours", "1"]) == 78
+    said = capsys.readouterr().err
+    assert "nowhere.toml" in said
+    assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize(

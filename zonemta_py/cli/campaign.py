@@ -12,6 +12,7 @@ import typer
 from zonemta_py.cli import campaign_orders, campaign_send
 from zonemta_py.cli.campaign_list import ADDRESS_COLUMNS, Row, address_column, columns, row_of, rows
 from zonemta_py.cli.errors import Exit, Stop
+from zonemta_py.mail.domain import canonical
 
 if TYPE_CHECKING:
     from zonemta_py.merge.render import Compiled
@@ -30,6 +31,7 @@ List = Annotated[
     typer.Option("--list", metavar="FILE", help="CSV, JSON lines or Parquet; its column email is the recipient."),
 ]
 _SHOWN = 20
+_SPACES = " \t\r\n\v\f\u00a0\u200b\ufeff"
 
 
 @app.command()
@@ -70,8 +72,9 @@ def preview(
     """Print one recipient's message exactly as it would go out, but for its date."""
     compiled = _compiled(template, list_)
     row = row_of(list_, recipient) if list_ else {}
+    named = next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), recipient)  # the list's spelling goes out
     row |= _given(field or [])
-    address = recipient or next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), "recipient@example.com")
+    address = _spelled(named or next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), "recipient@example.com"))
     message = _rendered(compiled, row, address, campaign, formatdate(time.time(), usegmt=True))
     if html:
         content = compiled.html_text(row, address, campaign).encode()
@@ -85,6 +88,12 @@ def preview(
         print(output)
     else:
         print(message.decode().replace("\r\n", "\n"), end="")
+
+
+def _spelled(address: str) -> str:
+    """As `campaign send` spells it: trimmed, the domain in lower case and A-labels."""
+    local, at, domain = address.strip(_SPACES).rpartition("@")
+    return f"{local}{at}{canonical(domain) if at else domain}"
 
 
 def _compiled(template: Path, list_: Path | None) -> Compiled:

@@ -150,7 +150,8 @@ def described(row: dict[str, Any]) -> list[tuple[str, str]]:
     state = f"{row['state']}: {row['cause']}" if row["cause"] else row["state"]
     counts = ("planned", "accepted", "delivered", "deferred", "bounced", "blocked", "complaints", "removed")
     lines = [("state", state)] + [(name, f"{row[name]:,}") for name in (*counts, "suppressed", "waiting")]
-    end = moment(row["eta_ms"]) if row["eta_ms"] else "not known" if row["waiting"] else "nothing waits"
+    known = row["eta_ms"] and row["state"] != "paused"
+    end = moment(row["eta_ms"]) if known else "not known" if row["waiting"] else "nothing waits"
     done = (row["accepted"] - row["waiting"]) / row["accepted"] if row["accepted"] else 0.0
     return [*lines, ("done", f"{done:.1%}"), ("rate", f"{row['rate_per_s']:,}/s"), ("estimated end", end)]
 

@@ -7,6 +7,7 @@ it is stopped anywhere, by anything, the same command goes on; so does `--resume
 from __future__ import annotations
 
 import re
+import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
     from zonemta_py.pipeline.prepare.plan import Plan
     from zonemta_py.pipeline.prepare.settings import Settings
 
+_LONG_BYTES = 100_000_000
+"""Of a list that is worth a compiler that takes its time."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_SEPARATORS = re.compile(r"[;\t|]")
 ADDRESS_COLUMNS = ("email", "address", "recipient")
 
 Many = list[str] | None
@@ -86,12 +90,13 @@ def send(
         return
     if not list_ or template is None:
         raise Stop(Exit.USAGE, "a list and a template are needed; write `zonemta campaign send LIST --template T`")
-    work = Work(to, master, memory, config)
+    work = Work(to, master, memory, config, long=_bytes(list_) > _LONG_BYTES)
     names = read_columns(work, list_, multiline)
     fields = campaign_settings.mapping(map_ or [], names)
+    email = _email(fields, list_, names)
     packed, used, default = sound(template, fields)
     settings = _settings(
-        campaign=name, email=_email(fields, list_), fields={one: fields[one] for one in sorted(used & fields.keys())},
+        campaign=name, email=email, fields={one: fields[one] for one in sorted(used & fields.keys())},
         lanes=campaign_settings.lanes(zone or [], source or []), caps=campaign_settings.caps(cap or []), days=days,
         drop_roles=roles == "drop", keep_reserved=reserved == "keep", where=where, recent_days=recent,
         as_of=f"{datetime.now(UTC):%Y-%m-%d}", engaged_only=only_recent,
@@ -106,9 +111,11 @@ def send(
     if not announced["sender"]:
         raise Stop(Exit.USAGE, "the template's From is made from fields, so say who sends with --sender ADDRESS")
     plan = work.plan(settings, list_, plan_folder, suppressions, engagement)
+    announced["bounds"] = campaign_settings.for_canary(announced["bounds"], plan.report["canary"])
     announcement = Announcement(**announced, planned=plan.report["kept"])
     store(announcement, plan_folder)
     show(plan)
+    _warn_of_canary(announcement.bounds, plan.report["canary"])
     rendered(work, plan, packed)
     if plan_only:
         print(f"{plan_folder}: planned; `zonemta campaign send --resume --name {name}` sends it")
@@ -141,11 +148,27 @@ def _settings(**values: Any) -> Settings:
         raise Stop(Exit.USAGE, str(refused)) from None
 
 
-def _email(fields: dict[str, str], list_: str) -> str:
+def _warn_of_canary(bounds: dict[str, float], canary: int) -> None:
+    if bounds and 0 < canary < bounds["least"]:
+        text = f"the canary has only {canary:,} recipients: no bound is looked at before {bounds['least']:.0f} attempts"
+        print(text, file=sys.stderr)
+
+
+def _bytes(list_: str) -> int:
+    """Of the list, where it is a file or a folder here."""
+    path = Path(list_)
+    files = path.rglob("*") if path.is_dir() else (path,)
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _email(fields: dict[str, str], list_: str, names: list[str]) -> str:
     for name in ADDRESS_COLUMNS:
         if name in fields:
             return fields[name]
-    raise Stop(Exit.DATA, f"{list_}: no column says who the recipient is; map one with --map email=COLUMN")
+    if len(names) == 1 and (between := _SEPARATORS.search(names[0])):
+        raise Stop(Exit.DATA, f"{list_}: its columns stand apart by {between[0]!r}; save it with commas between them")
+    there = f", among {', '.join(map(repr, names))}" if names else "; it has no columns at all"
+    raise Stop(Exit.DATA, f"{list_}: no column says who the recipient is{there}; map one with --map email=COLUMN")
 
 
 def _announcement(folder: Path) -> Announcement:

@@ -10,6 +10,8 @@ from zonemta_py.pipeline.prepare.settings import Cap, Lane
 
 SHARES = ("deferred", "bounced", "blocked", "complaints")
 DEFAULT_BOUNDS = {"least": 100, "deferred": 0.5, "bounced": 0.1, "blocked": 0.05, "complaints": 0.002}
+CANARY_LEAST = 10
+"""Attempts below which shares of a canary say nothing."""
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 
 
@@ -94,3 +96,10 @@ def bounds(text: str) -> dict[str, float]:
             known = ", ".join(("least", *SHARES))
             raise Stop(Exit.USAGE, f"--bounds: {one!r} is no bound; there are {known}, written like deferred=30%")
     return found
+
+
+def for_canary(bounds: dict[str, float], canary: int) -> dict[str, float]:
+    """Bounds that half of a canary (recipients, 0: none) is enough for, or a small one would never be judged."""
+    if not bounds or not canary:
+        return bounds
+    return bounds | {"least": min(bounds["least"], max(CANARY_LEAST, canary // 2))}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 SAMPLE_CHUNKS = 2
 """Chunks whose recipients are all rendered before the first is sent."""
 _SHOWN = 20
+_CONDITION = re.compile(r"\[[A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*\][^\n]*")
 _BOUND_FACTOR = 3
 _BOUND_LEAST = {"deferred": 0.1, "bounced": 0.02, "blocked": 0.005}
 
@@ -32,17 +35,22 @@ _BOUND_LEAST = {"deferred": 0.1, "bounced": 0.02, "blocked": 0.005}
 class Work:
     """to: nodes, None to send nothing. One Spark session for all of it, made when it is needed."""
 
-    def __init__(self, to: Target | None, master: str, memory_gb: float, config: Path | None) -> None:
+    def __init__(
+        self, to: Target | None, master: str, memory_gb: float, config: Path | None, long: bool = False
+    ) -> None:
+        """long: the list is one of millions."""
         self._to, self._master, self._memory_gb, self._config = to, master, memory_gb, config
+        self._long = long
 
     @cached_property
     def spark(self) -> Any:
         """Raises Stop."""
         from zonemta_py.pipeline.session import Unavailable, session
 
+        logging.getLogger("SQLQueryContextLogger").disabled = True  # the sentence says it
         try:
             with bar("start Spark"):
-                return session(self._master, self._memory_gb, "zonemta campaign")
+                return session(self._master, self._memory_gb, "zonemta campaign", long=self._long)
         except Unavailable as missing:
             raise Stop(Exit.UNAVAILABLE, str(missing)) from None
 
@@ -86,11 +94,13 @@ class Work:
 
     def send(self, plan: Plan, announcement: Announcement, day: int, canary_patience_s: float) -> Injected:
         """Raises Stop."""
+        from zonemta_py.pipeline.nodes import bind
         from zonemta_py.pipeline.prepare.plan import rows
         from zonemta_py.pipeline.send import send
 
         assert self._to is not None
         with _sentences(), _steps("send") as (say, move):
+            bind(plan.folder, self._to, announcement.name)
             frame = rows(self.spark, plan.folder)
             return send(frame, announcement, self._to, day, canary_patience_s, say, move)
 
@@ -182,6 +192,7 @@ def _sentences() -> Iterator[None]:
     """Whatever the pipeline says no with, as Stop."""
     from zonemta_py.pipeline.inject import InjectionFailed
     from zonemta_py.pipeline.node import NodeGone, NodeRefused
+    from zonemta_py.pipeline.nodes import OtherNodes
     from zonemta_py.pipeline.prepare.settings import PlanRefused
     from zonemta_py.pipeline.send import CampaignStopped
 
@@ -191,5 +202,20 @@ def _sentences() -> Iterator[None]:
         raise Stop(Exit.DATA, str(error)) from None
     except (CampaignStopped, InjectionFailed, NodeGone) as error:
         raise Stop(Exit.TEMPORARY, str(error)) from None
-    except NodeRefused as error:
+    except (NodeRefused, OtherNodes) as error:
         raise Stop(Exit.USAGE, str(error)) from None
+    except Exception as error:
+        said = _of_spark(error)
+        if not said:
+            raise
+        sentence = f"the list cannot be read as asked: {said}; mend the list, or the condition of --where"
+        raise Stop(Exit.DATA, sentence) from None
+
+
+def _of_spark(error: Exception) -> str:
+    """What Spark says of data (a file that is damaged, a value that is no number), by its [CONDITION]; else ""."""
+    if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+        return ""
+    java = getattr(error, "java_exception", None)
+    found = _CONDITION.search(str(java.getMessage() if java is not None else error))
+    return " ".join(found[0].split()) if found else ""

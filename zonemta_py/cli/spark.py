@@ -20,8 +20,11 @@ Memory = Annotated[float, typer.Option(metavar="GB", min=0.5, help="Memory for S
 
 
 @contextmanager
-def spark(master: str | None = None, memory_gb: float = 2) -> Iterator[SparkSession]:
-    """A session for one command; it ends with it, unless it was there before. Raises Stop where Spark cannot run."""
+def spark(master: str | None = None, memory_gb: float = 2, long: bool = False) -> Iterator[SparkSession]:
+    """A session for one command; it ends with it, unless it was there before. Raises Stop where Spark cannot run.
+
+    long: for minutes of work (`pipeline.session`).
+    """
     try:
         from zonemta_py.pipeline.session import Unavailable, running, session
 
@@ -30,7 +33,7 @@ def spark(master: str | None = None, memory_gb: float = 2) -> Iterator[SparkSess
         sentence = f"{error.name}: not installed; `pip install 'zonemta-py[pipeline]'` brings it"
         raise Stop(Exit.UNAVAILABLE, sentence) from None
     try:
-        one = session(master, memory_gb)
+        one = session(master, memory_gb, long=long)
     except Unavailable as error:
         raise Stop(Exit.UNAVAILABLE, str(error)) from None
     try:

@@ -27,6 +27,9 @@ _SHOWN = {
 }
 """Columns that a terminal has room for; --columns takes others."""
 
+_LONG_BYTES = 150_000_000
+"""Of new bronze, two million attempts: from there on the JVM's better compiler earns more than it costs."""
+
 
 def update(
     lake: Lake,
@@ -43,7 +46,10 @@ def update(
     """Bring the lake's tables up to date with what has come in. Can be ended at any time and run again."""
     days = [_day(text) for text in day or ()]
     _check(lake)
-    with spark(master, memory) as session, told(), progress.bar("tables") as moved:
+    from zonemta_py.pipeline.table import unread
+
+    long = unread(lake, None if full else "deliveries") > _LONG_BYTES
+    with spark(master, memory, long) as session, told(), progress.bar("tables") as moved:
         from zonemta_py.pipeline import update as updating
         from zonemta_py.pipeline.findings import EVERY
 

@@ -102,7 +102,7 @@ BROKEN = 0
 
 
 def fragments(data: bytes, damages: list[Damage], at: int = 0) -> Iterator[tuple[int, int, bytes]]:
-    """(offset, kind, part) of each fragment from the block boundary `at` on; kind BROKEN in the place of a damaged one."""
+    """(offset, kind, part) of each fragment from the block boundary `at` on; kind BROKEN where one is damaged."""
     size = len(data)
     while at < size:
         left = BLOCK_BYTES - at % BLOCK_BYTES

@@ -169,7 +169,8 @@ class Stuffer:
         """The chunk with a dot put before every dot that begins a line."""
         if not chunk:
             return b""
-        stuffed = chunk.replace(b"\r\n.", b"\r\n..") if b"." in chunk and b"\r\n." in chunk else chunk
+        # Searched for from the end: CPython skips far more that way where there are many line ends.
+        stuffed = chunk.replace(b"\r\n.", b"\r\n..") if chunk.rfind(b"\r\n.") >= 0 else chunk
         if chunk[0] == 0x2E and self._tail == b"\r\n":
             stuffed = b"." + stuffed
         elif self._tail[-1:] == b"\r" and chunk.startswith(b"\n."):

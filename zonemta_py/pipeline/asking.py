@@ -6,16 +6,33 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException, ParseException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    IllegalArgumentException,
+    NumberFormatException,
+    ParseException,
+    SparkRuntimeException,
+)
 
 from zonemta_py.pipeline import deliverability, table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_OF_THE_QUESTION = (
+    AnalysisException, ParseException, ArithmeticException, ArrayIndexOutOfBoundsException, DateTimeException,
+    IllegalArgumentException, NumberFormatException, SparkRuntimeException,
+)  # fmt: skip
+"""What a condition brings about that cannot be read, or not be worked out for a row (1/0, a text that is no number)."""
+_PATTERN = "java.util.regex.PatternSyntaxException"
+
 
 class Refused(Exception):
-    """Spark does not understand the condition, or does not know a column; its sentence."""
+    """Spark does not understand the condition, cannot work it out, or does not know a column; its sentence."""
 
 
 def ask(
@@ -31,5 +48,9 @@ def ask(
         rows = rows.filter(where) if where else rows
         rows = rows.select(*columns) if columns else rows
         return rows.columns, [row.asDict(recursive=True) for row in rows.limit(limit).collect()]
-    except (AnalysisException, ParseException) as error:
+    except _OF_THE_QUESTION as error:
         raise Refused(str(error).strip().splitlines()[0]) from None
+    except Py4JJavaError as error:
+        if _PATTERN not in str(error):
+            raise
+        raise Refused("a pattern in it is no regular expression; mend its brackets and stars") from None

@@ -175,7 +175,8 @@ def _new(segments: Iterable[Segment], known: dict[str, Entry]) -> list[Segment]:
             found.append(segment)
         elif (entry.first_seq, entry.last_seq) != (segment.first_seq, segment.last_seq):
             raise Foreign(
-                f"{segment.path}: the lake has other records from a file of this name; take a lake of its own"
+                f"{segment.path}: the lake has other records from a file of this name; take a lake of its own if it is "
+                "of another archive, and move the file out of the archive if it was damaged since it was brought in"
             )
     return found
 

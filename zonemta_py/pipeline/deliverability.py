@@ -1,15 +1,18 @@
 """Table `deliverability`: what became of attempts, per window and kind of mail, in rows that can be added up further.
 
-A row is a window of five minutes (`grain` "5min") or a day ("day") × zone × source × provider × campaign × tenant. All
-in it are counts, sums or sketches, so `rolled` makes any coarser view without the attempts. Latency is the time from
-acceptance to delivery in ms, of delivered attempts whose envelope is known (`timed` of them); its distribution is kept
-as a KLL sketch (Karnin, Lang, Liberty 2016), whose quantiles are within 2 % of rank; `exact` takes them from the
-attempts. A sketch of more than some 200 values depends on chance: its bytes, never its counts, differ from run to run.
+A row is a window of five minutes (`grain` "5min"), an hour ("hour") or a day ("day") × zone × source × provider ×
+campaign × tenant. All in it are counts, sums or sketches, so `rolled` makes any coarser view without the attempts.
+Latency is the time from acceptance to delivery in ms, of delivered attempts whose envelope is known (`timed` of them);
+its distribution is kept as a KLL sketch (Karnin, Lang, Liberty 2016), whose quantiles are within 2 % of rank; `exact`
+takes them from the attempts. Rows of five minutes have none (null): they hold a handful of attempts each, of which a
+mean and a maximum say as much, and sketches of them took more time than everything else. A sketch of more than some
+200 values depends on chance: its bytes, never its counts, differ from run to run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -29,16 +32,27 @@ MAPS = ("deferred_by", "bounced_by")
 COLUMNS = ("grain", "since", *KEYS, *COUNTS, "latency_max_ms", *MAPS, "latency", "day")
 
 QUANTILES = (0.5, 0.95, 0.99)
+GRAINS = ("5min", "hour", "day")
 NAMES = ("p50_ms", "p95_ms", "p99_ms")
 _WINDOW_S = 300
 
 
 def deliverability(deliveries: DataFrame) -> DataFrame:
-    """The table's rows (COLUMNS), both grains, from rows of table `deliveries`; one pass over these."""
-    fine = _windows(deliveries)
-    days = rolled(fine.withColumn("since", F.col("day").cast("timestamp")), ["day", "since", *KEYS])
-    by_grain = fine.withColumn("grain", F.lit("5min")).select(*COLUMNS)
-    return by_grain.unionByName(days.withColumn("grain", F.lit("day")).select(*COLUMNS))
+    """The table's rows (COLUMNS), all grains, from rows of table `deliveries`; two passes over few of their columns."""
+    counted, drawn = _counted(deliveries), _drawn(deliveries)
+    hour, day = F.date_trunc("hour", "since"), F.col("day").cast("timestamp")
+    hours = _added_up(counted.withColumn("since", hour)).unionByName(drawn, allowMissingColumns=True)
+    merged = (
+        drawn.withColumn("since", day)
+        .groupBy("day", "since", *KEYS)
+        .agg(F.kll_merge_agg_bigint("latency").alias("latency"))
+    )
+    days = _added_up(counted.withColumn("since", day)).unionByName(merged, allowMissingColumns=True)
+    grains = zip(GRAINS, (counted, hours, days), strict=True)
+    return reduce(
+        lambda one, other: one.unionByName(other),
+        (_packed(rows).withColumn("grain", F.lit(name)).select(*COLUMNS) for name, rows in grains),
+    )
 
 
 def rolled(rows: DataFrame, by: Sequence[str]) -> DataFrame:
@@ -54,7 +68,7 @@ def rolled(rows: DataFrame, by: Sequence[str]) -> DataFrame:
 
 def shown(rows: DataFrame) -> DataFrame:
     """In place of the sketch its quantiles (NAMES, in ms), and the shares of what was tried or delivered (0 to 1)."""
-    known = F.col("timed") > 0
+    known = (F.col("timed") > 0) & F.col("latency").isNotNull()
     quantiles = {
         name: F.when(known, F.kll_sketch_get_quantile_bigint("latency", F.lit(at)))
         for name, at in zip(NAMES, QUANTILES, strict=True)
@@ -77,29 +91,63 @@ def exact(deliveries: DataFrame, by: Sequence[str]) -> DataFrame:
     return rows.select(*by, *picked)
 
 
-def _windows(deliveries: DataFrame) -> DataFrame:
-    """Five-minute rows. Classes are kept apart in a first step, and joined into maps in a second over few rows."""
-    since = F.timestamp_seconds(F.floor(F.unix_seconds("at") / _WINDOW_S) * _WINDOW_S)
+def _counted(deliveries: DataFrame) -> DataFrame:
+    """Five-minute counts, those of each verdict and class (_SPLIT) still apart: few, and kept in flat hash tables."""
     failed = F.col("verdict").isin("deferred", "bounced")
-    kind = F.when(failed, F.struct("verdict", F.coalesce("class", F.lit("")).alias("class")))
-    split = ["day", "since", *KEYS, "kind"]
-    counted = deliveries.withColumns({"since": since, "kind": kind}).groupBy(*split).agg(*_measures())
-    maps = {name: _classes(verdict) for name, verdict in zip(MAPS, ("deferred", "bounced"), strict=True)}
-    return rolled(counted.withColumns(maps), ["day", "since", *KEYS])
+    kind = F.when(failed, F.coalesce("class", F.lit("")))
+    sums = [
+        F.count("*").alias("attempts"),
+        F.count_if(F.col("attempt") > 1).alias("retries"),
+        F.count_if(F.col("tls") != "").alias("encrypted"),
+        F.count("ms").alias("timed"),
+        F.sum("ms").alias("latency_sum_ms"),
+        F.max("ms").alias("latency_max_ms"),
+    ]
+    columns = {"since": _since(_WINDOW_S), "class": kind, "ms": _latency()}
+    return deliveries.withColumns(columns).groupBy(*_SPLIT).agg(*sums).withColumn("latency", F.lit(None).cast("binary"))
 
 
-def _measures() -> list[Column]:
-    delivered = F.col("verdict") == "delivered"
-    conditions = {
-        "attempts": F.lit(True),
-        **{verdict: F.col("verdict") == verdict for verdict in ("delivered", "deferred", "bounced", "held")},
-        "retries": F.col("attempt") > 1,
-        "encrypted": delivered & (F.col("tls") != ""),
-        "timed": _latency().isNotNull(),
-    }
-    counts = [F.count_if(condition).alias(name) for name, condition in conditions.items()]
-    sums = [F.coalesce(F.sum(_latency()), F.lit(0)).alias("latency_sum_ms"), F.max(_latency()).alias("latency_max_ms")]
-    return [*counts, *sums, F.kll_sketch_agg_bigint(_latency()).alias("latency")]
+def _drawn(deliveries: DataFrame) -> DataFrame:
+    """The sketch of each hour and kind of mail, in a row without counts."""
+    delivered = deliveries.filter(_latency().isNotNull()).withColumn("since", _since(3600))
+    return delivered.groupBy("day", "since", *KEYS).agg(F.kll_sketch_agg_bigint(_latency()).alias("latency"))
+
+
+def _since(seconds: int) -> Column:
+    return F.timestamp_seconds(F.floor(F.unix_seconds("at") / seconds) * seconds)
+
+
+_SPLIT = ("day", "since", *KEYS, "verdict", "class")
+_SUMS = ("attempts", "retries", "encrypted", "timed", "latency_sum_ms")
+
+
+def _added_up(counted: DataFrame) -> DataFrame:
+    sums = [F.sum(name).alias(name) for name in _SUMS]
+    return counted.groupBy(*_SPLIT).agg(*sums, F.max("latency_max_ms").alias("latency_max_ms"))
+
+
+def _packed(rows: DataFrame) -> DataFrame:
+    """One row for each window and kind of mail: verdicts as columns, classes as maps, and the sketch, if any."""
+    columns = [
+        _sum(F.col("attempts")).alias("attempts"),
+        *(_sum(_of(verdict, "attempts")).alias(verdict) for verdict in ("delivered", "deferred", "bounced", "held")),
+        _sum(F.col("retries")).alias("retries"),
+        _sum(_of("delivered", "encrypted")).alias("encrypted"),
+        _sum(F.col("timed")).alias("timed"),
+        _sum(F.col("latency_sum_ms")).alias("latency_sum_ms"),
+        F.max("latency_max_ms").alias("latency_max_ms"),
+        *(_classes(name.removesuffix("_by")).alias(name) for name in MAPS),
+        F.get(F.collect_list("latency"), F.lit(0)).alias("latency"),
+    ]
+    return rows.groupBy("day", "since", *KEYS).agg(*columns)
+
+
+def _sum(column: Column) -> Column:
+    return F.coalesce(F.sum(column), F.lit(0))
+
+
+def _of(verdict: str, name: str) -> Column:
+    return F.when(F.col("verdict") == verdict, F.col(name))
 
 
 def _latency() -> Column:
@@ -108,10 +156,8 @@ def _latency() -> Column:
 
 
 def _classes(verdict: str) -> Column:
-    """The map of one row of one class."""
-    mine = F.col("kind.verdict") == verdict
-    one = F.create_map(F.col("kind.class"), F.col("attempts"))
-    return F.when(mine, one).otherwise(F.create_map().cast("map<string,bigint>"))
+    """class → attempts; each class is in one row."""
+    return F.map_from_entries(F.collect_list(F.when(F.col("verdict") == verdict, F.struct("class", "attempts"))))
 
 
 def _added(name: str) -> Column:

@@ -29,7 +29,7 @@ def run(given: argparse.Namespace) -> int:
     """Exit status: 0, or 2 with one sentence on stderr."""
     from zonemta_py.pipeline.inject import InjectionFailed
     from zonemta_py.pipeline.node import NodeGone, NodeRefused, Target
-    from zonemta_py.pipeline.nodes import stored
+    from zonemta_py.pipeline.nodes import OtherNodes, bind, stored
     from zonemta_py.pipeline.prepare.plan import rows
     from zonemta_py.pipeline.send import CampaignStopped, send
     from zonemta_py.pipeline.session import Unavailable, session
@@ -38,8 +38,13 @@ def run(given: argparse.Namespace) -> int:
         key = given.key_file.read_text("utf-8") if given.key_file else os.environ.get("ZONEMTA_API_KEY", "")
         nodes = tuple(url.strip() for url in given.nodes.split(",") if url.strip())
         campaign = stored(given.plan)
-        outcome = send(rows(session(), given.plan), campaign, Target(nodes, key.strip(), given.patience), given.day)
-    except (CampaignStopped, InjectionFailed, NodeGone, NodeRefused, Unavailable, ValueError, OSError) as error:
+        target = Target(nodes, key.strip(), given.patience)
+        bind(given.plan, target, campaign.name)
+        outcome = send(rows(session(), given.plan), campaign, target, given.day)
+    except (CampaignStopped, InjectionFailed, NodeGone, NodeRefused, OtherNodes) as error:
+        print(f"zonemta: {error}", file=sys.stderr)
+        return 2
+    except (Unavailable, ValueError, OSError) as error:
         print(f"zonemta: {error}", file=sys.stderr)
         return 2
     counts = f"{outcome.accepted:,} accepted, {outcome.suppressed:,} suppressed, {outcome.repeated:,} repeated"

@@ -149,6 +149,9 @@ class Node:
             try:
                 answer = self._request(method, path, options)
             except httpx.TransportError as error:
+                if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                    sentence = f"nobody known here vouches for its certificate ({error}); name who does with --ca FILE"
+                    raise NodeRefused(f"{self.url}: {what}: {sentence}") from None
                 trouble = f"it does not answer ({str(error) or type(error).__name__})"
             else:
                 if answer.is_success:

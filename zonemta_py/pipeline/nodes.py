@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zonemta_py.pipeline.node import Node, Target
+from zonemta_py.pipeline.node import Node, NodeRefused, Target
 
 _SUMS = (
     "planned", "accepted", "delivered", "deferred", "bounced", "blocked", "complaints", "removed", "suppressed",
@@ -21,6 +21,11 @@ _SUMS = (
 _WORST = ("canceled", "paused", "running", "complete", "ended")
 _MINUTE_MS = 60_000
 _FILE = "campaign.json"
+_NODES = "nodes.json"
+
+
+class OtherNodes(Exception):
+    """The plan has begun to go to other nodes; one sentence that names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,35 @@ def stored(folder: Path) -> Announcement:
     """Raises FileNotFoundError."""
     row = json.loads((folder / _FILE).read_text("utf-8"))
     return Announcement(**row | {"template": base64.b64decode(row["template"])})
+
+
+def bind(folder: Path, target: Target, name: str) -> None:
+    """Keeps a plan to the nodes it goes to first: their URLs say which chunk is whose, others would get it again.
+
+    A single node may have moved: it knows the campaign. Raises OtherNodes, NodeGone.
+    """
+    file, urls = folder / _NODES, sorted(url.rstrip("/") for url in target.nodes)
+    try:
+        before = json.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        fresh = folder / (_NODES + ".new")
+        fresh.write_text(json.dumps(urls), "utf-8")
+        fresh.replace(file)
+        return
+    if before != urls and not (len(before) == len(urls) == 1 and _knows(target, name)):
+        raise OtherNodes(
+            f"{name} goes to {', '.join(before)}, and at other nodes some would get it twice; name these with --nodes "
+            f"(if nothing of it has gone there, remove {file})"
+        )
+
+
+def _knows(target: Target, name: str) -> bool:
+    with Node(target.nodes[0], target) as node:
+        try:
+            node.campaign(name)
+        except NodeRefused:
+            return False
+    return True
 
 
 class Nodes:

@@ -6,7 +6,8 @@ bits of UNIX ms), so a row never moves from day to day, however late its records
 1970-01-01.
 
 Nearly all recipients end, and an attempt that is `final` says all there is: it becomes a row as it is, without a
-shuffle. Only messages with fewer ends than recipients, or without an envelope, are looked at record by record.
+shuffle. Only messages with fewer ends than recipients, with a REMOVED record (its recipients may be none of the
+envelope's, suppressed as they came), or without an envelope, are looked at record by record.
 Recipients whose envelope has not come yet have `received_at` and the times from it null.
 """
 
@@ -77,14 +78,21 @@ _EVENTS = ("REMOVED", "MOVED", "IN_DOUBT")
 def unfinished(deliveries: DataFrame, bronze: DataFrame) -> DataFrame:
     """Ids (column `id`) of messages that may have a recipient without an end; numbers only, so it is cheap."""
     envelopes = bronze.filter("type = 'ENVELOPE'").select(
-        "id", (F.col("part") + 1).alias("total"), F.lit(0).alias("end")
+        "id", (F.col("part") + 1).alias("total"), F.lit(0).alias("end"), F.lit(False).alias("removed")
     )
-    others = bronze.filter(_untried()).select("id", F.lit(0).alias("total"), F.lit(0).alias("end"))
-    tried = deliveries.select("id", F.lit(0).alias("total"), F.col("final").cast("int").alias("end"))
+    removed = (F.col("type") == "REMOVED").alias("removed")
+    others = bronze.filter(_untried()).select("id", F.lit(0).alias("total"), F.lit(0).alias("end"), removed)
+    ended = F.col("final").cast("int").alias("end")
+    tried = deliveries.select("id", F.lit(0).alias("total"), ended, F.lit(False).alias("removed"))
     counted = envelopes.union(others).union(tried).groupBy("id")
-    sums = counted.agg(F.max("total").alias("total"), F.sum("end").alias("ended"), F.count("*").alias("rows"))
+    sums = counted.agg(
+        F.max("total").alias("total"),
+        F.sum("end").alias("ended"),
+        F.count("*").alias("rows"),
+        F.max("removed").alias("removed"),
+    )
     unknown = (F.col("total") == 0) & (F.col("ended") < F.col("rows"))
-    return sums.filter(unknown | (F.col("ended") < F.col("total"))).select("id")
+    return sums.filter(unknown | F.col("removed") | (F.col("ended") < F.col("total"))).select("id")
 
 
 def _standing(deliveries: DataFrame, bronze: DataFrame, open_ids: DataFrame) -> DataFrame:

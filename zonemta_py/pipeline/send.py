@@ -26,6 +26,8 @@ CANARY_ENOUGH = 0.9
 CANARY_LEAST = 0.5
 """With less than that after all patience, nothing is known, and nothing more is sent."""
 LOOK_S = 1.0
+JUDGED_S = 3.0
+"""The nodes hold their figures against the bounds each second: after so long they have judged what is known."""
 Move = Callable[[int, int], object]
 
 
@@ -86,19 +88,21 @@ class _Watch:
 
 
 def _wait(nodes: Nodes, campaign: Announcement, canary: Injected, patience_s: float) -> None:
-    """Raises CampaignStopped."""
-    end = time.monotonic() + patience_s
+    """Until most of the canary has an answer, and the nodes have judged it. Raises CampaignStopped."""
+    end, known = time.monotonic() + patience_s, 0.0
     while True:
         row = nodes.status(campaign.name)
         if sentence := nodes.stopped(campaign.name):
             raise CampaignStopped(f"the canary: {sentence}")
         answered = canary.accepted - row["waiting"] + min(row["deferred"], row["waiting"])
         share = answered / canary.accepted if canary.accepted else 1.0
-        if (
-            row["accepted"] > canary.accepted or share >= CANARY_ENOUGH
-        ):  # more is in than the canary: it was judged then
+        if row["accepted"] > canary.accepted:  # more is in than the canary: it was judged then
             return
-        if time.monotonic() > end:
+        if share >= CANARY_ENOUGH:
+            known = known or time.monotonic()
+            if time.monotonic() - known >= JUDGED_S:
+                return
+        elif time.monotonic() > end:
             break
         time.sleep(LOOK_S)
     if share < CANARY_LEAST:

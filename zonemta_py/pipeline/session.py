@@ -32,17 +32,23 @@ _NEEDED = ("pyspark", "pandas", "pyarrow")
 _NOISE = ("WARNING: Using incubator modules", "Setting default log level to", "To adjust logging level use")
 _OPENED = "--add-opens=java.base/java.nio=ALL-UNNAMED"
 
+_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_LONG = ("-XX:+UseParallelGC",)
+"""Of the JVM's compilers the second makes code twice as fast, and takes 20 seconds of processor time to do so."""
+
 
 def session(
     master: str | None = None,
     memory_gb: float = 2,
     name: str = "zonemta",
     settings: Mapping[str, str] | None = None,
+    long: bool = False,
 ) -> SparkSession:
     """The running session, or a new one.
 
     master: "local[*]" if None, or what `spark-submit` was told. memory_gb: of the JVM that does the work here; Python
-    workers come on top. settings: Spark's own, over those made here. Raises Unavailable.
+    workers come on top. settings: Spark's own, over those made here. long: for minutes of work rather than one quick
+    answer; it starts some seconds later and then takes half the time. Raises Unavailable.
     """
     _check()
     from pyspark.sql import SparkSession
@@ -53,7 +59,7 @@ def session(
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # a JVM is there already, and has its settings
     rows = _common() | {"spark.app.name": name}
     if not submitted:
-        rows |= {"spark.master": master or "local[*]"} | _launch(master or "local[*]", memory_gb)
+        rows |= {"spark.master": master or "local[*]"} | _launch(master or "local[*]", memory_gb, long)
     rows |= settings or {}
     if not submitted:
         _start(rows)
@@ -98,7 +104,7 @@ def _common() -> dict[str, str]:
     }
 
 
-def _launch(master: str, memory_gb: float) -> dict[str, str]:
+def _launch(master: str, memory_gb: float, long: bool) -> dict[str, str]:
     """What must be known before the JVM starts."""
     home = java.home()
     os.environ["JAVA_HOME"] = str(home)
@@ -112,18 +118,20 @@ def _launch(master: str, memory_gb: float) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(java.cache() / "warehouse"),
     }
     if _local(master):
-        options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *_class_data(home)]
+        options += [*(_LONG if long else _QUICK), *_class_data(home, long)]
         rows |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return rows | {"spark.driver.extraJavaOptions": " ".join(options)}
 
 
-def _class_data(home: Path) -> list[str]:
-    """Options to use the class-data archive, or to write it when the program ends."""
+def _class_data(home: Path, long: bool = False) -> list[str]:
+    """Options to use the class-data archive, or to write it when the program ends; long ones leave that to others."""
     file, there = java.class_data(home)
     if " " in str(file) or not java.writable(file.parent):
         return []
     if there:
         return [f"-XX:SharedArchiveFile={file}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    if long:
+        return []
     atexit.register(java.keep, file, _stop)
     return [f"-XX:ArchiveClassesAtExit={file}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+load=off"]
 

@@ -47,6 +47,7 @@ _UNIQUE = (
 """Columns whose values hardly ever repeat: a dictionary of them costs a third of the writing, and saves nothing."""
 _OPTIONS = {f"parquet.enable.dictionary#{name}": "false" for name in _UNIQUE}
 _OPTIONS |= {"compression": "zstd", "parquet.compression.codec.zstd.level": "1"}
+_OPTIONS |= {"parquet.size.statistics.enabled": "false"}  # histograms of nulls, kept for each value, which nobody reads
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"  # by default 12 bytes without statistics, which nothing can skip
 _MANIFEST = "manifest.json"
 
@@ -147,6 +148,14 @@ def write(
 def note(lake: Path, name: str, seen: dict[str, Any]) -> Manifest:
     """Notes what has been read where it changed nothing in the rows. The caller holds `locked`."""
     return _commit(lake / name, replace(manifest(lake, name), seen=seen))
+
+
+def unread(lake: Path, name: str | None) -> int:
+    """Bytes of bronze that the table has not been made of yet; None: of all bronze."""
+    seen = manifest(lake, name).seen.get("bronze", {}) if name else {}
+    folder = lake / "bronze"
+    there = {str(file.relative_to(folder)): file for file in folder.glob("day=*/[!._]*.parquet")}
+    return sum(file.stat().st_size for path, file in there.items() if path not in seen)
 
 
 @contextlib.contextmanager

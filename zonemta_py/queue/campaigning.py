@@ -10,11 +10,15 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.store import Operation
 from zonemta_py.mail.schedule_fields import Unclear
 from zonemta_py.mail.schedule_fields import name as checked_name
 from zonemta_py.merge.source import Source
 from zonemta_py.queue import bounds
-from zonemta_py.queue.campaigns import Campaign, name_of
+from zonemta_py.queue.campaigns import BEGIN, CANCEL, COMPLETE, NOTIFY, REMOTE, Campaign, name_of
+from zonemta_py.queue.commit import immediately
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.following import Following, stop_of
 from zonemta_py.schedule.standing import Stop
@@ -34,12 +38,12 @@ class Campaigning:
 
     async def put(
         self, name: str, sender: str, template: bytes, *, tenant: str = "", zone: str = "", priority: int = 0,
-        planned: int = 0, bounds: dict[str, Any] | None = None, life_h: float = 168,
+        planned: int = 0, bounds: dict[str, Any] | None = None, life_h: float = 168, notify: str = REMOTE,
     ) -> dict[str, bool]:  # fmt: skip
         """Raises ValueError for what makes no sense, or is there with other content; QueueRefusal."""
         campaign = Campaign(
             _name(name), sender, _name(tenant) if tenant else "", zone, int(priority), int(planned), _bounds(bounds),
-            float(life_h), self._core.clock.ms(), name_of(_template(template)), 0, len(template),
+            float(life_h), self._core.clock.ms(), name_of(_template(template)), 0, len(template), notify,
         )  # fmt: skip
         if not -9 <= campaign.priority <= 9:
             raise ValueError(f"the priority is {priority}; take -9 to 9")
@@ -47,7 +51,13 @@ class Campaigning:
             raise ValueError(f"there is no zone {zone!r}; there are {', '.join(self._core.schedule.zones)}")
         if not 0 < campaign.life_h < math.inf:
             raise ValueError(f"life_h is {life_h}; give hours, more than 0")
-        return {"created": await self._core.campaigns.create(campaign, template, self._core.lines)}
+        if notify not in NOTIFY:
+            raise ValueError(f"there is no notify {notify!r}; take {', '.join(NOTIFY)}")
+        created = await self._core.campaigns.create(campaign, template, self._core.lines)
+        if created:
+            begun(self._core, campaign)
+            await self._core.journal.stable()
+        return {"created": created}
 
     async def pause(self, name: str, cause: str) -> dict[str, Any]:
         campaign = self._going(name)
@@ -70,9 +80,9 @@ class Campaigning:
         if not campaign.canceled_ms:
             if self._core.campaigns.over(campaign):
                 raise ValueError(f"campaign {name!r} has ended; nothing of it waits any more")
-            campaign.canceled_ms, campaign.cause = self._core.clock.ms(), cause or "by an operator"
-            await self._core.campaigns.save(campaign, self._core.lines)
+            self._order(campaign, CANCEL, cause or "by an operator")
             self._following.sweep_soon()
+        await self._core.journal.stable()
         return self.row(campaign)
 
     async def complete(self, name: str) -> dict[str, Any]:
@@ -80,9 +90,25 @@ class Campaigning:
         if campaign.canceled_ms:
             raise ValueError(f"campaign {name!r} was canceled")
         if not campaign.complete_ms:
-            campaign.complete_ms = self._core.clock.ms()
-            await self._core.campaigns.save(campaign, self._core.lines)
+            self._order(campaign, COMPLETE, "all batches are in")
+        await self._core.journal.stable()
         return self.row(campaign)
+
+    def _order(self, campaign: Campaign, what: str, cause: str) -> None:
+        """True at once, for good when the journal has it; then the store is given it."""
+        core, now_ms = self._core, self._core.clock.ms()
+        core.campaigns.obey(campaign, what, now_ms, cause)
+        body = [what, ["campaign", campaign.name], [campaign.created_ms, now_ms], cause]
+        seq = core.record(Type.STANDING, records.pack(body))
+        core.unsettled.append(seq)
+
+        def settle() -> None:
+            operations: list[Operation] = [(keys.campaign(campaign.name), campaign.record())]
+            core.lines.submit(operations, immediately, sync=False, keep=True)
+            if core.unsettled and core.unsettled[0] <= seq:
+                core.unsettled.popleft()
+
+        core.journal.when_stable(settle)
 
     def _going(self, name: str) -> Campaign:
         campaign = self._core.campaigns.get(name)
@@ -124,6 +150,7 @@ class Campaigning:
             "bounds": campaign.bounds,
             "priority": campaign.priority,
             "life_h": campaign.life_h,
+            "notify": campaign.notify,
         }
 
     def rows(self) -> list[dict[str, Any]]:
@@ -139,6 +166,13 @@ class Campaigning:
         if stop is not None:
             return "paused"
         return "complete" if campaign.complete_ms else "running"
+
+
+def begun(core: Core, campaign: Campaign) -> None:
+    """Records that there is such a campaign from now on."""
+    names = "created_ms", "sender", "tenant", "zone", "planned", "template"
+    value = {name: getattr(campaign, name) for name in names}
+    core.record(Type.STANDING, records.pack([BEGIN, ["campaign", campaign.name], value, ""]))
 
 
 def _name(text: str) -> str:

@@ -1,8 +1,9 @@
 """Campaigns: one sender, one template, many recipients; what was agreed for each, and how far it has come.
 
 A campaign is a record, its template in chunks, a tally and its course over time, all under `campaign <name>` in the
-store. It is paused by a stop of the schedule (`standing.py`, journalled); that it is canceled or complete stands in its
-record, on stable storage before anybody is told. Ended ones go `campaign_days` later, with all that belongs to them.
+store. It is paused by a stop of the schedule (`standing.py`, journalled). That it was canceled, or is complete, is a
+record of the journal too, stable before anybody is told; the store follows. Ended ones go `campaign_days` later, with
+all that belongs to them.
 
 Failures: what the store does not take is a QueueRefusal, and nothing has changed.
 """
@@ -23,6 +24,15 @@ from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.commit import StoreLine
 from zonemta_py.queue.tally import Tallies, Tally
 
+REMOTE, NEVER, FAILURE = "remote", "never", "failure"
+NOTIFY = (REMOTE, NEVER, FAILURE)
+"""Who tells the return path that a recipient was not reached. "remote": other servers, of what they took and could not
+deliver; what we find out is in the journal and the tally. "never": nobody, they are asked for that too (RFC 3461).
+"failure": we as well, as of any message.
+"""
+BEGIN, CANCEL, COMPLETE = "begin", "cancel", "complete"
+ORDERS = (CANCEL, COMPLETE)
+"""What STANDING records of the kind "campaign" say, besides its stops."""
 NO_TEMPLATE = Reply(451, "4.3.0", "the campaign's template is not there")
 
 
@@ -31,9 +41,9 @@ class Campaign:
     """What is kept of a campaign. tenant, zone, sender, priority: of messages that do not say otherwise.
 
     planned: recipients there will be, 0: not said. bounds: see `bounds.py`. life_h: a recipient is given up after so
-    many hours. template: SHA-256 of its bytes, in hex, shortened to a name; chunks, size: of it. cause: of the latest
-    order. canceled_ms, complete_ms, ended_ms: UNIX ms, 0: not yet. base: [delivered, deferred, bounced, blocked,
-    complaints] when it was last resumed, for bounds count from there.
+    many hours. template: SHA-256 of its bytes, in hex, shortened to a name; chunks, size: of it. notify: who tells the
+    return path of a bounce, see NOTIFY. cause: of the latest order. canceled_ms, complete_ms, ended_ms: UNIX ms, 0: not
+    yet. base: [delivered, deferred, bounced, blocked, complaints] when it was last resumed, bounds count from there.
     """
 
     name: str
@@ -48,6 +58,7 @@ class Campaign:
     template: str
     chunks: int
     size: int
+    notify: str = REMOTE
     cause: str = ""
     canceled_ms: int = 0
     complete_ms: int = 0
@@ -58,6 +69,7 @@ class Campaign:
         """What must be the same if it is put again."""
         return (
             self.sender, self.tenant, self.zone, self.priority, self.planned, self.bounds, self.life_h, self.template,
+            self.notify,
         )  # fmt: skip
 
     def record(self) -> bytes:
@@ -132,10 +144,25 @@ class Campaigns:
             self._arriving.pop(campaign.name).set_result(None)
         return True
 
+    def obey(self, campaign: Campaign, what: str, ms: int, cause: str) -> None:
+        """Makes an order (CANCEL, COMPLETE) true in memory."""
+        if what == COMPLETE:
+            campaign.complete_ms = campaign.complete_ms or ms
+        elif not campaign.canceled_ms:
+            campaign.canceled_ms, campaign.cause = ms, cause
+            self.canceled.add(campaign.name)
+
+    def again(self, body: list[Any]) -> list[Operation]:
+        """Makes the record of an order true that a crash kept from the store; what writes it."""
+        what, (_, name), (created_ms, ms), cause = body[:4]
+        campaign = self.by_name.get(name)
+        if campaign is None or campaign.created_ms != created_ms:  # one of that name that is gone
+            return []
+        self.obey(campaign, what, ms, cause)
+        return [(keys.campaign(name), campaign.record())]
+
     async def save(self, campaign: Campaign, lines: StoreLine) -> None:
         """Returns once its record is stable."""
-        if campaign.canceled_ms:
-            self.canceled.add(campaign.name)
         await _write(lines, [(keys.campaign(campaign.name), campaign.record())], keep=True)
 
     def forget(self, campaign: Campaign) -> list[Operation]:

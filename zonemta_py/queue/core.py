@@ -87,7 +87,7 @@ class Core:
         self.ready = False
         """Recovery is over: from now on the schedule may read the store."""
         self._pump_soon = False
-        self._tasks: set[asyncio.Future[None]] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
         # Set by the parts that do it; here, because others ask for it.
         self.pump: Callable[[], None]
         self.lost_message: Callable[[Group, StoreError], None]
@@ -185,7 +185,7 @@ class Core:
         """A range could not be walked: the store must be repaired, and a fresh process does that."""
         self.damaged(error if isinstance(error, StoreDamaged) else StoreDamaged(str(error)))
 
-    def keep(self, task: asyncio.Future[None]) -> None:
+    def keep(self, task: asyncio.Future[Any]) -> None:
         """The loop itself holds tasks only weakly."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -41,11 +41,10 @@ class Following:
     def tick(self) -> bool:
         """Looks at each campaign; True: there is more to remove at once. Raises StoreError."""
         core, now_ms = self._core, self._core.clock.ms()
-        operations: list[Operation] = []
         for campaign in list(core.campaigns.by_name.values()):
-            operations += self._follow(campaign, now_ms)
-        if operations:
-            core.lines.submit(operations, immediately, sync=False, keep=True)
+            operations = self._follow(campaign, now_ms)
+            if operations:
+                core.lines.submit(operations, immediately, sync=False, keep=True)
         return self._remove(now_ms)
 
     def _follow(self, campaign: Campaign, now_ms: int) -> list[Operation]:

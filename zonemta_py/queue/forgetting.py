@@ -15,13 +15,13 @@ from itertools import islice
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.records import Note
-from zonemta_py.disk.store import Operation, StoreError, StoreFenced
+from zonemta_py.disk.store import Operation
 from zonemta_py.mail.person import person
 from zonemta_py.queue.commit import immediately
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.deadlines import strands_in_turn
 from zonemta_py.queue.parts import Parts
-from zonemta_py.queue.removal import remove
+from zonemta_py.queue.removal import remove_in_memory, remove_walked
 from zonemta_py.queue.state import FAMILY
 from zonemta_py.queue.suppression import ERASED, because
 from zonemta_py.schedule.lane import Entry
@@ -63,10 +63,7 @@ class _Pass:
 
     async def run(self) -> int:
         async for strand in strands_in_turn(self._core, self._core.schedule.strands()):
-            found = strand.zone.withdraw(strand, lambda entry: self._is_theirs(entry.id, entry.address))
-            if found:
-                self._end(strand.zone, found)
-                strand.zone.tidy(strand)
+            self._count += remove_in_memory(self._core, strand, lambda entry: self._is_theirs(entry.address), _erased)
         for zone in self._core.schedule.zones.values():
             for family in FAMILY:
                 prefix = f"{family} {zone.zone.name} ".encode()
@@ -74,38 +71,21 @@ class _Pass:
                     self._walk(zone, family, rows)
         return self._count
 
-    def _is_theirs(self, message_id: str, address: str) -> bool:
-        """Raises StoreFenced."""
-        if person(address) != self._who:
-            return False
-        try:
-            self._core.messages.look(message_id)
-        except StoreFenced:
-            raise
-        except StoreError:
-            return False  # whoever leases it deals with it
-        return True
+    def _is_theirs(self, address: str) -> bool:
+        return person(address) == self._who
 
     def _walk(self, zone: ZoneSchedule, family: str, rows: list[tuple[bytes, bytes]]) -> None:
         busy, found = self._core.schedule.busy, list[Entry]()
         for key, value in rows:
             if self._part in key.lower() and key not in busy:
                 place = keys.place(key)
-                if self._is_theirs(place.id, place.recipient):
+                if self._is_theirs(place.recipient):
                     found.append(Entry(key, place.id, place.recipient, Note.of(value)))
-        busy.update([entry.key for entry in found])
-        if family == "deferred":  # until their end is written no mark may pass them: a crash finds them again
-            zone.promise([entry.key for entry in found])
-        elif family == "delivery-zone":
-            for entry in found:
-                zone.fresh.promise(entry.key)
-        self._end(zone, found)
+        self._count += remove_walked(self._core, zone, family, found, _erased)
 
-    def _end(self, zone: ZoneSchedule, entries: list[Entry]) -> None:
-        for entry in entries:
-            message, parked = self._core.messages.get(entry.id), keys.place(entry.key).destination
-            remove(self._core, zone.zone.name, message, [entry], because(ERASED), parked)
-        self._count += len(entries)
+
+def _erased(_: Entry) -> str:
+    return because(ERASED)
 
 
 async def _portions(core: Core, prefix: bytes) -> AsyncIterator[list[tuple[bytes, bytes]]]:

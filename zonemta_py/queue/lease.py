@@ -17,12 +17,12 @@ from zlib import crc32
 
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys, records
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import Note, Type
 from zonemta_py.disk.store import StoreError, StoreFenced
-from zonemta_py.mail.envelope import Recipient
+from zonemta_py.mail.envelope import Notify, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, Delivery
-from zonemta_py.queue.campaigns import canceled
+from zonemta_py.queue.campaigns import REMOTE, canceled
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.messages import Message
 from zonemta_py.queue.removal import remove_leased
@@ -246,8 +246,8 @@ class Leases:
 
     def _canceled(self, group: Group) -> bool:
         """Whether its campaign was canceled."""
-        campaigns, path = self._core.campaigns, group.strand.path
-        return path.campaign in campaigns.canceled and group.entries[0].note.values is not None
+        names, note = self._core.campaigns.canceled, group.entries[0].note
+        return bool(names) and note.values is not None and group.strand.path.campaign in names
 
     def _reason(self, group: Group) -> str:
         return canceled(self._core.campaigns.get(group.strand.path.campaign))
@@ -315,7 +315,7 @@ class Leases:
     def _delivery(self, lease: Lease, body: bytes | None) -> Delivery:
         group, message = lease.group, lease.message
         first, lane, path, site = group.entries[0].note, group.lane, group.strand.path, group.site
-        routing, metadata = first.routing or {}, message.metadata
+        routing, metadata, merged = first.routing or {}, message.metadata, first.values is not None
         if self._core.schedule.standing.stopped(NO_TLS, lane.site):
             routing = routing | {"no_tls": True}
         most = self._core.schedule.permits.most(group.strand)
@@ -325,7 +325,7 @@ class Leases:
             zone=group.zone.zone.name,
             destination=_domain(group) if site else lane.target.key,
             sender=metadata["sender"],
-            recipients=[_recipient(entry) for entry in group.entries],
+            recipients=[self._merged(group, first)] if merged else [_recipient(entry) for entry in group.entries],
             size=metadata["size"],
             chunks=metadata["chunks"],
             body=body,
@@ -357,6 +357,12 @@ class Leases:
             template=metadata.get("template", ""),
             received_ms=metadata.get("received_ms", 0),
         )
+
+    def _merged(self, group: Group, note: Note) -> Recipient:
+        """Servers behind us are asked for silence only if the campaign is to be silent everywhere."""
+        campaign = self._core.campaigns.by_name.get(group.strand.path.campaign)
+        quiet = note.notify == Notify.NEVER and campaign is not None and campaign.notify == REMOTE
+        return Recipient(group.entries[0].address, 0 if quiet else note.notify, note.orcpt)
 
     def of(self, worker: str) -> list[Lease]:
         return [lease for lease in self.out.values() if lease.worker == worker]

@@ -43,6 +43,8 @@ class LocalQueue(Parts):
     def __init__(self, core: Core, first_lease: int) -> None:
         super().__init__(core, first_lease)
         self.upkeep = Upkeep(self)
+        self._aside: set[str] = set()
+        """Messages that were set aside since the start."""
         core.lost_message = self._lost_message
         core.end = self.end
         core.finish = self.settling.finish
@@ -165,10 +167,16 @@ class LocalQueue(Parts):
         doubt.lost(self, worker)
 
     def _lost_message(self, group: Group, error: StoreError) -> None:
-        """A message whose metadata cannot be read when its turn comes: aside with all that is left of it."""
+        """A message whose metadata cannot be read when its turn comes: aside with all that is left of it.
+
+        Each of its recipients that are leased alone finds that out; the first one's is the message's end.
+        """
         core = self.core
         message_id, zone = group.entries[0].id, group.zone.zone.name
-        self._quarantine(message_id, error)
+        first = message_id not in self._aside
+        if first:
+            self._aside.add(message_id)
+            self._quarantine(message_id, error)
         core.messages.drop(message_id)
         addresses = [entry.address for entry in group.entries]
         core.record(Type.REMOVED, records.pack([message_id, zone, addresses, str(error)]))
@@ -177,8 +185,8 @@ class LocalQueue(Parts):
             core.sizes.add(zone, entry.address.rpartition("@")[2], state_of(entry), -1)
             if entry.note.values is not None:
                 core.campaigns.tallies.result(group.strand.path.campaign, REMOVED, core.clock.ms())
-        left: list[Operation] = [(key, None) for key in _all_keys(core, message_id)]
-        if left:  # the first of its recipients to find out
+        left: list[Operation] = [(key, None) for key in _all_keys(core, message_id)] if first else []
+        if left:
             core.message_count -= 1
             core.record(Type.FINISH, records.pack([message_id]))
             core.segments.ended(message_id)

@@ -26,6 +26,8 @@ from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Store, StoreDamaged
 from zonemta_py.queue import check, doubt
 from zonemta_py.queue.adoption import adopt
+from zonemta_py.queue.campaigning import begun
+from zonemta_py.queue.campaigns import BEGIN, ORDERS
 from zonemta_py.queue.commit import Hire, JournalLine, Thread
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.hooks import Hooks, NoHooks
@@ -65,6 +67,9 @@ class Suffix:
         self.changes: list[list[Any]] = []
         """Changes of standing since the position."""
         self.results_since: list[list[Any]] = []
+        self.begun: set[str] = set()
+        """Campaigns that began since then."""
+        self.since_ms = position.ms if position else 0
         self.given: list[tuple[int, list[Any]]] = []
         """START records since the position, with their times: what limits were charged for."""
 
@@ -81,8 +86,8 @@ class Suffix:
             self.working[body[0]] = body
             if counts:
                 self.given.append((record.ms, body))
-        elif record.type == Type.STANDING and counts:
-            self.changes.append(body)
+        elif record.type == Type.STANDING:
+            self._stand(record, body, counts)
         elif record.type == Type.DELIVERY:
             self.working.pop(body[0], None)
             self.tried.add(body[1])
@@ -106,6 +111,15 @@ class Suffix:
                 self.segments.ended(body[0])
         elif record.type == Type.SEGMENT and counts:
             self.segments.begin(body["first"], body["floor"])
+
+    def _stand(self, record: Record, body: list[Any], counts: bool) -> None:
+        what, (kind, name) = body[:2]
+        if kind == "campaign" and what in ORDERS:
+            self.results.append(record)
+        elif kind == "campaign" and what == BEGIN:
+            self.begun.add(name)
+        elif counts:
+            self.changes.append(body)
 
 
 def read_suffix(folder: Path, faults: list[journal.Fault]) -> Suffix:
@@ -166,9 +180,9 @@ async def _recover(
         quarantine.case("store", note)
     if faults or lost_tail or repaired:
         _mend(config, store, quarantine, faults, lost_tail, state.stable)
-        next_seq = max(next_seq, state.stable + 2)
         faults = []
         suffix = read_suffix(folder / "journal", faults)
+        next_seq = (suffix.last.seq if suffix.last else 0) + 1  # not one more: what the store takes for stable must be
         state = check.state_of(store)
     core = Core(
         config,
@@ -295,6 +309,9 @@ def _leftovers(queue: LocalQueue, suffix: Suffix) -> None:
     ):
         core.record(Type.ENVELOPE, b"\x93" + records.pack(message_id) + metadata + records.pack(rows))
         core.segments.born(message_id)
+    for campaign in core.campaigns.by_name.values():  # as for messages: the batch is what counts
+        if campaign.created_ms > suffix.since_ms and campaign.name not in suffix.begun:
+            begun(core, campaign)
 
 
 def stop_for_repair(folder: Path) -> Callable[[StoreDamaged], None]:

@@ -17,6 +17,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import doubt, sizes
 from zonemta_py.queue.api import POSTPONED, RELEASED
 from zonemta_py.queue.check import state_of
+from zonemta_py.queue.commit import immediately
 from zonemta_py.queue.orders import apply_drop, apply_release
 from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.places import find, places_of
@@ -52,6 +53,8 @@ class Replay:
                 apply_release(self._queue, *body[:4])
             elif record.type in (Type.SUPPRESS, Type.UNSUPPRESS) and record.seq > self._applied:
                 self._core.suppression.again(Type(record.type), body)
+            elif record.type == Type.STANDING:
+                self._core.lines.submit(self._core.campaigns.again(body), immediately, sync=False, keep=True)
             if self._core.unsettled and self._core.unsettled[0] <= record.seq:
                 self._core.unsettled.popleft()
         await self._flush()

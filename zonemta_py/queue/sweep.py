@@ -7,15 +7,13 @@ next pass. Failures: while the disk is in trouble StoreError is raised; the next
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
 from typing import NamedTuple
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.records import Note
-from zonemta_py.disk.store import StoreDamaged, StoreError
 from zonemta_py.queue.campaigns import Campaign, canceled
 from zonemta_py.queue.core import Core
-from zonemta_py.queue.removal import remove
+from zonemta_py.queue.removal import remove_in_memory, remove_walked
 from zonemta_py.queue.state import FAMILY
 from zonemta_py.schedule.lane import Entry, Path
 from zonemta_py.schedule.zone import ZoneSchedule
@@ -63,12 +61,9 @@ class Sweep:
         """One strand's in memory; True: there were any."""
         for zone in self._core.schedule.zones.values():
             for strand in zone.strands.by_key.values():
-                if not strand.entries or strand.path.campaign not in self._campaigns:
+                if strand.path.campaign not in self._campaigns:
                     continue
-                found = zone.withdraw(strand, lambda entry: entry.note.values is not None)
-                if found:
-                    self._end(zone, found)
-                    zone.tidy(strand)
+                if remove_in_memory(self._core, strand, _is_merged, self._reason):
                     return True
         return False
 
@@ -82,31 +77,15 @@ class Sweep:
             if key not in busy and self._is_canceled(note := Note.of(value)):
                 place = keys.place(key)
                 found.append(Entry(key, place.id, place.recipient, note))
-        busy.update([entry.key for entry in found])
-        # Until their end is written no mark may pass them: a crash before that finds them again.
-        if walk.family == "delivery-zone":
-            for entry in found:
-                walk.zone.fresh.promise(entry.key)
-        elif walk.family == "deferred":
-            walk.zone.promise([entry.key for entry in found])
-        self._end(walk.zone, found)
+        remove_walked(self._core, walk.zone, walk.family, found, self._reason)
         return rest
 
     def _is_canceled(self, note: Note) -> bool:
         return note.values is not None and Path.of(note.flow).campaign in self._campaigns
 
-    def _end(self, zone: ZoneSchedule, entries: list[Entry]) -> None:
-        """By message and strand, each with one record. Raises StoreError: those left wait as before."""
-        for _, rows in groupby(entries, lambda entry: (entry.id, keys.place(entry.key).destination)):
-            together = list(rows)
-            first = together[0]
-            reason = canceled(self._campaigns[Path.of(first.note.flow).campaign])
-            try:
-                message = self._core.messages.get(first.id)
-            except StoreDamaged:  # whoever leases it deals with it
-                self._core.schedule.busy.difference_update([entry.key for entry in together])
-                continue
-            except StoreError:
-                self._core.schedule.busy.difference_update([entry.key for entry in entries[entries.index(first) :]])
-                raise
-            remove(self._core, zone.zone.name, message, together, reason, keys.place(first.key).destination)
+    def _reason(self, entry: Entry) -> str:
+        return canceled(self._campaigns[Path.of(entry.note.flow).campaign])
+
+
+def _is_merged(entry: Entry) -> bool:
+    return entry.note.values is not None

@@ -79,7 +79,8 @@ class Upkeep:
         arriving, floor = sorted(core.arriving), core.ids.next(core.clock.ms())
         lowest = min([floor, *arriving]).encode()
         for name, zone_marks in marks.items():
-            zone_marks["fresh"] = min(zone_marks["fresh"], keys.fresh_range(name) + lowest)
+            zone_marks["fresh"] = min(_to_id(zone_marks["fresh"], 3), keys.fresh_range(name) + lowest)
+            zone_marks["due"] = _to_id(zone_marks["due"], 4)
         working = [lease.row() for lease in self._queue.leases.out.values()]
         batches = core.batches
         await core.lines.stable()
@@ -162,3 +163,8 @@ class Upkeep:
         more |= self._deadlines.late(zone, strand, now_ms)
         zone.tidy(strand)
         return more
+
+
+def _to_id(mark: bytes, words: int) -> bytes:
+    """A mark without the recipient: it stands until the next mail, and named a person whom the queue has forgotten."""
+    return b" ".join(mark.split(b" ")[:words])

@@ -54,7 +54,8 @@ class History:
     def take(self, record: Record) -> None:
         if record.type == Type.ENVELOPE:
             message_id, metadata, recipients = unpack(record.body)[:3]
-            self.mails[message_id] = Mail(message_id, record.ms, metadata, recipients)
+            # A start may write an envelope again: the mail came when it came first.
+            self.mails.setdefault(message_id, Mail(message_id, record.ms, metadata, recipients))
         elif record.type == Type.DELIVERY:
             self._delivery(record.ms, unpack(record.body))
         elif record.type == Type.REMOVED:

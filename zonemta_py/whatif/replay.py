@@ -59,13 +59,17 @@ class Arrival(NamedTuple):
 
 
 def arrivals(history: History, span: Span) -> list[Arrival]:
-    """Mail that came in the span, and at its beginning what was still tried in it."""
+    """Mail that came in the span, and at its beginning what was still tried in it.
+
+    Whom the archive says was taken out of the queue (canceled, suppressed, dropped) is left out: what a provider would
+    have said nobody knows, and it was an order, not the configuration, that ended it.
+    """
     rows: list[Arrival] = []
     late = {message_id for (message_id, _), tried in history.attempts.items() if tried[-1].ms >= span.since_ms}
     for mail in history.mails.values():
         if mail.ms >= span.until_ms or (mail.ms < span.since_ms and mail.id not in late):
             continue
-        recipients = [Recipient(*row[1:4]) for row in mail.recipients]
+        recipients = [Recipient(*row[1:4]) for row in mail.recipients if (mail.id, row[1]) not in history.removed]
         if mail.ms < span.since_ms:
             recipients = [one for one in recipients if _waited(history, mail.id, one.address, span.since_ms)]
         metadata = {**mail.metadata, "hold_until_ms": 0, "columns": []}
@@ -146,7 +150,7 @@ def replay(
     config: Config, history: History, span: Span, seed: int, folder: Path,
     progress: Callable[[int], None] = lambda now_ms: None,
 ) -> Replayed:  # fmt: skip
-    """Runs it. folder: empty; the queue of the replay is made there. progress(simulated UNIX ms) is called now and then.
+    """Runs it. folder: empty; the replay's queue is made there. progress(simulated UNIX ms) is called now and then.
 
     Raises ConfigError (rules that cannot be read), StoreError, OSError.
     """
@@ -221,4 +225,5 @@ def _end_tasks(loop: Loop) -> None:
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()
-    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    if tasks:  # gathering nothing belongs to no loop, which is an error that would hide the one that ended the replay
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))

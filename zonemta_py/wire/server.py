@@ -222,7 +222,14 @@ class Connection(asyncio.Protocol):
         self._out += pack_chunks((number, OK), chunks)
 
     def _ask(self, number: int, question: str, arguments: dict[str, Any]) -> None:
-        self._run(number, self._queue.ask(question, **arguments))
+        work = asyncio.ensure_future(self._queue.ask(question, **arguments))
+        self._queue.core.keep(work)
+        self._run(number, _outlived(work))
+
+
+async def _outlived(work: asyncio.Future[Any]) -> Any:
+    """An order is carried out to its end, also when whoever gave it has hung up."""
+    return await asyncio.shield(work)
 
 
 def _bytes(*values: Any) -> None:

@@ -57,7 +57,7 @@ def main(lake: Path, memory_gb: float, incremental: bool) -> None:
     from zonemta_py.pipeline import update
     from zonemta_py.pipeline.session import session
 
-    spark = session("local[2]", memory_gb)
+    spark = session("local[2]", memory_gb, long=True)
     aside = _last_day_aside(lake) if incremental else None
     if aside:
         update.update(spark, lake)

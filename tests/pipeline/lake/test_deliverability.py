@@ -46,6 +46,10 @@ def window(at):
     return at.replace(minute=at.minute // 5 * 5, second=0, microsecond=0)
 
 
+def hour(at):
+    return at.replace(minute=0, second=0, microsecond=0)
+
+
 def test_each_window_counts_its_attempts(attempts):
     """Rows of five minutes and of days hold what a loop over the attempts counts."""
     rows, raw = deliverability.deliverability(attempts).collect(), attempts.collect()
@@ -107,6 +111,17 @@ def test_sketches_are_within_two_percent_of_rank(spark):
     assert merged.timed == len(values)
 
 
+def test_hours_and_days_have_sketches_and_five_minutes_have_none(attempts):
+    """A window of five minutes shows no quantiles; an hour has the counts of its own, and shows them."""
+    rows = deliverability.shown(deliverability.deliverability(attempts)).collect()
+    assert {row.grain for row in rows if row.p50_ms is not None} == {"hour", "day"}
+    assert all(row.p50_ms is not None for row in rows if row.timed and row.grain != "5min")
+    keys, hours = deliverability.KEYS, deliverability.deliverability(attempts).filter("grain = 'hour'").collect()
+    hours = {(row.since, *(row[key] for key in keys)): measures(row) for row in hours}
+    told = counted(attempts.collect(), lambda row: (hour(row.at), *(row[key] for key in keys)))
+    assert hours == told
+
+
 def test_what_has_no_envelope_has_no_latency(frame, journal):
     """An attempt whose envelope has not come yet is counted, and leaves the distribution alone."""
     journal.result("00000000000000a1", ["a@x.example"], "delivered")
@@ -118,4 +133,4 @@ def test_what_has_no_envelope_has_no_latency(frame, journal):
 def test_every_attempt_is_in_one_row(attempts):
     """Nothing is lost between the grains."""
     sums = deliverability.deliverability(attempts).groupBy("grain").agg(F.sum("attempts").alias("n")).collect()
-    assert Counter({row.grain: row.n for row in sums}) == {"5min": attempts.count(), "day": attempts.count()}
+    assert Counter({row.grain: row.n for row in sums}) == dict.fromkeys(deliverability.GRAINS, attempts.count())

@@ -63,6 +63,17 @@ def test_a_removed_recipient_says_why(frame, journal):
     assert (row.reply, row.domain, utc(row.ended_at)) == (None, "x.example", journal.now)
 
 
+def test_who_was_left_out_at_acceptance_stays_removed(frame, journal):
+    """A suppressed recipient is none of the envelope's; the row is there while others wait, and when all have ended."""
+    journal.record("REMOVED", ["s@x.example"], id="00000000000000a1", zone="mail", reason="suppressed: manual")
+    journal.envelope("00000000000000a1", ["a@x.example"], zone="mail")
+    waiting = {key[1]: row.state for key, row in told(frame, journal.rows).items()}
+    journal.result("00000000000000a1", ["a@x.example"], "delivered")
+    ended = {key[1]: row.state for key, row in told(frame, journal.rows).items()}
+    assert waiting == {"s@x.example": "removed", "a@x.example": "waiting"}
+    assert ended == {"s@x.example": "removed", "a@x.example": "delivered"}
+
+
 def test_the_day_is_in_the_id(spark):
     """The day of an outcome is that of its id; ranges of ids find exactly the ids of the days wanted."""
     ids = ["18bcfe5680000000", "18bd0470ffffffff", "18bd047100000000", "not an id", "18BCFE5680000000"]

@@ -42,9 +42,15 @@ def test_a_question_is_answered_with_its_columns(spark, lake):
     assert (names, len(rows)) == (["provider", "n", "day"], 1)
 
 
-@pytest.mark.parametrize(("where", "columns"), [("n >", []), ("weather = 1", []), ("", ["weather"])])
+@pytest.mark.parametrize(
+    ("where", "columns"),
+    [
+        ("n >", []), ("weather = 1", []), ("", ["weather"]), ("1 / (n - n) = 1", []), ("cast(provider as int) = 3", []),
+        ("to_date(provider) = day", []), ("provider rlike '('", []), ("element_at(array(n), 5) = 1", []),
+    ],
+)  # fmt: skip
 def test_a_question_that_makes_no_sense_is_refused(spark, lake, where, columns):
-    """Bad SQL and unknown columns end in one line of Spark's, not in its trace."""
+    """Bad SQL, unknown columns and what cannot be worked out end in one line of Spark's, not in its trace."""
     with pytest.raises(asking.Refused) as refused:
         asking.ask(spark, lake, "counts", where, columns, 9)
     assert "\n" not in str(refused.value)

@@ -103,6 +103,14 @@ def test_hostile_text_is_text(made: Reader, facts: Facts, campaign: Scope) -> No
     assert Reader(page(facts, campaign)).text.count("spring </script><b>sale") >= 2
 
 
+def test_a_name_does_not_turn_the_text_behind_it(day: Scope) -> None:
+    """Characters that reverse what follows, and control characters, are shown as such; accents and emoji stay."""
+    name = "Größe \u202eevil \x1b[31m \u2066 👩\u200d🚀"
+    text = Reader(page(replace(FAILED, pairs=[Pair(name, "p", Tally(bounced=1), 0)]), day)).text
+    assert "Größe \ufffdevil \ufffd[31m \ufffd 👩\u200d🚀" in text
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\x1b]", text)
+
+
 def test_everything_has_a_name_for_who_cannot_see_it(made: Reader) -> None:
     """Each plot has a text, each table a caption, each link says what it gives; one first heading."""
     drawn = [one for one in made.of("div") if "data-plot" in one]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PLAN = "chunk string, n int, zone string, source string, canary boolean, day int, position int, body binary"
+CHUNKS_AT_ONCE = 100
 _END = "]}"
 
 
@@ -60,9 +61,9 @@ def chunks(people: DataFrame, groups: Sequence[Group], settings: Settings) -> Da
     kinds = "number int, chunk string, zone string, source string, canary boolean, day int, position int, head string"
     table = F.broadcast(people.sparkSession.createDataFrame(rows, kinds))
     recipient = F.struct("h", "recipient")
-    made = (
-        numbered(people, groups, settings).groupBy("number").agg(F.sort_array(F.collect_list(recipient)).alias("all"))
-    )
+    # Lists are made after the shuffle only, and of few chunks at once, since they are objects on the heap.
+    found = numbered(people, groups, settings).repartition(1 + len(rows) // CHUNKS_AT_ONCE, "number")
+    made = found.groupBy("number").agg(F.sort_array(F.collect_list(recipient)).alias("all"))
     body = F.concat("head", F.array_join("all.recipient", ","), F.lit(_END)).cast("binary")
     return made.join(table, "number").select(
         "chunk", F.size("all").alias("n"), "zone", "source", "canary", "day", "position", body.alias("body")

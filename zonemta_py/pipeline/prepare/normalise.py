@@ -25,9 +25,12 @@ def normalise(rows: DataFrame) -> DataFrame:
 
     from zonemta_py.pipeline.prepare.spelling import judged
 
-    text = F.btrim("raw", F.lit(SPACES))
-    rows = rows.withColumn("text", text)
-    ordinary = (F.length("text") <= ORDINARY_CHARACTERS_MAX) & F.col("text").rlike(ORDINARY)
+    as_it_came = F.col("raw").rlike(ORDINARY)  # most: trimming costs more than looking
+    text = F.when(as_it_came, F.col("raw")).otherwise(F.btrim("raw", F.lit(SPACES)))
+    rows = rows.withColumn("as_it_came", as_it_came).withColumn("text", text)
+    ordinary = (F.octet_length("text") <= ORDINARY_CHARACTERS_MAX) & (
+        F.col("as_it_came") | F.col("text").rlike(ORDINARY)
+    )
     rows = rows.withColumn("other", F.when(~ordinary & (F.col("text") != ""), F.col("text")))
     rows = rows.withColumn("judged", arrow_udf(judged, "string")(F.col("other")))  # type: ignore[call-overload]
     local, domain = F.substring_index("text", "@", 1), F.lower(F.substring_index("text", "@", -1))
@@ -36,7 +39,7 @@ def normalise(rows: DataFrame) -> DataFrame:
     )
     rows = rows.withColumn("address", address)
     return rows.select(
-        *(name for name in rows.columns if name not in ("text", "other", "judged")),
+        *(name for name in rows.columns if name not in ("as_it_came", "text", "other", "judged")),
         F.substring_index("address", "@", -1).alias("domain"),
         F.lower("address").alias("key"),
     )

@@ -25,7 +25,7 @@ from zonemta_py.pipeline.prepare.read import files, fingerprint, read
 from zonemta_py.pipeline.prepare.segments import engaged, in_segment
 from zonemta_py.pipeline.prepare.settings import PlanRefused, Settings
 from zonemta_py.pipeline.prepare.suppressed import without_suppressed
-from zonemta_py.pipeline.prepare.validate import propose, validate
+from zonemta_py.pipeline.prepare.validate import REASONS, propose, validate
 from zonemta_py.pipeline.tuned import tuned
 
 if TYPE_CHECKING:
@@ -35,9 +35,13 @@ REPORT = "report.json"
 _SETTINGS = {
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
-    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "32m",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "8m",
     "spark.sql.shuffle.partitions": "64",
 }
+
+_PARQUET = {f"parquet.enable.dictionary#{name}": "false" for name in ("key", "h", "recipient", "chunk", "body")}
+"""Hardly one of their values is there twice, and a dictionary of them is a third of the writing."""
+_PARQUET |= {"parquet.compression.codec.zstd.level": "1", "parquet.size.statistics.enabled": "false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +62,13 @@ def people(
     found = propose(unique(validate(normalise(rows), settings)))
     found = engaged(in_segment(without_suppressed(found, suppressed)), engagement, settings)
     ordinary = ~F.col("address").contains('"') & ~F.col("address").contains("\\")
-    quoted = F.concat(F.lit('["'), F.col("address"), F.lit('"]'))
-    address = F.when(ordinary, quoted).otherwise(F.to_json(F.array("address")))
-    recipient = F.when(F.col("row") == "", address).otherwise(
-        F.concat(F.substring(address, F.lit(1), F.length(address) - 1), F.lit(","), "row", F.lit("]"))
+    escaped = F.expr("substring(to_json(array(address)), 2, length(to_json(array(address))) - 2)")
+    end = F.when(F.col("row") == "", F.lit("]")).otherwise(F.concat(F.lit(","), "row", F.lit("]")))
+    recipient = F.when(ordinary, F.concat(F.lit('["'), "address", F.lit('"'), end)).otherwise(
+        F.concat(F.lit("["), escaped, end)
     )
-    return assign(found, settings).withColumn("recipient", recipient).drop("row", "address")
+    found = assign(found, settings).withColumn("recipient", recipient).drop("row", "address")
+    return found.withColumn("bytes", F.octet_length("recipient"))
 
 
 def plan(
@@ -126,7 +131,8 @@ def _make(
     engagement: DataFrame | None, say: Callable[[str], object],
 ) -> dict[str, Any]:  # fmt: skip
     say("clean the list")
-    found = _staged(people(read(spark, list_, settings), settings, suppressed, engagement), folder / "people")
+    found = people(read(spark, list_, settings), settings, suppressed, engagement)
+    found = _staged(_needed(found, settings), folder / "people")
     say("count")
     counts = count(found, settings)
     if settings.caps:
@@ -138,14 +144,25 @@ def _make(
         _clear(folder)
         raise PlanRefused(f"{list_}: nobody is left of {counts.read:,} rows: {_why(counts)}")
     say("write the plan")
-    chunks(found, counts.groups, settings).write.parquet(str(folder / "chunks"))
+    chunks(found, counts.groups, settings).write.options(**_PARQUET).parquet(str(folder / "chunks"))
     _clear(folder)
     return _report(counts, settings, locate(bad, files(list_)), typos)
 
 
+def _needed(people: DataFrame, settings: Settings) -> DataFrame:
+    """Without what nothing looks at later: most of what a row has beside its recipient."""
+    from pyspark.sql import functions as F
+
+    people = people.drop("since_ms").withColumn("line", F.when(F.col("reason").isin(*REASONS), F.col("line")))
+    people = people.withColumn("domain", F.when(F.col("meant").isNotNull(), F.col("domain")))
+    if settings.caps:
+        return people
+    return people.withColumn("key", F.when(F.col("meant").isNotNull(), F.col("key")))
+
+
 def _staged(frame: DataFrame, folder: Path) -> DataFrame:
     """Written and read again: what follows is computed once, and counted from what is written."""
-    frame.write.option("compression", "lz4").parquet(str(folder))
+    frame.write.options(**_PARQUET, compression="lz4").parquet(str(folder))
     return frame.sparkSession.read.schema(frame.schema).parquet(str(folder))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from zonemta_py.mail.address import AddressRefused, parse_rcpt
 from zonemta_py.mail.domain import canonical
@@ -12,7 +13,8 @@ def judged(addresses: pa.Array) -> pa.Array:
     """Array of addresses, or null → array of them normalised, null where they are wrong."""
     if addresses.null_count == len(addresses):
         return pa.nulls(len(addresses), pa.string())
-    return pa.array([None if text is None else spelled(text) for text in addresses.to_pylist()], pa.string())
+    found = pa.array([spelled(text) for text in addresses.drop_null().to_pylist()], pa.string())
+    return pc.replace_with_mask(pa.nulls(len(addresses), pa.string()), addresses.is_valid(), found)
 
 
 def spelled(text: str) -> str | None:

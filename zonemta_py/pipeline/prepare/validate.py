@@ -94,7 +94,8 @@ def validate(rows: DataFrame, settings: Settings) -> DataFrame:
         reason = reason.when(_reserved(), RESERVED)
     if settings.drop_roles:
         reason = reason.when(F.substring_index("key", "@", 1).isin(sorted(ROLES)), ROLE)
-    return rows.withColumn("reason", reason.when(F.length("row") > ROW_CHARACTERS_MAX, LONG))
+    long = (F.octet_length("row") > ROW_CHARACTERS_MAX) & (F.length("row") > ROW_CHARACTERS_MAX)  # the first is cheap
+    return rows.withColumn("reason", reason.when(long, LONG))
 
 
 def _possible() -> Column:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from zonemta_py.pipeline.report.scope import Scope
 from zonemta_py.pipeline.report.sections import Plot, sections
 from zonemta_py.pipeline.report.tables import Table
 
+_UNSTEADY = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _HERE = Path(__file__).parent
 
 
@@ -52,10 +54,15 @@ def tables(facts: Facts, scope: Scope) -> list[Table]:
     return [] if facts.empty else [headline_table(facts, scope), *(part.table for part in sections(facts, scope))]
 
 
+def _steadied(value: Any) -> Any:
+    """Text without what would turn the direction of all that follows it, or is no character at all."""
+    return _UNSTEADY.sub("\ufffd", value) if type(value) is str else value
+
+
 @cache
 def _template() -> jinja2.Template:
     loader = jinja2.FileSystemLoader(_HERE)
-    rules: dict[str, Any] = {"autoescape": True, "undefined": jinja2.StrictUndefined}
+    rules: dict[str, Any] = {"autoescape": True, "undefined": jinja2.StrictUndefined, "finalize": _steadied}
     return jinja2.Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, **rules).get_template("page.html.j2")
 
 

@@ -218,6 +218,10 @@ class Campaign(Model):
     bounds: Bounds | None = None
     life_h: float = Field(168, gt=0, le=24 * 366)
     """Hours after which a recipient is given up."""
+    notify: Literal["remote", "never", "failure"] = "remote"
+    """Who tells the return path of recipients that were not reached. remote: other servers, of what they took and could
+    not deliver; what this one finds out is in the campaign's figures and the journal. never: nobody, others are asked
+    not to (RFC 3461). failure: this server too, a message for each."""
 
 
 class Created(Model):
