@@ -155,6 +155,19 @@ def test_json_lines_and_parquet(spark: "SparkSession", planned: Plan, tmp_path: 
     assert chunks(spark, made) == chunks(spark, planned)
 
 
+def test_a_folder_is_one_list(spark: "SparkSession", tmp_path: Path) -> None:
+    """Its files come in the order of their names, also below: of rows alike the first wins, bad ones are named."""
+    for place, rows_ in (("a.csv", "ann@big.net,A,\nbad one,x,\n"), ("b [1].csv", "bob@big.net,B,\n"),
+                         ("sub/c.csv", "ann@big.net,A2,\ncy@big.net,C,\nbad two,x,\n")):  # fmt: skip
+        (tmp_path / "list" / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "list" / place).write_text("E-Mail,Name,City\n" + rows_)
+    made = plan(spark, SETTINGS, str(tmp_path / "list"), tmp_path / "may.plan")
+    people_ = [one for row in chunks(spark, made).values() for one in json.loads(row.body)["recipients"]]
+    assert sorted(one[:2] for one in people_) == [["ann@big.net", "A"], ["bob@big.net", "B"], ["cy@big.net", "C"]]
+    places = [(Path(one["file"]).name, one["line"]) for one in made.report["examples"] if one["text"].startswith("bad")]
+    assert places == [("a.csv", 3), ("c.csv", 4)]
+
+
 def test_caps(spark: "SparkSession", list_: Path, tmp_path: Path) -> None:
     """What is over a source's cap goes to the next day, and what even that does not take is left out and counted."""
     capped = Settings(

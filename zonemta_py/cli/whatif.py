@@ -63,6 +63,8 @@ def whatif(
         replayed = _replayed(configs[name], history, span, seed, name)
         columns[name] = facts(replayed.history, history, span)
         beyond[name] = replayed.beyond
+        if replayed.refused:
+            typer.echo(f"{name}: the queue did not take {replayed.refused} messages; they count as waiting", err=True)
     _show(columns, beyond, table, json)
 
 

@@ -89,10 +89,13 @@ def _waited(history: History, message_id: str, address: str, since_ms: int) -> b
 class _Sender:
     """Takes every lease there is, and settles it when the world's answer is due."""
 
-    def __init__(self, queue: LocalQueue, world: World, clock: SimulatedClock, names: dict[str, str]) -> None:
-        self._queue, self._world, self._clock, self._names = queue, world, clock, names
+    def __init__(
+        self, queue: LocalQueue, world: World, clock: SimulatedClock, names: dict[str, str],
+        first: dict[tuple[str, str], int],
+    ) -> None:  # fmt: skip
+        """first: when recipients that wait from before were tried first."""
+        self._queue, self._world, self._clock, self._names, self._first = queue, world, clock, names, first
         self._loop = asyncio.get_running_loop()
-        self._first: dict[tuple[str, str], int] = {}
         self._idle: dict[tuple[str, str, str], list[float]] = defaultdict(list)
         self._take()
 
@@ -176,7 +179,8 @@ async def _run(
     clock, world = SimulatedClock(loop, span.since_ms, seed), World(history, seed)
     queue = await open_queue(config, clock=clock, scout=world, hire=Inline)
     names: dict[str, str] = {}
-    _Sender(queue, world, clock, names)
+    early = {key: tried[0].ms for key, tried in history.attempts.items() if tried[0].ms < span.since_ms}
+    _Sender(queue, world, clock, names, early)
     queue.start()
     refused = 0
 

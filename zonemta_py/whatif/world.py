@@ -3,7 +3,8 @@
     one recipient's own answer   an address that was refused for good is refused again; one that was put off (full,
                                  greylisted) is put off until the time, or after the wait, at which it was taken
     too fast                     a source that was slowed down at a provider may send there as fast as was accepted
-                                 in the five-minute windows in which it was slowed down, and is told so above that
+                                 in the five-minute windows in which it was slowed down (and as much at once as was
+                                 accepted within ten seconds), and is told so above that
     blocked                      a source is blocked at a provider from the first such reply to the next acceptance
     out of reach                 a site is down from the first failed connection to the next answer
 
@@ -48,13 +49,13 @@ class Answer(NamedTuple):
 class _Pressure:
     """How fast one source may send to one provider: recipients a second, and what it is told above that."""
 
-    def __init__(self, per_s: float, reply: Reply, stage: str) -> None:
-        self.per_s, self.reply, self.stage = per_s, reply, stage
-        self._room, self._at_ms = per_s * BURST_S, 0
+    def __init__(self, per_s: float, burst: int, reply: Reply, stage: str) -> None:
+        self.per_s, self.burst, self.reply, self.stage = per_s, burst, reply, stage
+        self._room, self._at_ms = float(burst), 0
 
     def admits(self, now_ms: int) -> bool:
         grown = (now_ms - self._at_ms) / 1000 * self.per_s
-        self._room = min(max(1.0, self.per_s * BURST_S), self._room + grown)
+        self._room = min(float(self.burst), self._room + grown)
         self._at_ms = now_ms
         if self._room < 1:
             return False
@@ -147,7 +148,7 @@ class World:
             others = [found for (name, _), found in self._pressure.items() if name == provider and found is not None]
             first = others[0] if others else None
             per_s = median(found.per_s for found in others) if others else 0.0
-            self._pressure[lane] = _Pressure(per_s, first.reply, first.stage) if first else None
+            self._pressure[lane] = _Pressure(per_s, first.burst, first.reply, first.stage) if first else None
         return self._pressure[lane]
 
     # -- what is asked of it
@@ -207,11 +208,20 @@ class World:
 
 
 def _pressure(slowed: list[Attempt], accepted: list[int]) -> _Pressure:
-    """What was accepted in the windows in which it was too much."""
-    windows = {attempt.ms // WINDOW_MS for attempt in slowed}
-    counts = dict.fromkeys(windows, 0)
+    """What was accepted in the windows in which it was too much, in the time that was used of them."""
+    windows: dict[int, list[int]] = {attempt.ms // WINDOW_MS: [] for attempt in slowed}
+    used: dict[int, list[int]] = {window: [] for window in windows}
+    for attempt in slowed:
+        used[attempt.ms // WINDOW_MS].append(attempt.ms)
     for ms in accepted:
-        if ms // WINDOW_MS in counts:
-            counts[ms // WINDOW_MS] += 1
-    per_s = median(counts.values()) / (WINDOW_MS / 1000)
-    return _Pressure(max(per_s, 1000 / _DAY_MS), slowed[0].reply, slowed[0].stage)
+        if ms // WINDOW_MS in windows:
+            windows[ms // WINDOW_MS].append(ms)
+            used[ms // WINDOW_MS].append(ms)
+    per_s = median(len(windows[window]) / max(1.0, (max(ms) - min(ms)) / 1000) for window, ms in used.items())
+    burst = max((_most_within(sorted(ms), BURST_S) for ms in windows.values()), default=1)
+    return _Pressure(max(per_s, 1000 / _DAY_MS), burst, slowed[0].reply, slowed[0].stage)
+
+
+def _most_within(times: list[int], seconds: float) -> int:
+    """How many of these moments (ms, sorted) lie together in so short a time, at least 1."""
+    return max((bisect_right(times, ms + int(seconds * 1000)) - place for place, ms in enumerate(times)), default=1)

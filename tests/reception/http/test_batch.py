@@ -48,6 +48,17 @@ def test_a_batch_is_one_delivery_for_each_with_its_values(open_http: Any, templa
     assert [one["name"] for one in door.client.get("/v1/campaigns").json()] == ["spring"]
 
 
+def test_a_batch_without_a_field_of_the_template_is_refused(open_http: Any, template: bytes) -> None:
+    """With the name that is missing, before anybody waits for a message that cannot be made."""
+    door = open_http()
+    put(door, template)
+    answer = send(door, ROWS, columns=["other"])
+    assert answer.status_code == 422
+    assert "name" in answer.json()["errors"][0]["what"]
+    assert door.client.get("/v1/campaigns/spring").json()["accepted"] == 0
+    assert send(door, ROWS).status_code == 200
+
+
 def test_orders_to_a_campaign(open_http: Any, template: bytes) -> None:
     """They are obeyed before they are answered; one that makes no sense any more is a conflict."""
     door = open_http()

@@ -9,11 +9,13 @@ of a row that is none).
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zonemta_py.pipeline.prepare import sound
 from zonemta_py.pipeline.prepare.settings import FIELDS_MAX, PlanRefused, Settings
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 SUFFIXES = {".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".parquet": "parquet"}
 BROKEN = "_broken"
 CLEANED = FIELDS_MAX
+_GLOB = re.compile(r"[\[\]{}*?\\]")
+_SCHEME = re.compile("^file:/+")
+"""Spark writes the same file in two ways: with one slash and with three."""
 _CONTROLS = "[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]+"  # the node takes none in a field
 _SPECIAL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029\"\\]"  # these too, and what JSON escapes
 
@@ -65,9 +70,13 @@ def files(list_: str) -> list[Path]:
 
 
 def fingerprint(spark: SparkSession, list_: str, settings: Settings) -> str:
-    """Hex digest of the list's content. Of local files their bytes; else of all rows, in whatever order."""
+    """Hex digest of the list's content. Of local files their bytes; else of all rows, in whatever order.
+
+    Raises PlanRefused for files that are not sound.
+    """
     found = files(list_)
     if found:
+        sound.check(found, kind_of(list_), settings.multiline)
         digest = hashlib.sha256()
         for file in found:
             with file.open("rb") as content:
@@ -85,32 +94,33 @@ def _load(spark: SparkSession, list_: str, multiline: bool) -> tuple[DataFrame, 
     from pyspark.errors import AnalysisException
 
     kind = kind_of(list_)
+    paths = [_GLOB.sub(r"\\\g<0>", str(file)) for file in files(list_)] or [list_]
     try:
         if kind == "table":
             return spark.table(list_), kind
         if kind == "parquet":
-            return spark.read.parquet(list_), kind
-        return (_csv(spark, list_, multiline) if kind == "csv" else _json(spark, list_)), kind
+            return spark.read.parquet(*paths), kind
+        return (_csv(spark, paths, multiline) if kind == "csv" else _json(spark, paths)), kind
     except AnalysisException as error:
         said = (error.getMessage() or str(error)).splitlines()[0]
         raise PlanRefused(f"{list_}: {said}; name a file, a folder or a table") from None
 
 
-def _csv(spark: SparkSession, list_: str, multiline: bool) -> DataFrame:
+def _csv(spark: SparkSession, paths: list[str], multiline: bool) -> DataFrame:
     """RFC 4180 in UTF-8, first row the header. Without column pruning, or short rows would pass unseen."""
     reader = spark.read.option("header", True).option("escape", '"').option("columnPruning", False)
     reader = reader.option("multiLine", multiline).option("mode", "PERMISSIVE")
-    names = reader.csv(list_).columns
+    names = reader.csv(paths[:1]).columns
     fields = ", ".join(f"`{name.replace('`', '``')}` string" for name in [*names, BROKEN])
-    return reader.option("columnNameOfCorruptRecord", BROKEN).schema(fields).csv(list_)
+    return reader.option("columnNameOfCorruptRecord", BROKEN).schema(fields).csv(paths)
 
 
-def _json(spark: SparkSession, list_: str) -> DataFrame:
+def _json(spark: SparkSession, paths: list[str]) -> DataFrame:
     reader = spark.read.option("columnNameOfCorruptRecord", BROKEN)
-    schema = reader.option("primitivesAsString", True).json(list_).schema
+    schema = reader.option("primitivesAsString", True).json(paths).schema
     if BROKEN not in schema.fieldNames():
         schema = schema.add(BROKEN, "string")
-    return reader.schema(schema).json(list_)
+    return reader.schema(schema).json(paths)
 
 
 def _check_columns(frame: DataFrame, list_: str, settings: Settings) -> None:
@@ -181,7 +191,7 @@ def _line(frame: DataFrame, kind: str) -> Column:
 
     if kind == "table":  # rows without a place: their content orders them
         return F.struct(F.lit(0).alias("file"), F.lit(0).cast("bigint").alias("block"), F.xxhash64("*").alias("record"))
-    places = {path: number for number, path in enumerate(sorted(frame.inputFiles()))}
+    places = {_SCHEME.sub("file:/", path): number for number, path in enumerate(sorted(frame.inputFiles()))}
     record = F.monotonically_increasing_id()
     if kind == "parquet":
         block, record = F.lit(0).cast("bigint"), F.col("_metadata.row_index")
@@ -195,4 +205,5 @@ def _file(places: Mapping[str, int]) -> Column:
 
     if len(places) <= 1:
         return F.lit(0)
-    return F.array_position(F.lit(list(places)), F.col("_metadata.file_path")).cast("int") - 1
+    path = F.regexp_replace("_metadata.file_path", _SCHEME.pattern, "file:/")
+    return F.array_position(F.lit(list(places)), path).cast("int") - 1

@@ -16,6 +16,7 @@ from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.verdicts import Drop
 from zonemta_py.queue.api import Intake, Office, Receipt
 from zonemta_py.reception.gate import Gate
+from zonemta_py.reception.http.columns import Columns, Templates
 from zonemta_py.reception.http.keys import Holder, Keys
 from zonemta_py.reception.http.problem import Fault, Problem, invalid
 from zonemta_py.reception.http.shares import Shares
@@ -26,8 +27,8 @@ from zonemta_py.reception.site import Site
 DROPPED = Receipt("", 0, 0, False)
 
 
-class Queue(Intake, Office, Protocol):
-    """Both faces that this door needs."""
+class Queue(Intake, Office, Templates, Protocol):
+    """The faces that this door needs."""
 
 
 @dataclass(slots=True)
@@ -52,6 +53,7 @@ class Entrance:
         self.config, self.queue, self.gate = config, queue, gate
         self.site = Site(config, config.http.listener, queue, host, gate, Login({}))
         self.keys = Keys(config.http.keys, local)
+        self._columns = Columns(queue)
         self.shares = Shares(config.http.requests, config.http.requests_per_key)
 
     # -- mail
@@ -102,6 +104,7 @@ class Entrance:
                 await self._show_plugins(envelope, session)
             if not envelope.recipients:
                 raise Refused(NOBODY)
+            await self._columns.check(envelope.campaign or "", envelope.columns)
             return await self.queue.accept(envelope, b"")
         except Drop:
             return DROPPED
