@@ -175,8 +175,8 @@ class LocalQueue(Parts):
         message_id, zone = group.entries[0].id, group.zone.zone.name
         first = message_id not in self._aside
         if first:
+            self._quarantine(message_id, error)  # where that finds no space, the next to find out tries it again
             self._aside.add(message_id)
-            self._quarantine(message_id, error)
         core.messages.drop(message_id)
         addresses = [entry.address for entry in group.entries]
         core.record(Type.REMOVED, records.pack([message_id, zone, addresses, str(error)]))
