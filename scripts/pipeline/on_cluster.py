@@ -54,7 +54,7 @@ def digest(lake: Path) -> dict[str, tuple[int, str]]:
     for path in sorted(lake.rglob("*.parquet")):
         name = path.relative_to(lake).parts[0]
         table = parquet.read_table(path, partitioning=None)
-        kept = [column for column in table.column_names if not column.endswith("sketch")]
+        kept = [column.name for column in table.schema if "binary" not in str(column.type)]
         found.setdefault(name, []).extend(json.dumps(row, default=str) for row in table.select(kept).to_pylist())
     return {
         name: (len(rows), hashlib.sha256("\n".join(sorted(rows)).encode()).hexdigest()) for name, rows in found.items()
