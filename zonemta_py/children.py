@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import gc
 import logging
 import os
 import resource
@@ -21,10 +20,6 @@ log = logging.getLogger(__name__)
 
 SWITCH_S = 0.0005
 """How long a thread that comes back from the disk may wait for the interpreter."""
-GATHER_S = 0.001
-"""What a sender has to say to the queue goes out together, so often: results that come together share one sync."""
-GARBAGE = 20_000
-"""Objects made, net, before Python looks for cycles: what a recipient costs is made and freed without any."""
 FILES_BESIDES_LEASES = 600
 """Descriptors of a sender that are not a delivery under way: idle connections, DNS queries, the queue's socket."""
 _M_ARENA_MAX = -8
@@ -84,7 +79,6 @@ def queue(config: Config, host: Host) -> None:
     # One arena for LevelDB's threads and ours: what one frees the other takes, where it would be touched afresh.
     ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
     sys.setswitchinterval(SWITCH_S)
-    gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
     uvloop.run(_queue(config, host))
 
 
@@ -139,7 +133,6 @@ async def _door(config: Config, host: Host, bound: socket.socket) -> None:
 def sender(config: Config, host: Host, name: str) -> None:
     """A process that delivers. It ends with the queue's process: what it had is in doubt then."""
     listen_to_log(config, host)
-    gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
     uvloop.run(_sender(config, host, name))
 
 
@@ -147,7 +140,7 @@ async def _sender(config: Config, host: Host, name: str) -> None:
     from zonemta_py.delivery.worker import run
     from zonemta_py.wire.client import RemoteQueue
 
-    outlet = await RemoteQueue.connect(config.folder, name, gather_s=GATHER_S)
+    outlet = await RemoteQueue.connect(config.folder, name)
     work = asyncio.ensure_future(run(config, outlet, host, places(config)))
     await asyncio.wait([work, outlet.gone], return_when=asyncio.FIRST_COMPLETED)
 

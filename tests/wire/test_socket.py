@@ -233,36 +233,6 @@ async def test_a_long_answer(service: Any) -> None:
     assert len(answer["rows"]) == 3000
 
 
-async def test_what_a_sender_says_together_goes_out_together(service: Any) -> None:
-    """With gather_s a second write waits for the first one's time to be over; nothing is held back for good."""
-    receiver = await service.connect()
-    for number in range(30):
-        await receiver.put(mail(f"r{number}@x{number}.test"), BODY)
-    sender = await client.RemoteQueue.connect(service.folder, "sender", gather_s=0.02)
-    service.remotes.append(sender)
-    deliveries: list[Delivery] = []
-    while len(deliveries) < 30:
-        deliveries += await sender.lease(30)
-    written: list[bytes] = []
-    transport = sender._protocol._transport  # type: ignore[union-attr]
-
-    class Watched:
-        def write(self, data: bytes) -> None:
-            written.append(data)
-            transport.write(data)  # type: ignore[union-attr]
-
-    sender._protocol._transport = Watched()  # type: ignore[union-attr, assignment]
-
-    async def settle(place: int, delivery: Delivery) -> None:
-        await asyncio.sleep(place / 10_000)
-        await sender.settle(done(delivery))
-
-    await asyncio.gather(*(settle(place, delivery) for place, delivery in enumerate(deliveries)))
-    sender._protocol._transport = transport  # type: ignore[union-attr]
-    assert len(written) < 15
-    assert (await sender.ask("size"))["total"]["queued"] == 0
-
-
 async def test_an_order_is_carried_out_when_its_client_hangs_up(service: Any) -> None:
     """It was given: half done it would be neither there nor not."""
     operator = await service.connect("operator", reconnect=False)

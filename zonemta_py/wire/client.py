@@ -51,22 +51,17 @@ class _Ahead:
 class RemoteQueue:
     """The queue behind the socket."""
 
-    def __init__(self, folder: Path, name: str, reconnect: bool, gather_s: float = 0) -> None:
-        self._path, self._name, self._reconnect, self._gather_s = folder / SOCKET, name, reconnect, gather_s
+    def __init__(self, folder: Path, name: str, reconnect: bool) -> None:
+        self._path, self._name, self._reconnect = folder / SOCKET, name, reconnect
         self._protocol: _Protocol | None = None
         self._token = 0
         self._ahead: dict[str, _Ahead] = {}
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @classmethod
-    async def connect(
-        cls, folder: Path, name: str, reconnect: bool = False, patience_s: float = 60, gather_s: float = 0
-    ) -> RemoteQueue:
-        """Waits up to `patience_s` for the queue to be there. Raises QueueRefusal.
-
-        gather_s: two writes to the socket are at least so far apart; what comes meanwhile goes out together.
-        """
-        queue = cls(folder, name, reconnect, gather_s)
+    async def connect(cls, folder: Path, name: str, reconnect: bool = False, patience_s: float = 60) -> RemoteQueue:
+        """Waits up to `patience_s` for the queue to be there. Raises QueueRefusal."""
+        queue = cls(folder, name, reconnect)
         deadline = asyncio.get_running_loop().time() + patience_s
         while not await queue._connect():
             if asyncio.get_running_loop().time() > deadline:
@@ -77,15 +72,12 @@ class RemoteQueue:
     async def _connect(self) -> bool:
         loop = asyncio.get_running_loop()
         try:
-            _, protocol = await loop.create_unix_connection(self._made, str(self._path))
+            _, protocol = await loop.create_unix_connection(lambda: _Protocol(self._lost), str(self._path))
         except OSError:
             return False
         self._protocol = protocol
         protocol.send((Operation.HELLO, 0, self._name))
         return True
-
-    def _made(self) -> _Protocol:
-        return _Protocol(self._lost, self._gather_s)
 
     def _lost(self) -> None:
         self._protocol = None
@@ -211,8 +203,8 @@ class RemoteIncoming:
 
 
 class _Protocol(asyncio.Protocol):
-    def __init__(self, lost: Any, gather_s: float) -> None:
-        self._lost, self._gather_s, self._next_s = lost, gather_s, 0.0
+    def __init__(self, lost: Any) -> None:
+        self._lost = lost
         self._loop = asyncio.get_running_loop()
         self._unpacker = unpacker()
         self._open: dict[int, asyncio.Future[Any]] = {}
@@ -225,18 +217,10 @@ class _Protocol(asyncio.Protocol):
 
     def send(self, frame: tuple[Any, ...]) -> None:
         if not self._out:
-            self._flush_soon()
+            self._loop.call_soon(self._flush)
         self._out.append(pack(frame))
 
-    def _flush_soon(self) -> None:
-        wait_s = self._next_s - self._loop.time() if self._gather_s else 0
-        if wait_s > 0:
-            self._loop.call_later(wait_s, self._flush)
-        else:  # who else comes in this turn of the loop rides along
-            self._loop.call_soon(self._flush)
-
     def _flush(self) -> None:
-        self._next_s = self._loop.time() + self._gather_s
         if self._transport is not None:
             self._transport.write(b"".join(self._out))
         self._out = []
@@ -251,7 +235,7 @@ class _Protocol(asyncio.Protocol):
         self._number += 1
         future = self._open[self._number] = self._loop.create_future()
         if not self._out:
-            self._flush_soon()
+            self._loop.call_soon(self._flush)
         self._out += pack_chunks((int(Operation.CHUNK), self._number, token), chunks)
         return future
 
