@@ -42,7 +42,7 @@ hostname = "mta.test"
 folder = "{folder}"
 log_level = "warning"
 receivers = 1
-senders = 1
+senders = 2
 [[listeners]]
 name = "smtp"
 port = {smtp}
@@ -56,6 +56,8 @@ host = "127.0.0.1"
 port = {sink}
 tls = "none"
 in_doubt = "retry"
+connections = 200
+connections_per_destination = 60
 """
 
 

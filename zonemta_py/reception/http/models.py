@@ -19,7 +19,7 @@ Body = Annotated[str, AfterValidator(values.text)]
 Address = Annotated[str, AfterValidator(values.address), WithJsonSchema({"type": "string", "format": "email"})]
 ReturnPath = Annotated[str, AfterValidator(values.return_path)]
 Column = Annotated[str, AfterValidator(values.column)]
-Kind = Literal["hard-bounce", "complaint", "unsubscribe", "manual", "erased"]
+Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
 
 
 class Model(BaseModel):
