@@ -8,12 +8,13 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
 
-from zonemta_py.config import Config, Zone
+from zonemta_py.config import Config, Plugins, Zone
 from zonemta_py.delivery import worker
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.reply import Reply
@@ -167,6 +168,7 @@ class Queue:
     def __init__(self, deliveries: list[Delivery], chunk: Callable[[str, int], bytes] | None, batch: int) -> None:
         self.waiting, self.batch = list(deliveries), batch
         self.results: list[Result] = []
+        self.parts: list[Result] = []
         self._all = len(deliveries)
         self._chunk = chunk
         self._end = asyncio.Event()
@@ -180,7 +182,13 @@ class Queue:
         given, self.waiting = self.waiting[:count], self.waiting[count:]
         return given
 
+    def settle_part(self, result: Result) -> None:
+        assert result.more
+        self.parts.append(result)
+
     async def settle(self, result: Result) -> None:
+        told = [outcome for part in self.parts if part.lease == result.lease for outcome in part.outcomes]
+        result.outcomes = told + result.outcomes
         self.results.append(result)
         await asyncio.sleep(0.02)
         if len(self.results) == self._all:
@@ -279,3 +287,15 @@ def deliver(servers: list[Server]) -> Callable[..., Awaitable[list[Result]]]:
 @pytest.fixture
 def queue_of() -> type[Queue]:
     return Queue
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Callable[[str], Host]:
+    """A host with one plugin of the given functions."""
+
+    def load(source: str) -> Host:
+        file = tmp_path / "steer.py"
+        file.write_text('"""A plugin."""\nfrom zonemta_py.plugin import *\n' + source)
+        return Host.load(Plugins(enabled=[str(file)]))
+
+    return load

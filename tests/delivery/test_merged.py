@@ -40,7 +40,7 @@ def merge(letter: Callable[..., Delivery]) -> Callable[..., Delivery]:
     """A merged delivery: merge(port, "name", "city", template="t1", …)."""
 
     def make(port: int = 25, name: str = "Ann", city: str = "Ulm", **more: Any) -> Delivery:
-        given = {"columns": ["name", "city"], "values": [name, city], "template": "t1", "campaign": "spring"}
+        given = {"columns": ["name", "city"], "values": [[name, city]], "template": "t1", "campaign": "spring"}
         given |= {"received_ms": 1_700_000_000_000, "size": 100, "chunks": 0}
         given |= {"recipients": [Recipient(f"{name.lower()}@d.example")]} | more
         delivery = letter(port, **given)
@@ -228,7 +228,7 @@ def today() -> int:
 async def test_values_must_fit_the_columns(merge: Any, outlet: Any) -> None:
     """The queue sees to it; a sender that gets others makes no message of them."""
     with pytest.raises(ValueError, match="zip"):
-        await Templates(outlet([], {"spring": template()})).make(merge(values=["Ann"]))
+        await Templates(outlet([], {"spring": template()})).make(merge(values=[["Ann"]]))
 
 
 async def test_a_field_that_is_not_there_is_refused(merge: Any, outlet: Any) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from zonemta_py.config import Config, Plugins
+from zonemta_py.config import Config
 from zonemta_py.delivery import worker
 from zonemta_py.delivery.targets import Target
 from zonemta_py.mail.classify import NoRoute
@@ -33,18 +32,6 @@ class Names:
 
     async def addresses(self, host: str, now: float) -> tuple[str, ...]:
         return (host,)
-
-
-@pytest.fixture
-def plugin(tmp_path: Path) -> Callable[[str], Host]:
-    """A host with one plugin of the given functions."""
-
-    def load(source: str) -> Host:
-        file = tmp_path / "steer.py"
-        file.write_text('"""A plugin."""\nfrom zonemta_py.plugin import *\n' + source)
-        return Host.load(Plugins(enabled=[str(file)]))
-
-    return load
 
 
 def only(result: Any) -> tuple[int, str]:

@@ -120,7 +120,7 @@ async def test_each_recipient_is_delivered_alone(house: Make) -> None:
     home = await opened(house, "ann@x.test", "bob@x.test", settings={"tenant": "shop", "priority": 3})
     first, second = await home.leases()
     assert [(one.recipients[0].address, one.values, len(one.recipients)) for one in (first, second)] == [
-        ("ann@x.test", ["Ann"], 1), ("bob@x.test", ["Bob"], 1),
+        ("ann@x.test", [["Ann"]], 1), ("bob@x.test", [["Bob"]], 1),
     ]  # fmt: skip
     assert (first.columns, first.chunks, first.body, first.received_ms) == (["name"], 0, None, 1_700_000_000_000)
     assert (first.sender, first.tenant, first.campaign, first.priority) == ("news@src.test", "shop", "spring", 3)
@@ -137,7 +137,7 @@ async def test_a_template_without_fields_is_merged_too(house: Make) -> None:
     home = await opened(house)
     await home.queue.put(Envelope("", [Recipient("ann@x.test", values=[])], campaign="spring"), b"")
     (delivery,) = await home.leases()
-    assert (delivery.values, delivery.columns, delivery.chunks) == ([], [], 0)
+    assert (delivery.values, delivery.columns, delivery.chunks) == ([[]], [], 0)
     await home.settle(delivery)
     await home.sound()
 
@@ -311,7 +311,7 @@ async def test_a_damaged_message_stops_no_removal(house: Make) -> None:
     assert await row(home, "removed", "waiting") == (15, 0)
     assert [case.name.split("-")[1] for case in home.queue.core.quarantine.cases()] == ["message"]
     await home.rest()
-    assert [(await home.sizes())[name] for name in ("queued", "messages")] == [0, 0]
+    assert [(await home.sizes())[name] for name in ("queued", "messages", "bytes")] == [0, 0, 0]
 
 
 async def test_a_canceled_recipient_is_never_leased(house: Make) -> None:

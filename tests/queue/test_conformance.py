@@ -309,7 +309,7 @@ async def test_a_campaign_from_its_template_to_its_end(house: Make, front: Make)
     await queue.put(Envelope("", people, columns=["name"], campaign="spring", received_ms=1_700_000_000_000), b"")
     first, second, third = await take(queue)
     assert [(one.values, one.columns, one.chunks, one.body) for one in (first, second, third)] == [
-        ([f"N{number}"], ["name"], 0, None) for number in range(3)
+        ([[f"N{number}"]], ["name"], 0, None) for number in range(3)
     ]
     assert (first.campaign, first.tenant, first.received_ms) == ("spring", "shop", 1_700_000_000_000)
     assert first.template == second.template != ""

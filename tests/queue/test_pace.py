@@ -51,4 +51,4 @@ def test_what_is_remembered_is_bounded() -> None:
     pace = Pace(20)
     for number in range(2 * REMEMBERED_MAX):
         pace.learn(str(number), 0, 0)
-    assert len(pace._quick) <= REMEMBERED_MAX
+    assert len(pace._took) <= REMEMBERED_MAX

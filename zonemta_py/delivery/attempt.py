@@ -15,18 +15,19 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.delivery.body import Body
 from zonemta_py.delivery.connections import Connections, Key
 from zonemta_py.delivery.dead import DeadHosts
 from zonemta_py.delivery.egress import Egress, Sources
+from zonemta_py.delivery.letter import NotMade, letter, not_made
 from zonemta_py.delivery.merged import Templates
 from zonemta_py.delivery.outgoing import Outgoing
 from zonemta_py.delivery.reach import Ourselves
 from zonemta_py.delivery.scout import DnsScout
 from zonemta_py.delivery.session import Route, Session, TlsFallback, open_session
-from zonemta_py.delivery.signing import Unsigned
 from zonemta_py.delivery.targets import Choice, Roads, Target
 from zonemta_py.delivery.tls.failures import POLICY, UNDECIDED, TlsTrouble, TlsUnmet
 from zonemta_py.delivery.tls.plan import Demands, Plan, Trial
@@ -35,7 +36,6 @@ from zonemta_py.delivery.tls.reports import rows
 from zonemta_py.delivery.transaction import Transaction
 from zonemta_py.mail.classify import LOCAL, TLS_POLICY, DeliveryError, TlsFailed, judge
 from zonemta_py.mail.reply import Reply
-from zonemta_py.merge.problems import RenderRefused, TemplateRefused
 from zonemta_py.plugin.arguments import ConnectOptions
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.verdicts import Defer, Drop, Hold, Verdict
@@ -48,9 +48,11 @@ from zonemta_py.queue.api import (
     Delivery,
     Outcome,
     Outlet,
-    QueueRefusal,
     Result,
 )
+
+if TYPE_CHECKING:
+    from zonemta_py.delivery.series import Following
 
 ADDRESSES_MAX = 6
 CONNECT_SHARE = 2.0
@@ -59,7 +61,10 @@ NO_CONNECTION = Reply(451, "4.3.2", "no idle connection, and a new one is not al
 
 @dataclass(slots=True)
 class Means:
-    """What every attempt of a sender process shares. hostname: the server's (asking the system each time is dear)."""
+    """What every attempt of a sender process shares. hostname: the server's (asking the system each time is dear).
+
+    shy: servers (`Session.remote`) that do not take an envelope in one write with the message before it.
+    """
 
     config: Config
     outlet: Outlet
@@ -72,6 +77,7 @@ class Means:
     outgoing: Outgoing = field(init=False)
     templates: Templates = field(init=False)
     roads: Roads = field(init=False)
+    shy: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.sources = Sources(self.config)
@@ -85,12 +91,13 @@ class Means:
 
 
 class Attempt:
-    """One delivery, once."""
+    """One delivery, once. following: what goes over the same connection behind it."""
 
     __slots__ = (
         "_delivery",
         "_demands",
         "_down",
+        "_following",
         "_kept",
         "_means",
         "_opened",
@@ -100,8 +107,8 @@ class Attempt:
         "_zone",
     )
 
-    def __init__(self, means: Means, delivery: Delivery) -> None:
-        self._means, self._delivery = means, delivery
+    def __init__(self, means: Means, delivery: Delivery, following: Following | None = None) -> None:
+        self._means, self._delivery, self._following = means, delivery, following
         self._zone = means.zone(delivery.zone)
         self._session: Session | None = None
         self._used: ConnectOptions | None = None
@@ -129,30 +136,16 @@ class Attempt:
 
     async def _outcomes(self) -> list[Outcome]:
         everyone = list(range(len(self._delivery.recipients)))
-        host = self._means.host
         try:
-            if host.listens("sender_fetch"):
-                await host.call("sender_fetch", delivery=self._delivery)
-            merged = self._delivery.values is not None
-            pieces = await self._means.templates.make(self._delivery) if merged else None
-            body = Body(self._delivery, self._means.outlet, pieces)
-            if host.listens("sender_headers"):
-                await body.let_change(host)
-            if self._means.outgoing.active:
-                await self._means.outgoing.finish(self._delivery, body)
-            return await self._transact(body)
+            return await self._transact(await letter(self._means, self._delivery))
         except Verdict as verdict:
             return [decided(verdict, everyone)]
         except DeliveryError as error:
             judgement = judge(error.reply, error.stage)
             self._down = judgement.down or self._against_zone(error)
             return [Outcome(BOUNCED if judgement.permanent else DEFERRED, judgement.reply, error.stage, everyone)]
-        except QueueRefusal as refusal:
-            return [Outcome(DEFERRED, refusal.reply, "body", everyone)]
-        except (RenderRefused, TemplateRefused) as error:
-            return [Outcome(BOUNCED, Reply(554, "5.6.0", f"the message cannot be made: {error}"), "queue", everyone)]
-        except Unsigned as refusal:  # nobody else has said anything: no stage that rules judge by
-            return [Outcome(DEFERRED, refusal.reply, "queue", everyone)]
+        except NotMade as error:
+            return [not_made(error, everyone)]
 
     def _against_zone(self, error: DeliveryError) -> bool:
         """The zone asks TLS of everybody, so there is nobody whom a rest could keep waiting for nothing. What a domain,
@@ -188,7 +181,9 @@ class Attempt:
             if self._means.host.listens("sender_connection"):
                 await self._means.host.call("sender_connection", delivery=self._delivery, connection=session)
             transaction = Transaction(session, self._means.outgoing.addressed(self._delivery), body)
-            await transaction.run()
+            await transaction.run(self._following)
+            if self._following is not None and not transaction.unsaid:
+                await self._following.after(session, transaction)
         finally:
             delivery, zone = self._delivery, self._zone
             most = (delivery.messages_per_connection or zone.messages_per_connection) if key is not None else 0
@@ -198,7 +193,7 @@ class Attempt:
 
     async def _reviewed(self, transaction: Transaction, session: Session) -> list[Outcome]:
         """The outcomes, after plugins have had their say about each refusal."""
-        self._down = transaction.down
+        self._down = transaction.down or (self._following is not None and self._following.down)
         outcomes = transaction.outcomes
         if not self._means.host.listens("sender_response_error"):
             return outcomes

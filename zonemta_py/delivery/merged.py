@@ -37,9 +37,12 @@ class Templates:
         self._coming: dict[str, asyncio.Task[Compiled]] = {}
 
     async def make(self, delivery: Delivery) -> list[bytes] | None:
-        """Gives a merged delivery its size and its body; of a large one it returns the pieces, and body stays None."""
+        """Gives a merged delivery to one recipient its size and its body.
+
+        Of a large one it returns the pieces, and body stays None.
+        """
         template = self._known(delivery.template) or await self._fetched(delivery)
-        fields = dict(zip(delivery.columns, delivery.values or (), strict=True))
+        fields = dict(zip(delivery.columns, delivery.values[0] if delivery.values else (), strict=True))
         date = _date(delivery.received_ms // 1000)
         pieces = template.pieces(fields, delivery.recipients[0].address, delivery.campaign, date)
         delivery.size = sum(map(len, pieces))

@@ -11,6 +11,8 @@ reply: `unsaid`, the caller may repeat all of it elsewhere.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from zonemta_py.delivery import commands
 from zonemta_py.delivery.body import Body
 from zonemta_py.delivery.session import Session
@@ -18,6 +20,9 @@ from zonemta_py.mail.classify import ConnectionLost, DeliveryError, ReplyGarbled
 from zonemta_py.mail.lines import Stuffer
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery, Outcome, QueueRefusal
+
+if TYPE_CHECKING:
+    from zonemta_py.delivery.series import Following
 
 NO_SMTPUTF8 = Reply(553, "5.6.7", "the server does not take internationalised mail (SMTPUTF8)")
 BAD_RECIPIENT = Reply(553, "5.1.3", "the recipient's address has control characters")
@@ -29,37 +34,49 @@ _DOT = b".\r\n"
 
 class Transaction:
     """outcomes: filled by `run`. down: the server said 421. unsaid: it was gone before it said anything to MAIL, or
-    all that it said was 421 (many servers end long connections so).
+    all that it said was 421 (many servers end long connections so). announced: its envelope left with the end of the
+    message before it; then anything but a yes to MAIL is `unsaid` too, and `misunderstood` unless the server just went.
+    following: the one whose envelope left with the end of this one.
     """
 
     __slots__ = (
-        "_accepted", "_body", "_delivery", "_dsn", "_groups", "_session", "_smtputf8", "_tried", "down", "unsaid",
+        "_accepted", "_body", "_delivery", "_dsn", "_groups", "_lines", "_smtputf8", "_tried", "announced", "down",
+        "following", "misunderstood", "session", "unsaid",
     )  # fmt: skip
 
     def __init__(self, session: Session, delivery: Delivery, body: Body) -> None:
-        self._session, self._delivery, self._body = session, delivery, body
+        self.session, self._delivery, self._body = session, delivery, body
         self._dsn = "dsn" in session.keywords
         self._smtputf8 = False
         self._tried: list[int] = []
         self._accepted: list[int] = []
         self._groups: dict[tuple[int, Reply, str, bool], Outcome] = {}
+        self._lines: list[str] = []
+        self.following: Transaction | None = None
         self.down = False
         self.unsaid = False
+        self.announced = False
+        self.misunderstood = False
 
     @property
     def outcomes(self) -> list[Outcome]:
         return list(self._groups.values())
 
-    async def run(self) -> None:
-        """Never raises for anything the server does; QueueRefusal settles the recipients as deferred."""
+    async def run(self, after: Following | None = None) -> None:
+        """Never raises for anything the server does; QueueRefusal settles the recipients as deferred.
+
+        after: what may follow; the next is asked for when the server waits for this message.
+        """
         try:
-            if not await self._prepare():
+            if not self._lines and not await self.prepare():
                 return
             replies, data = await self._envelope()
             if self._judge_envelope(replies, data):
+                if after is not None and self._body.whole is not None and after.may_announce(self.session):
+                    self.following = await after.next(self.session)
                 await self._message()
         except QueueRefusal as refusal:
-            self._session.dialogue.abort()
+            self.session.dialogue.abort()
             self._settle(self._open(), DEFERRED, refusal.reply, "body")
 
     def _open(self) -> list[int]:
@@ -68,7 +85,8 @@ class Transaction:
 
     # before MAIL
 
-    async def _prepare(self) -> bool:
+    async def prepare(self) -> bool:
+        """Before the first byte; False: nobody is left, and all have their outcome."""
         delivery = self._delivery
         everyone = list(range(len(delivery.recipients)))
         if not commands.sendable(delivery.sender):
@@ -79,10 +97,12 @@ class Transaction:
             tried = set(self._tried)
             self._settle([i for i in everyone if i not in tried], BOUNCED, BAD_RECIPIENT, "rcpt")
         if delivery.smtputf8 or commands.international(delivery):
-            self._smtputf8 = "smtputf8" in self._session.keywords
+            self._smtputf8 = "smtputf8" in self.session.keywords
             if not self._smtputf8 and await self._needs_smtputf8():
                 self._settle(self._tried, BOUNCED, NO_SMTPUTF8, "mail")
                 return False
+        self._lines = [commands.mail(delivery, self._body.size, self.session.keywords, self._smtputf8)]
+        self._lines += [commands.rcpt(delivery.recipients[index], self._dsn) for index in self._tried]
         return bool(self._tried)
 
     async def _needs_smtputf8(self) -> bool:
@@ -95,27 +115,37 @@ class Transaction:
 
     async def _envelope(self) -> tuple[list[Reply], Reply | None]:
         """Replies to MAIL and each RCPT, as far as they came, and the one to DATA."""
-        delivery = self._delivery
-        lines = [commands.mail(delivery, self._body.size, self._session.keywords, self._smtputf8)]
-        lines += [commands.rcpt(delivery.recipients[index], self._dsn) for index in self._tried]
-        self._session.dialogue.begin()
-        if "pipelining" not in self._session.keywords:
-            return await self._step_by_step(lines)
-        return await self._at_once(lines)
+        if self.announced:
+            return await self._answers(len(self._lines) + 1)
+        self.session.dialogue.begin()
+        if "pipelining" not in self.session.keywords:
+            return await self._step_by_step(self._lines)
+        return await self._at_once()
 
-    async def _at_once(self, lines: list[str]) -> tuple[list[Reply], Reply | None]:
-        session, rset = self._session, self._session.unfinished
-        wanted = len(lines) + 1 + rset
-        text = f"{_RSET if rset else ''}{''.join(lines)}DATA\r\n"
-        session.dialogue.write(text.encode())
-        replies = await session.dialogue.replies(wanted, session.reply_timeout_s)
-        if rset and replies and not self._reset(replies.pop(0)):
-            return [], None
-        data = replies.pop() if len(replies) == len(lines) + 1 else None
+    def announce(self) -> bytes:
+        """The envelope, to be written behind the end of the message before."""
+        self.announced = True
+        return self._group().encode()
+
+    def _group(self) -> str:
+        return f"{''.join(self._lines)}DATA\r\n"
+
+    async def _at_once(self) -> tuple[list[Reply], Reply | None]:
+        dialogue, rset = self.session.dialogue, self.session.unfinished
+        dialogue.write((_RSET + self._group() if rset else self._group()).encode())
+        if rset:
+            replies = await dialogue.replies(1, self.session.reply_timeout_s)
+            if not replies or not self._reset(replies[0]):
+                return [], None
+        return await self._answers(len(self._lines) + 1)
+
+    async def _answers(self, wanted: int) -> tuple[list[Reply], Reply | None]:
+        replies = await self.session.dialogue.replies(wanted, self.session.reply_timeout_s)
+        data = replies.pop() if len(replies) == wanted else None
         return replies, data
 
     async def _step_by_step(self, lines: list[str]) -> tuple[list[Reply], Reply | None]:
-        if self._session.unfinished:
+        if self.session.unfinished:
             reply = await self._ask(_RSET)
             if reply is None or not self._reset(reply):
                 return [], None
@@ -132,27 +162,33 @@ class Transaction:
         return replies, None
 
     async def _ask(self, line: str) -> Reply | None:
-        self._session.dialogue.write(line.encode())
-        replies = await self._session.dialogue.replies(1, self._session.reply_timeout_s)
+        self.session.dialogue.write(line.encode())
+        replies = await self.session.dialogue.replies(1, self.session.reply_timeout_s)
         return replies[0] if replies else None
 
     def _reset(self, reply: Reply) -> bool:
         """A server that cannot even reset is of no use: as if it had gone before MAIL."""
         if _completed(reply):
-            self._session.unfinished = False
+            self.session.unfinished = False
             return True
-        self._session.dialogue.abort()
+        self.session.dialogue.abort()
         return False
 
     def _judge_envelope(self, replies: list[Reply], data: Reply | None) -> bool:
         """Settles whoever is settled by now; True if the message is to be sent."""
+        if self.announced and not (replies and _completed(replies[0])):
+            broken = self.session.dialogue.broken
+            self.misunderstood = replies[0].code != 421 if replies else broken is not ConnectionLost
+            self.session.dialogue.abort()
+            self.unsaid = True
+            return False
         if not replies:
-            self.unsaid = self._session.dialogue.broken is ConnectionLost
+            self.unsaid = self.session.dialogue.broken is ConnectionLost
             self._settle_failed(self._tried, "mail")
             return False
-        self._session.unfinished = True
+        self.session.unfinished = True
         if not _completed(replies[0]):
-            self._session.unfinished = False
+            self.session.unfinished = False
             self.unsaid = replies[0].code == 421
             self._settle_refused(self._tried, replies[0], "mail")
         else:
@@ -184,24 +220,24 @@ class Transaction:
                 self._settle_refused(self._accepted, data, "data")
         elif data is not None and data.code == 421:
             self.down = True
-            self._session.dialogue.abort()
+            self.session.dialogue.abort()
         elif data is not None and data.positive:
-            self._session.dialogue.abort()  # neither 354 nor a refusal: out of step
+            self.session.dialogue.abort()  # neither 354 nor a refusal: out of step
         return False
 
     # the message
 
     async def _message(self) -> None:
-        session = self._session
+        session = self.session
         stage = "dot"
         if not self._accepted and session.lmtp:
             session.dialogue.abort()  # 354 after no RCPT, and to no message would there be a reply (RFC 2033 4.2)
             return
         if not self._accepted:
-            session.dialogue.write(_DOT)  # nobody will get it: an empty message, and its reply does not matter
+            session.dialogue.write(_DOT + self._next())  # an empty message for nobody: its reply does not matter
         elif self._body.whole is not None and not session.dialogue.broken:
             stuffer = Stuffer()
-            session.dialogue.write(stuffer.stuff(self._body.whole) + stuffer.end())
+            session.dialogue.write(stuffer.stuff(self._body.whole) + stuffer.end() + self._next())
         else:
             stage = await self._stream()
         if session.lmtp and stage == "dot":
@@ -214,14 +250,17 @@ class Transaction:
         if self._accepted:
             self._judge_final(self._accepted, replies[0] if replies else None, stage)
 
+    def _next(self) -> bytes:
+        return self.following.announce() if self.following is not None else b""
+
     async def _stream(self) -> str:
         """Sends chunk after chunk; returns "dot" if the end was sent, "body" if the server ended it before."""
-        dialogue, stuffer = self._session.dialogue, Stuffer()
+        dialogue, stuffer = self.session.dialogue, Stuffer()
         async for chunk in self._body.chunks():
-            if not await dialogue.drained(self._session.reply_timeout_s):
+            if not await dialogue.drained(self.session.reply_timeout_s):
                 return "body"
             dialogue.write(stuffer.stuff(chunk))
-        if not await dialogue.drained(self._session.reply_timeout_s):
+        if not await dialogue.drained(self.session.reply_timeout_s):
             return "body"
         dialogue.write(stuffer.end())
         return "dot"
@@ -232,7 +271,7 @@ class Transaction:
         All are read before any is judged, for a 421 to one recipient ends the connection, but not what the server has
         to say of the others: whoever it has answered with 250 has the message, even if it then breaks off.
         """
-        session = self._session
+        session = self.session
         replies: list[Reply] = []
         while len(replies) < len(self._accepted):
             further = await session.dialogue.replies(1, session.dot_timeout_s)
@@ -258,17 +297,17 @@ class Transaction:
 
     def _settle_refused(self, indices: list[int], reply: Reply, stage: str) -> None:
         if reply.positive:
-            self._session.dialogue.abort()
+            self.session.dialogue.abort()
             self._settle(indices, DEFERRED, ReplyGarbled(stage, str(reply)).reply, stage)
             return
         judgement = judge(reply, stage)
         if judgement.down:
             self.down = True
-            self._session.dialogue.abort()
+            self.session.dialogue.abort()
         self._settle(indices, BOUNCED if judgement.permanent else DEFERRED, judgement.reply, stage)
 
     def _settle_failed(self, indices: list[int], stage: str) -> None:
-        kind: type[DeliveryError] = self._session.dialogue.broken or ConnectionLost
+        kind: type[DeliveryError] = self.session.dialogue.broken or ConnectionLost
         self._settle(indices, DEFERRED, kind(stage).reply, stage)
 
     def _settle(self, indices: list[int], verdict: int, reply: Reply, stage: str, relayed: bool = False) -> None:

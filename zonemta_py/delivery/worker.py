@@ -14,9 +14,10 @@ import asyncio
 import logging
 
 from zonemta_py.config import Config
-from zonemta_py.delivery.attempt import Attempt, Means
+from zonemta_py.delivery.attempt import Means
 from zonemta_py.delivery.connections import Connections
 from zonemta_py.delivery.scout import DnsScout
+from zonemta_py.delivery.series import deliver
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.mail.reply import Reply
@@ -67,11 +68,15 @@ async def run(
 
 async def _handle(means: Means, delivery: Delivery, slots: Slots) -> None:
     try:
-        result = await Attempt(means, delivery).run()
+        whole, parts = await deliver(means, delivery)
     except Exception:
         log.exception("bug while delivering message %s of zone %s", delivery.id, delivery.zone)
-        result = Result(delivery.lease, [Outcome(DEFERRED, OUR_FAULT, "plugin", [*range(len(delivery.recipients))])])
+        everyone = [*range(len(delivery.recipients))]
+        whole, parts = Result(delivery.lease, [Outcome(DEFERRED, OUR_FAULT, "plugin", everyone)]), []
     slots.release()  # the settle below writes before it first waits, so the next lease is asked for behind it
-    await means.outlet.settle(result)
-    if means.host.listens("sender_delivered") and any(outcome.verdict == DELIVERED for outcome in result.outcomes):
-        await means.host.call("sender_delivered", delivery=delivery, result=result)
+    await means.outlet.settle(whole)
+    if not means.host.listens("sender_delivered"):
+        return
+    for one, result in parts:
+        if any(outcome.verdict == DELIVERED for outcome in result.outcomes):
+            await means.host.call("sender_delivered", delivery=one, result=result)

@@ -49,6 +49,8 @@ CLASSES = {
 }
 """Name → what it means. Every reply gets one of these."""
 
+BLOCKED_CLASSES = frozenset(("blocked-ip", "poor-reputation", "policy", "spam-content"))
+"""Attempts with these count as blocked, deferred or bounced alike: for a campaign's bounds, a canary, in reports."""
 STAGES = ("connect", "banner", "ehlo", "tls", "tls-policy", "auth", "mail", "rcpt", "data", "body", "dot", "dns")
 """Those at which somebody else has said something."""
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")

@@ -104,9 +104,10 @@ class Delivery:
     stage "limit". messages_per_connection (0: the zone's) and idle_s (None: the zone's) bound the connection. hashes:
     SHA-256 of the body by canonicalisation, as reception found it.
 
-    values: None, or the message is merged: it has one recipient and no body (chunks 0), and is made from the template
-    of `campaign` with these values, whose names are `columns`. template: name of that template's content, so that a
-    template kept by the sender is the right one. received_ms: UNIX time for its Date field.
+    values: None, or the message is merged: it has no body (chunks 0), and each recipient gets one of his own, made from
+    the template of `campaign` with his values, in the recipients' order, whose names are `columns`. Several recipients
+    are a *series*: their messages go one behind the other over one connection. template: name of that template's
+    content, so that a template kept by the sender is the right one. received_ms: UNIX time for its Date field.
     """
 
     lease: int
@@ -142,7 +143,7 @@ class Delivery:
     hashes: dict[str, bytes] = field(default_factory=dict)
     unsubscribe: bool = False
     columns: list[str] = field(default_factory=list)
-    values: list[str] | None = None
+    values: list[list[str]] | None = None
     template: str = ""
     received_ms: int = 0
 
@@ -167,7 +168,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Result:
-    """What became of a delivery. Every recipient index is in exactly one outcome.
+    """What became of a delivery. Every recipient index is in exactly one outcome, of this or of a part before.
 
     down_s: not None when the destination as a whole could not be reached (connect, banner, EHLO, TLS failures, 421):
     the scheduler rests it for that many seconds; 0 lets the queue choose. remote: the server's "name[ip]:port"; local:
@@ -175,6 +176,8 @@ class Result:
     how long until its final reply. opened: a new connection was opened for it. kept: its
     connection is open still, for the next one. security: what became of TLS, for the
     record and for reports: a short list of plain values.
+
+    more: it is a part: the others of a series are under way still, and the lease with them.
     """
 
     lease: int
@@ -188,6 +191,7 @@ class Result:
     opened: bool = False
     security: list[Any] = field(default_factory=list)
     kept: bool = False
+    more: bool = False
 
 
 class Outlet(Protocol):
@@ -198,6 +202,9 @@ class Outlet(Protocol):
 
     async def settle(self, result: Result) -> None:
         """Returns once the result is on stable storage. Raises QueueRefusal if the queue is gone (then stop: exit)."""
+
+    def settle_part(self, result: Result) -> None:
+        """Hands over a result with `more`, at once; the `settle` that ends the lease answers for it too."""
 
     async def chunk(self, message_id: str, number: int) -> bytes:
         """Chunk 1…chunks of a leased message. Raises QueueRefusal if it cannot be read."""

@@ -62,7 +62,7 @@ async def _size(queue: Parts) -> dict[str, Any]:
     leased: dict[str, int] = {}
     for lease in queue.leases.out.values():
         name = lease.group.zone.zone.name
-        leased[name] = leased.get(name, 0) + len(lease.group.entries)
+        leased[name] = leased.get(name, 0) + len(lease.open)
     zones = {}
     for name in {*core.sizes.zones, *core.schedule.zones}:
         counts = core.sizes.zones.get(name, [0, 0, 0])
@@ -93,7 +93,7 @@ async def _list(
         raise ValueError(f"there is no zone {zone!r}; there are {', '.join(queue.core.schedule.zones)}")
     if after and not _is_cursor(after):
         raise ValueError(f"{after!r} is no cursor; take the one that the page before ended with, or leave it out")
-    leased = {entry.key for lease in queue.leases.out.values() for entry in lease.group.entries}
+    leased = {entry.key for lease in queue.leases.out.values() for entry in lease.open}
     rows: list[dict[str, Any]] = []
     for place, key, value in _places(queue, zone, after.encode()):
         if len(rows) >= min(limit, LIST_MAX):
@@ -160,7 +160,7 @@ async def _show(queue: Parts, id: str) -> dict[str, Any]:
         raise ValueError(
             f"there is no message {id!r} in the queue; `zonemta queue list` shows which there are"
         ) from None
-    leased = {entry.key for lease in queue.leases.out.values() for entry in lease.group.entries}
+    leased = {entry.key for lease in queue.leases.out.values() for entry in lease.open}
     rows = [
         _row(queue, place, Note.of(value), State.LEASED if key in leased else FAMILY[place.family])
         for place, key, value in _places(queue, None, b"")

@@ -37,7 +37,7 @@ def lost(queue: Parts, worker: str) -> None:
         rows = [
             [lease.message.id, lease.zone.name, entry.address, lease.since_ms, lease.zone.in_doubt]
             for lease in doubtful
-            for entry in lease.group.entries
+            for entry in lease.open
         ]
         queue.core.record(Type.IN_DOUBT, records.pack([[lease.number for lease in doubtful], rows]))
         for lease in doubtful:
@@ -48,7 +48,7 @@ def lost(queue: Parts, worker: str) -> None:
 
 def _resolve(core: Core, lease: Lease) -> None:
     """Lists a lease's recipients, and frees or holds them."""
-    zone, entries = lease.zone, lease.group.entries
+    zone, entries = lease.zone, lease.open
     operations = [
         _listed(lease.message.id, entry.address, zone.name, lease.since_ms, zone.in_doubt) for entry in entries
     ]

@@ -162,7 +162,7 @@ async def _waiting(queue: Parts, what: str) -> dict[str, Any] | None:
 async def _recipients(queue: Parts, chosen: Callable[[bytes, bytes], bool]) -> list[Row]:
     """A row for each recipient whose key and value are chosen."""
     store, rows = queue.core.store, list[Row]()
-    leases = {entry.key: lease for lease in queue.leases.out.values() for entry in lease.group.entries}
+    leases = {entry.key: lease for lease in queue.leases.out.values() for entry in lease.open}
     for family in sorted(FAMILY):
         prefix = f"{family} ".encode()
         async for key, value in _slowly(store.scan(prefix, keys.end(prefix))):

@@ -49,7 +49,7 @@ async def forget(queue: Parts, who: str) -> dict[str, int]:
         await _forget_doubts(core, who)
     finally:
         core.suppression.leaving.discard(who)
-    leased = (entry for lease in queue.leases.out.values() for entry in lease.group.entries)
+    leased = (entry for lease in queue.leases.out.values() for entry in lease.open)
     return {"removed": removed, "under_way": sum(person(entry.address) == who for entry in leased)}
 
 

@@ -70,13 +70,16 @@ class Judging:
         group, standing = lease.group, self._core.schedule.standing
         lane, zone = group.lane, group.zone
         permits = self._core.schedule.permits
-        if len(rulings) == 1 and result.outcomes[0].verdict == DELIVERED and group.charge is None and not lane.failures:
+        lease.tried = lease.tried or any(outcome.stage not in UNTRIED for outcome in result.outcomes)
+        if group.charge is not None and not result.more:
+            permits.unused(group, result.opened, lease.tried, result.kept)
+        if not result.outcomes:
+            return
+        if not lane.failures and not lane.source and all(o.verdict == DELIVERED for o in result.outcomes):
             standing.delivered(lane)  # the usual case, in short
             lane.concurrency.succeeded(lane.active)
             return
         tried = any(outcome.stage not in UNTRIED for outcome in result.outcomes)
-        if group.charge is not None:
-            permits.unused(group, result.opened, tried, result.kept)
         delivered = sum(len(o.recipients) for o in result.outcomes if o.verdict == DELIVERED)
         if delivered:
             standing.delivered(lane)

@@ -10,14 +10,14 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 from zlib import crc32
 
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys, records
-from zonemta_py.disk.records import Note, Type
+from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import StoreError, StoreFenced
 from zonemta_py.mail.envelope import Notify, Recipient
 from zonemta_py.mail.reply import Reply
@@ -40,27 +40,47 @@ TOO_LATE = Reply(554, "5.4.7", "its delivery deadline has passed")
 DAMAGED = Reply(554, "5.3.0", "the stored message was damaged and could not be sent")
 
 
-class Lease:
-    """What a sender has: the group, its message, who has it, since when."""
+_NOBODY: set[int] = set()
 
-    __slots__ = ("group", "message", "number", "sent", "settling", "since_ms", "worker")
+
+class Lease:
+    """What a sender has: the group, its message, who has it, since when.
+
+    answered: recipients (their index) whose result has arrived before the last; recorded: of which the journal says so.
+    tried: somebody outside has said something to one of them.
+    """
+
+    __slots__ = (
+        "answered", "group", "message", "number", "recorded", "sent", "settling", "since_ms", "tried", "worker",
+    )  # fmt: skip
 
     def __init__(self, number: int, group: Group, message: Message, worker: str, since_ms: int) -> None:
         self.number, self.group, self.message = number, group, message
         self.worker, self.since_ms = worker, since_ms
         self.sent = False  # its sender has heard of it
         self.settling = False  # its result has arrived
+        self.answered: set[int] = _NOBODY
+        self.recorded: set[int] = _NOBODY
+        self.tried = False
 
     @property
     def zone(self) -> Zone:
         return self.group.zone.zone
+
+    @property
+    def open(self) -> list[Entry]:
+        """Of whom nothing has been heard."""
+        return _but(self.group.entries, self.answered)
+
+    def answer(self, indices: Iterable[int]) -> None:
+        self.answered = self.answered.union(indices)
 
     def row(self) -> list[Any]:
         """For start and position records: [lease, id, zone, destination, recipients, since_ms, provider, size].
 
         A recipient is its address, or [address, due_ms] where it was deferred. The last two: what limits count by.
         """
-        recipients = [_who(entry) for entry in self.group.entries]
+        recipients = [_who(entry) for entry in _but(self.group.entries, self.recorded)]
         zone, place = self.group.zone.zone.name, self.group.strand.key
         provider, size = self.group.lane.provider, self.message.metadata["size"]
         return [self.number, self.message.id, zone, place, recipients, self.since_ms, provider, size]
@@ -325,7 +345,7 @@ class Leases:
             zone=group.zone.zone.name,
             destination=_domain(group) if site else lane.target.key,
             sender=metadata["sender"],
-            recipients=[self._merged(group, first)] if merged else [_recipient(entry) for entry in group.entries],
+            recipients=[self._merged(group, entry) if merged else _recipient(entry) for entry in group.entries],
             size=metadata["size"],
             chunks=metadata["chunks"],
             body=body,
@@ -353,19 +373,24 @@ class Leases:
             hashes=metadata.get("hashes") or {},
             unsubscribe=metadata.get("unsubscribe", False),
             columns=metadata.get("columns") or [],
-            values=first.values,
+            values=[entry.note.values or [] for entry in group.entries] if merged else None,
             template=metadata.get("template", ""),
             received_ms=metadata.get("received_ms", 0),
         )
 
-    def _merged(self, group: Group, note: Note) -> Recipient:
+    def _merged(self, group: Group, entry: Entry) -> Recipient:
         """Servers behind us are asked for silence only if the campaign is to be silent everywhere."""
         campaign = self._core.campaigns.by_name.get(group.strand.path.campaign)
+        note = entry.note
         quiet = note.notify == Notify.NEVER and campaign is not None and campaign.notify == REMOTE
-        return Recipient(group.entries[0].address, 0 if quiet else note.notify, note.orcpt)
+        return Recipient(entry.address, 0 if quiet else note.notify, note.orcpt)
 
     def of(self, worker: str) -> list[Lease]:
         return [lease for lease in self.out.values() if lease.worker == worker]
+
+
+def _but(entries: list[Entry], indices: set[int]) -> list[Entry]:
+    return [entry for index, entry in enumerate(entries) if index not in indices] if indices else entries
 
 
 def _who(entry: Entry) -> str | list[Any]:

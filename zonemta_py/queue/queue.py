@@ -127,6 +127,9 @@ class LocalQueue(Parts):
         self.settling.settle(result, partial(_wake, future))
         await future
 
+    def settle_part(self, result: Result) -> None:
+        self.settling.settle(result, _nothing)
+
     async def chunk(self, message_id: str, number: int) -> bytes:
         found = self.chunks(message_id, number, 1)
         if not found:
@@ -188,6 +191,7 @@ class LocalQueue(Parts):
         left: list[Operation] = [(key, None) for key in _all_keys(core, message_id)] if first else []
         if left:
             core.message_count -= 1
+            core.message_bytes -= self._size_left(message_id, group)
             core.record(Type.FINISH, records.pack([message_id]))
             core.segments.ended(message_id)
         gone = [entry.key for entry in group.entries]
@@ -195,6 +199,16 @@ class LocalQueue(Parts):
             operations + left, lambda _: core.schedule.busy.difference_update(gone), sync=False, keep=True
         )
         group.zone.done(group)
+
+    def _size_left(self, message_id: str, group: Group) -> int:
+        """A merged message has no body, and what it counted for was its campaign's size."""
+        campaign = self.core.campaigns.by_name.get(group.strand.path.campaign)
+        merged = campaign is not None and group.entries[0].note.values is not None
+        try:
+            size = self.core.messages.size_left(message_id)
+        except StoreError:
+            size = 0  # fsck counts again
+        return size or (campaign.size if campaign is not None and merged else 0)
 
     def _quarantine(self, message_id: str, error: StoreError) -> None:
         core, found = self.core, {}
@@ -223,6 +237,10 @@ class LocalQueue(Parts):
             self._quarantine(lease.message.id, error)
         outcome = Outcome(verdict, reply, "queue", list(range(len(lease.group.entries))))
         self.settling.settle(Result(lease.number, [outcome]), lambda: None)
+
+
+def _nothing() -> None:
+    """Nobody waits for a part."""
 
 
 def _wake(future: asyncio.Future[None]) -> None:

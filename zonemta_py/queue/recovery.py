@@ -89,7 +89,7 @@ class Suffix:
         elif record.type == Type.STANDING:
             self._stand(record, body, counts)
         elif record.type == Type.DELIVERY:
-            self.working.pop(body[0], None)
+            self._heard(body[0], body[4])
             self.tried.add(body[1])
             if counts:
                 self.results_since.append(body)
@@ -112,6 +112,18 @@ class Suffix:
         elif record.type == Type.SEGMENT and counts:
             self.segments.begin(body["first"], body["floor"])
 
+    def _heard(self, lease: int, outcomes: list[list[Any]]) -> None:
+        """The others of the lease may be under way still."""
+        row = self.working.get(lease)
+        if row is None:
+            return
+        known = {_address(who) for outcome in outcomes for who in outcome[5]}
+        left = [who for who in row[4] if _address(who) not in known]
+        if left:
+            self.working[lease] = [*row[:4], left, *row[5:]]
+        else:
+            del self.working[lease]
+
     def _stand(self, record: Record, body: list[Any], counts: bool) -> None:
         what, (kind, name) = body[:2]
         if kind == "campaign" and what in ORDERS:
@@ -120,6 +132,10 @@ class Suffix:
             self.begun.add(name)
         elif counts:
             self.changes.append(body)
+
+
+def _address(who: Any) -> str:
+    return str(who[0] if isinstance(who, list) else who)
 
 
 def read_suffix(folder: Path, faults: list[journal.Fault]) -> Suffix:

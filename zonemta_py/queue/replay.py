@@ -14,6 +14,7 @@ from zonemta_py.disk.frame import Record
 from zonemta_py.disk.records import Note, Type
 from zonemta_py.disk.store import StoreDamaged
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rule import BLOCKED_CLASSES
 from zonemta_py.queue import doubt, sizes
 from zonemta_py.queue.api import POSTPONED, RELEASED
 from zonemta_py.queue.check import state_of
@@ -22,7 +23,6 @@ from zonemta_py.queue.orders import apply_drop, apply_release
 from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.places import find, places_of
 from zonemta_py.queue.settle import Row, Settlement
-from zonemta_py.schedule.standing import BLOCKED_CLASSES
 
 
 class Replay:

@@ -26,6 +26,7 @@ from zonemta_py.mail.dsn import Failed, Kind
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES, REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rule import BLOCKED_CLASSES
 from zonemta_py.mail.rules import Ruling
 from zonemta_py.queue import sizes
 from zonemta_py.queue.accept import Acceptance
@@ -38,7 +39,6 @@ from zonemta_py.queue.notices import wanted
 from zonemta_py.queue.tally import campaign_of
 from zonemta_py.schedule import hours
 from zonemta_py.schedule.lane import NEVER_MS, Entry
-from zonemta_py.schedule.standing import BLOCKED_CLASSES
 from zonemta_py.zones.retry import delay_s
 
 WAITING = (DEFERRED, POSTPONED)
@@ -93,10 +93,15 @@ class Settling:
         if lease is None or lease.settling:
             done()
             return
+        if lease.answered:
+            _leave_out(lease, result)
         _check(lease, result)
         rulings = self._judging.judge(lease, result)
         settlement = self._settlement(lease, result, rulings)
-        lease.settling = True
+        if result.more:
+            lease.answer(index for outcome in result.outcomes for index in outcome.recipients)
+        else:
+            lease.settling = True
         hooks = self._core.hooks
         if settlement.notices and (hooks.bounces or hooks.delays):
             settled = partial(self._settled, lease, settlement, result, done)
@@ -105,12 +110,18 @@ class Settling:
             self._settled(lease, settlement, result, done)
 
     def _settled(self, lease: Lease, settlement: Settlement, result: Result, done: Callable[[], None]) -> None:
-        self._record(settlement, result)
-        del self._leases.out[result.lease]
-        self._core.journal.when_stable(lambda: self._stable(settlement, done))
         group = lease.group
+        if settlement.rows:
+            self._record(settlement, result)
+            self._core.journal.when_stable(lambda: self._stable(settlement, done))
+            group.zone.took(group.lane, result.took_ms, settlement.message.metadata["size"])
+        else:  # all were heard of before
+            self._core.journal.when_stable(done)
         self._judging.learn(lease, result, settlement.rulings)
-        group.zone.took(group.lane, result.took_ms, settlement.message.metadata["size"])
+        if result.more:
+            lease.recorded = lease.recorded.union(index for o in result.outcomes for index in o.recipients)
+            return
+        del self._leases.out[result.lease]
         group.zone.done(group)
         self._core.changed()
 
@@ -395,11 +406,20 @@ def _deferred_key(settlement: Settlement, row: Row) -> bytes:
     return keys.deferred(settlement.zone, row.due_ms, settlement.message.id, row.address)
 
 
+def _leave_out(lease: Lease, result: Result) -> None:
+    """What has been said of a recipient stays, also when its sender then meets a fault of ours."""
+    for outcome in result.outcomes:
+        outcome.recipients = [index for index in outcome.recipients if index not in lease.answered]
+    result.outcomes = [outcome for outcome in result.outcomes if outcome.recipients]
+
+
 def _check(lease: Lease, result: Result) -> None:
     """Every recipient has one outcome: one left out would wait for ever. Raises ValueError."""
-    indices = sorted(index for outcome in result.outcomes for index in outcome.recipients)
-    if indices != list(range(len(lease.group.entries))):
-        raise ValueError(f"lease {lease.number}: {len(lease.group.entries)} recipients, but outcomes for {indices}")
+    indices = sorted([*lease.answered, *(index for outcome in result.outcomes for index in outcome.recipients)])
+    count = len(lease.group.entries)
+    part = result.more and len(set(indices)) == len(indices) and set(indices) <= set(range(count))
+    if not part and indices != list(range(count)):
+        raise ValueError(f"lease {lease.number}: {count} recipients, but outcomes for {indices}")
 
 
 def _outcomes(rows: list[Row], outcomes: list[Outcome], rulings: list[Ruling | None]) -> list[list[Any]]:

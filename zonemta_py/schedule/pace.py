@@ -6,6 +6,9 @@ allows; slow ones, and those that are probed after a failure, share what is free
 connections to everyone else. A quick destination has no more than one out of that quarter either, for it may turn slow
 with all that it has. A zone's own smart host is not rationed: it is all there is.
 
+And how many messages a lease may have that follow each other over one connection (`series`): what the destination has
+been seen to take in SERIES_MS, for that is what is in doubt when a sender dies.
+
 Pure. What is remembered is bounded; a forgotten destination is a newcomer.
 """
 
@@ -15,6 +18,8 @@ SLOW_MS = 5_000
 """A transaction longer than this, and than its bytes excuse, is slow."""
 SLOW_BYTES_PER_MS = 100
 SHARE = 4
+SERIES_MS = 250
+SERIES_MAX = 20
 REMEMBERED_MAX = 10_000
 
 
@@ -24,18 +29,27 @@ class Pace:
     def __init__(self, connections: int) -> None:
         self._connections = connections
         self.reserve = connections // SHARE
-        self._quick: dict[str, bool] = {}
+        self._took: dict[str, tuple[bool, int]] = {}
+        """Whether the last transaction was quick; ms that one takes, a moving mean."""
 
     def learn(self, destination: str, took_ms: int, size: int) -> None:
         """A transaction with a message of `size` bytes has ended."""
-        if len(self._quick) >= REMEMBERED_MAX and destination not in self._quick:
-            self._quick.clear()
-        self._quick[destination] = took_ms <= SLOW_MS + size // SLOW_BYTES_PER_MS
+        before = self._took.get(destination)
+        if before is None and len(self._took) >= REMEMBERED_MAX:
+            self._took.clear()
+        mean = took_ms if before is None else (3 * before[1] + took_ms) // 4
+        self._took[destination] = took_ms <= SLOW_MS + size // SLOW_BYTES_PER_MS, mean
+
+    def series(self, destination: str) -> int:
+        """Messages of one lease, 1…SERIES_MAX; a newcomer has one."""
+        known = self._took.get(destination)
+        return 1 if known is None else max(1, min(SERIES_MAX, SERIES_MS // max(1, known[1])))
 
     def may(self, destination: str, active: int, out: int, failing: bool) -> bool:
         """Whether it may have one more. active: what it has; out: what all have, fewer than the zone's connections."""
         spare = self._connections - out - self.reserve
-        quick = self._quick.get(destination)
+        known = self._took.get(destination)
+        quick = None if known is None else known[0]
         if quick is None and not failing:
             return active == 0 or (active == out and spare > 0)
         if quick and not failing:

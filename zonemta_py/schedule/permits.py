@@ -132,18 +132,24 @@ class Permits:
     # -- grants
 
     def grant(self, strand: Strand, take: Callable[[Strand, int], list[Entry]]) -> Group | None:
-        """A group whose limits are charged; None: the strand waits at a gate now."""
-        lane = strand.lane
+        """A group whose limits are charged; None: the strand waits at a gate now.
+
+        Merged messages go in series only where no limit counts them: then none needs to know of it.
+        """
+        lane, merged = strand.lane, strand.entries[0].note.values is not None
         gates = (*strand.gates, *strand.zone.gates)
         learned = self.standing.learned(lane)
         zone = strand.zone.zone
         most = zone.recipients_per_delivery
-        if self._may_be_alone is not None:
+        if self._may_be_alone is not None and not merged:
             asked = self._terms_of(strand.entries[0].id).get("unsubscribe", False)
             most = 1 if self._may_be_alone.alone(zone.name, asked) else most
         days = self.standing.warmups.of(lane.source, lane.provider or lane.site) if lane.source else None
         if not gates and learned is None and days is None:
-            return Group(strand, take(strand, most))
+            return Group(strand, take(strand, strand.zone.series(lane) if merged else most))
+        if merged:
+            counted = learned is not None or days is not None or any(gate.counts_mail for gate in gates)
+            most = 1 if counted else strand.zone.series(lane)
         now = self._timers.now()
         size = self._terms_of(strand.entries[0].id).get("size", 0) if self._sized else 0
         if learned is not None and (wait := learned.wait(now)):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
+from zonemta_py.mail.rule import BLOCKED_CLASSES
 from zonemta_py.schedule.earned import Earned
 from zonemta_py.schedule.lane import Hold, Lane, Strand
 from zonemta_py.zones import window
@@ -32,7 +33,6 @@ NO_TLS = "no-tls"
 """What a rule stops at a site where TLS fails: opportunistic TLS."""
 RATES_MAX = 10_000
 SEEN_MAX = 10_000
-BLOCKED_CLASSES = frozenset(("blocked-ip", "poor-reputation", "policy", "spam-content"))
 KINDS = ("destination", "tenant", "campaign", "zone", "source", "rest")
 
 

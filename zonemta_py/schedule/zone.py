@@ -137,11 +137,9 @@ class ZoneSchedule(Intake):
             strand.enlist()
 
     def _take(self, strand: Strand, most: int) -> list[Entry]:
-        """The recipients of the first message, at most so many; one where each gets a message of its own."""
+        """The recipients of the first message, at most so many."""
         entries, count = strand.entries, 1
         first, most = entries[0], min(most, len(entries))
-        if first.note.values is not None:
-            most = 1
         while count < most:
             other = entries[count]
             if other.id != first.id or other.note.routing != first.note.routing:
@@ -158,6 +156,13 @@ class ZoneSchedule(Intake):
         """Whether the zone has a connection for it, seen how quick it was."""
         own = self.strands.own is not None and lane.site == self.strands.own.key
         return own or self._pace.may(lane.site, lane.active, self.active, lane.failures > 0)
+
+    def series(self, lane: Lane) -> int:
+        """How many messages of their own may go over one connection as one lease.
+
+        If the sender dies, all of them are in doubt: so there is only one where that means to be held.
+        """
+        return self._pace.series(lane.site) if self.zone.in_doubt == "retry" else 1
 
     def took(self, lane: Lane, took_ms: int, size: int) -> None:
         """How long a transaction with a message of `size` bytes took, from connecting to the last reply."""

@@ -126,6 +126,10 @@ class RemoteQueue:
     async def settle(self, result: Result) -> None:
         await self._request(Operation.SETTLE, result_row(result))
 
+    def settle_part(self, result: Result) -> None:
+        if self._protocol is not None:  # else the end of the lease will say that the queue is gone
+            self._protocol.send((Operation.PART, 0, result_row(result)))
+
     async def chunk(self, message_id: str, number: int) -> bytes:
         ahead = self._ahead.pop(message_id, None)
         if ahead is None or ahead.first != number:

@@ -30,6 +30,7 @@ class Operation(IntEnum):
     ASK = 8  # [question, arguments] → anything
     TEMPLATE = 9  # [campaign, first, most] → chunks
     ACCEPT = 10  # [envelope, body] → receipt
+    PART = 11  # [result], no answer
 
 
 OK, REFUSED, WRONG = 0, 1, 2
@@ -90,6 +91,7 @@ def result_row(result: Result) -> list[Any]:
         result.opened,
         result.security,
         result.kept,
+        result.more,
     ]
 
 

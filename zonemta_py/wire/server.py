@@ -67,6 +67,7 @@ class Connection(asyncio.Protocol):
             Operation.ABORT: self._abort,
             Operation.LEASE: self._lease,
             Operation.SETTLE: self._settle,
+            Operation.PART: self._part,
             Operation.FETCH: self._fetch,
             Operation.ASK: self._ask,
             Operation.TEMPLATE: self._template,
@@ -205,6 +206,9 @@ class Connection(asyncio.Protocol):
     def _settle(self, number: int, result: list[Any]) -> None:
         self._queue.settling.settle(result_of(result), partial(self._answer, number, OK, None))
 
+    def _part(self, _: int, result: list[Any]) -> None:
+        self._queue.settling.settle(result_of(result), _nothing)
+
     def _fetch(self, number: int, message_id: str, first: int, most: int) -> None:
         self._chunks(number, partial(self._queue.chunks, message_id, first, most))
 
@@ -225,6 +229,10 @@ class Connection(asyncio.Protocol):
         work = asyncio.ensure_future(self._queue.ask(question, **arguments))
         self._queue.core.keep(work)
         self._run(number, _outlived(work))
+
+
+def _nothing() -> None:
+    """A part has no answer."""
 
 
 async def _outlived(work: asyncio.Future[Any]) -> Any:

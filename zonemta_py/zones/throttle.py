@@ -127,12 +127,12 @@ class Gate:
 
     key: name of the throttle, then the values in the order of `per`. level: what a wait holds up: "zone" everything,
     "flow" a tenant or campaign, "lane" a source, site or provider. connections: in use, counted by take and release.
-    blocking: which limit made the last wait, "" if none.
+    blocking: which limit made the last wait, "" if none. counts_mail: it limits more than connections.
     """
 
     __slots__ = (
-        "__weakref__", "_kept", "_limits", "_most", "_round", "blocking", "bytes", "connections", "key", "label",
-        "level", "messages", "new_connections", "recipients", "throttle",
+        "__weakref__", "_kept", "_limits", "_most", "_round", "blocking", "bytes", "connections", "counts_mail", "key",
+        "label", "level", "messages", "new_connections", "recipients", "throttle",
     )  # fmt: skip
 
     def __init__(self, throttle: Throttle, key: tuple[str, ...], label: str, level: Level, kept: deque[Gate]) -> None:
@@ -146,6 +146,7 @@ class Gate:
         self._most = throttle.connections or math.inf
         buckets = (self.messages, self.recipients, self.new_connections, self.bytes)
         self._limits = [(i, kind, b) for i, (kind, b) in enumerate(zip(_KINDS, buckets, strict=True)) if b]
+        self.counts_mail = bool(self.messages or self.recipients or self.bytes)
         self._round, self._kept = kept, False
 
     def wait(

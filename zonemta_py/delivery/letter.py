@@ -1,0 +1,42 @@
+"""A message ready to be sent: merged if it is a campaign's, changed by plugins, with its fields and signatures on top.
+
+Failures: what stands in the way is an exception, and `not_made` says what it means for the recipients.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zonemta_py.delivery.body import Body
+from zonemta_py.delivery.signing import Unsigned
+from zonemta_py.mail.reply import Reply
+from zonemta_py.merge.problems import RenderRefused, TemplateRefused
+from zonemta_py.queue.api import BOUNCED, DEFERRED, Delivery, Outcome, QueueRefusal
+
+if TYPE_CHECKING:
+    from zonemta_py.delivery.attempt import Means
+
+NotMade = (QueueRefusal, RenderRefused, TemplateRefused, Unsigned)
+
+
+async def letter(means: Means, delivery: Delivery) -> Body:
+    """The message of a delivery that has one. Raises one of NotMade, or a plugin's Verdict."""
+    host = means.host
+    if host.listens("sender_fetch"):
+        await host.call("sender_fetch", delivery=delivery)
+    pieces = await means.templates.make(delivery) if delivery.values is not None else None
+    body = Body(delivery, means.outlet, pieces)
+    if host.listens("sender_headers"):
+        await body.let_change(host)
+    if means.outgoing.active:
+        await means.outgoing.finish(delivery, body)
+    return body
+
+
+def not_made(error: Exception, recipients: list[int]) -> Outcome:
+    """error: one of NotMade. Values that make no message never will; a queue or key that is away may be back."""
+    if isinstance(error, QueueRefusal):
+        return Outcome(DEFERRED, error.reply, "body", recipients)
+    if isinstance(error, Unsigned):  # nobody else has said anything: no stage that rules judge by
+        return Outcome(DEFERRED, error.reply, "queue", recipients)
+    return Outcome(BOUNCED, Reply(554, "5.6.0", f"the message cannot be made: {error}"), "queue", recipients)

@@ -1,0 +1,165 @@
+"""Several messages of one lease, each to a recipient of its own, one behind the other over one connection.
+
+While the server takes a message, the next one is made; its envelope leaves in one write with the end of the one before
+(RFC 2920 3.1 lets message content be the first of a group). So a message costs one exchange in place of two. A server
+that does not take an envelope which came so is asked again without, and remembered: nobody is judged by that answer.
+
+Each answer goes to the queue as soon as it is there; so at a crash nobody is in doubt who was not being answered.
+Whoever has not been tried when the connection, or SERIES_S, is over is released, as if never leased. With plugins that
+look at each message on its way, messages go one by one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import replace
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from zonemta_py.delivery.attempt import Attempt
+from zonemta_py.delivery.letter import NotMade, letter, not_made
+from zonemta_py.delivery.transaction import Transaction
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import RELEASED, Delivery, Outcome, Result
+
+if TYPE_CHECKING:
+    from zonemta_py.delivery.attempt import Means
+    from zonemta_py.delivery.session import Session
+
+SERIES_S = 1.0
+"""No message of a series is begun later than that after its first."""
+UNTRIED = Reply(451, "4.3.2", "the connection ended before it was its turn")
+SHY_MAX = 10_000
+LOOKING = (
+    "sender_fetch", "sender_headers", "sender_connection", "sender_response_error", "sender_delivered",
+)  # fmt: skip
+"""Hooks that are called for each message."""
+
+_FIELDS = tuple(Delivery.__dataclass_fields__)
+_fields = attrgetter(*_FIELDS)
+_OWN = tuple(map(_FIELDS.index, ("recipients", "attempts", "values")))
+
+
+async def deliver(means: Means, delivery: Delivery) -> tuple[Result, list[tuple[Delivery, Result]]]:
+    """Tries a lease: the result that ends it, and what plugins are told of: deliveries with their results."""
+    if delivery.values is None or len(delivery.recipients) == 1:
+        result = await Attempt(means, delivery).run()
+        return result, [(delivery, result)]
+    own = [_alone(delivery, index) for index in range(len(delivery.recipients))]
+    if any(map(means.host.listens, LOOKING)):
+        return await _one_by_one(means, own)
+    following = Following(means, own)
+    result = await Attempt(means, own[0], following).run()
+    if following.told:  # the first's among them
+        result.outcomes = []
+        result.started_ms, result.took_ms = following.started_ms, 0
+    return _released(result, following.untried), []
+
+
+async def _one_by_one(means: Means, own: list[Delivery]) -> tuple[Result, list[tuple[Delivery, Result]]]:
+    """Until one finds that the destination cannot be reached."""
+    parts: list[tuple[Delivery, Result]] = []
+    whole = Result(own[0].lease, [])
+    for index, delivery in enumerate(own):
+        result = await Attempt(means, delivery).run()
+        parts.append((delivery, result))
+        outcomes = [replace(outcome, recipients=[index]) for outcome in result.outcomes]
+        whole = replace(result, outcomes=outcomes, opened=whole.opened or result.opened)
+        if index == len(own) - 1 or result.down_s is not None:
+            break
+        means.outlet.settle_part(replace(whole, more=True))
+    return _released(whole, list(range(len(parts), len(own)))), parts
+
+
+def _released(result: Result, untried: list[int]) -> Result:
+    if untried:
+        result.outcomes.append(Outcome(RELEASED, UNTRIED, "limit", untried))
+    return result
+
+
+def _alone(delivery: Delivery, index: int) -> Delivery:
+    fields = list(_fields(delivery))
+    for field in _OWN:
+        fields[field] = fields[field][index : index + 1]
+    return Delivery(*fields)
+
+
+class Following:
+    """What comes behind the first message. told: the queue knows of all that were tried. down: the server said 421."""
+
+    def __init__(self, means: Means, own: list[Delivery]) -> None:
+        self._means, self._lease = means, own[0].lease
+        self._most = means.zone(own[0].zone).messages_per_connection
+        self._until = time.monotonic() + SERIES_S
+        self.down = self.told = False
+        self.started_ms, self._begun_at = int(time.time() * 1000), time.monotonic()
+        self._left = deque(enumerate(own[1:], 1))
+        self._begun: deque[int] = deque()
+
+    @property
+    def untried(self) -> list[int]:
+        """Indices of the others."""
+        return [*self._begun, *(index for index, _ in self._left)]
+
+    async def next(self, session: Session) -> Transaction | None:
+        """The next one's transaction over this session; None: nobody is left, or may go over it."""
+        while self._left and session.sent < (self._left[0][1].messages_per_connection or self._most):
+            if time.monotonic() >= self._until:
+                return None
+            index, delivery = self._left.popleft()
+            try:
+                body = await letter(self._means, delivery)
+            except NotMade as error:
+                self._tell(session, [not_made(error, [index])])
+                continue
+            transaction = Transaction(session, self._means.outgoing.addressed(delivery), body)
+            if await transaction.prepare():
+                self._begun.append(index)
+                return transaction
+            self._over(transaction, index)
+        return None
+
+    async def after(self, session: Session, first: Transaction) -> None:
+        """All that follows the first over its session."""
+        current = first
+        self._over(first, 0)
+        while session.usable and not current.down:
+            following = current.following or await self.next(session)
+            if following is None:
+                return
+            session.sent += 1
+            await following.run(self)
+            if following.unsaid:
+                if following.misunderstood:
+                    self._remember(session.remote)
+                return
+            self._over(following, self._begun.popleft())
+            current = following
+
+    def may_announce(self, session: Session) -> bool:
+        """Whether an envelope may leave together with the end of the message before it."""
+        return "pipelining" in session.keywords and not session.lmtp and session.remote not in self._means.shy
+
+    def _remember(self, server: str) -> None:
+        if len(self._means.shy) >= SHY_MAX:
+            self._means.shy.clear()
+        self._means.shy.add(server)
+
+    def _over(self, transaction: Transaction, index: int) -> None:
+        self.down = self.down or transaction.down
+        outcomes = transaction.outcomes
+        for outcome in outcomes:
+            outcome.recipients = [index]
+        self._tell(transaction.session, outcomes)
+
+    def _tell(self, session: Session, outcomes: list[Outcome]) -> None:
+        now, now_ms = time.monotonic(), int(time.time() * 1000)
+        took_ms = int((now - self._begun_at) * 1000)
+        self._means.outlet.settle_part(
+            Result(
+                self._lease, outcomes, remote=session.remote, local=session.local, tls=session.tls,
+                started_ms=self.started_ms, took_ms=took_ms, more=True,
+            )
+        )  # fmt: skip
+        self.told, self.started_ms, self._begun_at = True, now_ms, now
