@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from zonemta_py.pipeline.prepare.settings import Lane, Settings
+from zonemta_py.pipeline.small import small
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -73,8 +74,8 @@ def _with_provider(people: DataFrame, providers: Mapping[str, str]) -> DataFrame
     if not providers:
         return people.withColumn("provider", F.lit(""))
     rows = sorted(providers.items())
-    exact = people.sparkSession.createDataFrame(rows, "domain string, provider string")
-    below = people.sparkSession.createDataFrame(rows, "above string, provider_above string")
+    exact = small(people.sparkSession, rows, "domain string, provider string")
+    below = small(people.sparkSession, rows, "above string, provider_above string")
     people = people.join(F.broadcast(exact), "domain", "left")
     people = people.withColumn("above", F.substring_index("domain", ".", -2)).join(F.broadcast(below), "above", "left")
     found = F.coalesce("provider", "provider_above", F.lit(""))
@@ -90,9 +91,8 @@ def within_caps(people: DataFrame, counts: Mapping[tuple[int, str], int], settin
     if not over:
         return people
     rows = [(lane, provider, _upto(parts)) for (lane, provider), parts in sorted(over.items())]
-    ways = people.sparkSession.createDataFrame(
-        rows, "lane int, provider string, ways array<struct<upto: bigint, lane: int, day: int>>"
-    )
+    kinds = "lane int, provider string, ways array<struct<upto: bigint, lane: int, day: int>>"
+    ways = small(people.sparkSession, rows, kinds)
     people = people.join(F.broadcast(ways), ["lane", "provider"], "left")
     touched = F.col("ways").isNotNull() & F.col("reason").isNull()
     rank = F.row_number().over(Window.partitionBy("lane", "provider").orderBy(F.desc("canary"), "tier", "h", "key"))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from zonemta_py.pipeline.prepare.assign import HASH_BITS
 from zonemta_py.pipeline.prepare.order import Group, Place, bases, places
 from zonemta_py.pipeline.prepare.settings import Settings
+from zonemta_py.pipeline.small import small
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,7 +43,7 @@ def numbered(people: DataFrame, groups: Sequence[Group], settings: Settings) -> 
 
     rows = [(*group[:4], base, group.chunks(settings)) for group, base in bases(groups, settings)]
     kinds = "canary boolean, day int, tier int, lane int, base int, chunks int"
-    table = F.broadcast(people.sparkSession.createDataFrame(rows, kinds))
+    table = F.broadcast(small(people.sparkSession, rows, kinds))
     people = people.where(F.col("reason").isNull()).join(table, ["canary", "day", "tier", "lane"])
     bucket = F.floor(F.col("h") / float(1 << HASH_BITS) * F.col("chunks")).cast("int")
     return people.select((F.col("base") + bucket).alias("number"), "h", "recipient")
@@ -59,7 +60,7 @@ def chunks(people: DataFrame, groups: Sequence[Group], settings: Settings) -> Da
         for place in places(groups, settings)
     ]  # fmt: skip
     kinds = "number int, chunk string, zone string, source string, canary boolean, day int, position int, head string"
-    table = F.broadcast(people.sparkSession.createDataFrame(rows, kinds))
+    table = F.broadcast(small(people.sparkSession, rows, kinds))
     recipient = F.struct("h", "recipient")
     # Lists are made after the shuffle only, and of few chunks at once, since they are objects on the heap.
     found = numbered(people, groups, settings).repartition(1 + len(rows) // CHUNKS_AT_ONCE, "number")

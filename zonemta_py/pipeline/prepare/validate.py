@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from zonemta_py.pipeline.prepare.settings import Settings
+from zonemta_py.pipeline.small import small
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -117,7 +118,7 @@ def propose(rows: DataFrame) -> DataFrame:
     """Adds `meant`: the large provider's domain that was probably meant, else null."""
     from pyspark.sql import functions as F
 
-    table = rows.sparkSession.createDataFrame(sorted(typos().items()), "domain string, meant string")
+    table = small(rows.sparkSession, sorted(typos().items()), "domain string, meant string")
     return rows.join(F.broadcast(table), "domain", "left")
 
 
