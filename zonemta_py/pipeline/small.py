@@ -1,4 +1,4 @@
-"""Tables of a few rows that are made here: part of the plan, so that no Python worker has to be started to read them."""
+"""Tables of a few rows, made here: part of the plan, so that no Python worker has to be started to read them."""
 
 from __future__ import annotations
 
