@@ -52,10 +52,10 @@ class Dialogue(asyncio.Protocol):
 
     # what a session calls
 
-    def write(self, data: bytes) -> None:
-        """Writes, unless broken."""
+    def write(self, *data: bytes) -> None:
+        """Writes, unless broken; all of it at once, without putting it together."""
         if self.broken is None:
-            self.transport.write(data)
+            self.transport.writelines(data)
 
     def begin(self) -> None:
         """Before the first command of a group: a reply that nobody asked for means that we are out of step."""

@@ -237,7 +237,7 @@ class Transaction:
             session.dialogue.write(_DOT + self._next())  # an empty message for nobody: its reply does not matter
         elif self._body.whole is not None and not session.dialogue.broken:
             stuffer = Stuffer()
-            session.dialogue.write(stuffer.stuff(self._body.whole) + stuffer.end() + self._next())
+            session.dialogue.write(stuffer.stuff(self._body.whole), stuffer.end() + self._next())
         else:
             stage = await self._stream()
         if session.lmtp and stage == "dot":
