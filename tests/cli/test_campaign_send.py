@@ -66,7 +66,14 @@ def test_wrong_words(wrong: Callable[[], object], said: str) -> None:
         (("list.csv", "--template", "t", "--name", "a b"), Exit.USAGE, "--name 'a b': name it with up to 63 letters"),
         (("--name", "may", "--plan-only"), Exit.USAGE, "a list and a template are needed"),
         (("--name", "may", "--nodes", "http://127.0.0.1:1"), Exit.USAGE, "there is no API key for the nodes"),
-        (("list.csv", "--name", "may"), Exit.CONFIG, "this machine's HTTP door is closed; set enabled = true"),
+        (("no.csv", "-t", "t", "--name", "may"), Exit.NO_INPUT, "no.csv: there is no such list; name one that exists"),
+        (("no/list", "-t", "t", "--name", "may"), Exit.NO_INPUT, "no/list: there is no such list; name one that"),
+        (
+            ("twice.CSV", "-t", "t", "--name", "may"),
+            Exit.DATA,
+            "its header has the columns 'Email' and 'email'; rename",
+        ),
+        (("good.csv", "--name", "may"), Exit.CONFIG, "this machine's HTTP door is closed; set enabled = true"),
         (("--name", "may", "--plan-only", "--resume"), Exit.NO_INPUT, "there is no plan to go on with"),
     ],
 )
@@ -76,6 +83,9 @@ def test_mistakes_before_anything_starts(
 ) -> None:  # fmt: skip
     """Neither Spark nor a node is asked for what the command line alone shows."""
     monkeypatch.delenv("ZONEMTA_API_KEY", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.csv").write_text("email\n")
+    (tmp_path / "twice.CSV").write_text("Email,email\n")
     ran = zonemta("campaign", "send", *arguments, "--plans", tmp_path)
     assert (ran.code, ran.out) == (code, "")
     assert said in ran.err
@@ -112,12 +122,12 @@ def test_the_names_a_template_uses(tmp_path: Path) -> None:
     assert fields(load(tmp_path / "t.toml")) == {"name", "city"}
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+@pytest.mark.parametrize("suffix", ["jsonl", "NDJSON", "parquet", "Parquet"])
 def test_previews_of_other_kinds_of_lists(zonemta: Callable[..., object], tmp_path: Path, suffix: str) -> None:
     """JSON lines and Parquet are read without Spark."""
     rows = [{"email": "a@b.net", "name": "Ann"}, {"email": "c@d.net", "name": "Carl"}]
     file = tmp_path / f"list.{suffix}"
-    if suffix == "jsonl":
+    if suffix.lower() != "parquet":
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     else:
         pa = pytest.importorskip("pyarrow")
@@ -126,3 +136,20 @@ def test_previews_of_other_kinds_of_lists(zonemta: Callable[..., object], tmp_pa
     ran = zonemta("campaign", "preview", tmp_path / "t.toml", "--list", file, "--recipient", "C@d.net")
     assert "Subject: Hi Carl\n" in ran.out
     assert "good for all 2 rows" in zonemta("campaign", "check", tmp_path / "t.toml", "--list", file).out
+
+
+def test_previews_of_lists_that_are_not_sound(zonemta: Callable[..., object], tmp_path: Path) -> None:
+    """What `send` refuses, or counts as a bad row, is said here too; bytes that are UTF-8 are text."""
+    pa = pytest.importorskip("pyarrow")
+    (tmp_path / "t.toml").write_text(TEMPLATE)
+    (tmp_path / "twice.csv").write_text("email,name,Name\n")
+    rows = [{"email": b"a@b.net", "name": "Jürgen".encode()}, {"email": b"c@d.net", "name": b"\xff"}]
+    for name, count in (("good", 1), ("bad", 2)):
+        pytest.importorskip("pyarrow.parquet").write_table(
+            pa.Table.from_pylist(rows[:count]), tmp_path / f"{name}.parquet"
+        )
+    said = [zonemta("campaign", "check", tmp_path / "t.toml", "--list", tmp_path / name)
+            for name in ("twice.csv", "bad.parquet", "good.parquet")]  # fmt: skip
+    assert "the column 'Name' is there twice; rename one of them, or take it out" in said[0].err
+    assert "bad.parquet:2: a value is not UTF-8; write text into its column" in said[1].err
+    assert "good for all 1 rows" in said[2].out

@@ -21,6 +21,8 @@ from pyspark.sql import SparkSession
 from zonemta_py.cli.app import main
 from zonemta_py.cli.errors import Exit
 from zonemta_py.disk import journal
+from zonemta_py.disk.frame import Record, frame
+from zonemta_py.disk.records import Type, pack
 from zonemta_py.pipeline import bronze, reader, schema, table
 from zonemta_py.pipeline.schema import ROWS
 
@@ -136,14 +138,60 @@ def test_damage_is_noted_and_the_rest_is_kept(spark: SparkSession, archive: Path
     assert in_lake(tmp_path / "lake") == in_archive(archive)
 
 
-def test_a_lake_is_of_one_archive(spark: SparkSession, archive: Path, tmp_path: Path) -> None:
-    """Another MTA's segment of the same name is not taken for one that is there."""
-    lake = tmp_path / "lake"
+def test_a_segment_damaged_later_is_passed_over(spark: SparkSession, archive: Path, tmp_path: Path) -> None:
+    """Its rows are in the lake: it is warned of, whatever is left of it, and segments that are new come in."""
+    lake, (first, second, *_, last) = tmp_path / "lake", journal.files(archive)
+    later = tmp_path / last.name
+    last.rename(later)
     bronze.ingest(spark, archive, lake)
-    last = journal.files(archive)[-1]
-    last.write_bytes(last.read_bytes()[:40_000])
-    with pytest.raises(bronze.Foreign, match=f"{last}: the lake has other records from a file of this name"):
-        bronze.ingest(spark, archive, lake)
+    expected, whole = in_archive(archive), first.read_bytes()
+    later.rename(last)
+    first.write_bytes(whole[:-40])
+    second.write_bytes(bytes(len(second.read_bytes())))
+    warned: list[str] = []
+    assert [entry.segment for entry in bronze.ingest(spark, archive, lake, "fail", warned=warned.append)] == [last.name]
+    assert [sentence.partition(": ")[0] for sentence in warned] == [str(first), str(second)]
+    assert "it has changed since it was brought in: records 1-" in warned[0]
+    assert "none can be read now; its " in warned[1]
+    assert in_lake(lake) == expected + in_archive_of(last)
+    first.write_bytes(b"\xff" * 40 + whole[40:])  # its beginning
+    bronze.follow(spark, archive, lake, warned=warned.append)
+    assert warned[2].startswith(f"{first}: ")
+
+
+def in_archive_of(path: Path) -> Counter[tuple[Any, ...]]:
+    split = reader.Split(path, 0, path.stat().st_size, 0)
+    return Counter(tuple(row.values()) for row in pa.Table.from_batches(reader.read(split, []), ROWS).to_pylist())
+
+
+def test_what_a_damaged_segment_had_is_not_brought_in_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Records that its MTA wrote again into the next file, as the disk had refused a sync, are those in the lake."""
+    archive, records = (
+        tmp_path / "archive",
+        [Record(n, 1_000_000 + n, Type.FINISH, pack([f"m{n}"])) for n in range(1, 13)],
+    )
+    archive.mkdir()
+    (archive / f"{1:016d}.journal").write_bytes(frame(records[:7], 0))
+    bronze.ingest(spark, archive, tmp_path / "lake")
+    (archive / f"{1:016d}.journal").write_bytes(frame(records[:5], 0))
+    (archive / f"{5:016d}.journal").write_bytes(frame(records[4:], 0))
+    (entry,) = bronze.ingest(spark, archive, tmp_path / "lake")
+    assert entry.rows == 5
+    assert {row[0]: n for row, n in in_lake(tmp_path / "lake").items()} == dict.fromkeys(range(1, 13), 1)
+
+
+@pytest.mark.parametrize(("first", "last"), [(1, 500), (1, 400), (1, 600), (300, 900)])
+def test_a_lake_is_of_one_mta(first: int, last: int, spark: SparkSession, tmp_path: Path) -> None:
+    """Another MTA's segment is not taken for one that is there, or for a part of it that was written again."""
+    ours, theirs, lake = tmp_path / "ours", tmp_path / "theirs", tmp_path / "lake"
+    for folder, start, numbers in ((ours, 1_000_000, range(1, 501)), (theirs, 1_000_007, range(first, last + 1))):
+        folder.mkdir()
+        records = [Record(n, start + n * 10, Type.FINISH, pack([f"m{n}"])) for n in numbers]
+        (folder / f"{numbers[0]:016d}.journal").write_bytes(frame(records, 0))
+    bronze.ingest(spark, ours, lake)
+    with pytest.raises(bronze.Foreign, match=r"the lake has other records .*a lake belongs to one MTA, so bring this"):
+        bronze.ingest(spark, theirs, lake)
+    assert len(bronze.ledger(lake)) == 1
 
 
 def test_row_groups_hold_one_type(spark: SparkSession, real_archive: Path, tmp_path: Path) -> None:

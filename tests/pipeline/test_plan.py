@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from zonemta_py.pipeline.prepare.plan import Plan, plan, rows
+from zonemta_py.pipeline.prepare.read import columns
 from zonemta_py.pipeline.prepare.settings import Cap, Lane, PlanRefused, Settings
 
 if TYPE_CHECKING:
@@ -155,9 +156,26 @@ def test_json_lines_and_parquet(spark: "SparkSession", planned: Plan, tmp_path: 
     assert chunks(spark, made) == chunks(spark, planned)
 
 
+def test_parquet_with_values_that_are_no_text(spark: "SparkSession", tmp_path: Path) -> None:
+    """Bytes that are UTF-8 are text; a row with others, in a column that is used, is a bad row and named as one."""
+    listed = [(b"ann@big.net", b"A", b"\xff"), (b"b\xff@big.net", b"B", b""), (b"cy@big.net", b"C\xff", b"")]
+    spark.createDataFrame(listed, "`E-Mail` binary, Name binary, City binary").write.parquet(str(tmp_path / "L"))
+    settings = Settings("may", email="E-Mail", fields={"name": "Name"})
+    made = plan(spark, settings, str(tmp_path / "L"), tmp_path / "may.plan")
+    (row,) = chunks(spark, made).values()
+    assert json.loads(row.body)["recipients"] == [["ann@big.net", "A"]]
+    assert {row["step"]: row["removed"] for row in made.report["steps"]}["bad row"] == 2
+    assert sorted(one["text"] for one in made.report["examples"]) == ["C\ufffd", "b\ufffd@big.net"]
+    folder = tmp_path / "twice"
+    folder.mkdir()
+    (folder / "a.json").write_text('{"email": "a@b.net", "Email": "b@b.net"}\n')
+    with pytest.raises(PlanRefused, match="it has the column 'email' twice; rename one of them"):
+        columns(spark, str(folder))
+
+
 def test_a_folder_is_one_list(spark: "SparkSession", tmp_path: Path) -> None:
     """Its files come in the order of their names, also below: of rows alike the first wins, bad ones are named."""
-    for place, rows_ in (("a.csv", "ann@big.net,A,\nbad one,x,\n"), ("b [1].csv", "bob@big.net,B,\n"),
+    for place, rows_ in (("a.CSV", "ann@big.net,A,\nbad one,x,\n"), ("b [1].csv", "bob@big.net,B,\n"),
                          ("sub/c.csv", "ann@big.net,A2,\ncy@big.net,C,\nbad two,x,\n")):  # fmt: skip
         (tmp_path / "list" / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "list" / place).write_text("E-Mail,Name,City\n" + rows_)
@@ -165,7 +183,7 @@ def test_a_folder_is_one_list(spark: "SparkSession", tmp_path: Path) -> None:
     people_ = [one for row in chunks(spark, made).values() for one in json.loads(row.body)["recipients"]]
     assert sorted(one[:2] for one in people_) == [["ann@big.net", "A"], ["bob@big.net", "B"], ["cy@big.net", "C"]]
     places = [(Path(one["file"]).name, one["line"]) for one in made.report["examples"] if one["text"].startswith("bad")]
-    assert places == [("a.csv", 3), ("c.csv", 4)]
+    assert places == [("a.CSV", 3), ("c.csv", 4)]
 
 
 def test_caps(spark: "SparkSession", list_: Path, tmp_path: Path) -> None:

@@ -18,23 +18,26 @@ _JSON = (".jsonl", ".ndjson", ".json")
 
 def columns(file: Path) -> list[str]:
     """Names a template may use. Raises Stop."""
-    if file.suffix == ".parquet":
+    if file.suffix.lower() == ".parquet":
         names: list[str] = _parquet(file).schema_arrow.names
-    elif file.suffix in _JSON:
+    elif file.suffix.lower() in _JSON:
         names = list(dict.fromkeys(name for _, row in _json_rows(file) for name in row))
     else:
         names = _csv_columns(file)
     for name in names:
         if not name.isidentifier():
             raise Stop(Exit.DATA, f"{file}:1: a template cannot name the column {name!r}; use letters, digits and _")
+    for at, name in enumerate(names):
+        if name.lower() in map(str.lower, names[:at]):
+            raise Stop(Exit.DATA, f"{file}:1: the column {name!r} is there twice; rename one of them, or take it out")
     return names
 
 
 def rows(file: Path) -> Iterator[tuple[int, Row]]:
     """Line (of Parquet: number) and fields of each row; what is missing is "". Raises Stop."""
-    if file.suffix == ".parquet":
+    if file.suffix.lower() == ".parquet":
         yield from _parquet_rows(file)
-    elif file.suffix in _JSON:
+    elif file.suffix.lower() in _JSON:
         names = columns(file)
         for line, row in _json_rows(file):
             yield line, {name: _text(row.get(name)) for name in names}
@@ -118,11 +121,16 @@ def _parquet_rows(file: Path) -> Iterator[tuple[int, Row]]:
     for batch in _parquet(file).iter_batches():
         for row in batch.to_pylist():
             number += 1
-            yield number, {name: _text(value) for name, value in row.items()}
+            try:
+                yield number, {name: _text(value) for name, value in row.items()}
+            except UnicodeDecodeError:
+                raise Stop(Exit.DATA, f"{file}:{number}: a value is not UTF-8; write text into its column") from None
 
 
 def _text(value: object) -> str:
     """As Spark makes text of it."""
     if value is None:
         return ""
+    if isinstance(value, bytes):
+        return value.decode()
     return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)

@@ -16,7 +16,7 @@ import typer
 
 from zonemta_py.cli import campaign_settings
 from zonemta_py.cli.campaign_nodes import Ca, KeyFile, Nodes, Patience, target
-from zonemta_py.cli.campaign_work import Work, read_columns, rendered, show, sound
+from zonemta_py.cli.campaign_work import Work, look, read_columns, rendered, show, sound
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.options import ConfigFile, Folder
 
@@ -83,6 +83,8 @@ def send(
     if not _NAME.fullmatch(name):
         raise Stop(Exit.USAGE, f"--name {name!r}: name it with up to 63 letters, digits, dots, underscores and hyphens")
     plan_folder = plans / f"{name}.plan"
+    if list_ and not resume:
+        look(list_, multiline, master)
     to = None if plan_only else target(nodes, key_file, config, folder, patience, ca)
     if resume:
         work = Work(to, master, memory, None)

@@ -120,6 +120,17 @@ def _events(spark: Any, file: str) -> Any:
     return events(spark, Path(file)) if file else None
 
 
+def look(list_: str, multiline: bool, master: str) -> None:
+    """Says what is wrong with a list as far as that shows at once, without Spark. Raises Stop, OSError."""
+    from zonemta_py.pipeline.prepare import read
+    from zonemta_py.pipeline.prepare.settings import PlanRefused
+
+    try:
+        read.look(list_, multiline, local=master.startswith("local"))
+    except PlanRefused as refused:
+        raise Stop(Exit.DATA, str(refused)) from None
+
+
 def read_columns(work: Work, list_: str, multiline: bool) -> list[str]:
     """The list's columns, whatever kind it is. Raises Stop."""
     from zonemta_py.pipeline.prepare.read import columns

@@ -117,20 +117,21 @@ def propose(
     master: Master = None,
     memory: Memory = 2,
 ) -> None:
-    """Learned rates as a difference to a configuration, for `patch` once you agree. Nothing is changed."""
+    """Learned rates, and warm-ups of new addresses, as a difference to a configuration, for `patch` once you agree."""
     load(file)  # what is wrong with it already is said before the long work
     before = file.read_text("utf-8")
     rows = _made(lake, "rates", master, memory)
-    from zonemta_py.pipeline import proposal
+    from zonemta_py.pipeline import proposal, warmup_proposal
 
     try:
         after = proposal.proposed(before, rows, (*proposal.CONFIDENT, *(("low",) if low else ())))
+        after = warmup_proposal.proposed(after, rows)
     except ValueError as error:
         raise Stop(Exit.CONFIG, f"{file}: {error}") from None
     _check(after)
     for row in sorted(rows, key=lambda row: (row["provider"], row["source"])):
         if row["good_days"] is not None:
-            print(proposal.warm_up(row), end="")
+            print(warmup_proposal.comment(row, before), end="")
     print(proposal.difference(before, after, file.name), end="")
     if before == after:
         print("zonemta: nothing new is known well enough; `zonemta lake rates` says why", file=sys.stderr)

@@ -6,7 +6,8 @@ syncs and renames the files (one for each day the segment touches), and then not
 repeated replaces what it had placed, and no row is lost or doubled. A file's row groups hold one record type each.
 
 The lake is a folder that driver and workers all see under the same path. One ingest at a time: `Busy`. Other failures:
-`Damaged` (damage="fail"), `Foreign` (another archive's segment under the same name), OSError of the disk.
+`Damaged` (damage="fail"), `Foreign` (another MTA's segment), OSError of the disk. A segment that is in the lake and was
+damaged since is warned of and passed over.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import fcntl
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,10 @@ import pyarrow.parquet as pq
 
 from zonemta_py.disk.journal import Fault
 from zonemta_py.pipeline import reader
+from zonemta_py.pipeline.ledger import FOLDER, LEDGER, Warned, news, warn
+from zonemta_py.pipeline.ledger import Entry as Entry
+from zonemta_py.pipeline.ledger import Foreign as Foreign
+from zonemta_py.pipeline.ledger import ledger as ledger
 from zonemta_py.pipeline.reader import Damaged, Segment, Split
 from zonemta_py.pipeline.schema import NAMES, ROWS
 from zonemta_py.pipeline.table import Busy
@@ -35,8 +40,6 @@ from zonemta_py.pipeline.table import Busy
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FOLDER = "bronze"
-LEDGER = "_ledger"
 FAULTS_MAX = 100
 """Named in a ledger entry; all are counted."""
 _WAVE = 8
@@ -59,35 +62,8 @@ _UNIQUE = (
 _PACKED = dict.fromkeys(("seq", "at", "lease", "received_at", "due_at", "started_at"), "DELTA_BINARY_PACKED")
 
 
-class Foreign(Exception):
-    """The lake has a segment of that name from another archive; says so in one sentence."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What the ledger says of a segment. days: date → rows. damages: places that could not be read; faults: where."""
-
-    segment: str
-    first_seq: int
-    last_seq: int
-    rows: int
-    days: dict[str, int]
-    damages: int = 0
-    faults: tuple[str, ...] = ()
-
-
 Moved = Callable[[int, int], object]
 """Told how many segments are done, and of how many."""
-
-
-# -- the ledger
-
-
-def ledger(lake: Path) -> dict[str, Entry]:
-    """Every segment in bronze, by its file name."""
-    folder = lake / FOLDER / LEDGER
-    rows = (json.loads(path.read_bytes()) for path in sorted(folder.glob("*.json")))
-    return {row["segment"]: Entry(**row | {"faults": tuple(row["faults"])}) for row in rows}
 
 
 @contextlib.contextmanager
@@ -111,20 +87,21 @@ def locked(lake: Path) -> Iterator[None]:
 
 
 def ingest(
-    spark: SparkSession, archive: Path, lake: Path, damage: str = "skip", moved: Moved = lambda done, total: None
-) -> list[Entry]:
+    spark: SparkSession, archive: Path, lake: Path, damage: str = "skip", moved: Moved = lambda done, total: None,
+    warned: Warned = warn,
+) -> list[Entry]:  # fmt: skip
     """Brings in the archive's segments that are not in bronze yet; returns their ledger entries, oldest first.
 
     damage: "skip" notes what cannot be read in the entry, "fail" raises Damaged and leaves that segment out.
-    Raises Busy, Foreign, OSError.
+    warned: told of segments that changed since they were brought in. Raises Busy, Foreign, OSError.
     """
     with locked(lake):
-        return _bring(spark, _new(reader.segments(archive), ledger(lake)), lake, damage, moved)
+        return _bring(spark, news(reader.segments(archive), lake, warned), lake, damage, moved)
 
 
 def follow(
     spark: SparkSession, archive: Path, lake: Path, damage: str = "skip", every_s: float | None = None,
-    told: Callable[[list[Entry]], object] = lambda entries: None,
+    told: Callable[[list[Entry]], object] = lambda entries: None, warned: Warned = warn,
 ) -> None:  # fmt: skip
     """The same as a stream, with its checkpoint in the ledger's folder, until it is stopped; looks every so often.
 
@@ -139,9 +116,9 @@ def follow(
 
     def batch(rows: DataFrame, number: int) -> None:
         paths = {Path(row.path) for row in rows.collect()}
-        there = [segment for segment in reader.segments(archive) if segment.path in paths]
         try:
-            told(_bring(spark, _new(there, ledger(lake)), lake, damage, lambda done, total: None))
+            new = news(reader.segments(archive), lake, warned, paths)
+            told(_bring(spark, new, lake, damage, lambda done, total: None))
         except (Damaged, Foreign, OSError) as error:
             failures.append(error)  # Spark would give back its text only
             raise
@@ -164,21 +141,6 @@ def follow(
             raise
         finally:
             query.stop()
-
-
-def _new(segments: Iterable[Segment], known: dict[str, Entry]) -> list[Segment]:
-    """Those that are not in the ledger. Raises Foreign."""
-    found = []
-    for segment in segments:
-        entry = known.get(segment.name)
-        if entry is None:
-            found.append(segment)
-        elif (entry.first_seq, entry.last_seq) != (segment.first_seq, segment.last_seq):
-            raise Foreign(
-                f"{segment.path}: the lake has other records from a file of this name; take a lake of its own if it is "
-                "of another archive, and move the file out of the archive if it was damaged since it was brought in"
-            )
-    return found
 
 
 def _bring(spark: SparkSession, segments: list[Segment], lake: Path, damage: str, moved: Moved) -> list[Entry]:
@@ -224,7 +186,8 @@ def place(segment: Segment, lake: Path, damage: str = "skip") -> Entry:
         raise
     named = tuple(f"{fault.path.name}: at byte {fault.offset}: {fault.what}" for fault in faults[:FAULTS_MAX])
     count = sum(days.values())
-    entry = Entry(segment.name, segment.first_seq, segment.last_seq, count, days, len(faults), named)
+    first, last = segment.first_seq, segment.last_seq
+    entry = Entry(segment.name, first, last, count, days, len(faults), named, segment.first_ms)
     _note(lake / FOLDER / LEDGER, entry)
     return entry
 

@@ -1,7 +1,8 @@
 """Learned rates as a difference to a configuration file, for an operator to read, change and accept.
 
 Each rate becomes a [[throttles]] table named "lake-<provider>-<source>" for that source at that provider; one that is
-there already under that name is replaced, everything else stays as it is, comments too. Pure: text in, text out.
+there already under that name is replaced, everything else stays as it is, comments too. Warm-ups: `warmup_proposal`.
+Pure: text in, text out.
 Failures: ValueError with one sentence where the file writes its throttles as a value in brackets, to which no table
 can be added.
 """
@@ -18,6 +19,8 @@ from typing import Any
 
 NAME_CHARACTERS_MAX = 60
 CONFIDENT = ("medium", "high")
+_UNENDED = "\n\\ No newline at end of file\n"
+"""What `patch` wants to know of a file's last line."""
 _HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
 _NAME = re.compile(r'^[ \t]*name[ \t]*=[ \t]*(["\'])(.*?)\1', re.MULTILINE)
 
@@ -37,15 +40,6 @@ def fragment(row: dict[str, Any]) -> str:
     )
 
 
-def warm_up(row: dict[str, Any]) -> str:
-    """What a warm-up's next day may bring, as a comment: the queue itself takes the step, or `zonemta warmup set`."""
-    where = (
-        f"# {row['source']} at {row['provider']}: {row['good_days']} good days, the best with {row['best_day'] or 0}"
-    )
-    after = f"{row['next_day']} recipients" if row["next_day"] else "no cap"
-    return f"{where} attempts; the last one went {'well' if row['last_day_good'] else 'badly'}; next: {after}\n"
-
-
 def proposed(text: str, rows: Iterable[dict[str, Any]], least: Iterable[str] = CONFIDENT) -> str:
     """The configuration with the rates of that confidence in it. Raises ValueError."""
     wanted = frozenset(least)
@@ -59,7 +53,8 @@ def proposed(text: str, rows: Iterable[dict[str, Any]], least: Iterable[str] = C
 def difference(before: str, after: str, name: str) -> str:
     """A unified diff, for `patch` and for reading; "" if nothing changes."""
     lines = (before.splitlines(keepends=True), after.splitlines(keepends=True))
-    return "".join(difflib.unified_diff(*lines, fromfile=f"a/{name}", tofile=f"b/{name}"))
+    told = difflib.unified_diff(*lines, fromfile=f"a/{name}", tofile=f"b/{name}")
+    return "".join(line if line.endswith("\n") else line + _UNENDED for line in told)
 
 
 def throttle_name(source: str, provider: str) -> str:

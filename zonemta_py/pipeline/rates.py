@@ -9,7 +9,7 @@ The rate is the higher of clean and accepted, but never above bad_from. A provid
 is passed has a low `accepted`, and then `clean` decides. No bad window, or too few: nothing is proposed, for the limit
 has not been seen. Where `clean` and `accepted` are near each other and from many windows the confidence is high.
 A day goes well by the measures of a warm-up (config.sources.Warmup); `next_day` is what the next day may bring, by the
-step of the shipped schedule. Pure; nothing is changed by itself: `proposal` writes it as a configuration.
+step of the shipped schedule. Pure; nothing is changed by itself: `proposal` and `warmup_proposal` write configurations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from zonemta_py.pipeline.windows import BLOCKING, WINDOW_S, Counted, answered, of_pairs, windows
+from zonemta_py.mail.rule import BLOCKED_CLASSES
+from zonemta_py.pipeline.warmup_proposal import CAPS
+from zonemta_py.pipeline.windows import WINDOW_S, Counted, answered, of_pairs, windows
 
 _CURVE = (
     "source string, provider string, windows bigint, attempts bigint, clean double, accepted double, bad_from double,"
@@ -31,8 +33,6 @@ _DAYS = "good_days bigint, best_day bigint, last_day_good boolean, next_day bigi
 RATES = f"{_CURVE}, {_DAYS}"
 """Rates are recipients per second, null where nothing is known; next_day: recipients, null behind the last cap."""
 
-CAPS = (50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 20_000, 40_000, 75_000, 150_000, 250_000, 500_000)
-"""The schedule that a warm-up has if nothing else is configured."""
 DEFERRED_MAX, BLOCKED_MAX, DAY_LEAST = 0.1, 0.01, 20
 
 
@@ -123,7 +123,7 @@ def days(deliveries: DataFrame, caps: Sequence[int] = CAPS) -> DataFrame:
     """source, provider and the last columns of RATES: how many days went well, and what follows for the next one."""
     rows = answered(deliveries)
     refused = F.col("verdict") != "delivered"
-    blocked = refused & F.col("class").isin(*BLOCKING)
+    blocked = refused & F.col("class").isin(*sorted(BLOCKED_CLASSES))
     daily = rows.groupBy("source", "provider", F.to_date("at").alias("day")).agg(
         F.count("*").alias("attempts"),
         F.count_if(blocked).alias("blocked"),

@@ -21,7 +21,7 @@ WINDOW_S = 300
 THROTTLING = ("rate", "too-many-connections")
 """Classes of a provider that says: slower."""
 BLOCKING = ("blocked-ip", "poor-reputation", "reverse-dns", "spam-content", "policy", "authentication", "virus")
-"""Classes that speak of us or of the message."""
+"""Classes that speak of us or of the message; fewer count as blocked elsewhere (`rule.BLOCKED_CLASSES`)."""
 PERSONAL = ("user-unknown", "mailbox-full", "inactive", "suspended", "moved", "host-unknown")
 """Classes that speak of the recipient."""
 KINDS = ("deferred", "blocked", "bounced")

@@ -7,6 +7,7 @@ never older than what is believed here.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from zonemta_py.disk import keys, records
@@ -78,6 +79,17 @@ class Messages:
             return Message(message_id, records.unpack(metadata), *records.Existence.of(existence))
         except (ValueError, TypeError) as error:
             raise StoreDamaged(f"message {message_id} has unreadable metadata ({error})") from None
+
+    def size_left(self, message_id: str) -> int:
+        """Bytes of a message that cannot be loaded: by its metadata, or by the body that is left; 0: nothing says."""
+        prefix, size = keys.message_range(message_id), 0
+        for key, value in self._store.scan(prefix, keys.end(prefix)):
+            part = key.decode().rsplit(" ", 1)[1]
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                if part == "*":
+                    return int(records.unpack(value)["size"])
+                size += len(restore(value, CHUNK_BYTES)) if part != "#" else 0
+        return size
 
     def body(self, message: Message) -> bytes | None:
         """The body as it is kept, if it is one chunk."""

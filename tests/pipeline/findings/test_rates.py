@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.config.limits import rate
-from zonemta_py.pipeline.proposal import difference, fragment, proposed, rate_text, throttle_name, warm_up
+from zonemta_py.pipeline.proposal import difference, fragment, proposed, rate_text, throttle_name
 from zonemta_py.pipeline.rates import RATES, curve, rates
 from zonemta_py.pipeline.windows import WINDOW_S, Counted
 
@@ -159,11 +159,3 @@ def test_any_source_and_provider_make_a_table(source: str, provider: str) -> Non
     table = tomllib.loads(fragment(ROW | {"source": source, "provider": provider}))["throttles"][0]
     assert table["only"] == {"source": source, "provider": provider}
     assert throttle_name(source, provider).startswith("lake")
-
-
-def test_the_next_step_of_a_warm_up_is_said_as_a_comment() -> None:
-    """It changes nothing, for the queue takes the step itself."""
-    assert (
-        warm_up(ROW) == "# 192.0.2.1 at google: 3 good days, the best with 700 attempts; the last one went well; next: "
-        "1000 recipients\n"
-    )

@@ -69,3 +69,37 @@ def test_all_files_of_a_folder_have_one_header(tmp_path: Path) -> None:
 def test_hidden_names_are_refused(tmp_path: Path) -> None:
     """Spark would read nothing of them, and say nothing."""
     assert refusal({"_a.csv": GOOD}, tmp_path).startswith("_a.csv: Spark passes over names that begin with _")
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("email,name,name", "its header has the column 'name' twice; rename one of them, or take it out"),
+        ("Email,name,email", "its header has the columns 'Email' and 'email'; rename one of them, or take it out"),
+        ("email,,", ""),
+        ('email,"""', ""),
+    ],
+)
+def test_a_name_stands_once_in_a_header(tmp_path: Path, header: str, said: str) -> None:
+    """Spark would call both something else, or not know which is meant; columns without a name are nobody's."""
+    for name in ("a.csv", "a.csv.gz"):
+        found = refusal({name: f"{header}\n".encode()}, tmp_path, multiline=True)
+        assert found == (said and f"{name}: {said}")
+
+
+@pytest.mark.parametrize("content", ['[\n {"email": "a@b.net"},\n', '\n[{"email": "a@b.net"},\n', '{\n "email": 1\n}'])
+def test_json_over_several_lines_is_refused(tmp_path: Path, content: str) -> None:
+    """Spark would take each line for a broken row; an array on one line it reads."""
+    said = refusal({"a.json": content.encode()}, tmp_path, kind="json")
+    assert said.startswith("a.json: its JSON spreads over lines; write JSON lines, one object on each")
+    assert refusal({"a.json": b'\xef\xbb\xbf\n[{"email": "a@b.net"}]\n'}, tmp_path, kind="json") == ""
+
+
+def test_what_cannot_be_unpacked_is_refused(tmp_path: Path) -> None:
+    """Cut off, no gzip at all, or with a suffix that Spark does not know: it would read what is packed as text."""
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(GOOD)[:-12])
+    (tmp_path / "b.csv.gz").write_bytes(GOOD)
+    (tmp_path / "c.csv.GZ").write_bytes(gzip.compress(GOOD))
+    for name, said in (("a", "it cannot be unpacked"), ("b", "it cannot be unpacked"), ("c", "rename it so, in lower")):
+        with pytest.raises(PlanRefused, match=said):
+            sound.check([next(tmp_path.glob(f"{name}.*"))], "csv", multiline=False)

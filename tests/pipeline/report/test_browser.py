@@ -4,6 +4,7 @@ import csv
 import io
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +22,13 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update",
 )  # fmt: skip
+CUT = """() => [...document.querySelectorAll("[data-plot]")].flatMap((plot) => {
+  const all = plot.getBoundingClientRect();
+  const texts = [...plot.querySelectorAll("text")].map((one) => [one.textContent, one.getBoundingClientRect()]);
+  return texts.filter(([text, one]) => text && one.width && (one.left < all.left - 1 || one.right > all.right + 1 ||
+    one.top < all.top - 1 || one.bottom > all.bottom + 1)).map(([text]) => [plot.dataset.plot, text]);
+})"""
+"""Plot and text of what is outside of its plot by more than a pixel."""
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="NOT TESTED: there is no Chromium to look at reports with")
 
 
@@ -67,6 +75,22 @@ def test_all_is_drawn_without_a_request_or_a_complaint(shown: Shown) -> None:
         assert plots.nth(at).locator(".trace, .heatmaplayer image").count() >= 1
     assert [url for url in shown.requests if not url.startswith(("data:", "blob:"))] == shown.requests[:1]
     assert shown.complaints == []
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_a_plot_with_one_bar_has_room_for_its_labels(
+    browser: "Browser", facts: Facts, campaign: Scope, tmp_path: Path, width: int
+) -> None:
+    """Of one provider and one class: no text of a plot stands out of it, where it would be cut."""
+    few = replace(
+        facts, cells=[row for row in facts.cells if row.provider == "google"], pairs=facts.pairs[:1],
+        causes=facts.causes[:1], tried=facts.tried[:2],
+    )  # fmt: skip
+    (tmp_path / "report.html").write_text(page(few, campaign), encoding="utf-8")
+    with browser.new_page(viewport={"width": width, "height": 800}) as tab:
+        tab.goto((tmp_path / "report.html").as_uri())
+        tab.wait_for_selector("html[data-drawn]")
+        assert tab.evaluate(CUT) == []
 
 
 def test_hostile_texts_do_nothing(shown: Shown) -> None:

@@ -1,14 +1,17 @@
 """Facts of a lake whose every row is known: 40 recipients on one day, 60 on the next."""
 
 from collections.abc import Callable
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark.sql.functions as F
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zonemta_py.mail.rule import BLOCKED_CLASSES
+from zonemta_py.pipeline.baseline import shares
 from zonemta_py.pipeline.report import facts, queries, warmups
 from zonemta_py.pipeline.report.page import page
 from zonemta_py.pipeline.report.rows import Bin, Facts, Left, Tally
@@ -29,6 +32,21 @@ def test_headline_counts_recipients_and_attempts_of_the_day_and_the_one_before(f
     assert found.now.attempts == Tally(48, 6, 6, 6)
     assert found.before[:4] == (40, 32, 4, 4)
     assert found.before.attempts == Tally(32, 4, 4, 4)
+
+
+def test_blocked_is_what_the_queue_counts_as_blocked(spark: "SparkSession", day: Scope) -> None:
+    """The same classes pause a campaign; a reverse name, a signature or a virus is trouble of another kind."""
+    at, others = datetime.fromtimestamp(day.start, UTC), {"reverse-dns", "authentication", "virus"}
+    rows = [(at, how, name, 550, "", name) for name in others | BLOCKED_CLASSES for how in ("deferred", "bounced")]
+    columns = "at timestamp, verdict string, class string, code int, enhanced string, reply string"
+    said = queries.replies(spark.createDataFrame(rows, columns), day).groupBy("kind")
+    found = {row.kind: set(row.names) for row in said.agg(F.collect_set("class").alias("names")).collect()}
+    assert found == {"blocked": BLOCKED_CLASSES, "deferred": others, "bounced": others}
+
+
+def test_what_is_usual_in_the_lake(spark: "SparkSession", lake: Path) -> None:
+    """Shares of attempts, for bounds; those blocked are among the deferred, as in the queue's counts."""
+    assert shares(spark, lake) == {"deferred": 20 / 110, "bounced": 10 / 110, "blocked": 10 / 110}
 
 
 def test_times_to_delivery_are_within_their_bin(found: Facts) -> None:

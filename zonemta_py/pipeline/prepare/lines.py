@@ -17,7 +17,7 @@ def locate(examples: list[dict[str, Any]], files: list[Path]) -> list[dict[str, 
     found = []
     for number, group in sorted(by_file.items()):
         path = files[number] if number < len(files) else None
-        lines = _lines(path, group) if path and path.suffix in (".csv", ".jsonl", ".ndjson", ".json") else {}
+        lines = _lines(path, group) if path and path.suffix.lower() in (".csv", ".jsonl", ".ndjson", ".json") else {}
         for example in group:
             place = {"file": str(path or ""), "line": lines.get(example["text"], 0)}
             found.append({key: value for key, value in example.items() if key not in ("file", "block")} | place)

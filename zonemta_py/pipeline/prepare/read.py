@@ -3,11 +3,12 @@
 Every row gets `raw` (the address as it stands), `row` (its field values as JSON, without the array's brackets), `marks`
 (bit i: field i has no value; bit 62: control characters were replaced), `inside` (the segment's condition), `line`
 (where it stands: file, block and record, which orders rows alike however Spark splits the files) and `broken` (the text
-of a row that is none).
+of a row that is none, such as one of Parquet with a value that is no UTF-8).
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
@@ -44,28 +45,45 @@ def columns(spark: SparkSession, list_: str, multiline: bool = False) -> list[st
     return [name for name in frame.columns if name != BROKEN]
 
 
+def look(list_: str, multiline: bool = False, local: bool = True) -> None:
+    """What can be seen of a list without Spark. local: a path that names no other place is one of this machine.
+
+    Raises PlanRefused for one of no known kind, or whose beginning is wrong; FileNotFoundError, and OSError.
+    """
+    kind, named = kind_of(list_), Path(list_)
+    if (found := files(list_)) or not local:
+        sound.begins(found, kind, multiline)
+    elif (kind != "table" or "/" in list_) and not named.exists() and "://" not in list_ and not _GLOB.search(list_):
+        raise FileNotFoundError(errno.ENOENT, "there is no such list", list_)
+
+
 def kind_of(list_: str) -> str:
     """ "csv", "json", "parquet" or "table". Raises PlanRefused."""
     path = Path(list_)
     if path.is_dir():
-        kinds = {SUFFIXES[file.suffix] for file in path.rglob("*") if file.suffix in SUFFIXES}
+        kinds = {kind for file in path.rglob("*") if (kind := _kind(file))}
         if len(kinds) != 1:
             found = " and ".join(sorted(kinds)) or "neither CSV nor JSON lines nor Parquet"
             raise PlanRefused(f"{list_}: the folder has {found}; one kind is read at a time")
         return kinds.pop()
-    suffix = path.suffix if path.suffix != ".gz" else Path(path.stem).suffix
-    if suffix in SUFFIXES:
-        return SUFFIXES[suffix]
+    if kind := _kind(path):
+        return kind
     if path.exists():
         raise PlanRefused(f"{list_}: what is it? Let its name end in .csv, .jsonl or .parquet")
     return "table"
+
+
+def _kind(path: Path) -> str:
+    """Of a file by its name; "" if that says nothing."""
+    name = path if path.suffix.lower() != ".gz" else path.with_suffix("")
+    return SUFFIXES.get(name.suffix.lower(), "")
 
 
 def files(list_: str) -> list[Path]:
     """The local files that are the list, in the order of their names; none for a table or a remote path."""
     path = Path(list_)
     if path.is_dir():
-        return sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES or file.suffix == ".gz")
+        return sorted(file for file in path.rglob("*") if _kind(file) and file.is_file())
     return [path] if path.is_file() else []
 
 
@@ -100,17 +118,26 @@ def _load(spark: SparkSession, list_: str, multiline: bool) -> tuple[DataFrame, 
             return spark.table(list_), kind
         if kind == "parquet":
             return spark.read.parquet(*paths), kind
-        return (_csv(spark, paths, multiline) if kind == "csv" else _json(spark, paths)), kind
+        if kind == "csv":
+            return _csv(spark, paths, multiline, sound.plain_header(files(list_), multiline)), kind
+        return _json(spark, paths), kind
     except AnalysisException as error:
         said = (error.getMessage() or str(error)).splitlines()[0]
+        if error.getCondition() == "COLUMN_ALREADY_EXISTS":
+            name = (error.getMessageParameters() or {}).get("columnName", "").strip("`")
+            remedy = "rename one of them, or take it out (capitals tell no names apart)"
+            raise PlanRefused(f"{list_}: it has the column {name!r} twice; {remedy}") from None
         raise PlanRefused(f"{list_}: {said}; name a file, a folder or a table") from None
 
 
-def _csv(spark: SparkSession, paths: list[str], multiline: bool) -> DataFrame:
-    """RFC 4180 in UTF-8, first row the header. Without column pruning, or short rows would pass unseen."""
+def _csv(spark: SparkSession, paths: list[str], multiline: bool, names: list[str]) -> DataFrame:
+    """RFC 4180 in UTF-8, first row the header. Without column pruning, or short rows would pass unseen.
+
+    names: the columns, where they are known; asking Spark takes it a second or two.
+    """
     reader = spark.read.option("header", True).option("escape", '"').option("columnPruning", False)
     reader = reader.option("multiLine", multiline).option("mode", "PERMISSIVE")
-    names = reader.csv(paths[:1]).columns
+    names = names or reader.csv(paths[:1]).columns
     fields = ", ".join(f"`{name.replace('`', '``')}` string" for name in [*names, BROKEN])
     return reader.option("columnNameOfCorruptRecord", BROKEN).schema(fields).csv(paths)
 
@@ -136,13 +163,16 @@ def shape(frame: DataFrame, kind: str, settings: Settings) -> DataFrame:
     from pyspark.sql import functions as F
 
     inside = F.coalesce(F.expr(settings.where), F.lit(False)) if settings.where else F.lit(True)
-    broken = F.col(BROKEN) if BROKEN in frame.columns else F.lit(None).cast("string")
     values = [f"v{number}" for number in range(len(settings.fields))]
+    texts = {name: _column(name).cast("string") for name in (settings.email, *settings.fields.values())}
+    broken = F.col(BROKEN) if BROKEN in frame.columns else F.lit(None).cast("string")
+    if kind in ("parquet", "table"):  # the text of the others was looked at whole
+        broken, texts = _broken(frame, texts), {name: F.make_valid_utf8(text) for name, text in texts.items()}
     given = zip(values, settings.fields.values(), strict=True)
-    fields = [F.coalesce(_column(column).cast("string"), F.lit("")).alias(value) for value, column in given]
+    fields = [F.coalesce(texts[column], F.lit("")).alias(value) for value, column in given]
     try:
         rows = frame.select(
-            _column(settings.email).cast("string").alias("raw"),
+            texts[settings.email].alias("raw"),
             inside.alias("inside"),
             _line(frame, kind).alias("line"),
             broken.alias("broken"),
@@ -170,6 +200,18 @@ def _packed(rows: DataFrame, values: Sequence[str]) -> DataFrame:
     simple = F.concat(F.lit('"'), F.concat_ws('","', *values), F.lit('"'))
     row = F.when(F.col("special"), escaped).otherwise(simple)
     return rows.select("raw", row.alias("row"), _marks(values).alias("marks"), "inside", "line", "broken")
+
+
+def _broken(frame: DataFrame, texts: Mapping[str, Column]) -> Column:
+    """The first value that is no UTF-8, with signs of replacement; else null."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import BinaryType, StringType
+
+    made_of_bytes = [
+        text for name, text in texts.items() if isinstance(frame.schema[name].dataType, BinaryType | StringType)
+    ]
+    wrong = [F.when(~F.is_valid_utf8(text), F.make_valid_utf8(text)) for text in made_of_bytes]
+    return F.coalesce(*wrong, F.lit(None).cast("string"))
 
 
 def _column(name: str) -> Column:

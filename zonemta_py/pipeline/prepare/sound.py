@@ -1,7 +1,8 @@
 """Is a list of local files what it seems? Looked at before Spark is, which would guess where a person must decide.
 
-Text has to be UTF-8, all CSV files of a folder have to have the same header, a quoted field has to end on its line
-unless line breaks in fields are expected. Raises PlanRefused with file, line and remedy.
+Text has to be UTF-8, all CSV files of a folder have to have the same header, in which no name stands twice, a quoted
+field has to end on its line unless line breaks in fields are expected, JSON has to have its objects on lines of their
+own. Raises PlanRefused with file, line and remedy.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
+import io
 import re
+import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -19,19 +23,30 @@ import numpy as np
 from zonemta_py.pipeline.prepare.settings import PlanRefused
 
 _BLOCK_BYTES = 1 << 24
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+_HEAD_BYTES_MAX = 1 << 24
 _QUOTED = re.compile(rb'(?:^|,)"')
 
 
 def check(files: Sequence[Path], kind: str, multiline: bool) -> None:
     """files: those of the list. kind: as `read.kind_of` says. Raises PlanRefused, OSError."""
-    for file in files:
-        if file.name[0] in "_.":
-            raise PlanRefused(f"{file}: Spark passes over names that begin with {file.name[0]}; give it another name")
+    begins(files, kind, multiline)
     if kind in ("csv", "json"):
         for file in files:
             _text(file, quotes=kind == "csv" and not multiline)
+
+
+def begins(files: Sequence[Path], kind: str, multiline: bool) -> None:
+    """The part of `check` that takes no time: names of files and their first lines. Raises PlanRefused, OSError."""
+    for file in files:
+        if file.name[0] in "_.":
+            raise PlanRefused(f"{file}: Spark passes over names that begin with {file.name[0]}; give it another name")
+        if file.suffix != ".gz" and file.suffix.lower() == ".gz":
+            raise PlanRefused(f"{file}: Spark unpacks only what ends in .gz; rename it so, in lower case")
+        if kind == "json":
+            _objects(file)
     if kind == "csv":
-        _same_header(files)
+        _same_header(files, multiline)
 
 
 def _text(file: Path, quotes: bool) -> None:
@@ -63,14 +78,26 @@ def _ended_quotes(file: Path, text: bytes, line: int) -> None:
             )
 
 
-def _same_header(files: Sequence[Path]) -> None:
+def _objects(file: Path) -> None:
+    """The first line is a whole value; an array that ends on it is a list too, to Spark."""
+    with _open(file) as content:
+        line = b""
+        while not line.strip(b"\xef\xbb\xbf \t\r\n") and (more := content.readline(_HEAD_BYTES_MAX)):
+            line = more
+    text = line.strip(b"\xef\xbb\xbf \t\r\n")
+    if text == b"{" or (text.startswith(b"[") and not text.endswith(b"]")):
+        raise PlanRefused(
+            f"{file}: its JSON spreads over lines; write JSON lines, one object on each: `jq -c '.[]' {file.name}` does"
+        )
+
+
+def _same_header(files: Sequence[Path], multiline: bool) -> None:
     first: tuple[Path, list[str]] | None = None
     for file in files:
-        with _open(file) as content:
-            line = content.readline().decode("utf-8-sig")
-        names = next(csv.reader([line]), [])
+        names = _header(file, multiline)
         if first is None:
             first = file, names
+            _each_once(file, names)
         elif names != first[1]:
             raise PlanRefused(
                 f"{file}: its columns are {', '.join(names)}, but those of {first[0].name} are {', '.join(first[1])}; "
@@ -78,8 +105,48 @@ def _same_header(files: Sequence[Path]) -> None:
             )
 
 
-def _open(file: Path) -> IO[bytes]:
-    return gzip.open(file) if file.suffix == ".gz" else file.open("rb")  # type: ignore[return-value]
+def _header(file: Path, multiline: bool) -> list[str]:
+    with _open(file) as content:
+        head = content.read(_HEAD_BYTES_MAX) if multiline else content.readline(_HEAD_BYTES_MAX)
+    try:
+        # What multiline reads may end within a character.
+        text = head.decode("utf-8-sig", "replace" if multiline else "strict")
+        return next(csv.reader(io.StringIO(text, newline="")), [])
+    except UnicodeDecodeError:
+        raise PlanRefused(f"{file}: line 1 is not UTF-8; save the list as UTF-8") from None
+    except csv.Error as error:
+        raise PlanRefused(f"{file}: its header is no line of CSV ({error}); mend its quotes") from None
+
+
+def plain_header(files: Sequence[Path], multiline: bool) -> list[str]:
+    """The columns of CSV files, if there is nothing to know about them that only their reader does; else none."""
+    if not files:
+        return []
+    names = _header(files[0], multiline)
+    return names if all(_PLAIN.fullmatch(name) for name in names) else []
+
+
+def _each_once(file: Path, names: Sequence[str]) -> None:
+    """Capitals tell no names apart, to Spark."""
+    seen: dict[str, str] = {}
+    for name in filter(None, names):
+        if (other := seen.setdefault(name.lower(), name)) is not name:
+            same = f"the column {name!r} twice" if other == name else f"the columns {other!r} and {name!r}"
+            raise PlanRefused(f"{file}: its header has {same}; rename one of them, or take it out")
+
+
+@contextmanager
+def _open(file: Path) -> Iterator[IO[bytes]]:
+    """Raises PlanRefused for what is packed and damaged."""
+    with file.open("rb") as content:
+        if file.suffix != ".gz":
+            yield content
+            return
+        try:
+            with gzip.open(content) as unpacked:
+                yield unpacked  # type: ignore[misc]
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise PlanRefused(f"{file}: it cannot be unpacked ({error}); make it again") from None
 
 
 def _blocks(content: IO[bytes]) -> Iterator[bytes]:

@@ -27,6 +27,8 @@ _AXIS = {"automargin": True, "zeroline": False, "fixedrange": True}
 _HATCH = {"fillmode": "overlay", "fgcolor": "rgba(255,255,255,0.55)", "size": 6, "solidity": 0.18}
 FEW = 5
 """A share of fewer attempts says nothing."""
+_LOWEST_PX = {"heat": 140, "secure": 104}
+"""Below this plotly has no room for the labels of the axis: it leaves the bars 64 pixels."""
 _TICKS_S = {
     0.01: "10 ms", 0.1: "0.1 s", 1: "1 s", 10: "10 s", 60: "1 min", 600: "10 min", 3600: "1 h", 21_600: "6 h",
     86_400: "1 day", 604_800: "1 week",
@@ -70,7 +72,7 @@ def heat(cells: Sequence[Cell], providers: Sequence[str], hours: Sequence[int], 
     counts = [[t.total if t else None for t in row] for row in grid]
     said = [[f"{t.trouble:,} of {t.total:,} attempts not delivered" if t else "" for t in row] for row in grid]
     columns = [f"{hour // 3600:02}:00" for hour in hours] if of_day else [words.moment(hour) for hour in hours]
-    figure = _figure(height=60 + 26 * len(providers), margin=_LOW)
+    figure = _figure(height=max(_LOWEST_PX["heat"], 60 + 26 * len(providers)), margin=_LOW)
     for name, values, colour, suffix in (("share", share, "209,73,91", " %"), ("attempts", counts, "43,131,186", "")):
         figure.add_heatmap(
             z=values, x=columns, y=_safe(words.labels(providers)), name=name, customdata=said, xgap=1, ygap=1, zmin=0,
@@ -142,7 +144,7 @@ def secure(pairs: Sequence[Pair]) -> go.Figure:
         sums[row.provider] = tls + row.secure, all_ + row.tally.delivered
     names = sorted((name for name in sums if sums[name][1]), key=lambda name: (sums[name][0] / sums[name][1], name))
     shares = [100 * sums[name][0] / sums[name][1] for name in names]
-    figure = _figure(height=50 + 22 * len(names), showlegend=False, margin=_LOW)
+    figure = _figure(height=max(_LOWEST_PX["secure"], 50 + 22 * len(names)), showlegend=False, margin=_LOW)
     figure.add_bar(
         y=_safe(words.labels(names)), x=shares, orientation="h", marker={"color": ACCENT}, cliponaxis=False,
         text=[words.percent(*sums[name]) for name in names], textposition="outside",
@@ -150,7 +152,7 @@ def secure(pairs: Sequence[Pair]) -> go.Figure:
         hovertemplate="%{y}<br>%{customdata} deliveries encrypted<extra></extra>",
     )  # fmt: skip
     figure.update_layout(
-        xaxis={"range": [0, 118], "tickvals": [0, 50, 100], "ticktext": ["0 %", "50 %", "100 %"]},
+        xaxis={"range": [0, 132], "tickvals": [0, 50, 100], "ticktext": ["0 %", "50 %", "100 %"]},
         yaxis={"autorange": "reversed", "showgrid": False},
     )
     return figure

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from zonemta_py.mail.rule import BLOCKED_CLASSES
 from zonemta_py.pipeline.report.scope import DAY_S, HOUR_S, Kind, Scope
-from zonemta_py.pipeline.windows import BLOCKING
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -146,7 +146,7 @@ def _end(kind: Column, name: Column, count: Column, secure: Column) -> Column:
 
 
 def _kind(verdict: Column, name: Column) -> Column:
-    return F.when(name.isin(*BLOCKING), "blocked").otherwise(verdict)
+    return F.when(name.isin(*sorted(BLOCKED_CLASSES)), "blocked").otherwise(verdict)
 
 
 def _named(**columns: Column) -> list[Column]:
