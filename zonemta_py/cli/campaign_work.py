@@ -133,8 +133,10 @@ def look(list_: str, multiline: bool, master: str) -> None:
 
 def read_columns(work: Work, list_: str, multiline: bool) -> list[str]:
     """The list's columns, whatever kind it is. Raises Stop."""
+    from zonemta_py.pipeline.prepare.normalise import warm
     from zonemta_py.pipeline.prepare.read import columns
 
+    warm(work.spark)
     with _sentences():
         return columns(work.spark, list_, multiline)
 
