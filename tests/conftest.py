@@ -1,11 +1,51 @@
 """For all tests: properties are judged by what they find, never by how long the machine took to look.
 
 A run looks at the same examples every time, so that what fails has been broken by a change and not by chance;
-`pytest --hypothesis-profile=search` looks at others.
+`pytest --hypothesis-profile=search` looks at others. All tests that need Spark share one session, and those that wait
+for many syncs without trying any have a folder in memory.
 """
 
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MEMORY, ROOM_BYTES = Path("/dev/shm"), 1 << 30
 
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("steady", settings.get_profile("search"), derandomize=True)
 settings.load_profile("steady")
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """local[2], as `zonemta lake` makes it; every test shares it, so none may change its settings for good."""
+    from zonemta_py.pipeline.session import session
+
+    one = session("local[2]", memory_gb=2)
+    yield one
+    one.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder in memory where that can be had, for tests that wait for many syncs and try none of them."""
+    if not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < ROOM_BYTES:
+        yield tmp_path_factory.mktemp("disk")
+        return
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def memory(shared_memory: Path) -> Iterator[Path]:
+    """The same for one test, which finds it empty."""
+    with tempfile.TemporaryDirectory(dir=shared_memory) as folder:
+        yield Path(folder)

@@ -1,6 +1,6 @@
 """`zonemta report`: a page from a lake, and its mistakes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +23,16 @@ _TABLES = {
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twenty recipients of one campaign, all at google, ten of them deferred once, in the tables that reports read."""
     pytest.importorskip("pyspark", reason="NOT TESTED: without pyspark there are no reports")
     from zonemta_py.pipeline import table
-    from zonemta_py.pipeline.session import session
 
-    folder = tmp_path_factory.mktemp("lake")
-    spark = session("local[2]", memory_gb=1)
+    folder, spark = tmp_path_factory.mktemp("lake"), request.getfixturevalue("spark")
     with table.locked(folder):
         for name, columns in _TABLES.items():
             table.write(folder, name, spark.sql(f"select {columns}, {_WHOSE}").coalesce(1))
-    yield folder
-    spark.stop()
+    return folder
 
 
 @pytest.mark.parametrize(

@@ -8,25 +8,25 @@ from pathlib import Path
 from survival import damage
 
 
-def test_every_damage_is_named_or_harmless(tmp_path: Path) -> None:
+def test_every_damage_is_named_or_harmless(memory: Path) -> None:
     """Flipped bytes and cut tails anywhere: the rest is delivered, no wrong byte comes, what is missing is named."""
-    figures = damage.trial(tmp_path, flips=40, cuts=20, seed=60)
+    figures = damage.trial(memory, flips=30, cuts=15, seed=60)
     assert figures["broken"] == []
-    assert figures["blows"] == 60
+    assert figures["blows"] == 45
 
 
-def test_an_undamaged_queue_is_delivered_whole(tmp_path: Path) -> None:
+def test_an_undamaged_queue_is_delivered_whole(memory: Path) -> None:
     """The trial's own ground: without a blow, each recipient is in the state it was left in, and nothing is said."""
-    states = damage.make(tmp_path / "queue")
+    states = damage.make(memory / "queue")
     assert set(Counter(states.values())) == {"alive", "held", "ended"}
-    (tmp_path / "queue" / "stderr").unlink()
-    outcomes = damage.deliver_all(tmp_path / "queue")
+    (memory / "queue" / "stderr").unlink()
+    outcomes = damage.deliver_all(memory / "queue")
     blow = damage.Blow("flip", "nothing", 0, 0)
     assert damage.judge(blow, states, outcomes) == []
     assert (outcomes.said, outcomes.starts) == ("", 1)
 
 
-def test_the_judge_sees_a_silent_loss(tmp_path: Path) -> None:
+def test_the_judge_sees_a_silent_loss(memory: Path) -> None:
     """A recipient that did not come, and of which nothing was said, breaks the rule."""
     states = {"a@one.test": "alive", "b@one.test": "held", "c@one.test": "ended"}
     blow = damage.Blow("cut", "store/000003.log", 7, 0)

@@ -1,29 +1,16 @@
-"""One Spark session for all pipeline tests, and archives: a real one, and as many synthetic ones as a test wants."""
+"""Archives: a real one, and as many synthetic ones as a test wants."""
 
 import importlib.util
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts" / "pipeline"
-
-
-@pytest.fixture(scope="session")
-def spark() -> "Iterator[SparkSession]":
-    """local[2], as `zonemta lake` makes it; every test shares it, so none may change its settings for good."""
-    from zonemta_py.pipeline.session import session
-
-    one = session("local[2]", memory_gb=2)
-    yield one
-    one.stop()
 
 
 @pytest.fixture(scope="session")

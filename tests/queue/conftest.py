@@ -258,12 +258,21 @@ class House:
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
+def folder(request: pytest.FixtureRequest, memory: Path, tmp_path: Path) -> Path:
+    """Where a House stands: in memory, but for tests marked `disk`.
+
+    What a crash leaves is an image that `House` makes itself, of what it saw written and synced, wherever that was.
+    """
+    return tmp_path if request.node.get_closest_marker("disk") else memory
+
+
+@pytest.fixture
+async def house(folder: Path) -> AsyncIterator[Callable[..., Any]]:
     """house(zones=[…], queue={…}) → an open House."""
     made: list[House] = []
 
     async def make(hooks: Any = None, scout: Any = None, **options: Any) -> House:
-        one = House(tmp_path / f"house{len(made)}", **options)
+        one = House(folder / f"house{len(made)}", **options)
         one.hooks, one.scout = hooks, scout
         made.append(one)
         await one.open()

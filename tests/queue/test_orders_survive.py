@@ -15,12 +15,14 @@ from zonemta_py.disk.store import Store, StoreError
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.source import Source, Text
+from zonemta_py.queue import commit
+from zonemta_py.queue import lease as leasing
 from zonemta_py.queue.api import Delivery, QueueRefusal
 
 Make = Callable[..., Any]
 TEMPLATE = prepare(Source("t", Text("Hello {{ name }}"), Text("news@src.test"), text=Text("Hi {{ name }}\n"))).pack()
 MERGED, PLAIN = ["ann@x.test", "bob@y.test", "cid@x.test"], ["ann@x.test", "dan@z.test"]
-TURNS = range(0, 25, 4)
+TURNS = (0, 2, 4, 6, 8, 12, 16)
 READS = range(1, 13)
 
 
@@ -119,13 +121,13 @@ async def prepared(house: Make, case: Case) -> Any:
 
 async def insist(home: Any, order: Callable[[Any], Any]) -> None:
     """Asks until it is answered, as any client does."""
-    for _ in range(20):
+    for _ in range(500):
         try:
             await order(home)
         except (QueueRefusal, StoreError, ValueError) as error:
             if not ("fenced" in str(error) or "disk" in str(error)):
                 raise
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.005)
         else:
             return
     raise AssertionError("it is never answered")
@@ -144,7 +146,7 @@ async def send_all(home: Any) -> list[str]:
         quiet = 0 if deliveries else quiet + 1
         if not deliveries and home.queue.core.store.fenced:
             quiet = 0
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.005)
     return sorted(seen)
 
 
@@ -190,10 +192,12 @@ def fence_at(store: Store, monkeypatch: pytest.MonkeyPatch, number: int) -> list
         seen[0] += 1
         if seen[0] == number:
             store.fenced = True
-            loop.call_later(0.1, setattr, store, "fenced", False)
+            loop.call_later(0.01, setattr, store, "fenced", False)
         check()
 
     monkeypatch.setattr(store, "_not_fenced", counted)
+    monkeypatch.setattr(commit, "RETRY_S", 0.02)
+    monkeypatch.setattr(leasing, "FENCED_S", 0.01)
     return seen
 
 

@@ -13,7 +13,6 @@ from zonemta_py.queue import recovery
 from zonemta_py.queue.api import BOUNCED, DEFERRED, HELD, RELEASED, QueueRefusal
 
 Make = Callable[..., Any]
-pytestmark = pytest.mark.disk
 
 
 def history(home: Any, kind: Type) -> list[Any]:

@@ -24,6 +24,7 @@ ZONES = [
 ]
 QUEUE = {"segment_bytes": 65536, "window": 100, "write_buffer_bytes": 65536}
 DOMAINS = ("a.test", "b.test", "c.test", "bulk.test")
+pytestmark = pytest.mark.disk
 VERDICTS = (DELIVERED, DELIVERED, DELIVERED, DEFERRED, BOUNCED, RELEASED)
 
 

@@ -67,10 +67,10 @@ def archive(tmp_path: Path) -> Callable[[], Archive]:
     return lambda: Archive(tmp_path / "archive")
 
 
-@pytest.fixture
-def day(archive: Callable[[], Archive]) -> Path:
+@pytest.fixture(scope="module")
+def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """600 messages in ten minutes to a provider that took one a second and put off the rest; some to others."""
-    made = archive()
+    made = Archive(tmp_path_factory.mktemp("day") / "archive")
     for number in range(600):
         ms = number * 500
         tries = [(ms + 50, *OK)] if number % 2 else [(ms + 50, *SLOWLY), (ms + 600_000, *OK)]

@@ -29,36 +29,42 @@ def run(day: Path, folder: Path, seed: int = 1, **options: Any) -> tuple[History
     return history, replay(Config.model_validate(POOL | options), history, SPAN, seed, folder)
 
 
-def test_recipients_come_to_the_same_end(day: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def again(day: Path, shared_memory: Path) -> tuple[History, Replayed]:
+    """The day, replayed with the configuration that it had."""
+    return run(day, shared_memory / "again")
+
+
+def test_recipients_come_to_the_same_end(again: tuple[History, Replayed]) -> None:
     """Whom a provider took or refused it takes or refuses again; nobody is lost, nobody is invented."""
-    history, replayed = run(day, tmp_path / "queue")
+    history, replayed = again
     assert replayed.refused == 0
     ends = {key: tried[-1].verdict for key, tried in replayed.history.attempts.items()}
     assert ends == {key: tried[-1].verdict for key, tried in history.attempts.items()}
     assert sorted(set(ends.values())) == [DELIVERED, BOUNCED]
 
 
-def test_a_greylist_makes_a_stranger_wait_as_long(day: Path, tmp_path: Path) -> None:
+def test_a_greylist_makes_a_stranger_wait_as_long(again: tuple[History, Replayed]) -> None:
     """A greylisting server takes the message no earlier after its first attempt than it did."""
-    _, replayed = run(day, tmp_path / "queue")
+    _, replayed = again
     grey = [tried for (_, address), tried in replayed.history.attempts.items() if address.startswith("g")]
     assert len(grey) == 20
     assert all(tried[0].kind == "greylisting" and tried[-1].ms - tried[0].ms >= 290_000 for tried in grey)
 
 
-def test_what_is_out_of_reach_stays_so(day: Path, tmp_path: Path) -> None:
+def test_what_is_out_of_reach_stays_so(again: tuple[History, Replayed]) -> None:
     """A site that did not answer for an hour does not answer the replay for that hour."""
-    _, replayed = run(day, tmp_path / "queue")
+    _, replayed = again
     (tried,) = [tried for (_, address), tried in replayed.history.attempts.items() if address == "a@down.test"]
     assert tried[-1].ms >= START_MS + 3_600_000
     assert tried[0].stage == "connect"
 
 
-def test_a_slower_configuration_is_put_off_less(day: Path, tmp_path: Path) -> None:
+def test_a_slower_configuration_is_put_off_less(day: Path, memory: Path) -> None:
     """Under a limit that the provider bears there are hardly any deferrals by it, and it shows."""
-    history, fast = run(day, tmp_path / "fast", learning={"initial": 100})
+    history, fast = run(day, memory / "fast", learning={"initial": 100})
     limit = {"name": "gently", "only": {"provider": "big"}, "messages": "50/min"}
-    _, slow = run(day, tmp_path / "slow", throttles=[limit])
+    _, slow = run(day, memory / "slow", throttles=[limit])
     hasty, gentle = (facts(one.history, history, SPAN)["provider", "big"] for one in (fast, slow))
     assert hasty.delivered == gentle.delivered == 600
     assert gentle.deferrals["rate"] < hasty.deferrals["rate"]

@@ -38,7 +38,7 @@ def test_a_batch_is_one_delivery_for_each_with_its_values(open_http: Any, templa
     assert send(door, ROWS).json() == answer.json() | {"repeated": True}
     deliveries = sorted(door.deliveries(2), key=lambda one: one.recipients[0].address)
     assert [one.recipients[0].address for one in deliveries] == ["Ben@example.net", "anna@example.org"]
-    assert [one.values for one in deliveries] == [["Bén"], ["Anna"]]
+    assert [one.values for one in deliveries] == [[["Bén"]], [["Anna"]]]
     assert {(one.sender, one.campaign, one.tenant, *one.columns) for one in deliveries} == {
         ("news@src.test", "spring", "shop", "name")
     }
