@@ -3,19 +3,23 @@
 A row is a window of five minutes (`grain` "5min"), an hour ("hour") or a day ("day") × zone × source × provider ×
 campaign × tenant. All in it are counts, sums or sketches, so `rolled` makes any coarser view without the attempts.
 Latency is the time from acceptance to delivery in ms, of delivered attempts whose envelope is known (`timed` of them);
-its distribution is kept as a KLL sketch (Karnin, Lang, Liberty 2016), whose quantiles are within 2 % of rank; `exact`
-takes them from the attempts. Rows of five minutes have none (null): they hold a handful of attempts each, of which a
-mean and a maximum say as much, and sketches of them took more time than everything else. A sketch of more than some
-200 values depends on chance: its bytes, never its counts, differ from run to run.
+its distribution is kept as a KLL sketch (`kll`), whose quantiles are within 2 % of rank; `exact` takes them from the
+attempts. Rows of five minutes have none (null): they hold a handful of attempts each, of which a mean and a maximum say
+as much.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
+
+from zonemta_py.pipeline.counting import LATEST, NEVER, Groups, drawn, grouped, kinds, maps
+from zonemta_py.pipeline.deliveries import among
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -32,27 +36,43 @@ MAPS = ("deferred_by", "bounced_by")
 COLUMNS = ("grain", "since", *KEYS, *COUNTS, "latency_max_ms", *MAPS, "latency", "day")
 
 QUANTILES = (0.5, 0.95, 0.99)
-GRAINS = ("5min", "hour", "day")
+GRAINS = {"5min": 300, "hour": 3600, "day": 86_400}
+"""Seconds in a window of each, every one a multiple of the one before."""
 NAMES = ("p50_ms", "p95_ms", "p99_ms")
-_WINDOW_S = 300
+
+READ = (*KEYS, "at", "received_at", "verdict", "class", "attempt", "tls")
+"""Columns of `deliveries` that are looked at."""
+
+_TYPES = (
+    dict.fromkeys(("grain", *KEYS), pa.string())
+    | dict.fromkeys((*COUNTS, "latency_max_ms"), pa.int64())
+    | dict.fromkeys(MAPS, pa.map_(pa.string(), pa.int64()))
+    | {"since": pa.timestamp("us", "UTC"), "latency": pa.binary(), "day": pa.date32()}
+)
+SCHEMA = pa.schema([(name, _TYPES[name]) for name in COLUMNS])
 
 
-def deliverability(deliveries: DataFrame) -> DataFrame:
-    """The table's rows (COLUMNS), all grains, from rows of table `deliveries`; two passes over few of their columns."""
-    counted, drawn = _counted(deliveries), _drawn(deliveries)
-    hour, day = F.date_trunc("hour", "since"), F.col("day").cast("timestamp")
-    hours = _added_up(counted.withColumn("since", hour)).unionByName(drawn, allowMissingColumns=True)
-    merged = (
-        drawn.withColumn("since", day)
-        .groupBy("day", "since", *KEYS)
-        .agg(F.kll_merge_agg_bigint("latency").alias("latency"))
+def deliverability(attempts: pa.Table) -> pa.Table:
+    """The table's rows (SCHEMA; texts may be dictionaries), all grains, of rows of `deliveries` (READ).
+
+    These are all attempts of their days, or all of some kinds of mail among them.
+    """
+    kind, size = kinds(attempts, KEYS)
+    at_s = _ms(attempts, "at") // 1000
+    latency = np.where(
+        among(attempts["verdict"], "delivered"), _ms(attempts, "at") - _ms(attempts, "received_at"), NEVER
     )
-    days = _added_up(counted.withColumn("since", day)).unionByName(merged, allowMissingColumns=True)
-    grains = zip(GRAINS, (counted, hours, days), strict=True)
-    return reduce(
-        lambda one, other: one.unionByName(other),
-        (_packed(rows).withColumn("grain", F.lit(name)).select(*COLUMNS) for name, rows in grains),
-    )
+    latency[~attempts["received_at"].is_valid().to_numpy()] = NEVER
+    groups, made = Groups(kind, np.arange(len(attempts)), _numbers(attempts, latency)), []
+    for grain, seconds in GRAINS.items():
+        window = at_s // seconds
+        code = (window - window.min(initial=0)) * size + kind
+        groups = grouped(code[groups.row], groups.row, groups.numbers)
+        columns = _columns(attempts, groups, code, latency, grain)
+        since = window[groups.row] * seconds
+        columns |= {"since": pa.array(since * 1_000_000, _TYPES["since"]), "day": _days(since)}
+        made.append(pa.table([columns[name] for name in COLUMNS], COLUMNS))
+    return pa.concat_tables(made)
 
 
 def rolled(rows: DataFrame, by: Sequence[str]) -> DataFrame:
@@ -91,73 +111,49 @@ def exact(deliveries: DataFrame, by: Sequence[str]) -> DataFrame:
     return rows.select(*by, *picked)
 
 
-def _counted(deliveries: DataFrame) -> DataFrame:
-    """Five-minute counts, those of each verdict and class (_SPLIT) still apart: few, and kept in flat hash tables."""
-    failed = F.col("verdict").isin("deferred", "bounced")
-    kind = F.when(failed, F.coalesce("class", F.lit("")))
-    sums = [
-        F.count("*").alias("attempts"),
-        F.count_if(F.col("attempt") > 1).alias("retries"),
-        F.count_if(F.col("tls") != "").alias("encrypted"),
-        F.count("ms").alias("timed"),
-        F.sum("ms").alias("latency_sum_ms"),
-        F.max("ms").alias("latency_max_ms"),
-    ]
-    columns = {"since": _since(_WINDOW_S), "class": kind, "ms": _latency()}
-    return deliveries.withColumns(columns).groupBy(*_SPLIT).agg(*sums).withColumn("latency", F.lit(None).cast("binary"))
+def _columns(attempts: pa.Table, groups: Groups, code: np.ndarray, latency: np.ndarray, grain: str) -> dict[str, Any]:
+    """Of the rows of a grain all but their time. code, latency: of each attempt."""
+    timed = np.flatnonzero(latency != NEVER) if grain != "5min" else np.arange(0)
+    latest = groups.numbers[LATEST]
+    columns: dict[str, Any] = {name: groups.numbers[name] for name in COUNTS}
+    columns |= dict(zip(KEYS, attempts.select(KEYS).take(pa.array(groups.row)).columns, strict=True))
+    for name in MAPS:
+        failed = np.flatnonzero(among(attempts["verdict"], name.removesuffix("_by")))
+        classes = pc.cast(attempts["class"].take(pa.array(failed)), pa.string())
+        columns[name] = maps(groups, code[failed], pc.fill_null(classes, ""))
+    columns["grain"] = pa.array([grain], pa.string()).take(pa.array(np.zeros(len(latest), dtype=int)))
+    columns[LATEST] = pa.array(latest, mask=latest == NEVER)
+    columns["latency"] = drawn(groups, code[timed], latency[timed])
+    return columns
 
 
-def _drawn(deliveries: DataFrame) -> DataFrame:
-    """The sketch of each hour and kind of mail, in a row without counts."""
-    delivered = deliveries.filter(_latency().isNotNull()).withColumn("since", _since(3600))
-    return delivered.groupBy("day", "since", *KEYS).agg(F.kll_sketch_agg_bigint(_latency()).alias("latency"))
+def _numbers(attempts: pa.Table, latency: np.ndarray) -> dict[str, np.ndarray]:
+    """What is added up, of each attempt."""
+    timed = latency != NEVER
+    verdicts = {name: among(attempts["verdict"], name) for name in ("delivered", "deferred", "bounced", "held")}
+    secure = attempts["tls"].is_valid().to_numpy() & ~among(attempts["tls"], "")
+    return verdicts | {
+        "attempts": np.ones(len(attempts), dtype=bool),
+        "retries": attempts["attempt"].to_numpy() > 1,
+        "encrypted": verdicts["delivered"] & secure,
+        "timed": timed,
+        "latency_sum_ms": np.where(timed, latency, 0),
+        LATEST: latency,
+    }
 
 
-def _since(seconds: int) -> Column:
-    return F.timestamp_seconds(F.floor(F.unix_seconds("at") / seconds) * seconds)
+def _ms(attempts: pa.Table, name: str) -> np.ndarray:
+    """UNIX milliseconds, 0 where there is no time."""
+    return np.asarray(pc.fill_null(pc.cast(attempts[name], pa.int64()), 0)) // 1000
 
 
-_SPLIT = ("day", "since", *KEYS, "verdict", "class")
-_SUMS = ("attempts", "retries", "encrypted", "timed", "latency_sum_ms")
-
-
-def _added_up(counted: DataFrame) -> DataFrame:
-    sums = [F.sum(name).alias(name) for name in _SUMS]
-    return counted.groupBy(*_SPLIT).agg(*sums, F.max("latency_max_ms").alias("latency_max_ms"))
-
-
-def _packed(rows: DataFrame) -> DataFrame:
-    """One row for each window and kind of mail: verdicts as columns, classes as maps, and the sketch, if any."""
-    columns = [
-        _sum(F.col("attempts")).alias("attempts"),
-        *(_sum(_of(verdict, "attempts")).alias(verdict) for verdict in ("delivered", "deferred", "bounced", "held")),
-        _sum(F.col("retries")).alias("retries"),
-        _sum(_of("delivered", "encrypted")).alias("encrypted"),
-        _sum(F.col("timed")).alias("timed"),
-        _sum(F.col("latency_sum_ms")).alias("latency_sum_ms"),
-        F.max("latency_max_ms").alias("latency_max_ms"),
-        *(_classes(name.removesuffix("_by")).alias(name) for name in MAPS),
-        F.get(F.collect_list("latency"), F.lit(0)).alias("latency"),
-    ]
-    return rows.groupBy("day", "since", *KEYS).agg(*columns)
-
-
-def _sum(column: Column) -> Column:
-    return F.coalesce(F.sum(column), F.lit(0))
-
-
-def _of(verdict: str, name: str) -> Column:
-    return F.when(F.col("verdict") == verdict, F.col(name))
+def _days(seconds: np.ndarray) -> pa.Array:
+    return pa.array((seconds // 86_400).astype(np.int32)).view(pa.date32())
 
 
 def _latency() -> Column:
     """Milliseconds from acceptance to delivery; null for what was not delivered, or whose envelope is unknown."""
     return F.when(F.col("verdict") == "delivered", F.unix_millis("at") - F.unix_millis("received_at"))
-
-
-def _classes(verdict: str) -> Column:
-    """class → attempts; each class is in one row."""
-    return F.map_from_entries(F.collect_list(F.when(F.col("verdict") == verdict, F.struct("class", "attempts"))))
 
 
 def _added(name: str) -> Column:

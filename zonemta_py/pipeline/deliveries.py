@@ -12,13 +12,15 @@ again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from datetime import date
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+from zonemta_py.pipeline.scan import Scan
+from zonemta_py.pipeline.schema import ROWS
 
 ATTEMPTS = ("delivered", "deferred", "bounced", "held")
 """Verdicts that count as an attempt."""
@@ -26,12 +28,12 @@ ATTEMPTS = ("delivered", "deferred", "bounced", "held")
 ENDS = ("delivered", "bounced")
 """Verdicts after which there is no further attempt."""
 
-_KEY = ("seq", "part", "id", "recipient", "day")
+_KEY = ("seq", "part", "at", "id", "recipient", "verdict", "started_at")
 _RESULT = (
-    "at", "zone", "source", "site", "provider", "started_at", "took_ms", "verdict", "code", "enhanced", "reply",
-    "stage", "class", "rule", "tls", "remote",
+    "zone", "source", "site", "provider", "took_ms", "code", "enhanced", "reply", "stage", "class", "rule", "tls",
+    "remote",
 )  # fmt: skip
-_MESSAGE = ("sender", "size", "received_at", "campaign", "tenant")
+MESSAGE = ("sender", "size", "received_at", "campaign", "tenant")
 
 COLUMNS = (
     "id", "recipient", "domain", "zone", "sender", "campaign", "tenant", "source", "site", "provider",
@@ -40,67 +42,116 @@ COLUMNS = (
 )  # fmt: skip
 """first_at: when the recipient's first attempt began. final: this attempt ended the recipient. seq, part: journal's."""
 
+_MADE = {"domain": pa.string(), "attempt": pa.int32(), "first_at": ROWS.field("at").type, "final": pa.bool_()}
+SCHEMA = pa.schema([(name, (_MADE | {"day": pa.date32()}).get(name) or ROWS.field(name).type) for name in COLUMNS])
 
-def deliveries(bronze: DataFrame, earlier: DataFrame | None = None) -> DataFrame:
-    """The table's rows (COLUMNS) for all attempts among `bronze`, rows of the journal with `day`.
+RESULTS = Scan(("DELIVERY",), (*_KEY, *_RESULT))
+SCANS = {"results": RESULTS, "envelopes": Scan(("ENVELOPE",), ("id", "seq", "part", *MESSAGE), first=True)}
+"""What `deliveries` is made of."""
 
-    earlier: `keys` of attempts that shall count in the numbering but have no rows of their own in the result.
+_NAMED = Scan(("DELIVERY",), ("id", "seq", "at", "verdict"))
+ARRIVED = {"new": _NAMED, "envelopes": Scan(("ENVELOPE",), ("id",), first=True)}
+KNOWN = {"known": _NAMED}
+"""What `touched` looks at."""
+
+
+def deliveries(tried: pa.Table, envelopes: pa.Table, days: Collection[date] | None = None) -> pa.Table:
+    """The table's rows (SCHEMA; texts may be dictionaries) for all attempts, or for those on these days.
+
+    tried: `numbered` results; these and the envelopes are rows of the journal, of SCANS, all there are of each message.
     """
-    rows = attempts(bronze).withColumn("wanted", F.lit(True))
-    if earlier is not None:
-        rows = rows.unionByName(earlier.withColumn("wanted", F.lit(False)), allowMissingColumns=True)
-    joined = numbered(rows).filter("wanted").join(messages(bronze), "id", "left")
-    domain = F.lower(F.substring_index("recipient", "@", -1))
-    return joined.withColumn("domain", domain).select(*COLUMNS)
+    rows = tried.append_column("day", pc.cast(tried["at"], pa.date32()))
+    if days is not None:
+        rows = rows.filter(pc.is_in(rows["day"], pa.array(sorted(days), pa.date32())))
+    rows = with_message(rows, envelopes.filter(pc.equal(envelopes["part"], 0)), MESSAGE)
+    return rows.append_column("domain", domains(rows["recipient"])).select(COLUMNS)
 
 
-def attempts(bronze: DataFrame) -> DataFrame:
-    """The rows of `bronze` that are attempts, with the columns a result has."""
-    return bronze.filter(is_attempt()).select(*_KEY, *_RESULT)
+def numbered(results: pa.Table) -> pa.Table:
+    """The attempts among results in the journal's order, with `attempt` (from 1), `first_at` and `final`."""
+    kept = _attempts(results)
+    order = kept[np.lexsort((_numbers(results["part"])[kept], _numbers(results["seq"])[kept]))]
+    rows = results.take(pa.array(order))
+    ends = among(rows["verdict"], *ENDS)
+    attempt, first, final = _counted(pairs(rows), ends, rows["started_at"].is_valid().to_numpy())
+    made = pa.array(attempt, pa.int32()), rows["started_at"].take(first), pa.array(final)
+    return with_columns(rows, dict(zip(("attempt", "first_at", "final"), made, strict=True)))
 
 
-def keys(bronze: DataFrame) -> DataFrame:
-    """Of the attempts in `bronze` what their numbering needs."""
-    return bronze.filter(is_attempt()).select(*_KEY, "verdict", "started_at")
-
-
-def is_attempt() -> Column:
-    return (F.col("type") == "DELIVERY") & F.col("verdict").isin(*ATTEMPTS)
-
-
-def numbered(rows: DataFrame) -> DataFrame:
-    """Adds `attempt` (from 1), `first_at` and `final`, all of which depend on earlier attempts only.
-
-    Spread by id alone, so that the join by id that follows needs no second shuffle and no second sort.
-    """
-    order = Window.partitionBy("id", "recipient").orderBy("seq", "part")
-    so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    ends = F.col("verdict").isin(*ENDS)
+def _counted(pair: np.ndarray, ends: np.ndarray, timed: np.ndarray) -> tuple[np.ndarray, pa.Array, np.ndarray]:
+    """Of each row, in order: its number among its pair's, the first timed one so far, whether it is the first end."""
+    rows = np.arange(len(pair))
+    order = np.argsort(pair, kind="stable")
+    start = np.maximum.accumulate(np.where(np.diff(pair[order], prepend=-1) != 0, rows, 0))
+    ended = ends[order]
+    before = np.cumsum(ended) - ended
+    following = np.minimum.accumulate(np.where(timed[order], rows, len(rows))[::-1])[::-1]
+    first = following[start] if len(rows) else rows
+    back = np.empty_like(order)
+    back[order] = rows
+    known = np.append(order, 0)[first]
     return (
-        rows.repartition("id")
-        .withColumn("attempt", F.row_number().over(order))
-        .withColumn("first_at", F.first("started_at", ignorenulls=True).over(so_far))
-        .withColumn("final", ends & (F.sum(ends.cast("int")).over(so_far) == 1))
+        (rows - start + 1)[back],
+        pa.array(known[back], mask=(first > rows)[back]),
+        (ended & (before == before[start]))[back],
     )
 
 
-def messages(bronze: DataFrame) -> DataFrame:
-    """One row per id: what the envelope says of the message. A start that writes an envelope again changes nothing."""
-    first = Window.partitionBy("id").orderBy("seq")
-    envelopes = bronze.filter((F.col("type") == "ENVELOPE") & (F.col("part") == 0))
-    ranked = envelopes.select("id", "seq", *_MESSAGE).withColumn("rank", F.row_number().over(first))
-    return ranked.filter("rank = 1").drop("rank", "seq")
+def pairs(rows: pa.Table) -> np.ndarray:
+    """A number for each message and recipient (columns id and recipient), the same for the same."""
+    message, recipient = (rows[name].combine_chunks().dictionary_encode("encode") for name in ("id", "recipient"))
+    numbers: np.ndarray = _numbers(message.indices).astype(np.int64) * len(recipient.dictionary)
+    numbers += _numbers(recipient.indices)
+    return numbers
 
 
-def touched(bronze: DataFrame, new: DataFrame) -> DataFrame:
-    """Days (column `day`) whose rows change when `new` joins the others in `bronze` (which holds `new` already).
+def with_message(rows: pa.Table, envelopes: pa.Table, names: tuple[str, ...]) -> pa.Table:
+    """Adds what the envelope says; a start that writes one again changes nothing."""
+    envelopes = envelopes.take(pa.array(np.argsort(_numbers(envelopes["seq"]), kind="stable")))
+    known = envelopes["id"].combine_chunks().dictionary_encode()
+    firsts = np.flatnonzero(np.diff(np.maximum.accumulate(_numbers(known.indices)), prepend=-1))
+    place = pc.index_in(rows["id"], known.dictionary)
+    told = envelopes.select(names).take(pa.array(firsts)).take(place)
+    return with_columns(rows, dict(zip(names, told.columns, strict=True)))
+
+
+def domains(recipients: pa.ChunkedArray) -> pa.ChunkedArray:
+    """What is behind the last @, in lower case; of an address without one, all of it."""
+    parts = pc.split_pattern(pc.fill_null(recipients, ""), "@", max_splits=1, reverse=True)
+    last = [one.values.take(pa.array(_numbers(one.offsets)[1:] - 1)) for one in parts.chunks]
+    return pc.if_else(recipients.is_valid(), pc.utf8_lower(pa.chunked_array(last, pa.string())), None)
+
+
+def with_columns(rows: pa.Table, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
+    for name, column in columns.items():
+        rows = rows.append_column(name, column)
+    return rows
+
+
+def _attempts(results: pa.Table) -> np.ndarray:
+    """Which rows are attempts."""
+    return np.flatnonzero(among(results["verdict"], *ATTEMPTS))
+
+
+def among(column: pa.ChunkedArray, *values: str) -> np.ndarray:
+    """Which texts, or texts of a dictionary, are one of these; null is none."""
+    return np.asarray(pc.is_in(pc.cast(column, pa.string()), pa.array(values)))
+
+
+def _numbers(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    return np.asarray(column)
+
+
+def touched(known: pa.Table, new: pa.Table, envelopes: pa.Table) -> set[date]:
+    """Days whose rows change when `new` and new envelopes join the results in `known` (which has `new` already).
 
     These are the days of the new attempts, of later attempts of the same messages (their numbers change), and of all
     attempts of messages whose envelope is new.
     """
-    relevant = new.filter(is_attempt() | ((F.col("type") == "ENVELOPE") & (F.col("part") == 0)))
-    since = F.min(F.when(F.col("type") == "ENVELOPE", F.lit(-1)).otherwise(F.col("seq")))
-    changed = relevant.groupBy("id").agg(since.alias("since"))
-    known = bronze.filter(is_attempt()).select("id", "seq", "day")
-    again = known.join(changed, "id").filter(F.col("seq") >= F.col("since"))
-    return again.select("day").union(new.filter(is_attempt()).select("day")).distinct()
+    known, new = (rows.take(pa.array(_attempts(rows))) for rows in (known, new))
+    always = pa.array(np.full(len(envelopes), -1))
+    changed = pa.concat_tables([new.select(["id", "seq"]), envelopes.append_column("seq", always)])
+    since = changed.group_by("id").aggregate([("seq", "min")])
+    place = pc.index_in(known["id"], since["id"].combine_chunks())
+    again = known.filter(pc.greater_equal(known["seq"], since["seq_min"].take(place)))
+    return {day for rows in (again, new) for day in pc.unique(pc.cast(rows["at"], pa.date32())).to_pylist()}

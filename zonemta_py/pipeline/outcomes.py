@@ -5,27 +5,24 @@ a plugin, or a loss of its sender, was the last to speak, else "waiting". Its da
 bits of UNIX ms), so a row never moves from day to day, however late its records come; ids of another shape are of
 1970-01-01.
 
-Nearly all recipients end, and an attempt that is `final` says all there is: it becomes a row as it is, without a
-shuffle. Only messages with fewer ends than recipients, with a REMOVED record (its recipients may be none of the
-envelope's, suppressed as they came), or without an envelope, are looked at record by record.
-Recipients whose envelope has not come yet have `received_at` and the times from it null.
+Nearly all recipients end, and an attempt that is `final` says all there is. Only of the others, those whose REMOVED
+record says it (suppressed as the message came, they may be none of the envelope's) and those that wait, are the records
+looked at one by one. Recipients whose envelope has not come yet have `received_at` and the times from it null.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import UTC, date, datetime, timedelta
-from functools import reduce
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
+from datetime import date
 
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from zonemta_py.pipeline.deliveries import is_attempt, messages
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-NO_DAY = date(1970, 1, 1)
+from zonemta_py.pipeline.deliveries import among, domains, pairs, with_columns, with_message
+from zonemta_py.pipeline.ids import born
+from zonemta_py.pipeline.scan import Scan
+from zonemta_py.pipeline.schema import ROWS
 
 COLUMNS = (
     "id", "recipient", "state", "attempts", "received_at", "first_attempt_at", "ended_at", "to_first_s",
@@ -34,139 +31,144 @@ COLUMNS = (
 )  # fmt: skip
 """code, enhanced, reply, class, source and provider are the last attempt's; reason is that of REMOVED or IN_DOUBT."""
 
-_LAST = ("at", "attempt", "verdict", "code", "enhanced", "reply", "class", "zone", "source", "provider", "first_at")
+_TIME = ROWS.field("at").type
+_MADE = {
+    "state": pa.string(), "attempts": pa.int32(), "first_attempt_at": _TIME, "ended_at": _TIME,
+    "to_first_s": pa.float64(), "to_delivery_s": pa.float64(), "domain": pa.string(), "day": pa.date32(),
+}  # fmt: skip
+SCHEMA = pa.schema([(name, _MADE.get(name) or ROWS.field(name).type) for name in COLUMNS])
+
+_WHO = ("seq", "part", "at", "type", "id", "recipient", "zone")
+_ANSWER = ("code", "enhanced", "reply", "class", "source", "provider")
 _MESSAGE = ("sender", "received_at", "campaign", "tenant")
-
-
-def outcomes(deliveries: DataFrame, bronze: DataFrame, open_ids: DataFrame | None = None) -> DataFrame:
-    """The table's rows (COLUMNS) for all messages that `deliveries` (the table) and `bronze` (the journal) speak of.
-
-    `bronze` holds at least the rows that `deliveries` was made of, and both hold whole messages. open_ids: `unfinished`
-    of both, where the caller has it already and knows whether it is small enough to be broadcast.
-    """
-    ended = deliveries.filter("final")
-    open_ids = unfinished(deliveries, bronze) if open_ids is None else open_ids
-    waiting = _standing(deliveries, bronze, open_ids)
-    return _rows(ended, F.col("verdict")).unionByName(waiting).withColumn("day", born("id")).select(*COLUMNS)
-
-
-def born(name: str) -> Column:
-    """The UTC day of an id (column of that name)."""
-    shaped = F.col(name).rlike("^[0-9a-f]{16}$")
-    ms = F.conv(F.substring(name, 1, 11), 16, 10).cast("bigint")
-    return F.when(shaped, F.timestamp_millis(ms).cast("date")).otherwise(F.lit(NO_DAY))
-
-
-def within(days: Iterable[date]) -> Column:
-    """Ids of these days. As ranges of the column `id`, so that files and row groups with none of them are skipped."""
-    wanted = sorted(days)
-    exact = born("id").isin(wanted)
-    if not wanted or wanted[0] == NO_DAY:
-        return exact
-    ranges = [F.col("id").between(_first_id(start), _first_id(end + timedelta(1))) for start, end in _spans(wanted)]
-    return reduce(lambda one, other: one | other, ranges) & exact
-
-
-def touched(new: DataFrame) -> DataFrame:
-    """Days (column `day`) whose rows change when these rows of the journal arrive."""
-    return new.filter(F.col("type").isin("ENVELOPE", "DELIVERY", *_EVENTS)).select(born("id").alias("day")).distinct()
-
-
+_LAST = ("at", "attempt", "first_at", *_ANSWER)
+_SAID = (*_WHO, "verdict", "reason")
 _EVENTS = ("REMOVED", "MOVED", "IN_DOUBT")
 
+SCANS = {
+    "results": Scan(("DELIVERY",), (*_WHO, "verdict", "started_at", *_ANSWER)),
+    "envelopes": Scan(("ENVELOPE",), (*_WHO, *_MESSAGE)),
+    "events": Scan(_EVENTS, (*_WHO, "reason")),
+}
+"""What `outcomes` is made of."""
 
-def unfinished(deliveries: DataFrame, bronze: DataFrame) -> DataFrame:
-    """Ids (column `id`) of messages that may have a recipient without an end; numbers only, so it is cheap."""
-    envelopes = bronze.filter("type = 'ENVELOPE'").select(
-        "id", (F.col("part") + 1).alias("total"), F.lit(0).alias("end"), F.lit(False).alias("removed")
-    )
-    removed = (F.col("type") == "REMOVED").alias("removed")
-    others = bronze.filter(_untried()).select("id", F.lit(0).alias("total"), F.lit(0).alias("end"), removed)
-    ended = F.col("final").cast("int").alias("end")
-    tried = deliveries.select("id", F.lit(0).alias("total"), ended, F.lit(False).alias("removed"))
-    counted = envelopes.union(others).union(tried).groupBy("id")
-    sums = counted.agg(
-        F.max("total").alias("total"),
-        F.sum("end").alias("ended"),
-        F.count("*").alias("rows"),
-        F.max("removed").alias("removed"),
-    )
-    unknown = (F.col("total") == 0) & (F.col("ended") < F.col("rows"))
-    return sums.filter(unknown | F.col("removed") | (F.col("ended") < F.col("total"))).select("id")
+ARRIVED = {"new": Scan(("DELIVERY", "ENVELOPE", *_EVENTS), ("id",))}
+"""What `touched` looks at."""
 
 
-def _standing(deliveries: DataFrame, bronze: DataFrame, open_ids: DataFrame) -> DataFrame:
-    """Rows of the recipients of these messages that no attempt has ended: from the last of their records."""
-    tried = deliveries.join(open_ids, "id", "left_semi")
-    events = bronze.filter(F.col("type").isin("ENVELOPE", "DELIVERY", *_EVENTS) & F.col("recipient").isNotNull())
-    # A start may write an envelope again, late: that says nothing of how its recipients stand.
-    order = F.when(F.col("type") != "ENVELOPE", F.col("seq")).otherwise(-1)
-    said = (
-        events.join(open_ids, "id", "left_semi")
-        .groupBy("id", "recipient")
-        .agg(
-            F.max_by(_stand(), order).alias("stand"),
-            F.min_by("zone", "seq").alias("first_zone"),
-            F.min(F.when(F.col("type") == "REMOVED", F.struct("at", "reason"))).alias("removed"),
-            F.max_by("reason", F.when(F.col("type") == "IN_DOUBT", F.col("seq"))).alias("doubt"),
-        )
-    )
-    last = tried.groupBy("id", "recipient").agg(
-        F.max_by(F.struct(*_LAST), "attempt").alias("last"), F.max("final").alias("over")
-    )
-    rows = said.join(last, ["id", "recipient"], "left").filter("over is null or not over")
-    rows = rows.select("id", "recipient", "stand", "first_zone", "removed", "doubt", "last.*")
-    whole = rows.join(messages(bronze.join(open_ids, "id", "left_semi")), "id", "left")
-    whole = whole.withColumn("domain", F.lower(F.substring_index("recipient", "@", -1)))
-    whole = whole.withColumn("zone", F.coalesce("zone", "first_zone"))
-    state = F.when(F.col("removed").isNotNull(), "removed").otherwise(F.col("stand"))
-    return _rows(whole, state, F.col("removed.at"), F.coalesce("removed.reason", "doubt"))
+def outcomes(
+    tried: pa.Table,
+    results: pa.Table,
+    envelopes: pa.Table,
+    events: pa.Table,
+    days: Collection[date] | None = None,
+) -> pa.Table:
+    """The table's rows (SCHEMA; texts may be dictionaries) for all recipients, or for those of messages of these days.
+
+    tried: `numbered` results. All others are rows of the journal, of SCANS, and all there are of their messages.
+    """
+    tables = (tried, results, envelopes, events)
+    if days is not None:
+        tables = tuple(_of(rows, days) for rows in tables)
+    tried, _, envelopes, _ = tables
+    standing = _standing(*_unfinished(*tables))
+    ended = tried.filter(tried["final"])
+    reasons = pa.nulls(len(ended), standing.schema.field("reason").type)
+    ended = with_columns(ended, {"state": ended["verdict"], "ended_at": ended["at"], "reason": reasons})
+    rows = pa.concat_tables([ended.select(standing.column_names), standing]).unify_dictionaries()
+    return _finished(with_message(rows, envelopes.filter(pc.equal(envelopes["part"], 0)), _MESSAGE))
 
 
-def _untried() -> Column:
-    """Records of a recipient that are no attempt and no envelope."""
-    return F.col("type").isin(*_EVENTS) | ((F.col("type") == "DELIVERY") & ~is_attempt())
+def _of(rows: pa.Table, days: Collection[date]) -> pa.Table:
+    return rows.filter(pc.is_in(born(rows["id"]), pa.array(sorted(days), pa.date32())))
 
 
-def _stand() -> Column:
-    """What a record leaves the recipient as, if it is the last."""
-    held = (F.col("verdict") == "held") | ((F.col("type") == "IN_DOUBT") & (F.col("reason") == "hold"))
-    return F.when(held, "held").otherwise("waiting")
+def _unfinished(tried: pa.Table, results: pa.Table, envelopes: pa.Table, events: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Of messages that may have a recipient without an end: their attempts, and all their `_records`."""
+    tables = tried, results, envelopes, events
+    ids = pa.chunked_array([one for table in tables for one in table["id"].chunks], pa.string())
+    every = ids.combine_chunks().dictionary_encode()
+    numbers = np.split(every.indices.to_numpy(), np.cumsum([len(table) for table in tables])[:-1])
+    total, removed = np.zeros((2, len(every.dictionary)), dtype=np.int64)
+    np.maximum.at(total, numbers[2], envelopes["part"].to_numpy() + 1)
+    removed[numbers[3][among(events["type"], "REMOVED")]] = 1
+    ended = np.bincount(numbers[0][tried["final"].to_numpy()], minlength=len(total))
+    told = np.bincount(numbers[1], minlength=len(total)) + np.bincount(numbers[3], minlength=len(total))
+    wanted = (ended < np.where(total > 0, total, told)) | (removed > 0)
+    kept = [table.filter(pa.array(wanted[number])) for table, number in zip(tables, numbers, strict=True)]
+    return kept[0], _records(kept[1:])
 
 
-def _rows(rows: DataFrame, state: Column, ended_at: Column | None = None, reason: Column | None = None) -> DataFrame:
-    """Of an attempt's columns those of an outcome, but for `day`."""
-    end = F.col("at") if ended_at is None else ended_at
-    to_first, to_delivery = _seconds("first_at"), _seconds("at")
+def _records(tables: Sequence[pa.Table]) -> pa.Table:
+    """All that was said of recipients, in the journal's order, but envelopes first.
+
+    A start may write an envelope again, late: that says nothing of how its recipients stand.
+    """
+    kept = [table.select([name for name in table.column_names if name in _SAID]) for table in tables]
+    said = pa.concat_tables(kept, promote_options="default").unify_dictionaries()
+    said = said.filter(said["recipient"].is_valid())
+    opening = among(said["type"], "ENVELOPE")
+    return said.take(pa.array(np.lexsort((said["seq"].to_numpy(), ~opening))))
+
+
+def _standing(tried: pa.Table, records: pa.Table) -> pa.Table:
+    """Rows of the recipients that no attempt has ended: from the last of their records and of their attempts."""
+    who = ["id", "recipient"]
+    pair = pairs(pa.concat_tables([records.select(who), tried.select(who)]))
+    pair, of_tried = pair[: len(records)], pair[len(records) :]
+    left = np.flatnonzero(~np.isin(pair, of_tried[tried["final"].to_numpy()]))
+    records = records.take(pa.array(left))
+    open_, group = np.unique(pair[left], return_inverse=True)
+    latest = np.flatnonzero(np.isin(of_tried, open_))
+    of_group = np.searchsorted(open_, of_tried[latest])
+
+    def found(rows: Sequence[int] | np.ndarray, groups: np.ndarray = group) -> pa.Array:
+        """The last of these rows in each group, null where there is none."""
+        place = np.full(len(open_), -1)
+        place[groups[rows]] = rows
+        return pa.array(place, mask=place < 0)
+
+    removed = np.flatnonzero(among(records["type"], "REMOVED"))
+    removed = removed[np.argsort(records["at"].to_numpy()[removed], kind="stable")][::-1]
+    doubt = np.flatnonzero(among(records["type"], "IN_DOUBT"))
+    first = records.take(found(np.argsort(records["seq"].to_numpy(), kind="stable")[::-1]))
+    last = tried.take(pa.array(latest)).take(found(np.arange(len(latest)), of_group))
+    end, stand = records.take(found(removed)), records.take(found(np.arange(len(records))))
+    held = among(stand["verdict"], "held") | (among(stand["type"], "IN_DOUBT") & among(stand["reason"], "hold"))
+    state = np.where(end["at"].is_valid().to_numpy(), "removed", np.where(held, "held", "waiting"))
     made = {
-        "state": state,
-        "attempts": F.coalesce("attempt", F.lit(0)),
-        "first_attempt_at": F.col("first_at"),
-        "ended_at": end,
-        "to_first_s": to_first,
-        "to_delivery_s": F.when(state == "delivered", to_delivery),
-        "reason": (F.lit(None) if reason is None else reason).cast("string"),
+        "state": pa.array(state.tolist(), pa.string()).dictionary_encode(),
+        "ended_at": end["at"],
+        "reason": _either(end["reason"], records["reason"].take(found(doubt))),
+        "zone": _either(last["zone"], first["zone"]),
     }
-    return rows.withColumns(made).select(*(column for column in COLUMNS if column != "day"))
+    return with_columns(first.select(who), made | {name: last[name] for name in _LAST})
 
 
-def _seconds(name: str) -> Column:
-    """From acceptance to then, in seconds with milliseconds."""
-    return (F.unix_millis(name) - F.unix_millis("received_at")) / 1000
+def _finished(rows: pa.Table) -> pa.Table:
+    """Under the table's names, with the times from acceptance to then, in seconds with milliseconds."""
+    to_delivery = pc.if_else(pa.array(among(rows["state"], "delivered")), _seconds(rows, "at"), None)
+    made = {
+        "attempts": pc.fill_null(rows["attempt"], 0),
+        "first_attempt_at": rows["first_at"],
+        "to_first_s": _seconds(rows, "first_at"),
+        "to_delivery_s": to_delivery,
+        "domain": domains(rows["recipient"]),
+        "day": born(rows["id"]),
+    }
+    return with_columns(rows, made).select(COLUMNS)
 
 
-def _spans(days: list[date]) -> list[tuple[date, date]]:
-    """Sorted days as runs of days on end, (first, last)."""
-    runs: list[tuple[date, date]] = []
-    for day in days:
-        if runs and runs[-1][1] + timedelta(1) == day:
-            runs[-1] = (runs[-1][0], day)
-        else:
-            runs.append((day, day))
-    return runs
+def _seconds(rows: pa.Table, name: str) -> pa.ChunkedArray:
+    milliseconds = (pc.cast(rows[one], pa.timestamp("ms", "UTC"), safe=False) for one in (name, "received_at"))
+    took = pc.subtract(*(pc.cast(one, pa.int64()) for one in milliseconds))
+    return pc.divide(pc.cast(took, pa.float64()), 1000.0)
 
 
-def _first_id(day: date) -> str:
-    """The first id of that day."""
-    ms = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1000)
-    return f"{ms << 20:016x}"
+def _either(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.coalesce(pc.cast(one, pa.string()), pc.cast(other, pa.string())).dictionary_encode()
+
+
+def touched(new: pa.Table) -> set[date]:
+    """Days whose rows change when these rows of the journal (of ARRIVED) come in."""
+    return set(pc.unique(born(new["id"])).to_pylist())

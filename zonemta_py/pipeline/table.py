@@ -27,23 +27,14 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zonemta_py.pipeline.tuned import tuned
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 KEPT_S = 3600
-_UNIQUE = (
-    "id",
-    "recipient",
-    "sender",
-    "reply",
-    "at",
-    "started_at",
-    "received_at",
-    "first_at",
-    "first_attempt_at",
-    "ended_at",
-    "seq",
-)
+_UNIQUE = ("recipient", "sender", "reply", "at")
 """Columns whose values hardly ever repeat: a dictionary of them costs a third of the writing, and saves nothing."""
 _OPTIONS = {f"parquet.enable.dictionary#{name}": "false" for name in _UNIQUE}
 _OPTIONS |= {"compression": "zstd", "parquet.compression.codec.zstd.level": "1"}
@@ -115,34 +106,62 @@ def read(spark: SparkSession, lake: Path, name: str, days: Iterable[str | date] 
 
 
 def write(
-    lake: Path, name: str, rows: DataFrame, days: Iterable[str | date] | None = None, seen: dict[str, Any] | None = None
+    lake: Path,
+    name: str,
+    rows: DataFrame,
+    days: Iterable[str | date] | None = None,
+    seen: dict[str, Any] | None = None,
 ) -> Manifest:
     """Puts `rows`, which have a column `day` (date), in place of these days of the table (None: of all of it).
 
     A day without rows is gone afterwards. `seen` None: what was noted stays. The caller holds `locked`.
     Raises ValueError if rows belong to a day that is not to be replaced; nothing has changed then.
     """
+    made = draft(lake, name)
+    ordered = rows.select(*(column for column in rows.columns if column != "day"), "day")
+    with tuned(rows.sparkSession, {_TIMESTAMPS: "TIMESTAMP_MICROS"}):
+        ordered.write.mode("append").options(**_OPTIONS).partitionBy("day").parquet(str(made.folder))
+    return made.commit(ordered.schema, days, seen)
+
+
+def draft(lake: Path, name: str) -> Draft:
+    """A new version of the table, that nobody reads yet. The caller holds `locked`."""
     before = manifest(lake, name)
     _remove_leftovers(lake / name, before)
-    version = before.version + 1
-    columns = [column for column in rows.columns if column != "day"]
-    target = lake / name / f"v={version}"
-    with _setting(rows.sparkSession, _TIMESTAMPS, "TIMESTAMP_MICROS"):
-        rows.select(*columns, "day").write.options(**_OPTIONS).partitionBy("day").parquet(str(target))
-    written = {path.name.removeprefix("day=") for path in target.glob("day=*")}
-    replaced = set(before.days) if days is None else {str(day) for day in days}
-    if days is not None and written - replaced:
-        raise ValueError(f"{name}: rows of {', '.join(sorted(written - replaced))} among those of other days")
-    _sync(target)
-    after = replace(
-        before,
-        version=version,
-        days={day: of for day, of in before.days.items() if day not in replaced} | dict.fromkeys(written, version),
-        seen=before.seen if seen is None else seen,
-        schema=rows.select(*columns, "day").schema.jsonValue(),
-        old=before.old + [(before.days[day], day, time.time()) for day in sorted(replaced & before.days.keys())],
-    )
-    return _commit(lake / name, after)
+    folder = lake / name / f"v={before.version + 1}"
+    folder.mkdir(parents=True)
+    return Draft(lake, name, before, folder)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A version in the making: its files are put below `folder`, as day=…/….parquet."""
+
+    lake: Path
+    name: str
+    before: Manifest
+    folder: Path
+
+    def commit(
+        self, schema: StructType, days: Iterable[str | date] | None = None, seen: dict[str, Any] | None = None
+    ) -> Manifest:
+        """Puts what is in the folder in place of these days, as `write`. schema: `day` is last. Raises ValueError."""
+        before, written = self.before, {path.name.removeprefix("day=") for path in self.folder.glob("day=*")}
+        replaced = set(before.days) if days is None else {str(day) for day in days}
+        if days is not None and written - replaced:
+            foreign = ", ".join(sorted(written - replaced))
+            raise ValueError(f"{self.name}: rows of {foreign} among those of other days")
+        _sync(self.folder)
+        version, kept = before.version + 1, {day: of for day, of in before.days.items() if day not in replaced}
+        after = replace(
+            before,
+            version=version,
+            days=kept | dict.fromkeys(written, version),
+            seen=before.seen if seen is None else seen,
+            schema=schema.jsonValue(),
+            old=before.old + [(before.days[day], day, time.time()) for day in sorted(replaced & before.days.keys())],
+        )
+        return _commit(self.lake / self.name, after)
 
 
 def note(lake: Path, name: str, seen: dict[str, Any]) -> Manifest:
@@ -172,16 +191,6 @@ def locked(lake: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
-
-
-@contextlib.contextmanager
-def _setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
-    before = spark.conf.get(key)
-    spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        spark.conf.set(key, str(before))
 
 
 def _folder(table: Path, version: int, day: str) -> Path:

@@ -1,7 +1,7 @@
 """Brings the lake's tables up to date with its bronze, each from what is new since its last time.
 
 A `Job` says which days of its table change when rows arrive, and makes these days again, whole, from the rows of the
-lake. What it has read is noted in the same instant as its rows (`table.write`), so that an update that is killed at any
+lake. What it has read is noted in the same instant as its rows (`table.Draft`), so that an update that is killed at any
 point and run again neither loses nor doubles a row, in whatever order and portions the segments come. Jobs run in order
 in one session; one that reads another's table runs after it.
 
@@ -11,32 +11,35 @@ they were.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from zonemta_py.pipeline import deliverability, deliveries, outcomes, schema, table
+from zonemta_py.pipeline import dayfiles, deliverability, deliveries, history, outcomes, schema, table
+from zonemta_py.pipeline.history import Wanted
+from zonemta_py.pipeline.shares import Share, shares
+from zonemta_py.pipeline.tuned import tuned
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 BRONZE = "bronze"
 
-_BROADCAST_MAX = 500_000
 _SETTINGS = {
-    # Sketches and maps: a hash table falls back to sorting at 128 groups, far below what a day has.
+    # Lists and sketches: a hash table falls back to sorting at 128 groups, far below what a day has.
     "spark.sql.execution.objectHashAggregate.sortBased.fallbackThreshold": "200000",
     # A task writes all its days at once, instead of sorting its rows by day first.
     "spark.sql.maxConcurrentOutputFileWriters": "64",
-    # Spreading by id serves joins and windows by id and more.
-    "spark.sql.requireAllClusterKeysForCoPartition": "false",
 }
+
+
+Days = Sequence[date]
 
 
 class NoBronze(Exception):
@@ -57,14 +60,13 @@ class View:
     new: tuple[str, ...] = ()
     days: tuple[date, ...] = ()
 
+    def paths(self, files: Sequence[str] | None = None) -> list[Path]:
+        """Where these files of bronze are; all by default."""
+        return [self.lake / BRONZE / file for file in (self.files if files is None else files)]
+
     @cached_property
     def bronze(self) -> DataFrame:
         return self._read(self.files)
-
-    @cached_property
-    def arrived(self) -> DataFrame:
-        """The rows of `new`."""
-        return self._read(self.new)
 
     def table(self, name: str, days: Sequence[date] | None = None) -> DataFrame:
         return table.read(self.spark, self.lake, name, days)
@@ -80,7 +82,14 @@ class View:
         return reader.parquet(*(str(folder / file) for file in files))
 
 
-Days = Sequence[date]
+class Filling(NamedTuple):
+    """How workers write a table themselves. columns: with `day`, last. fill: puts rows where `Wanted` says.
+
+    Jobs that follow each other with the same `fill` are done by one call of it.
+    """
+
+    columns: pa.Schema
+    fill: Callable[[View, Mapping[str, Wanted]], None]
 
 
 @dataclass(frozen=True)
@@ -93,9 +102,13 @@ class Job:
 
     name: str
     source: str
-    rows: Callable[[View, Days | None], DataFrame]
-    touched: Callable[[View], Days] = field(default=lambda view: view.days)
+    rows: Callable[[View, Days | None], DataFrame] | Filling
+    touched: Callable[[View], Iterable[date]] = field(default=lambda view: view.days)
     reads: tuple[str, ...] = ()
+
+    def beside(self, other: Job) -> bool:
+        """Whether both are done by one call."""
+        return isinstance(self.rows, Filling) and isinstance(other.rows, Filling) and self.rows.fill is other.rows.fill
 
 
 @dataclass(frozen=True)
@@ -106,51 +119,37 @@ class Done:
     days: tuple[date, ...] | None
 
 
-def _deliveries(view: View, days: Days | None) -> DataFrame:
-    if days is None:
-        return deliveries.deliveries(view.bronze)
-    # Envelopes may stand on any day, and attempts of the same messages too; ids are times, so few files have them.
-    day = F.col("day").isin(list(days))
-    attempts = view.bronze.filter(deliveries.is_attempt() & day)
-    near = _near(view.bronze, attempts)
-    others = deliveries.keys(near.filter(~day)).join(attempts.select("id"), "id", "left_semi")
-    rows = near.filter((F.col("type") == "ENVELOPE") | day)
-    return deliveries.deliveries(rows, others)
+def _touched_deliveries(view: View) -> Iterable[date]:
+    return history.touched_deliveries(view.spark, view.paths(), view.paths(view.new))
 
 
-def _near(bronze: DataFrame, rows: DataFrame) -> DataFrame:
-    """The rows of bronze whose ids lie between the least and the greatest of `rows`."""
-    ends = rows.agg(F.min("id"), F.max("id")).collect()[0]
-    return bronze.filter(F.lit(False) if ends[0] is None else F.col("id").between(ends[0], ends[1]))
+def _touched_outcomes(view: View) -> Iterable[date]:
+    return history.touched_outcomes(view.spark, view.paths(view.new))
 
 
-def _touched_deliveries(view: View) -> list[date]:
-    near = _near(view.bronze, view.arrived.filter("id is not null"))
-    return [row.day for row in deliveries.touched(near, view.arrived).collect()]
+def _history(view: View, wanted: Mapping[str, history.Wanted]) -> None:
+    history.fill(view.spark, view.paths(), wanted)
 
 
-def _outcomes(view: View, days: Days | None) -> DataFrame:
-    mine = F.col("id").isNotNull() if days is None else outcomes.within(days)
-    tried, bronze = view.table("deliveries").filter(mine), view.bronze.filter(mine)
-    # Known before the plan is made: where few messages are open, as is the rule, the large tables need no shuffle.
-    open_ids = outcomes.unfinished(tried, bronze).localCheckpoint()
-    few = open_ids.count() < _BROADCAST_MAX
-    return outcomes.outcomes(tried, bronze, F.broadcast(open_ids) if few else open_ids)
+def _deliverability(view: View, wanted: Mapping[str, Wanted]) -> None:
+    for folder, days in wanted.values():
+        live = table.manifest(view.lake, "deliveries").days
+        chosen = sorted(live if days is None else live.keys() & {str(day) for day in days})
+        day_files = [table.files(view.lake, "deliveries", [day]) for day in chosen]
+        portions = list(enumerate(share for files in day_files for share in shares(files, deliverability.KEYS)))
+        tasks = view.spark.sparkContext.parallelize(portions, max(1, len(portions)))
+        dayfiles.place(folder, tasks.flatMap(partial(_counted, folder)).collect())
 
 
-def _touched_outcomes(view: View) -> list[date]:
-    return [row.day for row in outcomes.touched(view.arrived.filter("id is not null")).collect()]
+def _counted(folder: Path, portion: tuple[int, Share]) -> Iterable[dayfiles.File]:
+    number, share = portion
+    return dayfiles.write(folder, number, deliverability.deliverability(share.read(deliverability.READ)))
 
 
 JOBS: tuple[Job, ...] = (
-    Job("deliveries", BRONZE, _deliveries, _touched_deliveries),
-    Job("outcomes", BRONZE, _outcomes, _touched_outcomes, ("deliveries",)),
-    Job(
-        "deliverability",
-        "deliveries",
-        lambda view, days: deliverability.deliverability(view.table("deliveries", days)),
-        reads=("deliveries",),
-    ),
+    Job("deliveries", BRONZE, Filling(deliveries.SCHEMA, _history), _touched_deliveries),
+    Job("outcomes", BRONZE, Filling(outcomes.SCHEMA, _history), _touched_outcomes),
+    Job("deliverability", "deliveries", Filling(deliverability.SCHEMA, _deliverability), reads=("deliveries",)),
 )
 """The tables that need nothing but the journal."""
 
@@ -170,14 +169,15 @@ def update(
     the name of each table before its work begins. Raises Busy, NoBronze, ValueError.
     """
     chosen = _chosen(names, jobs)
-    with table.locked(lake), _settings(spark):
+    with table.locked(lake), tuned(spark, _SETTINGS):
         files = bronze_files(lake)
         if not files:
             raise NoBronze(f"{lake}: there is no bronze yet; make it with `zonemta lake ingest`")
-        done = []
-        for job in chosen:
-            began(job.name)
-            done.append(_run(View(spark, lake, files), job, days, full))
+        view, done = View(spark, lake, files), list[Done]()
+        for group in _groups(chosen):
+            for job in group:
+                began(job.name)
+            done += _run(view, [_due(view, job, days, full) for job in group])
         return done
 
 
@@ -197,24 +197,55 @@ def _chosen(names: Sequence[str], jobs: Sequence[Job]) -> list[Job]:
     return [job for job in jobs if job.name in wanted]
 
 
-def _run(view: View, job: Job, days: Days | None, full: bool) -> Done:
-    before = table.manifest(view.lake, job.name)
-    now: dict[str, object] = _present(view, job)
+def _groups(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Neighbours that are done by one call together."""
+    groups: list[list[Job]] = []
+    for job in jobs:
+        if groups and groups[-1][-1].beside(job):
+            groups[-1].append(job)
+        else:
+            groups.append([job])
+    return groups
+
+
+class _Due(NamedTuple):
+    """What a job has to do. days: None for all. seen: what its source consists of now. news: whether that is new."""
+
+    job: Job
+    days: tuple[date, ...] | None
+    seen: dict[str, object]
+    news: bool
+
+
+def _due(view: View, job: Job, days: Days | None, full: bool) -> _Due:
+    before, now = table.manifest(view.lake, job.name), _present(view, job)
     if full or not before.schema:
-        table.write(view.lake, job.name, job.rows(view, None), None, {job.source: now})
-        return Done(job.name, None)
+        return _Due(job, None, now, True)
     seen = before.seen.get(job.source, {})
     changed = sorted(key for key in now.keys() | seen.keys() if now.get(key) != seen.get(key))
     touched: set[date] = set(days or ())
     if changed:
         touched |= set(job.touched(_narrowed(view, job, changed)))
-    if touched:
-        again = tuple(sorted(touched))
-        table.write(view.lake, job.name, job.rows(view, again), again, {job.source: now})
-        return Done(job.name, again)
-    if changed:
-        table.note(view.lake, job.name, {job.source: now})
-    return Done(job.name, ())
+    return _Due(job, tuple(sorted(touched)), now, bool(changed))
+
+
+def _run(view: View, dues: list[_Due]) -> list[Done]:
+    """Makes what is due, by one call where it is more than one job's, and commits it."""
+    busy = [due for due in dues if due.days != ()]
+    drafts = {due.job.name: table.draft(view.lake, due.job.name) for due in busy if isinstance(due.job.rows, Filling)}
+    if drafts and isinstance(busy[0].job.rows, Filling):
+        wanted = {due.job.name: Wanted(drafts[due.job.name].folder, due.days) for due in busy}
+        busy[0].job.rows.fill(view, wanted)
+    for job, days, now, news in dues:
+        seen = {job.source: now}
+        if days == ():
+            if news:
+                table.note(view.lake, job.name, seen)
+        elif isinstance(job.rows, Filling):
+            drafts[job.name].commit(from_arrow_schema(job.rows.columns), days, seen)
+        else:
+            table.write(view.lake, job.name, job.rows(view, days), days, seen)
+    return [Done(due.job.name, due.days) for due in dues]
 
 
 def _present(view: View, job: Job) -> dict[str, object]:
@@ -229,16 +260,3 @@ def _narrowed(view: View, job: Job, changed: list[str]) -> View:
         new = tuple(file for file in changed if file in set(view.files))
         return View(view.spark, view.lake, view.files, new)
     return View(view.spark, view.lake, view.files, days=tuple(map(date.fromisoformat, changed)))
-
-
-@contextlib.contextmanager
-def _settings(spark: SparkSession) -> Iterator[None]:
-    """Settings that serve these plans, for the time of an update."""
-    before = {key: spark.conf.get(key, None) for key in _SETTINGS}
-    for key, value in _SETTINGS.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, old in before.items():
-            spark.conf.set(key, old) if old is not None else spark.conf.unset(key)

@@ -34,7 +34,8 @@ def run(given: argparse.Namespace) -> None:
     try:
         if not (lake / "bronze").is_dir():
             columns.make_bronze(lake, given.attempts, given.days)
-        spark = [sys.executable, "-m", "scripts.pipeline.bench.tables", str(lake), str(given.memory)]
+        jvm_gb = given.memory / 2  # the rest is its Python's
+        spark = [sys.executable, "-m", "scripts.pipeline.bench.tables", str(lake), str(jvm_gb)]
         spark += ["--incremental"] if given.incremental else []
         other = [sys.executable, "-m", "scripts.pipeline.bench.duck", str(lake), str(duck), str(given.memory)]
         contest({"Spark": spark, "DuckDB": other}, given.runs, lambda name: _clear(lake, duck))
@@ -57,7 +58,7 @@ def main(lake: Path, memory_gb: float, incremental: bool) -> None:
     from zonemta_py.pipeline import update
     from zonemta_py.pipeline.session import session
 
-    spark = session("local[2]", memory_gb, long=True)
+    spark = session("local[2]", memory_gb)
     aside = _last_day_aside(lake) if incremental else None
     if aside:
         update.update(spark, lake)

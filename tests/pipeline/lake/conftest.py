@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DateType
 
-from zonemta_py.pipeline import schema
+from zonemta_py.pipeline import deliveries, scan, schema
 
 Row = dict[str, Any]
 START = datetime(2026, 3, 2, 20, tzinfo=UTC)
@@ -180,11 +179,23 @@ def expected_outcomes() -> Callable[[list[Row]], dict[tuple[str, str], Row]]:
 
 
 @pytest.fixture(scope="session")
-def frame(spark: SparkSession) -> Callable[[list[Row]], DataFrame]:
-    """frame(rows): rows of the journal as Spark reads them from bronze."""
-    columns = schema.rows().add("day", DateType())
+def table_of() -> Callable[[list[Row]], pa.Table]:
+    """table_of(rows): rows of the journal as a table of Arrow, with all their columns."""
 
-    def made(rows: list[Row]) -> DataFrame:
-        return spark.createDataFrame([tuple(row.get(name) for name in columns.names) for row in rows], columns)
+    def made(rows: list[Row]) -> pa.Table:
+        return pa.Table.from_pylist([{name: row.get(name) for name in schema.NAMES} for row in rows], schema.ROWS)
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def deliveries_of(table_of: Callable[[list[Row]], pa.Table]) -> Callable[..., list[Row]]:
+    """deliveries_of(rows, days=None): the table's rows, in the order of the journal."""
+
+    def made(rows: list[Row], days: Iterable[date] | None = None) -> list[Row]:
+        said = scan.chosen(table_of(rows), deliveries.SCANS)
+        tried = deliveries.numbered(said["results"])
+        wanted = None if days is None else set(days)
+        return list(deliveries.deliveries(tried, said["envelopes"], wanted).to_pylist())
 
     return made

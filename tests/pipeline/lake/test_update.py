@@ -87,7 +87,9 @@ def test_only_days_that_change_are_made_again(spark, tmp_path, journal):
     assert [done.days for done in update.update(spark, tmp_path)] == [()] * 3
     assert table.manifest(tmp_path, "deliveries").days == {str(first): 1, str(second): 2}
     forced = update.update(spark, tmp_path, ["outcomes"], days=[first])
-    assert [(done.name, done.days) for done in forced] == [("deliveries", (first,)), ("outcomes", (first,))]
+    assert [(done.name, done.days) for done in forced] == [("outcomes", (first,))]
+    forced = update.update(spark, tmp_path, ["deliverability"], days=[first])
+    assert [(done.name, done.days) for done in forced] == [("deliveries", (first,)), ("deliverability", (first,))]
 
 
 def test_an_envelope_that_comes_late_completes_its_deliveries(spark, tmp_path, journal):
@@ -123,7 +125,7 @@ def test_an_update_that_is_killed_is_finished_by_the_next(
     rows = drawn(31, messages=25)
     segments = segments_of(rows)
     place(tmp_path, [row for row in rows if row["segment"] in segments[::2]])
-    update.update(spark, tmp_path, ["outcomes"])
+    update.update(spark, tmp_path, ["deliveries", "outcomes"])
     place(tmp_path, rows)
     command = [
         sys.executable,
@@ -131,6 +133,7 @@ def test_an_update_that_is_killed_is_finished_by_the_next(
         "zonemta_py",
         "lake",
         "update",
+        "deliveries",
         "outcomes",
         "--lake",
         str(tmp_path),
@@ -142,7 +145,7 @@ def test_an_update_that_is_killed_is_finished_by_the_next(
         time.sleep(0.01)
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()
-    update.update(spark, tmp_path, ["outcomes"])
+    update.update(spark, tmp_path, ["deliveries", "outcomes"])
     made = table.read(spark, tmp_path, "deliveries").collect()
     told = sorted((row["seq"], row["part"], row["attempt"]) for row in expected_deliveries(rows))
     assert sorted((row.seq, row.part, row.attempt) for row in made) == told

@@ -1,12 +1,14 @@
 """Facts made by hand for the pure parts, and a small lake whose tables were made by their own jobs."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from zonemta_py.pipeline.report.rows import (
@@ -125,26 +127,22 @@ def _fill(journal: Journal) -> None:
 
 
 @pytest.fixture(scope="session")
-def lake(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def lake(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two days of mail in all three tables, and the journal's rows as bronze."""
-    from pyspark.sql.types import DateType
-
-    from zonemta_py.pipeline import deliverability, deliveries, outcomes, schema, table
+    from zonemta_py.pipeline import bronze, update
+    from zonemta_py.pipeline.schema import NAMES, ROWS
 
     folder = tmp_path_factory.mktemp("lake")
     journal = Journal()
     _fill(journal)
-    columns = schema.rows().add("day", DateType())
-    rows = [tuple(row.get(name) for name in columns.names) for row in journal.rows]
-    bronze = spark.createDataFrame(rows, columns).coalesce(1).cache()
-    bronze.write.partitionBy("day").parquet(str(folder / "bronze"))
-    with table.locked(folder):
-        table.write(folder, "deliveries", deliveries.deliveries(bronze).coalesce(1))
-        tried = table.read(spark, folder, "deliveries")
-        table.write(folder, "outcomes", outcomes.outcomes(tried, bronze.filter("id is not null")).coalesce(1))
-        table.write(folder, "deliverability", deliverability.deliverability(tried).coalesce(1))
-    yield folder
-    bronze.unpersist()
+    files = bronze.Files(folder / "bronze", "0000000000000001")
+    rows = pa.Table.from_pylist([{name: row.get(name) for name in NAMES} for row in journal.rows], ROWS)
+    for kind in rows["type"].unique():
+        for batch in rows.filter(pc.equal(rows["type"], kind)).combine_chunks().to_batches():
+            files.add(batch)
+    files.finish()
+    update.update(spark, folder)
+    return folder
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
 
 import pytest
@@ -192,6 +193,7 @@ def test_no_text_leaves_its_place(reply: str, name: str) -> None:
     assert _tags(reply, name) == _tags("r", "n")
 
 
+@cache
 def _tags(reply: str, name: str) -> list[str]:
     scope = Scope(Kind.CAMPAIGN, name, 0, 3600, "")
     pairs, said = [Pair("i", name, Tally(bounced=1), 0)], [Said("c", "bounced", "#", 1, reply)]
