@@ -94,8 +94,7 @@ def _same(one: Path, other: Path, name: str, columns: str) -> bool:
     """Whether both hold the same rows equally often."""
     left, right = (f"select {columns} from {_scan(lake, name)}" for lake in (one, other))
     query = f"select count(*) from (({left} except all {right}) union all ({right} except all {left}))"
-    row = duckdb.sql(query).fetchone()
-    return row is not None and row[0] == 0
+    return bool(duckdb.sql(query).fetchall() == [(0,)])
 
 
 def _scan(lake: Path, name: str) -> str:
