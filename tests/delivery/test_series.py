@@ -30,7 +30,8 @@ VERDICTS = {DELIVERED: "delivered", DEFERRED: "deferred", BOUNCED: "bounced", RE
 
 class Server:
     """ways: name of a recipient → where it is refused ("mail", "rcpt", "data", "dot": 4xx; with ! 5xx), or where the
-    connection ends ("cut-mail", "cut-dot": before the reply; "cut-after": behind it; "421": in place of MAIL's).
+    connection ends ("cut-mail", "cut-dot": before the reply; "cut-after": behind it; "421", "421-dot": with that, in
+    place of MAIL's or the last).
 
     strict: what comes behind a message before its reply is an error that ends the connection (Exim's words).
     taken: names whose message was accepted. together: envelopes that came with the end of the message before.
@@ -80,7 +81,8 @@ class Server:
 
     def _reply(self, point: str, name: str, usual: bytes, writer: asyncio.StreamWriter) -> bool:
         way = self.ways.get(name, "")
-        if way == f"cut-{point}":
+        if way in (f"cut-{point}", f"421-{point}"):
+            writer.write(b"421 4.3.2 closing\r\n" if way[:3] == "421" else b"")
             raise EOFError
         if way.strip("!") != point:
             writer.write(usual)
@@ -140,8 +142,8 @@ def people(letter: Callable[..., Delivery]) -> Callable[..., Delivery]:
 def send(queue_of: Any, deliver: Any) -> Callable[..., Awaitable[list[Result]]]:
     """Delivers leases, one after the other; the template is there."""
 
-    async def run(*leases: Delivery, **more: Any) -> list[Result]:
-        queue = queue_of(list(leases), None, 1)
+    async def run(*leases: Delivery, queue: Any = None, **more: Any) -> list[Result]:
+        queue = queue or queue_of(list(leases), None, 1)
 
         async def template(_: str) -> bytes:
             return TEMPLATE
@@ -204,7 +206,13 @@ async def test_a_refusal_is_for_one_alone(picky: Any, people: Any, send: Any, wa
 
 @pytest.mark.parametrize(
     ("way", "second"),
-    [("cut-mail", "released"), ("421", "released"), ("cut-dot", "deferred"), ("cut-after", "delivered")],
+    [
+        ("cut-mail", "released"),
+        ("421", "released"),
+        ("cut-dot", "deferred"),
+        ("421-dot", "deferred"),
+        ("cut-after", "delivered"),
+    ],
 )
 async def test_who_was_not_tried_is_released(picky: Any, people: Any, send: Any, way: str, second: str) -> None:
     """Where the connection ends before his message, nothing is said of him; in the middle of it, he is deferred."""
@@ -240,12 +248,37 @@ async def test_a_connection_has_its_share_and_no_more(picky: Any, people: Any, s
     assert server.taken == ["n1", "n2", "n3"]
 
 
-async def test_slow_servers_end_a_series(picky: Any, people: Any, send: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody's message is begun later than SERIES_S after the first's."""
+@pytest.mark.parametrize("plugins", [False, True])
+async def test_slow_servers_end_a_series(
+    plugin: Any, picky: Any, people: Any, send: Any, monkeypatch: pytest.MonkeyPatch, plugins: bool
+) -> None:
+    """Nobody's message is begun later than SERIES_S after the first's, whether or not plugins look at each."""
     monkeypatch.setattr(series, "SERIES_S", -1.0)
     server = await picky()
-    (result,) = await send(people(server.port, 3))
+    (result,) = await send(people(server.port, 3), host=plugin(LOOKS) if plugins else None)
     assert verdicts(result) == ["delivered", "released", "released"]
+
+
+@pytest.mark.parametrize("last", [1, 2, 3])
+async def test_a_server_that_leaves_is_told_of_at_once(picky: Any, people: Any, last: int) -> None:
+    """421 rests the destination with the answer that it was, whose rules may say otherwise; the end is silent of it."""
+    server = await picky({f"n{last}": "421-dot"})
+    outlet = Outlet()
+    result, _ = await series.deliver(_means(outlet), people(server.port, 3))
+    assert [part.down_s for part in outlet.parts] == [None] * (last - 1) + [0]
+    assert (verdicts(result), result.down_s) == (["released"] * (3 - last), None)
+
+
+@pytest.mark.parametrize("ways", [{}, {"n2": "cut-mail"}])
+async def test_what_became_of_tls_is_told_once(
+    picky: Any, people: Any, send: Any, queue_of: Any, ways: dict[str, str]
+) -> None:
+    """A row for the connection (RFC 8460), with the first answer: nobody may be left for the end of the lease."""
+    server = await picky(ways)
+    queue = queue_of([lease := people(server.port, 3, host="", hosts=[["mx.d.example", ["127.0.0.1"]]])], None, 1)
+    (result,) = await send(lease, queue=queue, sections={"tls": {"reports": True}}, tls="opportunistic")
+    (row,) = queue.parts[0].security
+    assert (row[0], [one.security for one in (*queue.parts[1:], result)]) == ("d.example", [[]] * len(queue.parts))
 
 
 async def test_plugins_see_each_message(
@@ -267,7 +300,80 @@ async def test_plugins_see_each_message(
     assert note.read_text().splitlines() == ["['n1@d.example'] [[0]] [['n1']]", "['n3@d.example'] [[0]] [['n3']]"]
 
 
-WAYS = ("", "", "", "mail", "mail!", "rcpt", "rcpt!", "data", "dot", "dot!", "cut-mail", "cut-dot", "cut-after", "421")
+async def test_a_plugin_chooses_for_each(plugin: Any, picky: Any, people: Any, send: Any) -> None:
+    """Whoever it lets nobody connect for is not sent to over another's connection."""
+    refuses = "        raise Reject(550, 'not him')\n"
+    source = "async def sender_connecting(delivery, options):\n    if delivery.values == [['n2']]:\n"
+    server = await picky()
+    (result,) = await send(people(server.port, 3), host=plugin(source + refuses))
+    assert verdicts(result) == ["delivered", "bounced", "delivered"]
+    assert server.taken == ["n1", "n3"]
+
+
+async def test_what_a_plugin_changes_is_changed_for_one(plugin: Any, picky: Any, people: Any, send: Any) -> None:
+    """Each message has a delivery of its own, down to what it is routed by."""
+    server = await picky()
+    host = plugin(
+        "async def sender_fetch(delivery):\n"
+        "    if delivery.routing:\n        raise Reject(550, 'not his')\n"
+        "    delivery.routing['mine'] = True\n"
+    )
+    (result,) = await send(people(server.port, 3), host=host)
+    assert verdicts(result) == ["delivered"] * 3
+
+
+async def test_a_plugins_own_connection_is_for_one(plugin: Any, picky: Any, people: Any, send: Any) -> None:
+    """A connected socket that it brings is not used again; the others are released."""
+    server = await picky()
+    host = plugin(
+        "import socket\n"
+        "async def sender_connect(delivery, options):\n"
+        f"    options.socket = socket.create_connection(('127.0.0.1', {server.port}))\n"
+        "    options.socket.setblocking(False)\n"
+    )
+    (result,) = await send(people(1, 3), host=host)
+    assert verdicts(result) == ["delivered", "released", "released"]
+
+
+LOOKS = "async def sender_fetch(delivery):\n    if delivery.values == [['wrong']]:\n        raise Reject(550, 'no')\n"
+"""A plugin that is called for each message."""
+
+
+async def test_one_by_one_is_one_connection_too(plugin: Any, picky: Any, people: Any, send: Any) -> None:
+    """A lease was charged for one new connection: where it is used up, the others are released."""
+    server = await picky()
+    (result,) = await send(people(server.port, 3), host=plugin(LOOKS), messages_per_connection=1)
+    assert verdicts(result) == ["delivered", "released", "released"]
+    assert (server.connections, result.opened, result.kept) == (1, True, False)
+
+
+async def test_a_connection_that_stays_open_is_told_of(plugin: Any, picky: Any, people: Any, send: Any) -> None:
+    """Also if the last of them needed none: limits on connections count those that are open."""
+    server = await picky()
+    (result,) = await send(people(server.port, 0, ["n1", "wrong"]), host=plugin(LOOKS))
+    assert verdicts(result) == ["delivered", "bounced"]
+    assert (result.opened, result.kept) == (True, True)
+
+
+async def test_a_fault_of_ours_in_the_middle_ends_the_connection(
+    picky: Any, people: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server waits for a message there: whoever had it next would tell it his commands as one."""
+
+    async def faulty(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(series, "letter", faulty)
+    server, means = await picky(), _means(Outlet())
+    with pytest.raises(ZeroDivisionError):
+        await series.deliver(means, people(server.port, 3))
+    assert (len(means.connections), server.taken) == (0, [])
+
+
+WAYS = (
+    "", "", "", "mail", "mail!", "rcpt", "rcpt!", "data", "dot", "dot!", "cut-mail", "cut-dot", "cut-after", "421",
+    "421-dot",
+)  # fmt: skip
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

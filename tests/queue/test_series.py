@@ -1,17 +1,20 @@
 """Series: several merged messages as one lease, for a destination that was quick; each is settled for itself."""
 
+import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 from typing import Any
 
 import pytest
 
+from zonemta_py.mail.dsn import Failed
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.source import Source, Text
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Delivery, Outcome, Result
+from zonemta_py.queue.hooks import NoHooks
 from zonemta_py.schedule.pace import SERIES_MAX
 
 Make = Callable[..., Any]
@@ -67,6 +70,20 @@ async def test_a_slow_one_gets_fewer(house: Make, took_ms: int, expected: int) -
     """What is under way when a sender dies is never much more than a quarter of a second's mail."""
     home = await quick(house, 8, took_ms)
     assert set(sizes(await home.leases())) == {expected}
+
+
+async def test_a_server_that_ends_connections_early_gets_fewer(house: Make) -> None:
+    """As many as went the last time, and twice as many each time that all went."""
+    home, found = await quick(house, 60), []
+    for went in (3, 3, 6, 9, 20):
+        (lease, *others) = await home.leases()
+        found.append(len(lease.recipients))
+        count = min(went, len(lease.recipients))
+        await home.queue.settle(settled(lease, [DELIVERED] * count + [RELEASED] * (len(lease.recipients) - count)))
+        for other in others:
+            home.queue.leases.take_back(home.queue.leases.out[other.lease])
+    assert found == [20, 3, 6, 12, 9]
+    await home.sound()
 
 
 async def test_a_newcomer_gets_one(house: Make) -> None:
@@ -181,6 +198,138 @@ async def test_nor_after_a_crash_of_the_queue(house: Make, power: bool, position
     assert await doubtful(home) == ["r2@x.test", "r3@x.test"]
     assert await figures(home) == (1, 0, 1, 3)
     assert sorted(one.recipients[0].address for one in await home.leases()) == ["r2@x.test", "r3@x.test"]
+
+
+class Slow(NoHooks):
+    """A plugin that looks at notifications of failure, and takes its time."""
+
+    bounces = True
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+
+    async def bounced(self, message_id: str, zone: str, envelope: Envelope, failed: list[Failed]) -> list[Failed]:
+        await self.go.wait()
+        return failed
+
+
+@pytest.fixture
+async def slow() -> AsyncIterator[Slow]:
+    hooks = Slow()
+    yield hooks
+    hooks.go.set()
+
+
+async def test_a_lease_ends_behind_its_last_answer(house: Make, slow: Slow) -> None:
+    """While a plugin is asked about a bounce, what came later of the lease waits with its end; then all is recorded."""
+    home = await quick(house, 4, hooks=slow)
+    (lease,) = await home.leases()
+    home.queue.settle_part(settled(lease, [BOUNCED], more=True))
+    home.queue.settle_part(settled(lease, [BOUNCED], 1, more=True))
+    home.queue.settle_part(settled(lease, [DELIVERED], 2, more=True))
+    end = asyncio.ensure_future(home.queue.settle(settled(lease, [RELEASED], 3)))
+    assert await figures(home) == (1, 0, 0, 3)
+    assert (end.done(), (await home.queue.ask("size"))["zones"]["default"]["leased"]) == (False, 3)
+    slow.go.set()
+    await asyncio.wait_for(end, 10)
+    assert await figures(home) == (1, 2, 0, 1)
+    await home.settle((await home.leases())[-1])
+    assert lease.lease not in home.queue.leases.out
+    await home.sound()
+
+
+@pytest.mark.parametrize("position", [False, True])
+@pytest.mark.parametrize("end", ["settled", "lost", "open"])
+async def test_an_answer_that_is_not_recorded_is_in_doubt(house: Make, slow: Slow, end: str, position: bool) -> None:
+    """The queue dies while a plugin is asked about it: he is listed, whatever became of the lease and its sender."""
+    home = await quick(house, 2, hooks=slow)
+    (lease,) = await home.queue.lease(10, "one")
+    home.queue.settle_part(settled(lease, [BOUNCED], more=True))
+    if end == "settled":
+        task = asyncio.ensure_future(home.queue.settle(settled(lease, [DELIVERED], 1)))
+    elif end == "lost":
+        home.queue.lost("one")
+    await home.rest()
+    if position:
+        await home.queue.upkeep.position()
+        await home.queue.upkeep.position()
+    await home.crash()
+    assert await doubtful(home) == ["r0@x.test", "r1@x.test"]
+    if end == "settled":
+        task.cancel()
+
+
+async def test_a_sender_that_dies_while_a_plugin_is_asked(house: Make, slow: Slow) -> None:
+    """What it had answered counts; who was under way is in doubt, and sent again."""
+    home = await quick(house, 3, hooks=slow)
+    (lease,) = await home.queue.lease(10, "one")
+    home.queue.settle_part(settled(lease, [BOUNCED], more=True))
+    home.queue.lost("one")
+    await home.rest()
+    assert await doubtful(home) == []
+    slow.go.set()
+    again = [one for one in await home.leases() if one.values is not None]
+    assert [one.address for one in again[0].recipients] == ["r1@x.test", "r2@x.test"]
+    assert await doubtful(home) == ["r1@x.test", "r2@x.test"]
+    await home.settle(again[0])
+    assert await figures(home) == (2, 1, 0, 0)
+    await home.sound()
+
+
+async def test_421_rests_the_destination_whenever_it_comes(house: Make) -> None:
+    """Also as the last answer, when there is nothing more to say at the end; the reason is what the server said."""
+    home = await quick(house, 2)
+    (lease,) = await home.leases()
+    await home.put("other@x.test")
+    home.queue.settle_part(settled(lease, [DELIVERED], more=True))
+    leaving = settled(lease, [DEFERRED], 1, more=True)
+    leaving.outcomes[0].reply, leaving.down_s = Reply(421, "4.3.2", "closing"), 0
+    home.queue.settle_part(leaving)
+    await home.queue.settle(settled(lease, []))
+    assert await home.idle()
+    (lane,) = {strand.lane for strand in home.queue.core.schedule.strands()}
+    assert (lane.failures, lane.reason) == (1, "421 4.3.2 closing")
+
+
+async def test_who_was_not_tried_says_nothing_of_the_pace(house: Make) -> None:
+    """A destination that has turned slow in the middle of a series is slow, however soon the others came back."""
+    home = await quick(house, 3)
+    (lease,) = await home.leases()
+    taken = settled(lease, [DELIVERED], more=True)
+    taken.took_ms = 10_000
+    home.queue.settle_part(taken)
+    rest = settled(lease, [RELEASED, RELEASED], 1)
+    rest.took_ms = 0
+    await home.queue.settle(rest)
+    pace = home.queue.core.schedule.zones["default"]._pace
+    assert not pace.may("x.test", 1, pace._connections - pace.reserve - 1, False)
+
+
+async def test_who_was_not_tried_is_no_part_of_the_share(house: Make) -> None:
+    """A tenant whose connections end after each message has as many messages as one who is sent to one by one."""
+    home = await quick(house, 40, zones=[{"name": "z", "default": True, "connections": 1}])
+    for number in range(20):
+        await home.put(f"s{number}@x.test", tenant="other")
+    sent = {"": 0, "other": 0}
+    for _ in range(20):
+        (lease,) = await home.leases()
+        sent[lease.tenant] += 1
+        untried = [RELEASED] * (len(lease.recipients) - 1)
+        await home.queue.settle(settled(lease, [DELIVERED, *untried]))
+    assert abs(sent[""] - sent["other"]) <= 2
+    await home.sound()
+
+
+async def test_who_is_forgotten_in_the_middle_of_it_is_found(house: Make) -> None:
+    """Put off a moment ago: he leaves; under way still: he is counted."""
+    home = await quick(house, 3)
+    (lease,) = await home.leases()
+    home.queue.settle_part(settled(lease, [DEFERRED], more=True))
+    found = [await home.queue.ask("forget", address=f"r{number}@x.test") for number in range(2)]
+    assert [(row["removed"], row["under_way"]) for row in found] == [(1, 0), (0, 1)]
+    await home.queue.settle(settled(lease, [DELIVERED] * 2, 1))
+    assert await figures(home) == (2, 0, 1, 0)
+    await home.sound()
 
 
 async def doubtful(home: Any) -> list[str]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.delivery.body import Body
@@ -130,9 +130,12 @@ class Attempt:
             started_ms=started_ms,
             took_ms=int((time.monotonic() - begun) * 1000),
             opened=self._opened,
-            security=rows(self._demands, self._trials) if self._trials and self._means.tls.reports else [],
+            security=self._security(),
             kept=self._kept,
         )
+
+    def _security(self) -> list[Any]:
+        return rows(self._demands, self._trials) if self._trials and self._means.tls.reports else []
 
     async def _outcomes(self) -> list[Outcome]:
         everyone = list(range(len(self._delivery.recipients)))
@@ -177,13 +180,16 @@ class Attempt:
         """The transaction, and the connection goes to the pool (or ends, without key) whatever comes of it."""
         self._session = session
         session.sent += 1
+        following = self._following if key is not None else None
+        if following is not None:
+            following.security = self._security()
         try:
             if self._means.host.listens("sender_connection"):
                 await self._means.host.call("sender_connection", delivery=self._delivery, connection=session)
             transaction = Transaction(session, self._means.outgoing.addressed(self._delivery), body)
-            await transaction.run(self._following)
-            if self._following is not None and not transaction.unsaid:
-                await self._following.after(session, transaction)
+            await transaction.run(following)
+            if following is not None and not transaction.unsaid:
+                await following.after(session, transaction)
         finally:
             delivery, zone = self._delivery, self._zone
             most = (delivery.messages_per_connection or zone.messages_per_connection) if key is not None else 0
@@ -193,7 +199,7 @@ class Attempt:
 
     async def _reviewed(self, transaction: Transaction, session: Session) -> list[Outcome]:
         """The outcomes, after plugins have had their say about each refusal."""
-        self._down = transaction.down or (self._following is not None and self._following.down)
+        self._down = transaction.down
         outcomes = transaction.outcomes
         if not self._means.host.listens("sender_response_error"):
             return outcomes

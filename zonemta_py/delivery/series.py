@@ -15,7 +15,7 @@ import time
 from collections import deque
 from dataclasses import replace
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zonemta_py.delivery.attempt import Attempt
 from zonemta_py.delivery.letter import NotMade, letter, not_made
@@ -32,7 +32,8 @@ SERIES_S = 1.0
 UNTRIED = Reply(451, "4.3.2", "the connection ended before it was its turn")
 SHY_MAX = 10_000
 LOOKING = (
-    "sender_fetch", "sender_headers", "sender_connection", "sender_response_error", "sender_delivered",
+    "sender_fetch", "sender_headers", "sender_connecting", "sender_connection", "sender_response_error",
+    "sender_delivered",
 )  # fmt: skip
 """Hooks that are called for each message."""
 
@@ -52,21 +53,26 @@ async def deliver(means: Means, delivery: Delivery) -> tuple[Result, list[tuple[
     following = Following(means, own)
     result = await Attempt(means, own[0], following).run()
     if following.told:  # the first's among them
-        result.outcomes = []
+        result.outcomes, result.down_s, result.security = [], None, []
         result.started_ms, result.took_ms = following.started_ms, 0
     return _released(result, following.untried), []
 
 
 async def _one_by_one(means: Means, own: list[Delivery]) -> tuple[Result, list[tuple[Delivery, Result]]]:
-    """Until one finds that the destination cannot be reached."""
+    """Until one finds that the destination cannot be reached. A lease is one connection: no second one is opened."""
     parts: list[tuple[Delivery, Result]] = []
-    whole = Result(own[0].lease, [])
+    whole, until = Result(own[0].lease, []), time.monotonic() + SERIES_S
     for index, delivery in enumerate(own):
+        delivery.routing = dict(delivery.routing)  # a plugin may change it
+        delivery.may_connect = delivery.may_connect and not whole.opened
         result = await Attempt(means, delivery).run()
         parts.append((delivery, result))
         outcomes = [replace(outcome, recipients=[index]) for outcome in result.outcomes]
-        whole = replace(result, outcomes=outcomes, opened=whole.opened or result.opened)
-        if index == len(own) - 1 or result.down_s is not None:
+        released = any(outcome.verdict == RELEASED for outcome in outcomes)
+        kept = result.kept or (whole.kept and not (result.remote or released))  # it may have needed no connection
+        whole = replace(result, outcomes=outcomes, opened=whole.opened or result.opened, kept=kept)
+        last = index == len(own) - 1 or time.monotonic() >= until
+        if last or released or result.down_s is not None:
             break
         means.outlet.settle_part(replace(whole, more=True))
     return _released(whole, list(range(len(parts), len(own)))), parts
@@ -86,13 +92,16 @@ def _alone(delivery: Delivery, index: int) -> Delivery:
 
 
 class Following:
-    """What comes behind the first message. told: the queue knows of all that were tried. down: the server said 421."""
+    """What comes behind the first message. told: the queue knows of all that were tried. security: what became of TLS
+    on their connection, which the next part says.
+    """
 
     def __init__(self, means: Means, own: list[Delivery]) -> None:
         self._means, self._lease = means, own[0].lease
         self._most = means.zone(own[0].zone).messages_per_connection
         self._until = time.monotonic() + SERIES_S
-        self.down = self.told = False
+        self.told = False
+        self.security: list[Any] = []
         self.started_ms, self._begun_at = int(time.time() * 1000), time.monotonic()
         self._left = deque(enumerate(own[1:], 1))
         self._begun: deque[int] = deque()
@@ -147,19 +156,19 @@ class Following:
         self._means.shy.add(server)
 
     def _over(self, transaction: Transaction, index: int) -> None:
-        self.down = self.down or transaction.down
         outcomes = transaction.outcomes
         for outcome in outcomes:
             outcome.recipients = [index]
-        self._tell(transaction.session, outcomes)
+        self._tell(transaction.session, outcomes, 0 if transaction.down else None)
 
-    def _tell(self, session: Session, outcomes: list[Outcome]) -> None:
+    def _tell(self, session: Session, outcomes: list[Outcome], down_s: float | None = None) -> None:
         now, now_ms = time.monotonic(), int(time.time() * 1000)
         took_ms = int((now - self._begun_at) * 1000)
         self._means.outlet.settle_part(
             Result(
-                self._lease, outcomes, remote=session.remote, local=session.local, tls=session.tls,
-                started_ms=self.started_ms, took_ms=took_ms, more=True,
+                self._lease, outcomes, down_s, remote=session.remote, local=session.local, tls=session.tls,
+                started_ms=self.started_ms, took_ms=took_ms, security=self.security, more=True,
             )
         )  # fmt: skip
+        self.security = []
         self.told, self.started_ms, self._begun_at = True, now_ms, now

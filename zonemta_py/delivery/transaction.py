@@ -78,6 +78,9 @@ class Transaction:
         except QueueRefusal as refusal:
             self.session.dialogue.abort()
             self._settle(self._open(), DEFERRED, refusal.reply, "body")
+        except BaseException:  # in the middle of it: the connection is of no use to the next message
+            self.session.dialogue.abort()
+            raise
 
     def _open(self) -> list[int]:
         settled = {index for outcome in self._groups.values() for index in outcome.recipients}

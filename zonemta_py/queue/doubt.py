@@ -6,6 +6,8 @@ an operator as their zone says (`in_doubt`). Recovery finds them as start record
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import Any
 
 from zonemta_py.disk import keys, records
@@ -29,21 +31,34 @@ def lost(queue: Parts, worker: str) -> None:
             continue
         if not lease.sent:
             queue.leases.take_back(lease)
-            continue
-        del queue.leases.out[lease.number]
-        lease.group.zone.done(lease.group)
-        doubtful.append(lease)
-    if doubtful:
-        rows = [
-            [lease.message.id, lease.zone.name, entry.address, lease.since_ms, lease.zone.in_doubt]
-            for lease in doubtful
-            for entry in lease.open
-        ]
-        queue.core.record(Type.IN_DOUBT, records.pack([[lease.number for lease in doubtful], rows]))
-        for lease in doubtful:
-            _resolve(queue.core, lease)
+        elif lease.asking is not None:  # what it has answered is to be recorded first
+            lease.settling = True
+            lease.asking.add_done_callback(partial(_heard, queue, lease))
+        else:
+            doubtful.append(lease)
+    _doubt(queue, doubtful)
     queue.leases.gone(worker)
     queue.core.changed()
+
+
+def _heard(queue: Parts, lease: Lease, _: asyncio.Future[None]) -> None:
+    _doubt(queue, [lease])
+    queue.core.changed()
+
+
+def _doubt(queue: Parts, leases: list[Lease]) -> None:
+    """Ends them."""
+    rows = [
+        [lease.message.id, lease.zone.name, entry.address, lease.since_ms, lease.zone.in_doubt]
+        for lease in leases
+        for entry in lease.open
+    ]
+    if leases:
+        queue.core.record(Type.IN_DOUBT, records.pack([[lease.number for lease in leases], rows]))
+    for lease in leases:
+        del queue.leases.out[lease.number]
+        lease.group.zone.done(lease.group)
+        _resolve(queue.core, lease)
 
 
 def _resolve(core: Core, lease: Lease) -> None:

@@ -39,6 +39,8 @@ async def forget(queue: Parts, who: str) -> dict[str, int]:
     core, removed = queue.core, 0
     core.suppression.leaving.add(who)
     try:
+        await core.journal.stable()  # a result may be on its way into the store
+        await core.lines.stable()
         for _ in range(PASSES_MAX):
             found = await _Pass(queue, who).run()
             removed += found

@@ -47,11 +47,13 @@ class Lease:
     """What a sender has: the group, its message, who has it, since when.
 
     answered: recipients (their index) whose result has arrived before the last; recorded: of which the journal says so.
-    tried: somebody outside has said something to one of them.
+    asking: plugins are asked about notices first, of the latest answer that called for one. tried: somebody outside has
+    said something to one of them.
     """
 
     __slots__ = (
-        "answered", "group", "message", "number", "recorded", "sent", "settling", "since_ms", "tried", "worker",
+        "answered", "asking", "group", "message", "number", "recorded", "sent", "settling", "since_ms", "tried",
+        "worker",
     )  # fmt: skip
 
     def __init__(self, number: int, group: Group, message: Message, worker: str, since_ms: int) -> None:
@@ -61,6 +63,7 @@ class Lease:
         self.settling = False  # its result has arrived
         self.answered: set[int] = _NOBODY
         self.recorded: set[int] = _NOBODY
+        self.asking: asyncio.Future[None] | None = None
         self.tried = False
 
     @property
@@ -69,8 +72,8 @@ class Lease:
 
     @property
     def open(self) -> list[Entry]:
-        """Of whom nothing has been heard."""
-        return _but(self.group.entries, self.answered)
+        """Of whom the journal does not say yet what became."""
+        return _but(self.group.entries, self.recorded)
 
     def answer(self, indices: Iterable[int]) -> None:
         self.answered = self.answered.union(indices)
@@ -80,7 +83,7 @@ class Lease:
 
         A recipient is its address, or [address, due_ms] where it was deferred. The last two: what limits count by.
         """
-        recipients = [_who(entry) for entry in _but(self.group.entries, self.recorded)]
+        recipients = [_who(entry) for entry in self.open]
         zone, place = self.group.zone.zone.name, self.group.strand.key
         provider, size = self.group.lane.provider, self.message.metadata["size"]
         return [self.number, self.message.id, zone, place, recipients, self.since_ms, provider, size]

@@ -102,25 +102,31 @@ class Settling:
             lease.answer(index for outcome in result.outcomes for index in outcome.recipients)
         else:
             lease.settling = True
-        hooks = self._core.hooks
+        hooks, settled = self._core.hooks, partial(self._settled, lease, settlement, result, done)
         if settlement.notices and (hooks.bounces or hooks.delays):
-            settled = partial(self._settled, lease, settlement, result, done)
-            self._core.keep(asyncio.ensure_future(self._ask_and(settlement, settled)))
+            lease.asking = asyncio.ensure_future(self._ask_and(settlement, settled, lease.asking))
+            self._core.keep(lease.asking)
+        elif lease.asking is not None and not result.more:  # it answers for those that are asked about, too
+            lease.asking.add_done_callback(lambda _: settled())
         else:
-            self._settled(lease, settlement, result, done)
+            settled()
 
     def _settled(self, lease: Lease, settlement: Settlement, result: Result, done: Callable[[], None]) -> None:
         group = lease.group
         if settlement.rows:
             self._record(settlement, result)
             self._core.journal.when_stable(lambda: self._stable(settlement, done))
-            group.zone.took(group.lane, result.took_ms, settlement.message.metadata["size"])
+            if any(row.verdict != RELEASED for row in settlement.rows):
+                group.zone.took(group.lane, result.took_ms, settlement.message.metadata["size"])
         else:  # all were heard of before
             self._core.journal.when_stable(done)
         self._judging.learn(lease, result, settlement.rulings)
         if result.more:
             lease.recorded = lease.recorded.union(index for o in result.outcomes for index in o.recipients)
             return
+        if group.entries[0].note.values is not None:
+            untried = sum(len(o.recipients) for o in result.outcomes if o.verdict == RELEASED)
+            group.zone.went(group.lane, len(group.entries) - untried, len(group.entries))
         del self._leases.out[result.lease]
         group.zone.done(group)
         self._core.changed()
@@ -281,8 +287,13 @@ class Settling:
         entry.note = entry.note._replace(noticed=entry.note.noticed or delayed, deadline_ms=0)
         return Row(entry.key, entry.address, entry.note, DEFERRED, reply, delayed=delayed)
 
-    async def _ask_and(self, settlement: Settlement, then: Callable[[], None]) -> None:
+    async def _ask_and(
+        self, settlement: Settlement, then: Callable[[], None], before: asyncio.Future[None] | None = None
+    ) -> None:
+        """before: what was asked of the same lease comes first."""
         await self._ask(settlement)
+        if before is not None:
+            await asyncio.wait([before])
         then()
 
     # -- from a record to the store

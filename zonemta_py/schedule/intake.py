@@ -94,8 +94,10 @@ class Intake:
             self.stuck += more
 
     def put_back(self, group: Group, entries: list[Entry]) -> None:
-        """A lease that came to nothing: to the front of its list."""
+        """A lease that came to nothing, or part of one: to the front of its list."""
         strand = self.strands.known(group.strand)
+        if len(entries) < len(group.entries):  # its flow's share was used by the others only
+            self.strands.fair.charge(strand.turn.flow, -len(entries))
         strand.entries[:0] = entries
         self._count(strand, len(entries))
         strand.enlist()

@@ -7,7 +7,8 @@ connections to everyone else. A quick destination has no more than one out of th
 with all that it has. A zone's own smart host is not rationed: it is all there is.
 
 And how many messages a lease may have that follow each other over one connection (`series`): what the destination has
-been seen to take in SERIES_MS, for that is what is in doubt when a sender dies.
+been seen to take in SERIES_MS, and no more than went the last time, doubled for each lease of which all went: a server
+may end its connections early.
 
 Pure. What is remembered is bounded; a forgotten destination is a newcomer.
 """
@@ -31,19 +32,34 @@ class Pace:
         self.reserve = connections // SHARE
         self._took: dict[str, tuple[bool, int]] = {}
         """Whether the last transaction was quick; ms that one takes, a moving mean."""
+        self._bounds: dict[str, int] = {}
+        """Messages of the next lease, where not all of one went."""
 
     def learn(self, destination: str, took_ms: int, size: int) -> None:
         """A transaction with a message of `size` bytes has ended."""
         before = self._took.get(destination)
         if before is None and len(self._took) >= REMEMBERED_MAX:
             self._took.clear()
+            self._bounds.clear()
         mean = took_ms if before is None else (3 * before[1] + took_ms) // 4
         self._took[destination] = took_ms <= SLOW_MS + size // SLOW_BYTES_PER_MS, mean
 
     def series(self, destination: str) -> int:
         """Messages of one lease, 1…SERIES_MAX; a newcomer has one."""
         known = self._took.get(destination)
-        return 1 if known is None else max(1, min(SERIES_MAX, SERIES_MS // max(1, known[1])))
+        if known is None:
+            return 1
+        return max(1, min(SERIES_MAX, SERIES_MS // max(1, known[1]), self._bounds.get(destination, SERIES_MAX)))
+
+    def went(self, destination: str, count: int, of: int) -> None:
+        """So many messages of a lease were tried before its connection ended."""
+        if count < of:
+            self._bounds[destination] = max(1, count)
+        elif (bound := self._bounds.get(destination)) is not None and bound <= of:
+            if bound >= SERIES_MAX:
+                del self._bounds[destination]
+            else:
+                self._bounds[destination] = 2 * bound
 
     def may(self, destination: str, active: int, out: int, failing: bool) -> bool:
         """Whether it may have one more. active: what it has; out: what all have, fewer than the zone's connections."""

@@ -164,6 +164,10 @@ class ZoneSchedule(Intake):
         """
         return self._pace.series(lane.site) if self.zone.in_doubt == "retry" else 1
 
+    def went(self, lane: Lane, count: int, of: int) -> None:
+        """So many messages of a lease of its own were tried."""
+        self._pace.went(lane.site, count, of)
+
     def took(self, lane: Lane, took_ms: int, size: int) -> None:
         """How long a transaction with a message of `size` bytes took, from connecting to the last reply."""
         self._pace.learn(lane.site, took_ms, size)
