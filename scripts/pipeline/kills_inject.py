@@ -41,8 +41,8 @@ _CONFIG = """
 hostname = "mta.test"
 folder = "{folder}"
 log_level = "warning"
-receivers = 1
-senders = 1
+receivers = {workers}
+senders = {workers}
 [[listeners]]
 name = "smtp"
 port = {smtp}
@@ -92,14 +92,18 @@ class Process:
 
 
 class Node:
-    """`zonemta run` with an HTTP door, and the sink it delivers to. `with Node(folder) as node:` rules: the sink's."""
+    """`zonemta run` with an HTTP door, and the sink it delivers to. `with Node(folder) as node:` rules: the sink's.
 
-    def __init__(self, folder: Path, rules: Sequence[str] = ()) -> None:
+    workers: receivers and senders, 0 for as many as by default.
+    """
+
+    def __init__(self, folder: Path, rules: Sequence[str] = (), workers: int = 1) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.config, self.sink_log = folder / "queue", folder / "zonemta.toml", folder / "sink.log"
         self.http, self.smtp, sink = free_port(), free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.http}"
-        self.config.write_text(_CONFIG.format(folder=self.folder, smtp=self.smtp, http=self.http, sink=sink))
+        ports = {"smtp": self.smtp, "http": self.http, "sink": sink}
+        self.config.write_text(_CONFIG.format(folder=self.folder, workers=workers, **ports))
         self._run = Process([*ZONEMTA, "run", "--config", str(self.config)], folder / "run.log")
         listen = ["--listen", f"127.0.0.1:{sink}", "--log", str(self.sink_log)]
         listen += [word for rule in rules for word in ("--rule", rule)]

@@ -128,14 +128,15 @@ async def _say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, text:
 
 def measured(folder: Path, recipients: int, send: Callable[[Node], None]) -> tuple[float, float]:
     """Recipients/s, and bytes written to disk for each."""
-    with Node(folder) as node:
+    with Node(folder, workers=0) as node:
         before, begin = node.written_bytes(), time.monotonic()
         send(node)
         last, changed = 0, time.monotonic()
-        while last < recipients and time.monotonic() - changed < IDLE_S:
-            time.sleep(0.2)
-            if (now := node.sink_log.read_bytes().count(b"\n") if node.sink_log.exists() else 0) != last:
-                last, changed = now, time.monotonic()
+        with node.sink_log.open("rb") as log:
+            while last < recipients and time.monotonic() - changed < IDLE_S:
+                time.sleep(0.2)
+                if new := log.read().count(b"\n"):
+                    last, changed = last + new, time.monotonic()
         took = changed - begin
         print(f"  {last:,} of {recipients:,} came in {took:.1f} s", flush=True)
         return last / took, (node.written_bytes() - before) / max(1, last)
