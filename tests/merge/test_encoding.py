@@ -10,19 +10,22 @@ from zonemta_py.merge.encoding import base64, join, quoted_printable
 
 PIECE = st.one_of(
     st.text(st.characters(exclude_categories=("Cs",)), max_size=200),
-    st.lists(st.sampled_from(["\n", "\r\n", " ", ".", "=", "é", "a" * 75, "a" * 76, "\t"]), max_size=8).map("".join),
+    st.lists(
+        st.sampled_from(["\n", "\r\n", " ", ".", "=", "é", "a" * 72, "a" * 75, "a" * 76, "\t", ".b"]), max_size=8
+    ).map("".join),
 )
 
 
 @settings(max_examples=300, deadline=None)
 @given(pieces=st.lists(PIECE, max_size=6))
 def test_quoted_printable_pieces(pieces: list[str]) -> None:
-    """Lines of at most 76 octets; no boundary can stand in them."""
+    """Lines of at most 76 octets, none of which begins with a dot; no boundary can stand in them."""
     body = join([quoted_printable(piece) for piece in pieces])
     whole = "".join(piece.replace("\r\n", "\n").replace("\r", "\n") for piece in pieces)
     assert quopri.decodestring(body).replace(b"\r\n", b"\n").decode() == whole
     assert all(len(line) <= 76 and not line.endswith((b" ", b"\t")) for line in body.split(b"\r\n"))
     assert b"=_" not in body
+    assert b"\r\n." not in b"\r\n" + body
     assert b"\n" not in body.replace(b"\r\n", b"")
 
 

@@ -133,8 +133,8 @@ def look(list_: str, multiline: bool, master: str) -> None:
 
 def read_columns(work: Work, list_: str, multiline: bool) -> list[str]:
     """The list's columns, whatever kind it is. Raises Stop."""
-    from zonemta_py.pipeline.prepare.normalise import warm
     from zonemta_py.pipeline.prepare.read import columns
+    from zonemta_py.pipeline.warm import warm
 
     warm(work.spark)
     with _sentences():

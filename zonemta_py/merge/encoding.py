@@ -2,7 +2,8 @@
 
 Each piece of quoted-printable begins a line and ends one (with a soft line break where the text goes on), so that the
 pieces that are the same in all messages are encoded once, and joined with what is a recipient's own.
-No encoded line has "=_" in it: a boundary that begins so cannot stand in any part, whatever the fields say.
+No encoded line has "=_" in it: a boundary that begins so cannot stand in any part, whatever the fields say. And none
+begins with a dot, so that SMTP has none to double (RFC 5321 4.5.2): looking is a fifth of the work of doubling.
 """
 
 from __future__ import annotations
@@ -15,16 +16,18 @@ _SOFT = b"=\r\n"
 _LINE_MAX = 75  # and the "=" of a soft line break
 _TOO_LONG = re.compile(rb"^([^\n]{74,75})(=(?:20|09))$", re.MULTILINE)
 """Where b2a_qp encodes a space at a line's end it forgets to count: 77 or 78 octets."""
-_PLAIN = re.compile(r"[!-<>-~](?:[ -<>-~]{0,70}[!-<>-~])?")
+_PLAIN = re.compile(r"[!-\-/-<>-~](?:[ -<>-~]{0,70}[!-<>-~])?")
+_DOTS = re.compile(rb"^\.+", re.MULTILINE)
 
 
 def quoted_printable(piece: str) -> bytes:
     """Lines that decode to the piece, its line ends as CRLF; "" for "". Raises UnicodeEncodeError for surrogates."""
-    if _PLAIN.fullmatch(piece) and piece != ".":
+    if _PLAIN.fullmatch(piece):
         return piece.encode() + _SOFT
     if not piece:
         return b""
-    encoded = _TOO_LONG.sub(rb"\1=\n\2", b2a_qp(_unix(piece), istext=True)).replace(b"\n", b"\r\n")
+    encoded = _DOTS.sub(_escaped, _TOO_LONG.sub(rb"\1=\n\2", b2a_qp(_unix(piece), istext=True)))
+    encoded = encoded.replace(b"\n", b"\r\n")
     if encoded.endswith(b"\r\n"):
         return encoded
     last = encoded.rfind(b"\n") + 1
@@ -32,8 +35,14 @@ def quoted_printable(piece: str) -> bytes:
         cut = last + _LINE_MAX - 3
         while b"=" in encoded[cut - 2 : cut]:
             cut -= 1
-        encoded = encoded[:cut] + _SOFT + encoded[cut:]
+        rest = encoded[cut:]
+        encoded = encoded[:cut] + _SOFT + (b"=2E" + rest[1:] if rest[:1] == b"." else rest)
     return encoded + _SOFT
+
+
+def _escaped(dots: re.Match[bytes]) -> bytes:
+    """Each on a line of its own, for the rest may be as long as a line can be."""
+    return b"=2E=\n" * len(dots[0])
 
 
 def join(pieces: list[bytes]) -> bytes:

@@ -6,38 +6,16 @@ the receivers' own parser judges them. So what is accepted here is what the MTA 
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 SPACES = " \t\r\n\v\f\u00a0\u200b\ufeff"
 ORDINARY_CHARACTERS_MAX = 252
 _ATEXT = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _LDH = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 ORDINARY = rf"^{_ATEXT}(?:\.{_ATEXT})*@{_LDH}(?:\.{_LDH})*\z"
-
-
-def warm(spark: SparkSession) -> None:
-    """Starts the Python workers that `normalise` needs, in the background: they take a second, and a core is idle."""
-
-    def run() -> None:
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-        from pyspark.sql import functions as F
-        from pyspark.sql.pandas.functions import arrow_udf
-
-        from zonemta_py.pipeline.prepare.spelling import judged
-
-        tasks = spark.sparkContext.defaultParallelism
-        unusual = F.concat(F.lit("\u00e4@\u00f6.test"), F.col("id"))
-        with contextlib.suppress(Py4JError, PySparkException, OSError):  # the program has ended meanwhile
-            rows = spark.range(0, tasks, 1, tasks)
-            rows.select(arrow_udf(judged, "string")(unusual)).collect()  # type: ignore[call-overload]
-
-    threading.Thread(target=run, daemon=True).start()
 
 
 def normalise(rows: DataFrame) -> DataFrame:
