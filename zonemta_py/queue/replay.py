@@ -22,7 +22,7 @@ from zonemta_py.queue.commit import immediately
 from zonemta_py.queue.orders import apply_drop, apply_release
 from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.places import find, places_of
-from zonemta_py.queue.settle import Row, Settlement
+from zonemta_py.queue.settlement import Row, Settlement
 
 
 class Replay:

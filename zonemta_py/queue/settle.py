@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from zonemta_py.config import Zone
@@ -24,9 +22,8 @@ from zonemta_py.disk.records import Note, Type
 from zonemta_py.disk.store import Operation
 from zonemta_py.mail.dsn import Failed, Kind
 from zonemta_py.mail.envelope import Envelope, Recipient
-from zonemta_py.mail.limits import CHUNK_BYTES, REPLY_TEXT_STORED_MAX
+from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.rule import BLOCKED_CLASSES
 from zonemta_py.mail.rules import Ruling
 from zonemta_py.queue import sizes
 from zonemta_py.queue.accept import Acceptance
@@ -36,44 +33,13 @@ from zonemta_py.queue.judging import Judging
 from zonemta_py.queue.lease import Lease, Leases
 from zonemta_py.queue.messages import Message
 from zonemta_py.queue.notices import wanted
+from zonemta_py.queue.settlement import Row, Settlement, check, deferred_key, leave_out, mark_blocked, told
 from zonemta_py.queue.tally import campaign_of
 from zonemta_py.schedule import hours
 from zonemta_py.schedule.lane import NEVER_MS, Entry
 from zonemta_py.zones.retry import delay_s
 
 WAITING = (DEFERRED, POSTPONED)
-
-
-@dataclass(slots=True)
-class Row:
-    """One recipient of a settlement: where its key is, and what becomes of it."""
-
-    key: bytes
-    address: str
-    note: Note
-    verdict: int
-    reply: Reply
-    due_ms: int = 0
-    relayed: bool = False
-    delayed: bool = False
-    entry: Entry | None = None
-    state: int = sizes.QUEUED
-    blocked: bool = False
-
-
-@dataclass(slots=True)
-class Settlement:
-    """A delivery record's content. seq: the record's number."""
-
-    message: Message
-    zone: str
-    rows: list[Row]
-    remote: str = ""
-    ms: int = 0
-    seq: int = 0
-    lease: Lease | None = None
-    notices: list[tuple[Kind, list[Failed]]] = field(default_factory=list)
-    rulings: list[Ruling | None] = field(default_factory=list)
 
 
 class Settling:
@@ -94,8 +60,8 @@ class Settling:
             done()
             return
         if lease.answered:
-            _leave_out(lease, result)
-        _check(lease, result)
+            leave_out(lease, result)
+        check(lease, result)
         rulings = self._judging.judge(lease, result)
         settlement = self._settlement(lease, result, rulings)
         if result.more:
@@ -144,7 +110,7 @@ class Settling:
             for index in outcome.recipients
         ]
         settlement = Settlement(lease.message, zone.name, rows, result.remote, now_ms, lease=lease, rulings=rulings)
-        _mark_blocked(rows, result.outcomes, rulings)
+        mark_blocked(rows, result.outcomes, rulings)
         settlement.notices = self.notices(settlement)
         return settlement
 
@@ -207,7 +173,7 @@ class Settling:
             settlement.message.id,
             settlement.zone,
             target,
-            _outcomes(settlement.rows, result.outcomes, settlement.rulings),
+            told(settlement.rows, result.outcomes, settlement.rulings),
             trace,
         ]
         settlement.seq = self._core.record(Type.DELIVERY, records.pack(body), settlement.ms)
@@ -308,7 +274,7 @@ class Settling:
             ended += self._apply_row(settlement, row, operations)
             if campaign:
                 core.campaigns.tallies.result(campaign, row.verdict, settlement.ms, row.blocked)
-        due = [_deferred_key(settlement, row) for row in settlement.rows if row.verdict in WAITING]
+        due = [deferred_key(settlement, row) for row in settlement.rows if row.verdict in WAITING]
         place = core.schedule.zones.get(settlement.zone) if due else None
         if place is not None:  # it may have left the configuration
             place.promise(due)
@@ -352,7 +318,7 @@ class Settling:
         operations.append((row.key, None))
         core.sizes.add(zone, domain, row.state, -1)
         if row.verdict in WAITING:
-            operations.append((_deferred_key(settlement, row), row.note.value()))
+            operations.append((deferred_key(settlement, row), row.note.value()))
             core.sizes.add(zone, domain, sizes.DEFERRED, 1)
             return 0
         if row.verdict == HELD:
@@ -400,54 +366,3 @@ class Settling:
             waiting = [row for row in settlement.rows if row.verdict in WAITING]
             zone.due_at(min(row.due_ms for row in waiting))
             zone.deadline_ms = min([zone.deadline_ms, *(row.note.deadline_ms or NEVER_MS for row in waiting)])
-
-
-def _mark_blocked(rows: list[Row], outcomes: list[Outcome], rulings: list[Ruling | None]) -> None:
-    """rows: those of the first outcome's recipients, then of the second's …"""
-    if not any(rulings):
-        return
-    following = iter(rows)
-    for outcome, ruling in zip(outcomes, rulings, strict=True):
-        blocked = ruling is not None and ruling.kind in BLOCKED_CLASSES
-        for row in islice(following, len(outcome.recipients)):
-            row.blocked = blocked
-
-
-def _deferred_key(settlement: Settlement, row: Row) -> bytes:
-    return keys.deferred(settlement.zone, row.due_ms, settlement.message.id, row.address)
-
-
-def _leave_out(lease: Lease, result: Result) -> None:
-    """What has been said of a recipient stays, also when its sender then meets a fault of ours."""
-    for outcome in result.outcomes:
-        outcome.recipients = [index for index in outcome.recipients if index not in lease.answered]
-    result.outcomes = [outcome for outcome in result.outcomes if outcome.recipients]
-
-
-def _check(lease: Lease, result: Result) -> None:
-    """Every recipient has one outcome: one left out would wait for ever. Raises ValueError."""
-    indices = sorted([*lease.answered, *(index for outcome in result.outcomes for index in outcome.recipients)])
-    count = len(lease.group.entries)
-    part = result.more and len(set(indices)) == len(indices) and set(indices) <= set(range(count))
-    if not part and indices != list(range(count)):
-        raise ValueError(f"lease {lease.number}: {count} recipients, but outcomes for {indices}")
-
-
-def _outcomes(rows: list[Row], outcomes: list[Outcome], rulings: list[Ruling | None]) -> list[list[Any]]:
-    """[[verdict, code, enhanced, text, stage, recipients, relayed, class, rule]…]: those that share all, together.
-
-    A recipient is its address, or [address, due_ms before, due_ms now] where it was or is deferred. rows: those of the
-    first outcome's recipients, then of the second's …
-    """
-    grouped: dict[tuple[Any, ...], list[Any]] = {}
-    following = iter(rows)
-    for outcome, ruling in zip(outcomes, rulings, strict=True):
-        known = (ruling.kind, ruling.rule) if ruling else ("", "")
-        for row in islice(following, len(outcome.recipients)):
-            reply = row.reply
-            text = reply.text[:REPLY_TEXT_STORED_MAX]
-            key = (row.verdict, reply.code, reply.enhanced, text, outcome.stage, row.relayed, *known)
-            before = keys.place(row.key).due_ms if row.state == sizes.DEFERRED else 0
-            who = [row.address, before, row.due_ms] if before or row.due_ms else row.address
-            grouped.setdefault(key, []).append(who)
-    return [[*key[:5], recipients, *key[5:]] for key, recipients in grouped.items()]
