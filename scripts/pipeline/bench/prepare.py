@@ -247,6 +247,8 @@ def _pss(pid: int) -> int:
 
 
 def main() -> None:
+    import duckdb
+
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--memory", type=float, default=2.5, help="of Spark's JVM, GB")
@@ -258,8 +260,12 @@ def main() -> None:
         write_list(list_, given.rows)
         write_suppressed(folder / "suppressed.csv")
         for name, run in (("DuckDB", with_duckdb), ("Spark", with_spark)):  # Spark's JVM stays
-            with Memory() as memory:
-                took = run(list_, folder, given.memory)
+            try:
+                with Memory() as memory:
+                    took = run(list_, folder, given.memory)
+            except duckdb.OutOfMemoryException as error:
+                print(f"{name}: {str(error).splitlines()[0]}", flush=True)
+                continue
             speed = given.rows / took
             print(
                 f"{name}: {given.rows:,} rows in {took:.1f} s, {speed:,.0f}/s, {memory.processor_s:.0f} CPU s, "
