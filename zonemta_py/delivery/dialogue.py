@@ -52,10 +52,14 @@ class Dialogue(asyncio.Protocol):
 
     # what a session calls
 
-    def write(self, *data: bytes) -> None:
-        """Writes, unless broken; all of it at once, without putting it together."""
-        if self.broken is None:
-            self.transport.writelines(data)
+    def write(self, data: bytes, more: bytes = b"") -> None:
+        """Writes, unless broken; both at once, without putting them together."""
+        if self.broken is not None:
+            return
+        if more:
+            self.transport.writelines((data, more))
+        else:
+            self.transport.write(data)
 
     def begin(self) -> None:
         """Before the first command of a group: a reply that nobody asked for means that we are out of step."""
