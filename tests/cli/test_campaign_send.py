@@ -1,6 +1,9 @@
 """`zonemta campaign send` and its orders: the words of the command line, what they mean, and mistakes in them."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -153,3 +156,25 @@ def test_previews_of_lists_that_are_not_sound(zonemta: Callable[..., object], tm
     assert "the column 'Name' is there twice; rename one of them, or take it out" in said[0].err
     assert "bad.parquet:2: a value is not UTF-8; write text into its column" in said[1].err
     assert "good for all 1 rows" in said[2].out
+
+
+def test_without_the_pipeline_it_says_what_to_install(tmp_path: Path) -> None:
+    """None of its libraries is there, as after a plain `pip install`."""
+    (tmp_path / "list.csv").write_text("email\nann@x.test\n")
+    program = (
+        "import sys\n"
+        "for name in ('numpy', 'pandas', 'pyarrow', 'pyspark'):\n"
+        "    sys.modules[name] = None\n"
+        "from zonemta_py.__main__ import main\n"
+        "main()\n"
+    )
+    words = ["campaign", "send", "list.csv", "--template", "letter.toml", "--name", "x", "--plan-only"]
+    said = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+    )
+    sentence = "zonemta: pyspark, pandas, pyarrow: not installed; `pip install 'zonemta-py[pipeline]'` brings it\n"
+    assert (said.returncode, said.stderr) == (69, sentence)

@@ -122,6 +122,12 @@ def _events(spark: Any, file: str) -> Any:
 
 def look(list_: str, multiline: bool, master: str) -> None:
     """Says what is wrong with a list as far as that shows at once, without Spark. Raises Stop, OSError."""
+    from zonemta_py.pipeline.session import Unavailable, installed
+
+    try:
+        installed()
+    except Unavailable as missing:
+        raise Stop(Exit.UNAVAILABLE, str(missing)) from None
     from zonemta_py.pipeline.prepare import read
     from zonemta_py.pipeline.prepare.settings import PlanRefused
 

@@ -4,7 +4,8 @@ While the server takes a message, the next one is made; its envelope leaves in o
 (RFC 2920 3.1 lets message content be the first of a group). So a message costs one exchange in place of two. A server
 that does not take an envelope which came so is asked again without, and remembered: nobody is judged by that answer.
 
-Each answer goes to the queue as soon as it is there; so at a crash nobody is in doubt who was not being answered.
+Each answer goes to the queue as soon as it is there, so a crash costs none that the journal has. All others of the
+series are in doubt then, also those not begun: the queue cannot know how far it came.
 Whoever has not been tried when the connection, or SERIES_S, is over is released, as if never leased. With plugins that
 look at each message on its way, messages go one by one.
 """

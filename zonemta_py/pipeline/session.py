@@ -25,7 +25,7 @@ from zonemta_py.pipeline.java import Unavailable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkSession", "Unavailable", "running", "session"]
+__all__ = ["SparkSession", "Unavailable", "installed", "running", "session"]
 
 _LOG = Path(__file__).with_name("log4j2.properties")
 _NEEDED = ("pyspark", "pandas", "pyarrow")
@@ -50,7 +50,7 @@ def session(
     workers come on top. settings: Spark's own, over those made here. long: for minutes of work rather than one quick
     answer; it starts some seconds later and then takes half the time. Raises Unavailable.
     """
-    _check()
+    installed()
     from pyspark.sql import SparkSession
 
     there = SparkSession.getActiveSession()
@@ -84,7 +84,8 @@ def _local(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
-def _check() -> None:
+def installed() -> None:
+    """Raises Unavailable where one of the libraries is missing."""
     import importlib.util
 
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]

@@ -160,7 +160,7 @@ class ZoneSchedule(Intake):
     def series(self, lane: Lane) -> int:
         """How many messages of their own may go over one connection as one lease.
 
-        If the sender dies, all of them are in doubt: so there is only one where that means to be held.
+        If the sender dies, all without an answer are in doubt: so there is only one where that means to be held.
         """
         return self._pace.series(lane.site) if self.zone.in_doubt == "retry" else 1
 
