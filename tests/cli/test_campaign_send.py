@@ -166,7 +166,7 @@ def test_without_the_pipeline_it_says_what_to_install(tmp_path: Path) -> None:
         "for name in ('numpy', 'pandas', 'pyarrow', 'pyspark'):\n"
         "    sys.modules[name] = None\n"
         "from zonemta_py.__main__ import main\n"
-        "main()\n"
+        "sys.exit(main())\n"
     )
     words = ["campaign", "send", "list.csv", "--template", "letter.toml", "--name", "x", "--plan-only"]
     said = subprocess.run(
