@@ -4,8 +4,9 @@ It takes the transport over from aiosmtplib (`session.py`) because that library 
 number of replies is parsed from one buffer, as pipelining needs (RFC 2920).
 
 Promises: after a failure nothing more is written, above all no final dot. The first failure stays (`broken`). Replies
-that were complete before it are still given out. Failures are classes of `mail.classify`: ConnectionLost,
-ReplyTimeout, ReplyGarbled; whoever waits adds the stage.
+that were complete before it are still given out, but never one that came before what it would answer: see `begin` and
+`early`. Failures are classes of `mail.classify`: ConnectionLost, ReplyTimeout, ReplyGarbled; whoever waits adds the
+stage.
 """
 
 from __future__ import annotations
@@ -19,15 +20,21 @@ from zonemta_py.mail.classify import ConnectionLost, DeliveryError, ReplyGarbled
 from zonemta_py.mail.limits import CHUNK_BYTES, REPLY_BYTES_MAX
 from zonemta_py.mail.reply import Reply
 
+_HALF = Reply(0)
+_TLS_OVERHEAD_BYTES = 1024
 _LINE = re.compile(rb"([2-5]\d\d)(?:([ -])(.*?))?\r?", re.DOTALL)
 
 
 class Dialogue(asyncio.Protocol):
-    """broken: None, or the class of the failure that ended it. on_end: called once when it is over."""
+    """broken: None, or the class of the failure that ended it. on_end: called once when it is over.
+
+    astray: there were more replies than questions, so nobody knows which of them belongs to what. overtaken: the reply
+    to the end of a message came while bytes of the message were still here (see `end`).
+    """
 
     __slots__ = (
-        "_buffer", "_deadline", "_idle", "_lines", "_lines_bytes", "_loop", "_paused", "_replies", "_timer", "_waiter",
-        "_wanted", "broken", "on_end", "transport",
+        "_behind", "_buffer", "_deadline", "_idle", "_lines", "_lines_bytes", "_loop", "_paused", "_replies", "_timer",
+        "_waiter", "_wanted", "astray", "broken", "on_end", "overtaken", "transport",
     )  # fmt: skip
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -39,6 +46,8 @@ class Dialogue(asyncio.Protocol):
         self._lines_bytes = 0
         self._replies: list[Reply] = []
         self._wanted = 0
+        self._behind = -1
+        self.astray = self.overtaken = False
         self._waiter: asyncio.Future[None] | None = None
         self._paused = False
         self._idle = False
@@ -61,11 +70,33 @@ class Dialogue(asyncio.Protocol):
         else:
             self.transport.write(data)
 
+    def end(self, data: bytes, more: bytes = b"", behind: int = 0) -> None:
+        """As `write`: the rest of a message with its end, and `behind` bytes of commands behind that.
+
+        A reply that comes before the end has left this process is no answer to it, whatever it says (`overtaken`).
+        """
+        self.write(data, more)
+        if self.broken is None and self.transport.get_write_buffer_size():
+            self._behind = behind + _TLS_OVERHEAD_BYTES if behind else 0
+
+    @property
+    def early(self) -> Reply | None:
+        """What the server has said though nothing it was asked is open; half a line counts as a reply of code 0."""
+        if self._replies:
+            return self._replies[0]
+        return _HALF if (self._buffer or self._lines) and self.broken is None else None
+
     def begin(self) -> None:
         """Before the first command of a group: a reply that nobody asked for means that we are out of step."""
         self._idle = False
         if self._replies or self._buffer or self._lines:
-            self._fail(ReplyGarbled)
+            self.out_of_step()
+
+    def out_of_step(self) -> None:
+        """Ends it: what has come belongs to nothing, and is given out to nobody."""
+        self.astray = True
+        self._fail(ReplyGarbled)
+        self._replies = []
 
     async def replies(self, count: int, timeout_s: float) -> list[Reply]:
         """The next `count` replies; fewer if it broke (then see `broken`). timeout_s: for all of them together."""
@@ -86,7 +117,7 @@ class Dialogue(asyncio.Protocol):
             while self._paused and self.broken is None and not self._replies:
                 await self._woken()
             self._deadline = 0.0
-        return self.broken is None and not self._replies
+        return self.broken is None and self.early is None
 
     def rest(self, idle_s: float) -> None:
         """Nothing is awaited now: any byte from the server, or the time's end, ends the connection."""
@@ -119,6 +150,9 @@ class Dialogue(asyncio.Protocol):
             if reply is None:
                 reply = self._gather(line)
             if reply is not None:
+                if self._behind >= 0 and not self._replies:
+                    self.overtaken = self.transport.get_write_buffer_size() > self._behind
+                    self._behind = -1
                 self._replies.append(reply)
             elif self.broken is not None:
                 return

@@ -192,6 +192,7 @@ class _Opening:
                 await self._start_tls(client, step)
             if route.auth is not None:
                 await _authenticate(client, route.auth)
+            _in_step(client, "ehlo")
             transport = cast("asyncio.Transport | None", client.transport)
             if transport is None:
                 raise ConnectionLost("ehlo")
@@ -271,8 +272,15 @@ async def _connect(client: aiosmtplib.SMTP) -> None:
         raise _unanswered("banner" if greeting else "connect", error) from error
 
 
+def _in_step(client: aiosmtplib.SMTP, stage: str) -> None:
+    """Raises ReplyGarbled for what came along with the last reply: aiosmtplib would take it for the next one."""
+    if getattr(client.protocol, "_buffer", b""):
+        raise ReplyGarbled(stage, "more replies than commands")
+
+
 async def _greet(client: aiosmtplib.SMTP, lmtp: bool) -> None:
     """EHLO; HELO where EHLO is refused for good (RFC 5321 3.2). LHLO for LMTP, and nothing else (RFC 2033 4.1)."""
+    _in_step(client, "banner")
     try:
         try:
             await (_lhlo(client) if lmtp else client.ehlo())

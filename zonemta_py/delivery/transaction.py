@@ -165,6 +165,7 @@ class Transaction:
         return replies, None
 
     async def _ask(self, line: str) -> Reply | None:
+        self.session.dialogue.begin()
         self.session.dialogue.write(line.encode())
         replies = await self.session.dialogue.replies(1, self.session.reply_timeout_s)
         return replies[0] if replies else None
@@ -196,7 +197,28 @@ class Transaction:
             self._settle_refused(self._tried, replies[0], "mail")
         else:
             self._judge_recipients(replies)
-        return self._judge_data(data)
+        return self._in_step() and self._judge_data(data)
+
+    def _in_step(self) -> bool:
+        """Whether the server has said no more than it was asked. Else nobody can be judged by any of it: all have their
+        outcome, and the connection ends. That it goes away it may say at any time (421, RFC 5321 3.8).
+        """
+        dialogue = self.session.dialogue
+        early = dialogue.early
+        if early is not None and early.code == 421:
+            self._settle_refused(self._open(), early, "data")
+            return False
+        if early is not None:
+            dialogue.out_of_step()
+        if dialogue.astray:
+            self._distrust("data")
+        return not dialogue.astray
+
+    def _distrust(self, stage: str) -> None:
+        """What the server has said of these recipients may have been meant for others, or for nobody."""
+        self._groups = {key: outcome for key, outcome in self._groups.items() if outcome.reply is BAD_RECIPIENT}
+        self.session.dialogue.abort()
+        self._settle(self._open(), DEFERRED, ReplyGarbled(stage, "more replies than commands").reply, stage)
 
     def _judge_recipients(self, replies: list[Reply]) -> None:
         leaving = next((reply for reply in replies if reply.code == 421), None)
@@ -216,7 +238,9 @@ class Transaction:
     def _judge_data(self, data: Reply | None) -> bool:
         if data is not None and data.code == 354:
             return True
-        if self._accepted:
+        if data is not None and data.positive and self._accepted:
+            self._distrust("data")  # neither 354 nor a refusal: the replies before it may be others' too
+        elif self._accepted:
             if data is None:
                 self._settle_failed(self._accepted, "data")
             else:
@@ -225,36 +249,48 @@ class Transaction:
             self.down = True
             self.session.dialogue.abort()
         elif data is not None and data.positive:
-            self.session.dialogue.abort()  # neither 354 nor a refusal: out of step
+            self.session.dialogue.abort()
         return False
 
     # the message
 
     async def _message(self) -> None:
         session = self.session
-        stage = "dot"
+        dialogue, stage = session.dialogue, "dot"
+        if not self._in_step():  # what follows may have taken a while to make
+            return
         if not self._accepted and session.lmtp:
-            session.dialogue.abort()  # 354 after no RCPT, and to no message would there be a reply (RFC 2033 4.2)
+            dialogue.abort()  # 354 after no RCPT, and to no message would there be a reply (RFC 2033 4.2)
             return
         if not self._accepted:
-            session.dialogue.write(_DOT + self._next())  # an empty message for nobody: its reply does not matter
-        elif self._body.whole is not None and not session.dialogue.broken:
-            stuffer = Stuffer()
-            session.dialogue.write(stuffer.stuff(self._body.whole), stuffer.end() + self._next())
+            dialogue.write(_DOT + self._next())  # an empty message for nobody: its reply does not matter
+        elif self._body.whole is not None and not dialogue.broken:
+            stuffer, following = Stuffer(), self._next()
+            dialogue.end(stuffer.stuff(self._body.whole), stuffer.end() + following, len(following))
         else:
             stage = await self._stream()
         if session.lmtp and stage == "dot":
             await self._judge_each()
             return
-        replies = await session.dialogue.replies(1, session.dot_timeout_s)
+        replies = await dialogue.replies(1, session.dot_timeout_s)
         session.unfinished = False
-        if stage == "body":
-            session.dialogue.abort()
+        if stage == "body" or dialogue.overtaken:
+            stage = "body"
+            dialogue.abort()
         if self._accepted:
-            self._judge_final(self._accepted, replies[0] if replies else None, stage)
+            self._judge_final(self._accepted, self._last(replies), stage)
 
     def _next(self) -> bytes:
         return self.following.announce() if self.following is not None else b""
+
+    def _last(self, replies: list[Reply]) -> Reply | None:
+        """The reply to the end of the message. A yes that a no came along with was said before its time, or is not
+        worth more than the no: then it is none."""
+        early = self.session.dialogue.early if self.following is None else None
+        if replies and early is not None and early.code >= 400 and early.code != 421:
+            self.session.dialogue.out_of_step()
+            return None
+        return replies[0] if replies else None
 
     async def _stream(self) -> str:
         """Sends chunk after chunk; returns "dot" if the end was sent, "body" if the server ended it before."""
@@ -265,7 +301,7 @@ class Transaction:
             dialogue.write(stuffer.stuff(chunk))
         if not await dialogue.drained(self.session.reply_timeout_s):
             return "body"
-        dialogue.write(stuffer.end())
+        dialogue.end(stuffer.end())
         return "dot"
 
     async def _judge_each(self) -> None:
@@ -282,9 +318,10 @@ class Transaction:
                 break
             replies += further
         session.unfinished = False
+        stage = "body" if session.dialogue.overtaken else "dot"
         for index, reply in zip(self._accepted, replies, strict=False):
-            self._judge_final([index], reply, "dot")
-        self._settle_failed(self._accepted[len(replies) :], "dot")
+            self._judge_final([index], reply, stage)
+        self._settle_failed(self._accepted[len(replies) :], stage)
 
     def _judge_final(self, accepted: list[int], reply: Reply | None, stage: str) -> None:
         if reply is None:
