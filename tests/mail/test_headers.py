@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zonemta_py.mail.headers import Headers, decode, split
+from zonemta_py.mail.limits import HEADER_FIELDS_MAX
 
 SECTION = b"Received: one\r\nSubject: a\r\n b\r\nReceived:two\r\nX-Odd : \xff\r\n"
 
@@ -102,3 +105,29 @@ def test_decoding_never_fails(text: str, raw: bytes) -> None:
 def test_decoded_values_are_bounded() -> None:
     """What goes into the envelope is at most as long as asked for."""
     assert Headers.parse(b"Subject: " + b"x" * 500).decoded("subject") == "x" * 200
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda: Headers([b"Subject: " + b"=?utf-8?q?a?= " * 67_000]).decoded("subject"),
+        lambda: decode("=?utf-8?q?a?= " * 67_000),
+        lambda: decode("=?punycode?q?" + "b" * 900_000 + "?="),
+        lambda: decode("=?punycode?q?" + "a" * 60_000 + "-zzzzz" * 2_000 + "?="),
+        lambda: split(b"a:\r\n" * 262_000 + b"\r\n"),
+    ],
+)  # fmt: skip
+def test_hostile_header_sections_cost_little(look: Callable[[], object]) -> None:
+    """A megabyte of encoded words, or of tiny fields, took up to nine seconds; now milliseconds of CPU time."""
+    begun = time.thread_time()
+    assert look()
+    assert time.thread_time() - begun < 0.5
+
+
+def test_a_section_of_too_many_fields_keeps_its_bytes() -> None:
+    """What follows the last field that is looked at is one more, in one piece."""
+    section = b"".join(b"a%d: b\r\n" % number for number in range(HEADER_FIELDS_MAX + 7))
+    headers, end = split(section + b"\r\nbody")
+    assert (end, len(headers)) == (len(section), HEADER_FIELDS_MAX + 1)
+    assert headers.build() == section
+    assert len(split(b"a: b\r\n" * HEADER_FIELDS_MAX + b"\r\n")[0]) == HEADER_FIELDS_MAX

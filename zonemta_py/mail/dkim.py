@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from zonemta_py.mail import canonical
 from zonemta_py.mail.canonical import Form
 from zonemta_py.mail.domain import canonical as a_labels
+from zonemta_py.mail.limits import FROM_BYTES_MAX
 
 RSA_BITS_MIN = 1024
 """Shorter keys are ignored by verifiers (RFC 8301 3.2)."""
@@ -183,12 +184,15 @@ _ANGLES = re.compile(r"<([^<>]*@[^<>]*)>")
 _DOMAIN = re.compile(r"[^\s@<>()\",:;\[\]\\]+")
 
 
-@lru_cache(4_000)
+@lru_cache(1_000)
 def author_domain(value: bytes | str) -> str:
-    """Domain of the first address in the value of a From field (RFC 5322 3.6.2), A-labels in lower case, "" if none.
+    """Domain of the first address in the value of a From field (RFC 5322 3.6.2), A-labels in lower case, "" if none,
+    or if the value is longer than FROM_BYTES_MAX.
 
     Remembered for a while: the mail of one campaign has one author.
     """
+    if len(value) > FROM_BYTES_MAX:
+        return ""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace").replace("\r\n", "")
     return _first_domain(value) or _domain(" ".join(_ANGLES.findall(value)[:1]))

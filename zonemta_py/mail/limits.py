@@ -18,6 +18,12 @@ RECIPIENTS_PER_DELIVERY_MAX = 100
 HEADER_BYTES_MAX = 1_048_576
 """Longest header section, bytes."""
 
+HEADER_FIELDS_MAX = 5_000
+"""Fields in a header section: each costs a microsecond wherever it is looked at, and a quarter of a million fit in."""
+
+FROM_BYTES_MAX = 8_192
+"""A From field in which addresses are looked for; a longer one names nobody."""
+
 HOPS_MAX = 50
 """Received fields before a message is taken to be looping (RFC 5321 6.3)."""
 

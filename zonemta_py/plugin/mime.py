@@ -15,8 +15,10 @@ import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from email.message import Message
+from email.utils import unquote
 from typing import NamedTuple
 
+from zonemta_py.mail.charsets import text_of
 from zonemta_py.mail.headers import Headers, decode, split
 from zonemta_py.plugin.arguments import Node
 
@@ -42,6 +44,9 @@ _BREAK = re.compile(r"[\r\n]")
 _TYPE = re.compile(r"[!#$%&'*+.^_`{|}~0-9a-z-]+/[!#$%&'*+.^_`{|}~0-9a-z-]+")
 _FIELD_CHARACTERS_MAX = 4_096
 """Looked at of a Content-… field: the email package takes quadratic time for hostile ones."""
+
+_PARAMETERS_MAX = 64
+"""Looked at of them: a parser that goes back and forth between them would be kept busy by two thousand."""
 
 _PLAIN_ENCODINGS = frozenset(("7bit", "8bit", "binary"))
 _LINE_END = re.compile(rb"\r?\n")
@@ -278,7 +283,7 @@ def describe(headers: Headers, path: tuple[int, ...], parents: tuple[str, ...]) 
     for name in ("Content-Type", "Content-Disposition"):
         value = _readable(headers.get(name)[:_FIELD_CHARACTERS_MAX])
         if value:
-            message[name] = value
+            message[name] = ";".join(value.split(";", _PARAMETERS_MAX)[:_PARAMETERS_MAX])
     in_digest = bool(parents) and parents[-1] == "multipart/digest"
     message.set_default_type("message/rfc822" if in_digest else "text/plain")
     encoding = headers.get("Content-Transfer-Encoding", "7bit").partition(";")[0].strip().lower()
@@ -318,10 +323,23 @@ def _parameter(message: Message, name: str) -> str:
     """
     try:
         if name == "filename":
-            return _BREAK.sub(" ", message.get_filename(""))
-        if name == "boundary":
-            boundary = message.get_boundary("").rstrip()
-            return "" if _BREAK.search(boundary) else boundary
-        return _BREAK.sub(" ", str(message.get_content_charset("")))
+            found = message.get_param("filename", None, "content-disposition") or message.get_param("name", "")
+        else:
+            found = message.get_param(name, "")
     except (ValueError, LookupError, TypeError):  # the email package gives up on some hostile parameters
         return ""
+    value = _plain(found or "")
+    if name == "boundary":
+        value = value.rstrip()
+        return "" if _BREAK.search(value) else value
+    if name == "charset" and not value.isascii():
+        return ""
+    return _BREAK.sub(" ", value.strip())
+
+
+def _plain(found: str | tuple[str | None, str | None, str]) -> str:
+    """What the email package gives for a parameter: text, or one in a character set of its own (RFC 2231)."""
+    if isinstance(found, str):
+        return unquote(found)
+    charset, _, coded = found
+    return text_of(coded.encode("raw-unicode-escape"), charset or "ascii")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from zonemta_py.mail.canonical import BodyHash, Form
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.headers import Headers, split
-from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.mail.limits import CHUNK_BYTES, HEADER_FIELDS_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.schedule_fields import DEFAULT_TERMS, FIELDS, Terms, Unclear, obey
 from zonemta_py.mail.trace import date_field, message_id_field, received
@@ -27,6 +27,7 @@ KEPT = ("subject", "from", "to", "message-id", "date", "list-id", "feedback-id")
 """Fields that go into `Envelope.headers`, decoded; and those that zones are chosen by."""
 _TO_US = frozenset(name.lower().encode() for name in (SENDING_ZONE, *FIELDS))
 _HEADER_TOO_LONG = Reply(552, "5.3.4", "The header section is longer than this server takes")
+_TOO_MANY_FIELDS = Reply(552, "5.3.4", "The header section has more fields than this server takes")
 _LOOP = Reply(554, "5.4.6", "Too many Received fields, the message is going round in circles")
 
 
@@ -134,6 +135,8 @@ class Arrival:
         headers, end = split(whole)
         if end > self._rules.header_bytes:
             self.refusal = _HEADER_TOO_LONG
+        elif len(headers) > HEADER_FIELDS_MAX:
+            self.refusal = _TOO_MANY_FIELDS
         elif headers.count("received") > self._rules.hops:
             self.refusal = _LOOP
         else:
