@@ -3,16 +3,20 @@
 A run looks at the same examples every time, so that what fails has been broken by a change and not by chance;
 `pytest --hypothesis-profile=search` looks at others. All tests that need Spark share one session, and those that wait
 for many syncs without trying any have a folder in memory.
+
+`scripts/test` runs them in two processes (pytest-xdist): a file's tests stay together, since they share fixtures, and
+all that need Spark stay with its one session.
 """
 
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +26,18 @@ MEMORY, ROOM_BYTES = Path("/dev/shm"), 1 << 30
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("steady", settings.get_profile("search"), derandomize=True)
 settings.load_profile("steady")
+
+
+class _Together(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives out whole files, and all files with Spark in them as one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "spark" if file.startswith(("tests/pipeline/", "tests/cli/test_report.py")) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    return _Together(config, log)
 
 
 @pytest.fixture(scope="session")
