@@ -1,10 +1,18 @@
-"""Finished segments go to the archive, where reports read them: when they are full, and when their time has come."""
+"""Closed segments are in the archive, where reports read them: when full, when their time has come, when told to.
 
+A recipient that waits keeps its segment in the journal too, for a restart may need it, but keeps nothing from readers.
+"""
+
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from zonemta_py.disk import journal
 from zonemta_py.disk.records import Type
+from zonemta_py.pipeline.erasure import Person
+from zonemta_py.pipeline.erasure_archive import erase_segment
+from zonemta_py.queue import archiving
+from zonemta_py.queue.api import DEFERRED
 
 Make = Callable[..., Awaitable[Any]]
 
@@ -16,16 +24,16 @@ async def test_a_quiet_queue_closes_its_segment_in_time(house: Make) -> None:
     await home.settle((await home.lease())[0])
     await home.rest()
     archive = home.folder / "archive"
-    await home.queue.core.rotate_old()
-    await home.queue.position()
-    assert not archive.exists(), "its time has not come"
+    home.queue.core.rotate_old()
+    await archiving.publish(home.queue.core)
+    assert not list(archive.iterdir()), "its time has not come"
     await home.move(3601)
-    await home.queue.core.rotate_old()
-    await home.queue.position()
+    home.queue.core.rotate_old()
+    await archiving.publish(home.queue.core)
     assert len(list(archive.iterdir())) == 1
     await home.move(3601)
-    await home.queue.core.rotate_old()
-    await home.queue.position()
+    home.queue.core.rotate_old()
+    await archiving.publish(home.queue.core)
     assert len(list(archive.iterdir())) == 1, "nothing was told since"
     await home.sound()
 
@@ -43,4 +51,90 @@ async def test_a_position_names_nobody_who_has_gone(house: Make) -> None:
     newest = list(journal.read(home.folder / "journal"))[-1]
     assert newest.type == Type.POSITION
     assert b"x.test" not in newest.body
+    await home.sound()
+
+
+async def _archive_has(home: Any, files: int) -> None:
+    for _ in range(2000):
+        if len(list(home.folder.glob("archive/*"))) >= files:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("closed segments stay out of the archive")
+
+
+def _archived(home: Any) -> list[Type]:
+    return [Type(record.type) for record in journal.read(home.folder / "archive")]
+
+
+async def test_a_recipient_that_waits_keeps_nothing_out_of_the_archive(house: Make) -> None:
+    """The report of a campaign is to be had on its day, though one of its recipients is put off for two."""
+    home = await house()
+    await home.put("bob@x.test")
+    await home.put("ann@y.test")
+    first, second = await home.lease(2)
+    await home.settle(first)
+    await home.settle(second, DEFERRED)
+    closed = (await home.queue.ask("rotate"))["closed"]
+    assert [path.name for path in (home.folder / "archive").iterdir()] == [closed]
+    assert _archived(home).count(Type.DELIVERY) == 2
+    assert (home.folder / "journal" / closed).samefile(home.folder / "archive" / closed)
+    assert (await home.queue.ask("rotate"))["closed"] == "", "nothing was told since"
+    await home.sound()
+
+
+async def test_a_full_segment_is_readable_at_once(house: Make) -> None:
+    home = await house(queue={"segment_bytes": 65_536})
+    home.queue.start()
+    while len(list(home.folder.glob("journal/*"))) < 3:
+        await home.put("bob@x.test")
+    await _archive_has(home, len(list(home.folder.glob("journal/*"))) - 1)
+    await home.sound()
+
+
+async def test_a_crash_before_the_link_is_made_good(house: Make) -> None:
+    home = await house()
+    await home.put("bob@x.test")
+    home.queue.core.rotate()
+    await home.rest()
+    assert not (home.folder / "archive").exists()
+    await home.crash()
+    home.queue.start()
+    await _archive_has(home, 1)
+    assert _archived(home).count(Type.ENVELOPE) == 1
+    await home.settle((await home.lease())[0])
+    await home.sound()
+
+
+async def test_what_was_erased_in_the_archive_stays_erased(house: Make) -> None:
+    """`forget` writes the archived file again; the one that the journal kept until its mail ended goes without it."""
+    home = await house()
+    await home.put("bob@x.test")
+    (delivery,) = await home.lease()
+    closed = home.folder / "archive" / (await home.queue.ask("rotate"))["closed"]
+    assert erase_segment(closed, Person("bob@x.test", "gone-1@forgotten.invalid")).entries == 2  # accepted, started
+    await home.settle(delivery)
+    await home.rest()
+    await home.queue.position()
+    await home.queue.position()
+    assert not (home.folder / "journal" / closed.name).exists()
+    assert b"bob@x.test" not in closed.read_bytes()
+    await home.sound()
+
+
+async def test_repair_repairs_both_names_of_a_segment(house: Make) -> None:
+    home = await house()
+    await home.put("bob@x.test")
+    name = (await home.queue.ask("rotate"))["closed"]
+    await home.rest()
+    home.abandon()
+    kept = home.folder / "journal" / name
+    data = bytearray(kept.read_bytes())
+    data[-20] ^= 1
+    kept.write_bytes(data)
+    home.check(repair=True)
+    assert kept.samefile(home.folder / "archive" / name)
+    faults: list[journal.Fault] = []
+    assert list(journal.read(home.folder / "archive", 0, faults))
+    assert faults == []
+    await home.open()
     await home.sound()

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from zonemta_py.cli import progress
+from zonemta_py.cli.archive import up_to_now
 from zonemta_py.cli.errors import Exit, Stop
 
 Archive = Annotated[
@@ -37,6 +38,8 @@ def in_files(
     except ImportError as error:
         sentence = f"{error.name}: not installed; `pip install 'zonemta-py[pipeline]'` brings it"
         raise Stop(Exit.UNAVAILABLE, sentence) from None
+    if archive is not None and queue is not None:
+        up_to_now(archive)
     try:
         with progress.bar("files searched") as moved:
             told = erasure_proof.forget(address, proof, archive, lake, node, subaddresses, queue, moved)

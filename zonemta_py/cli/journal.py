@@ -13,7 +13,8 @@ import typer
 
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration
-from zonemta_py.cli.output import moment, printable
+from zonemta_py.cli.output import moment, print_json, printable
+from zonemta_py.cli.queue import answer
 from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.records import Type, unpack
@@ -70,10 +71,20 @@ def positions(config: ConfigFile = None, folder: Folder = None, json: AsJson = F
         print(_line(record, unpack(record.body), json))
 
 
+@app.command()
+def rotate(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Close the segment that is being written, so that the archive has all that happened until now."""
+    closed = answer(configuration(config, folder), "rotate")["closed"]
+    if json:
+        print_json({"closed": closed})
+    else:
+        print(f"{closed} is in the archive" if closed else "nothing new to close: the archive has all there is")
+
+
 def _records(folder: Path, archive: bool, faults: list[journal.Fault]) -> Iterator[Record]:
     if archive:
-        yield from journal.read(folder / "archive", 0, faults)
-    yield from journal.read(_journal(folder), 0, faults)
+        return journal.read_files(journal.every_file(_journal(folder), folder / "archive"), 0, faults)
+    return journal.read(_journal(folder), 0, faults)
 
 
 def _journal(folder: Path) -> Path:

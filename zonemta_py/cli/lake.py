@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zonemta_py.cli import lake_rules, progress, tables
+from zonemta_py.cli.archive import Archive, up_to_now
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.spark import Master, Memory, spark, told
 
@@ -26,7 +27,7 @@ _NAMED_MAX = 20
 
 @app.command()
 def ingest(
-    archive: Annotated[Path, typer.Option(metavar="DIR", help="The MTA's archive/ of closed journal segments.")],
+    archive: Archive,
     lake: Lake,
     follow: Annotated[bool, typer.Option("--follow", help="Go on, and bring in new segments as they come.")] = False,
     every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="How often to look, with --follow.")] = 10,
@@ -36,11 +37,13 @@ def ingest(
     master: Master = None,
     memory: Memory = 2,
 ) -> None:
-    """Bring closed segments into the lake as Parquet, each once. Damage is named; the exit status is 1 then."""
+    """Bring closed segments into the lake as Parquet, each once; the running MTA closes its open one first.
+
+    Damage is named; the exit status is 1 then.
+    """
     if damage not in ("skip", "fail"):
         raise Stop(Exit.USAGE, f"--damage: {damage!r} is neither skip nor fail")
-    if not archive.is_dir():
-        raise Stop(Exit.NO_INPUT, f"{archive}: there is no such folder; name the MTA's archive/")
+    up_to_now(archive)
     with spark(master, memory) as session, told():
         from zonemta_py.pipeline import bronze
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zonemta_py.cli import progress
+from zonemta_py.cli.archive import up_to_now
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.lake import Lake
 from zonemta_py.cli.output import printable
@@ -34,6 +36,10 @@ Output = Annotated[
 Csv = Annotated[Path | None, typer.Option(metavar="DIR", help="Also write the tables as CSV files into this folder.")]
 Open = Annotated[bool, typer.Option("--open", help="Show the page in the browser.")]
 _DAY = {"formats": ["%Y-%m-%d"], "metavar": "DATE"}
+FromArchive = Annotated[
+    Path | None,
+    typer.Option("--archive", metavar="DIR", help="Bring the lake up to date first, from this archive/ of the MTA."),
+]
 From = Annotated[datetime | None, typer.Option("--from", **_DAY, help="First day (UTC); none: a week.")]
 To = Annotated[datetime | None, typer.Option("--to", **_DAY, help="Last day (UTC); none: the lake's last.")]
 Resolve = Callable[["SparkSession"], "Scope"]
@@ -43,6 +49,7 @@ Resolve = Callable[["SparkSession"], "Scope"]
 def day(
     day: Annotated[str, typer.Argument(metavar="DATE", help="2026-03-04, today or yesterday (UTC).")],
     lake: Lake,
+    archive: FromArchive = None,
     output: Output = None,
     csv: Csv = None,
     open_: Open = False,
@@ -53,13 +60,14 @@ def day(
     from zonemta_py.pipeline.report.scope import of_day
 
     scope = of_day(_date(day))
-    _report(lake, lambda session: scope, output, csv, open_, master, memory)
+    _report(lake, archive, lambda session: scope, output, csv, open_, master, memory)
 
 
 @app.command()
 def campaign(
     name: Annotated[str, typer.Argument(metavar="NAME")],
     lake: Lake,
+    archive: FromArchive = None,
     since: From = None,
     until: To = None,
     output: Output = None,
@@ -80,13 +88,14 @@ def campaign(
             raise _unknown("campaign", name, [span.name for span in found])
         return scope
 
-    _report(lake, resolve, output, csv, open_, master, memory)
+    _report(lake, archive, resolve, output, csv, open_, master, memory)
 
 
 @app.command()
 def ip(
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="A source address of ours.")],
     lake: Lake,
+    archive: FromArchive = None,
     since: From = None,
     until: To = None,
     output: Output = None,
@@ -96,13 +105,14 @@ def ip(
     memory: Memory = 2,
 ) -> None:
     """What one of our source addresses sent, and how far its warm-up has come."""
-    _named("IP", address, lake, (since, until), output, csv, open_, master, memory)
+    _named("IP", address, lake, archive, (since, until), output, csv, open_, master, memory)
 
 
 @app.command()
 def provider(
     name: Annotated[str, typer.Argument(metavar="NAME", help="As the provider map calls it, google for example.")],
     lake: Lake,
+    archive: FromArchive = None,
     since: From = None,
     until: To = None,
     output: Output = None,
@@ -112,13 +122,14 @@ def provider(
     memory: Memory = 2,
 ) -> None:
     """What was sent to a provider."""
-    _named("PROVIDER", name, lake, (since, until), output, csv, open_, master, memory)
+    _named("PROVIDER", name, lake, archive, (since, until), output, csv, open_, master, memory)
 
 
 @app.command()
 def zone(
     name: Annotated[str, typer.Argument(metavar="NAME")],
     lake: Lake,
+    archive: FromArchive = None,
     since: From = None,
     until: To = None,
     output: Output = None,
@@ -128,29 +139,38 @@ def zone(
     memory: Memory = 2,
 ) -> None:
     """What a sending zone sent."""
-    _named("ZONE", name, lake, (since, until), output, csv, open_, master, memory)
+    _named("ZONE", name, lake, archive, (since, until), output, csv, open_, master, memory)
 
 
 def _named(
-    kind: str, name: str, lake: Path, days: tuple[datetime | None, datetime | None], output: Path | None,
-    csv: Path | None, open_: bool, master: str | None, memory: float,
+    kind: str, name: str, lake: Path, archive: Path | None, days: tuple[datetime | None, datetime | None],
+    output: Path | None, csv: Path | None, open_: bool, master: str | None, memory: float,
 ) -> None:  # fmt: skip
     """A report between two days of what has that name."""
     from zonemta_py.pipeline.report.scope import Kind
 
     start, end = _bounds(*days)
-    _report(lake, lambda session: _scope(lake, Kind[kind], name, start, end), output, csv, open_, master, memory)
+    _report(
+        lake, archive, lambda session: _scope(lake, Kind[kind], name, start, end), output, csv, open_, master, memory
+    )
 
 
 def _report(
-    lake: Path, resolve: Resolve, output: Path | None, csv: Path | None, open_: bool, master: str | None, memory: float
-) -> None:
+    lake: Path, archive: Path | None, resolve: Resolve, output: Path | None, csv: Path | None, open_: bool,
+    master: str | None, memory: float,
+) -> None:  # fmt: skip
     from zonemta_py.pipeline.report import page
 
-    _check(lake)
+    if archive is None:
+        _check(lake)
+    else:
+        up_to_now(archive)
     with spark(master, memory) as session, told():
         from zonemta_py.pipeline.report import facts
 
+        if archive is not None:
+            _bring_up_to_date(session, lake, archive)
+            _check(lake)
         scope = resolve(session)
         found = facts.gather(session, lake, scope)
         if found.empty:
@@ -164,6 +184,26 @@ def _report(
             (csv / f"{table.name}.csv").write_bytes(table.csv)
     if open_:
         webbrowser.open(file.resolve().as_uri())
+
+
+def _bring_up_to_date(session: SparkSession, lake: Path, archive: Path) -> None:
+    """As `lake ingest` and `lake update` do it."""
+    from zonemta_py.pipeline import bronze, update
+    from zonemta_py.pipeline.findings import EVERY
+
+    with progress.bar("segments") as moved:
+        bronze.ingest(session, archive, lake, moved=moved)
+    begun: list[str] = []
+    with progress.bar("tables") as moved:
+
+        def began(name: str) -> None:
+            moved(len(begun), len(EVERY))
+            begun.append(name)
+
+        try:
+            update.update(session, lake, (), None, False, EVERY, began)
+        except update.NoBronze as error:
+            raise Stop(Exit.NO_INPUT, str(error)) from None
 
 
 def _scope(lake: Path, kind: Kind, name: str, start: int | None, end: int | None) -> Scope:

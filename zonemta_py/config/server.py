@@ -57,9 +57,9 @@ class Queue(Section):
     segment_bytes: int = Field(16 * 1024 * 1024, ge=64 * 1024)
     """Size at which a journal segment is closed."""
     segment_s: float = Field(3600, gt=0)
-    """Age at which one that has something to tell is closed: so late may the archive, and its reports, be."""
+    """Age at which one that has something to tell is closed, and is in archive/, unless somebody asks for it before."""
     archive_days: float = Field(30, ge=0)
-    """How long finished segments stay in archive/; 0: for ever."""
+    """How long segments stay in archive/, once all their mail has ended; 0: for ever."""
     archive_bytes: int = Field(0, ge=0)
     """How much archive/ may hold before its oldest segments go; 0: no bound."""
     reserve_bytes: int = Field(64 * 1024 * 1024, ge=0)

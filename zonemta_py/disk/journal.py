@@ -161,10 +161,11 @@ def seal(path: Path, last: Record, now_ms: int) -> Record:
     return record
 
 
-def mend(path: Path, expected: int, quarantine: Quarantine, faults: list[Fault]) -> None:
+def mend(path: Path, expected: int, quarantine: Quarantine, faults: list[Fault], archive: Path | None = None) -> None:
     """Replaces a damaged file by one with every record that can still be read, and LOST records for the rest.
 
     expected: the sequence number that should follow the file before. The damaged file goes to quarantine with a note.
+    archive: if the same file has a name there, that is replaced too.
     """
     kept: list[Record] = []
     for record in read_file(path, []):
@@ -186,23 +187,42 @@ def mend(path: Path, expected: int, quarantine: Quarantine, faults: list[Fault])
         file.write(frame(kept, 0))
         file.flush()
         os.fsync(file.fileno())
+    if archive is not None:
+        _replace_link(path, fresh, archive / path.name)
     fresh.replace(path)
     _sync_folder(path.parent)
+
+
+def _replace_link(path: Path, fresh: Path, second: Path) -> None:
+    """Makes `second` another name of `fresh`, if it is one of `path` now."""
+    if second == path or not second.exists() or not second.samefile(path):
+        return
+    linked = second.with_name(fresh.name)
+    linked.unlink(missing_ok=True)  # a crash left it
+    os.link(fresh, linked)
+    linked.replace(second)
 
 
 def files(folder: Path, archive: Path | None = None) -> list[Path]:
     """The segment files of a folder in the order of their records.
 
-    With `archive`, also those archived files that come after the folder's oldest one: a segment goes there as soon as
-    its own mail has ended, and may hold the ends of mail whose envelopes are in older segments.
+    With `archive`, also those archived files that come after the folder's oldest one: a segment leaves the journal as
+    soon as its own mail has ended, and may hold the ends of mail whose envelopes are in older segments. A name that is
+    in both folders is one segment.
     """
     if not folder.is_dir():
         return []
     found = sorted((path for path in folder.glob("*" + SUFFIX) if _NAME.fullmatch(path.name)), key=_order)
     if archive is not None and found:
-        oldest = first_seq(found[0])
-        found = sorted(found + [path for path in files(archive) if first_seq(path) > oldest], key=_order)
+        oldest, here = first_seq(found[0]), {path.name for path in found}
+        gone = (path for path in files(archive) if first_seq(path) > oldest and path.name not in here)
+        found = sorted([*found, *gone], key=_order)
     return found
+
+
+def every_file(folder: Path, archive: Path) -> list[Path]:
+    """The segment files of both folders in the order of their records, each segment once."""
+    return sorted({path.name: path for path in [*files(archive), *files(folder)]}.values(), key=_order)
 
 
 def _order(path: Path) -> tuple[int, int]:
@@ -222,9 +242,14 @@ def read(
     Missing records are a fault; damage that cost no record (a torn tail that was written again into the next file) is
     none. Segments that have gone to the archive are not missed: each ends with an END record.
     """
+    return read_files(files(folder, archive), since_seq, faults)
+
+
+def read_files(paths: list[Path], since_seq: int = 0, faults: list[Fault] | None = None) -> Iterator[Record]:
+    """The same of these files, which are in the order of their records."""
     found: list[Fault] = []
     expected, ended = 0, True
-    for path in _from(files(folder, archive), since_seq):
+    for path in _from(paths, since_seq):
         if ended:  # what lies between has gone to the archive
             expected, ended = max(expected, first_seq(path)), False
         for record in read_file(path, found):

@@ -17,6 +17,7 @@ import pyarrow as pa
 from zonemta_py.disk import journal
 from zonemta_py.disk.frame import BLOCK_BYTES, BROKEN, FIRST, FULL, LAST, Damage, Record, fragments, parse
 from zonemta_py.disk.journal import Fault
+from zonemta_py.disk.records import Type
 from zonemta_py.pipeline import rows
 from zonemta_py.pipeline.rows import Misfit
 
@@ -84,10 +85,16 @@ class Damaged(Exception):
 
 
 def segments(folder: Path) -> list[Segment]:
-    """All segment files of a folder, in the order of their records. Reads the first and last block of each."""
+    """All closed segment files of a folder, in the order of their records. Reads the first and last block of each.
+
+    The one that is being written is left out: a part of it would be taken for the whole.
+    """
     found: list[Segment] = []
+    paths = journal.files(folder)
+    if folder.name == "journal" and paths and not _is_closed(paths[-1]):
+        paths.pop()
     expected = 0
-    for path in journal.files(folder):
+    for path in paths:
         try:
             one = _inspect(path)
         except FileNotFoundError:
@@ -95,6 +102,13 @@ def segments(folder: Path) -> list[Segment]:
         found.append(one._replace(from_seq=expected if expected > one.first_seq else 0))
         expected = max(expected, one.last_seq + 1)
     return found
+
+
+def _is_closed(path: Path) -> bool:
+    """Whether it has its END record. An archive has closed ones only: what lacks an END there is damaged."""
+    with path.open("rb") as file:
+        last = _last(file, path.stat().st_size)
+    return last is not None and last.type == Type.END
 
 
 def _inspect(path: Path) -> Segment:

@@ -29,7 +29,7 @@ from typing import Any
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Note
 from zonemta_py.disk.store import StoreDamaged, StoreError
-from zonemta_py.queue import orders, people, sizes
+from zonemta_py.queue import archiving, orders, people, sizes
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.explain import explain
 from zonemta_py.queue.parts import Parts
@@ -220,6 +220,11 @@ async def _drop(queue: Parts, id: str) -> int:
     return await orders.drop(queue, id)
 
 
+async def _rotate(queue: Parts) -> dict[str, str]:
+    """Closes the journal's segment: `closed` is its name in the archive, "" if there was no news in it."""
+    return {"closed": await archiving.rotate(queue.core)}
+
+
 async def _explain(queue: Parts, what: str) -> dict[str, Any]:
     return await explain(queue, what)
 
@@ -313,6 +318,7 @@ QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "release": _release,
     "drop": _drop,
     "positions": _positions,
+    "rotate": _rotate,
     "explain": _explain,
     "lanes": _lanes,
     "standing": _standing,

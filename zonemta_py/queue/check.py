@@ -136,7 +136,7 @@ def mend_journal(folder: Path, quarantine: Quarantine, archive: Path) -> None:
             if record.seq >= expected:
                 expected, ended = record.seq + 1, record.type == Type.END
         if faults or gap:
-            journal.mend(path, start, quarantine, faults)
+            journal.mend(path, start, quarantine, faults, archive)
 
 
 def bridge(folder: Path, stable: int) -> None:

@@ -83,6 +83,9 @@ class Core:
         self._segment_bytes = 0
         self._segment_ms = 0
         self._telling = False
+        self.rotated = asyncio.Event()
+        """A segment was closed, and the archive may not have been given it yet."""
+        self.rotated.set()
         self._writing = False
         self.ready = False
         """Recovery is over: from now on the schedule may read the store."""
@@ -114,6 +117,7 @@ class Core:
         now_ms = self.clock.ms()
         if self._writing:
             self.journal.append(Type.END, records.pack(None), now_ms)
+        self.rotated.set()
         self._writing = True
         floor = self.ids.next(now_ms)
         first = self.journal.next_seq
@@ -121,11 +125,17 @@ class Core:
         self.segments.begin(first, floor)
         self._segment_bytes, self._segment_ms, self._telling = 0, now_ms, False
 
-    async def rotate_old(self) -> None:
+    def rotate_old(self) -> None:
         """Closes a segment whose time has come, so that who reads the archive hears of what is in it."""
-        if self._telling and self.clock.ms() - self._segment_ms >= self.config.queue.segment_s * 1000:
+        if self.clock.ms() - self._segment_ms >= self.config.queue.segment_s * 1000:
+            self.rotate_told()
+
+    def rotate_told(self) -> bool:
+        """Closes the segment if there is news in it, which is anything but positions."""
+        told = self._telling
+        if told:
             self.rotate()
-            await self.journal.stable()  # the next position may send it on its way
+        return told
 
     # -- what goes into every batch last (commit.Closing)
 

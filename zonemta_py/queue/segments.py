@@ -1,8 +1,10 @@
 """Which journal segments still speak of living mail, and their way into the archive.
 
-A message belongs to the segment that was open when its id was given out; each segment counts its living messages. An
-envelope record that comes after the segment was closed (a large message takes its time) is kept as `late` in the one
-that holds it. A closed segment without living messages, all of it before the restart position, goes to the archive.
+A closed segment never changes, so it is in the archive at once: its files get a second name there (a hard link). The
+first name stays in the journal for as long as a restart may need it. A message belongs to the segment that was open
+when its id was given out; each segment counts its living messages. An envelope record that comes after the segment was
+closed (a large message takes its time) is kept as `late` in the one that holds it. A closed segment without living
+messages, all of it before the restart position, leaves the journal.
 """
 
 from __future__ import annotations
@@ -73,18 +75,37 @@ class Segments:
         return gone
 
 
-def archive(folder: Path, target: Path, spans: list[tuple[int, int]]) -> list[Path]:
-    """Moves the files of those segments; returns where they are now."""
-    moved: list[Path] = []
+def publish(folder: Path, target: Path) -> list[Path]:
+    """Links every closed file into the archive that is not there yet; returns the new ones. Can be repeated.
+
+    A link that a power cut takes back is made again by the next call, so none is waited for. Raises OSError.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    there = {path.name for path in journal.files(target)}
+    made = []
+    for path in journal.files(folder)[:-1]:  # the last one is being written
+        if path.name not in there:
+            os.link(path, target / path.name)
+            made.append(target / path.name)
+    return made
+
+
+def retire(folder: Path, target: Path, spans: list[tuple[int, int]]) -> list[Path]:
+    """Takes the files of those segments out of the journal; returns where they are now.
+
+    What is in the archive already stays as it is there: somebody may have been forgotten in it.
+    """
+    gone: list[Path] = []
     if not spans:
-        return moved
+        return gone
     target.mkdir(parents=True, exist_ok=True)
     for path in journal.files(folder):
         seq = journal.first_seq(path)
         if any(first <= seq < following for first, following in spans):
-            path.rename(target / path.name)
-            moved.append(target / path.name)
-    return moved
+            kept = target / path.name
+            path.unlink() if kept.exists() else path.rename(kept)
+            gone.append(kept)
+    return gone
 
 
 def oldest(folder: Path) -> int:

@@ -1,4 +1,4 @@
-"""What time drives: position records, the way of finished segments into the archive, the end of what is too old.
+"""What time drives: position records, the way of closed segments into the archive, the end of what is too old.
 
 A position record every few seconds says where the next start begins; it costs one empty synced batch and one record.
 Every minute all strands in memory are looked at; what has a deadline is looked at when the nearest one has passed.
@@ -15,7 +15,7 @@ from functools import partial
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Operation, StoreDamaged, StoreError
-from zonemta_py.queue import segments
+from zonemta_py.queue import archiving
 from zonemta_py.queue.commit import immediately
 from zonemta_py.queue.deadlines import Deadlines, strands_in_turn
 from zonemta_py.queue.endings import Endings
@@ -45,6 +45,7 @@ class Upkeep:
     def start(self) -> None:
         self._tasks = [
             asyncio.create_task(self._forever(self._next_position)),
+            asyncio.create_task(self._forever(self._next_closed)),
             asyncio.create_task(self._forever(self._next_sweep)),
             asyncio.create_task(self._forever(self._next_deadlines)),
             asyncio.create_task(self._forever(self._next_campaigns)),
@@ -67,7 +68,7 @@ class Upkeep:
             await asyncio.sleep(min(_LOOK_S, core.config.queue.position_s))
             if core.journal.next_seq - self._position_seq > RECORDS_BETWEEN_POSITIONS:
                 break
-        await core.rotate_old()
+        core.rotate_old()
         if core.journal.next_seq > self._position_seq + 1:
             await self.position()
 
@@ -98,16 +99,16 @@ class Upkeep:
         core.record(Type.POSITION, records.pack(body))
         await core.journal.stable()
         self._position_seq = core.journal.next_seq
-        self._archive(applied + 1)
+        archiving.retire(core, applied + 1)
 
-    def _archive(self, before_seq: int) -> None:
-        core, folder = self._core, self._core.config.folder
-        spans = core.segments.finished(before_seq)
-        if spans:
-            segments.archive(folder / "journal", folder / "archive", spans)
-            queue = core.config.queue
-            oldest = segments.oldest(folder / "journal")
-            segments.prune(folder / "archive", core.clock.ms(), queue.archive_days, queue.archive_bytes, oldest)
+    async def _next_closed(self) -> None:
+        await self._core.rotated.wait()
+        self._core.rotated.clear()
+        try:
+            await archiving.publish(self._core)
+        except OSError:
+            self._core.rotated.set()
+            raise
 
     async def _next_sweep(self) -> None:
         await asyncio.sleep(SWEEP_S)

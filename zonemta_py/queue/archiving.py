@@ -1,0 +1,39 @@
+"""The archive: closed segments come as soon as they are closed, and leave the journal once no restart needs them.
+
+Promise: what happened before `rotate` is called can be read in the archive when it has returned, whatever waits still.
+Failures: OSError of the disk; the next call makes good what this one left out.
+"""
+
+from __future__ import annotations
+
+from zonemta_py.disk import journal
+from zonemta_py.queue import segments
+from zonemta_py.queue.core import Core
+
+
+async def publish(core: Core) -> None:
+    """Puts into the archive what has been closed. Raises OSError."""
+    await core.journal.stable()
+    folder = core.config.folder
+    segments.publish(folder / "journal", folder / "archive")
+
+
+async def rotate(core: Core) -> str:
+    """Closes the segment that is being written, if there is news in it: its name, or "". Raises ValueError."""
+    told = core.rotate_told()
+    try:
+        await publish(core)
+    except OSError as error:
+        raise ValueError(f"{error.filename}: {error.strerror}; free space or repair the disk, then ask again") from None
+    newest = journal.files(core.config.folder / "archive")[-1:]
+    return newest[0].name if told and newest else ""
+
+
+def retire(core: Core, before_seq: int) -> None:
+    """Takes finished segments out of the journal, and out of the archive what is past its time."""
+    folder, queue = core.config.folder, core.config.queue
+    spans = core.segments.finished(before_seq)
+    if spans:
+        segments.retire(folder / "journal", folder / "archive", spans)
+        oldest = segments.oldest(folder / "journal")
+        segments.prune(folder / "archive", core.clock.ms(), queue.archive_days, queue.archive_bytes, oldest)
