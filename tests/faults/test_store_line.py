@@ -43,6 +43,8 @@ class Disk:
 class Nothing:
     """Closes batches with nothing."""
 
+    batches = 0
+
     def changes(self) -> list[Operation]:
         return []
 

@@ -81,6 +81,7 @@ class House:
         store, writer = self.queue.core.store, self.queue.core.journal._writer
         self._wrap(store, lambda arguments: bool(arguments[1]), "store/*.log")
         self._wrap(writer, lambda arguments: bool(arguments[1]), "journal/*")
+        self._wrap(self.queue.core.receipts, lambda arguments: False, "receipts/*")
         self._note("store/*.log", "journal/*")
 
     def _wrap(self, owner: Any, syncs: Callable[[Any], bool], pattern: str) -> None:
@@ -228,7 +229,7 @@ class House:
 
     def _cut(self, copy: Path, die: random.Random) -> None:
         """What was not synced is there to a random point only."""
-        for path in (*copy.glob("journal/*"), *copy.glob("store/*.log")):
+        for path in (*copy.glob("journal/*"), *copy.glob("store/*.log"), *copy.glob("receipts/*")):
             size, synced = path.stat().st_size, self.synced.get(str(path.relative_to(copy)), 0)
             if size > synced:
                 with path.open("r+b") as file:

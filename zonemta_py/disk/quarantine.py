@@ -6,6 +6,7 @@ which messages it concerns, and what a person can do.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -39,18 +40,25 @@ class Quarantine:
         return place
 
     def copy(self, what: str, note: dict[str, Any], paths: list[Path]) -> Path:
-        """Copies files or folders there, for when the original has to be mended in place."""
+        """Copies files or folders there, for when the original has to be mended in place; synced.
+
+        Raises OSError, and leaves nothing then: whoever tries it again on a full disk must not fill it with halves.
+        """
         place = self.case(what, note)
-        for path in paths:
-            if path.is_dir():
-                shutil.copytree(path, place / path.name)
-            elif path.exists():
-                shutil.copy2(path, place / path.name)
-        os.sync()  # the copies must be there before the original is mended
+        try:
+            for path in paths:
+                if path.is_dir():
+                    shutil.copytree(path, place / path.name, copy_function=_copy)
+                elif path.exists():
+                    _copy(str(path), str(place / path.name))
+            _sync_folders(place)
+        except (OSError, shutil.Error):
+            shutil.rmtree(place, ignore_errors=True)
+            raise
         return place
 
     def cases(self) -> list[Path]:
-        return sorted(self.folder.iterdir()) if self.folder.is_dir() else []
+        return sorted(self.folder.glob("[!.]*"))
 
     def _fresh(self, what: str) -> Path:
         stem = time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + "-" + what
@@ -62,6 +70,26 @@ class Quarantine:
                 continue
             return place
         raise FileExistsError(f"{self.folder}: too many cases named {stem}; clear the folder")
+
+
+def _copy(source: str, target: str) -> None:
+    """A table of LevelDB's is never written again, so a second name for it is as good as its bytes."""
+    if source.endswith(".ldb"):
+        with contextlib.suppress(OSError):
+            os.link(source, target)
+            return
+    shutil.copy2(source, target)
+    with open(target, "rb") as file:
+        os.fsync(file.fileno())
+
+
+def _sync_folders(top: Path) -> None:
+    for folder, _, _ in os.walk(top):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -2,7 +2,9 @@
 
 Promise: `write` with sync=True returns only when the batch is on stable storage; a batch is there whole or not at all.
 After any write error the store is fenced: LevelDB can lose later writes that it acknowledged, so every further write is
-refused until `reopen` has closed and opened it again. Reads check their checksums.
+refused until `reopen` has closed and opened it again. Reads check their checksums. A store is made only in a folder
+that holds nothing of one; LevelDB sees its logs only after they were read here (`store_log`), for it takes much damage
+for a crash's tear, and deletes what it does not need.
 
 Failures: StoreLocked (another process has it), StoreDamaged (checksum or structure: quarantine and repair),
 StoreFailed (the disk said no; `full` tells whether for want of space), StoreFenced (nothing is known: ask again).
@@ -13,16 +15,21 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import plyvel
 
-from zonemta_py.disk import mapping, store_log
+from zonemta_py.disk import mapping, remains, store_log
+from zonemta_py.disk.store_log import Log
 
 Operation = tuple[bytes, bytes | None]
 """A key and its new value; None deletes it."""
 
+
+Cut = Callable[[Path, int, bytes], None]
+"""Told before a log loses bytes that a power cut left behind: the file, where it will end, and the bytes."""
 
 WRITEBACK_BYTES = 128 * 1024
 _SYNC_FILE_RANGE_WRITE = 2
@@ -54,9 +61,17 @@ class StoreFenced(StoreFailed):
 class Store:
     """An open LevelDB folder."""
 
-    def __init__(self, folder: Path, write_buffer_bytes: int = 8 * 1024 * 1024) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        write_buffer_bytes: int = 8 * 1024 * 1024,
+        acknowledged: int = 0,
+        cut: Cut = lambda path, end, data: None,
+    ) -> None:
+        """acknowledged: somebody was told that the batch of this number is on stable storage (`receipts`)."""
         self.folder = folder
-        self._buffer = write_buffer_bytes
+        self._buffer, self._acknowledged, self._cut = write_buffer_bytes, acknowledged, cut
+        self._newest = _log_order("")
         self.fenced = False
         mapping.forbid()
         folder.mkdir(parents=True, exist_ok=True)
@@ -64,10 +79,10 @@ class Store:
 
     def _open(self) -> plyvel.DB:
         try:
-            self._cut_hole()
-            return plyvel.DB(
+            new = self._look()
+            db = plyvel.DB(
                 str(self.folder),
-                create_if_missing=True,
+                create_if_missing=new,
                 paranoid_checks=True,
                 compression=None,
                 write_buffer_size=self._buffer,
@@ -78,37 +93,66 @@ class Store:
             )
         except (plyvel.Error, OSError) as error:
             raise _named(error, self.folder) from None
+        self._newest, self._acknowledged = _log_order(""), 0
+        return db
 
-    def _cut_hole(self) -> None:
-        """Drops the batches of a newer log whose predecessors a power cut took from an older one.
-
-        None of them was acknowledged: `write` syncs the older logs before it returns. What is left is what there was.
-        """
+    def _look(self) -> bool:
+        """Reads what LevelDB is about to read; True: there is no store yet. Raises CorruptionError, OSError."""
         with (self.folder / "LOCK").open("a") as lock:
             try:
                 fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                return  # LevelDB says so itself
-            needed = self._needed_logs()
-            logs = [path.read_bytes() for path in needed] if len(needed) > 1 else []
-            found = store_log.hole(logs)
-            if found is None:
-                return
-            number, offset = found
-            if any(store_log.mend(data) is not None for data in logs[:number]):  # no power cut: what follows is mail
-                raise plyvel.CorruptionError(f"Corruption: a log before {needed[number].name} is damaged")
-            for path in reversed(needed[number + 1 :]):
-                path.unlink()
-            os.truncate(needed[number], offset)
+                return False  # LevelDB says so itself
+            if is_empty(self.folder):
+                return True
+            paths = self._needed_logs()
+            logs = [store_log.read(path.read_bytes()) for path in paths]
+            for path, log in zip(paths, logs, strict=True):
+                if log.damaged:
+                    raise plyvel.CorruptionError(f"Corruption: {path.name} is damaged")
+            self._mend_tears(paths, logs)
+            last = _last_number(logs)
+            if 0 < last < self._acknowledged:
+                raise plyvel.CorruptionError(
+                    f"Corruption: the end of {paths[-1].name} is missing, from batch {last + 1} on"
+                )
+        return False
 
     def _needed_logs(self) -> list[Path]:
+        if not (self.folder / "CURRENT").exists():
+            raise plyvel.CorruptionError("Corruption: CURRENT is gone")
         try:
             manifest = os.fsdecode((self.folder / "CURRENT").read_bytes()).strip()
             oldest = store_log.oldest_needed((self.folder / manifest).read_bytes())
         except (OSError, ValueError):  # damaged: LevelDB says so itself
             return []
         logs = {int(path.stem): path for path in self.folder.glob("*.log") if path.stem.isdecimal()}
+        if oldest and oldest not in logs:  # LevelDB would go on without it, and delete tables that it does not know
+            raise plyvel.CorruptionError(f"Corruption: {oldest:06d}.log is gone, or the end of {manifest}")
         return [logs[number] for number in sorted(logs) if number >= oldest]
+
+    def _mend_tears(self, paths: list[Path], logs: list[Log]) -> None:
+        """Cuts what LevelDB would take for damage, or would not miss, though only a power cut has been there.
+
+        LevelDB syncs its newest log only: a power cut can leave later batches without the earlier ones. None of them
+        was acknowledged: `write` syncs the older logs before it returns. What is left is what there was.
+        """
+        found = store_log.gap(logs)
+        if found is not None:
+            number, offset = found
+            before = [*logs[:number], logs[number]._replace(batches=_until(logs[number], offset))]
+            if any(log.tail for log in logs[:number]) or self._acknowledged > _last_number(before):
+                raise plyvel.CorruptionError(f"Corruption: batches before {paths[number].name} are missing")
+            for path in reversed(paths[number + 1 :]):
+                self._cut(path, 0, path.read_bytes())
+                path.unlink()
+            self._truncate(paths[number], offset)
+        elif logs and logs[-1].holes:
+            self._truncate(paths[-1], logs[-1].end)
+
+    def _truncate(self, path: Path, end: int) -> None:
+        self._cut(path, end, path.read_bytes()[end:])
+        os.truncate(path, end)
 
     def get(self, key: bytes) -> bytes | None:
         self._not_fenced()
@@ -178,8 +222,7 @@ class Store:
 
     def _start_writeback(self) -> None:
         """Lets the disk begin with what was written, so that the sync at a large message's end finds little to do."""
-        newest = max(name for name in os.listdir(self.folder) if name.endswith(".log"))
-        file = os.open(self.folder / newest, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(self.folder / self._logs()[-1], os.O_RDONLY | os.O_CLOEXEC)
         try:
             _LIBC.sync_file_range(file, ctypes.c_int64(0), ctypes.c_int64(0), _SYNC_FILE_RANGE_WRITE)
         finally:
@@ -187,8 +230,7 @@ class Store:
 
     def _sync_older_logs(self) -> None:
         """LevelDB syncs its newest log only; unsynced writes before may be in one that is still being compacted."""
-        logs = sorted(name for name in os.listdir(self.folder) if name.endswith(".log"))
-        for name in logs[:-1]:
+        for name in self._logs()[:-1]:
             try:
                 file = os.open(self.folder / name, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:  # it is in a table now, and that is synced
@@ -197,6 +239,15 @@ class Store:
                 os.fdatasync(file)
             finally:
                 os.close(file)
+
+    def _logs(self) -> list[str]:
+        """The logs' names, the newest one last. Raises CorruptionError if somebody has removed that."""
+        logs = sorted((name for name in os.listdir(self.folder) if name.endswith(".log")), key=_log_order)
+        if not logs or _log_order(logs[-1]) < self._newest:
+            self._db.compact_range(start=b"\xff", stop=b"\xff\xff")  # what was in it is in memory: makes a table of it
+            raise plyvel.CorruptionError("Corruption: the log that was being written is gone")
+        self._newest = _log_order(logs[-1])
+        return logs
 
     def reopen(self) -> None:
         """Closes and opens it again, which ends the fence. Raises what opening can raise; then it stays fenced."""
@@ -209,29 +260,58 @@ class Store:
         self._db.close()
 
     @staticmethod
-    def cut_torn_log(folder: Path) -> bool:
-        """Cuts off what a power cut left half written behind the last whole batch of all; False: it is not that."""
-        *older, newest = sorted(folder.glob("*.log")) or [folder]
-        if newest is folder or any(store_log.mend(path.read_bytes()) is not None for path in older):
-            return False
-        data = newest.read_bytes()
-        mended = store_log.mend(data)
-        if mended is None or not data.startswith(mended):
-            return False
-        os.truncate(newest, len(mended))
-        return True
-
-    @staticmethod
     def repair(folder: Path) -> None:
         """LevelDB's own repair: keeps every block whose checksum is right. Copy the folder to quarantine first."""
         for path in folder.glob("*.log"):
             mended = store_log.mend(path.read_bytes())
             if mended is not None:
-                path.write_bytes(mended)
+                _replace(path, mended)
         try:
             plyvel.repair_db(str(folder), paranoid_checks=True, compression=None)
         except plyvel.Error as error:
             raise _named(error, folder) from None
+
+    @staticmethod
+    def lost_from_logs(folder: Path) -> dict[str, dict[str, Any]]:
+        """What damaged and unfinished batches in the logs say of mail, by message (`remains`). Raises OSError."""
+        found: dict[str, dict[str, Any]] = {}
+        for path in sorted(folder.glob("*.log")):
+            log = store_log.read(path.read_bytes())
+            for data in [*log.lost, log.tail]:
+                found |= remains.messages(data)
+        return found
+
+
+def is_empty(folder: Path) -> bool:
+    """Whether nothing there is a store, nor part of one. A crash while it was made leaves a first manifest only."""
+    if (folder / "CURRENT").exists() or any(path.suffix in (".ldb", ".sst", ".log") for path in folder.glob("*.*")):
+        return False
+    return not any(store_log.oldest_needed(path.read_bytes()) for path in folder.glob("MANIFEST-*"))
+
+
+def _last_number(logs: list[Log]) -> int:
+    """Of the last batch that says its number; 0: none does."""
+    batches = (batch for log in reversed(logs) for _, batch in reversed(log.batches))
+    return next((number for batch in batches if (number := remains.number(batch))), 0)
+
+
+def _until(log: Log, offset: int) -> list[tuple[int, bytes]]:
+    return [row for row in log.batches if row[0] < offset]
+
+
+def _log_order(name: str) -> tuple[int, str]:
+    """LevelDB's numbers have six digits, and more from a million on."""
+    return len(name), name
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """As a whole or not at all: what is mended may be mail that is nowhere else."""
+    fresh = path.with_suffix(".mending")
+    with fresh.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
 
 
 def _named(error: Exception, folder: Path) -> StoreError:

@@ -1,134 +1,205 @@
-"""LevelDB's write-ahead log, read and written as its own `doc/log_format.md` describes it: only to mend damage.
-
-LevelDB's repair reads logs without their checksums (its comment says otherwise), so a flipped bit would come back as
-mail. `mend` goes before it and leaves nothing in the log but batches whose checksums are right.
-
-LevelDB begins a new log without syncing the one before, so a power cut can take the end of the older and leave the
-newer: later batches without the earlier ones. `hole` finds that by the sequence numbers in the batches.
+"""LevelDB's write-ahead log, read and written as its own `doc/log_format.md` describes it: to tell tears from damage.
 
     block := record* trailer        32,768 bytes; the trailer is fewer than 7 zero bytes
     record := checksum length type data     4, 2 and 1 bytes, little-endian; type: 1 full, 2 first, 3 middle, 4 last
 
-The checksum is the masked CRC32C of type and data. Nothing here touches a file.
+The checksum is the masked CRC32C of type and data. LevelDB gives up a block at the first damage in it, takes a length
+that points behind the end of the file for a crash's, and repairs logs without a look at checksums. So they are read
+here before LevelDB sees them. A *tear* is what a crash leaves: a batch that is incomplete at the end of the file, or
+zero bytes there. All else is *damage*: the walk goes on behind it by the length field, or where a chain of whole
+records leads to the end of the block, and what is whole there is kept.
+
+LevelDB begins a new log without syncing the one before, so a power cut can take the end of the older and leave the
+newer: later batches without the earlier ones. `gap` finds that by the sequence numbers in the batches. Nothing here
+touches a file.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import google_crc32c
 
 BLOCK_BYTES = 32_768
+_PAGE_BYTES = 4_096
+_HOLE_BYTES = 512
 _HEADER = struct.Struct("<IHB")
 _BATCH = struct.Struct("<QI")
 """How a batch begins: the sequence number of its first operation, and how many it has."""
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+_BAD, _TORN = 0, -1
+"""Types of what is no record: damaged; cut off by the end of the file, or zero to there."""
+
+
+class Log(NamedTuple):
+    """batches: byte and contents of each whole one. lost: bytes of damaged ones. end: where the tail begins.
+
+    damaged: something was lost, or LevelDB would not find what was read here.
+    tail: what a crash tore: LevelDB passes over an incomplete batch, but not over zeros within one (`holes`).
+    """
+
+    batches: list[tuple[int, bytes]]
+    lost: list[bytes]
+    end: int
+    tail: bytes
+    holes: bool = False
+    damaged: bool = False
+
+
+class _Piece(NamedTuple):
+    """A stretch of the log: a record (its type and data), or what is none (all its bytes). mended: its header was."""
+
+    at: int
+    end: int
+    kind: int
+    data: bytes
+    mended: bool = False
+
+
+def read(data: bytes) -> Log:
+    """All that a log holds."""
+    batches: list[tuple[int, bytes]] = []
+    lost: list[_Piece] = []
+    unfinished: list[_Piece] = []
+    end, mended = 0, False
+    for piece in _pieces(data):
+        mended |= piece.mended
+        starts = piece.kind in (_FULL, _FIRST)
+        if piece.kind == _TORN:
+            unfinished.append(piece)
+            break
+        if piece.kind == _BAD or starts == bool(unfinished):  # damaged, or the beginning or the end of a batch was lost
+            lost += unfinished if starts else [*unfinished, piece]
+            unfinished = []
+        if starts or unfinished:
+            unfinished.append(piece)
+        if unfinished and piece.kind in (_FULL, _LAST):
+            batches.append((unfinished[0].at, b"".join(p.data for p in unfinished)))
+            unfinished, end = [], piece.end
+    if lost and lost[0].at >= end and _holed(data, end):  # a page that never reached the disk
+        return Log(batches, [], end, data[end:], True, mended)
+    start = unfinished[0].at if unfinished else len(data)
+    holes = len(unfinished) > 1 and not any(unfinished[-1].data)
+    return Log(batches, _joined(lost), start, data[start:], holes, bool(lost) or mended)
+
+
+def _joined(lost: list[_Piece]) -> list[bytes]:
+    """The bytes of each stretch: what is damaged, and the rest of its batch."""
+    rows: list[list[bytes]] = []
+    end = -1
+    for piece in lost:
+        if piece.at - end >= _HEADER.size or end < 0:
+            rows.append([])
+        rows[-1].append(piece.data)
+        end = piece.end
+    return [b"".join(row) for row in rows]
 
 
 def mend(data: bytes) -> bytes | None:
-    """The log without what is damaged, or None if nothing is."""
-    kept: list[bytes] = []
-    parts: list[bytes] = []
-    damaged = False
-    for _, kind, part in _walk(data):
-        starts = kind in (_FULL, _FIRST)
-        if kind == 0 or starts == bool(parts):  # unreadable, or the beginning or the end of a batch was lost
-            damaged, parts = True, []
-        if starts or parts:
-            parts.append(part)
-        if parts and kind in (_FULL, _LAST):
-            kept.append(b"".join(parts))
-            parts = []
-    return build(kept) if damaged or parts else None
+    """The log with its whole batches only, or None if that is what it has."""
+    log = read(data)
+    return build([batch for _, batch in log.batches]) if log.damaged or log.tail.strip(b"\0") else None
 
 
-def _walk(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Byte, type and data of each fragment; type 0 where damage makes the rest of a block unreadable."""
+def _pieces(data: bytes) -> Iterator[_Piece]:
     at = 0
     while at < len(data):
         left = BLOCK_BYTES - at % BLOCK_BYTES
-        if left < _HEADER.size or not any(data[at : at + _HEADER.size]):
+        if left < _HEADER.size:
             at += left
             continue
-        crc, length, kind, part = 0, 0, 0, b""
-        if at + _HEADER.size <= len(data):
-            crc, length, kind = _HEADER.unpack_from(data, at)
-            part = data[at + _HEADER.size : at + _HEADER.size + length]
-        whole = length + _HEADER.size <= left and len(part) == length
-        if whole and kind in (_FULL, _FIRST, _MIDDLE, _LAST) and _checksum(kind, part) == crc:
-            yield at, kind, part
-            at += _HEADER.size + length
-        else:
-            yield at, 0, b""
-            at += left
+        piece = _record(data, at) or _other(data, at, min(at + left, len(data)))
+        yield piece
+        at = piece.end
 
 
-def hole(logs: list[bytes]) -> tuple[int, int] | None:
+def _record(data: bytes, at: int) -> _Piece | None:
+    """The record there, if it is whole."""
+    if at + _HEADER.size > len(data):
+        return None
+    crc, length, kind = _HEADER.unpack_from(data, at)
+    end = at + _HEADER.size + length
+    if not _FULL <= kind <= _LAST or end > min(len(data), (at // BLOCK_BYTES + 1) * BLOCK_BYTES):
+        return None
+    part = data[at + _HEADER.size : end]
+    return _Piece(at, end, kind, part) if _checksum(kind, part) == crc else None
+
+
+def _other(data: bytes, at: int, stop: int) -> _Piece:
+    """What stands there instead. stop: the end of the block, or of the file."""
+    if data.count(0, at) == len(data) - at:
+        return _Piece(at, len(data), _TORN, data[at:])
+    found = _next_record(data, at, stop)
+    end = stop if found is None else found
+    known = _with_its_length_mended(data, at, end)
+    if known is not None:
+        return known
+    if found is None and end == len(data) and _is_tear(data, at):
+        return _Piece(at, end, _TORN, data[at:end])
+    return _Piece(at, end, _BAD, data[at:end])
+
+
+def _is_tear(data: bytes, at: int) -> bool:
+    """A record that ends behind the end of the file (`at`: in its last block)."""
+    if at + _HEADER.size > len(data):
+        return True
+    _, length, kind = _HEADER.unpack_from(data, at)
+    whole = at + _HEADER.size + length
+    return bool(_FULL <= kind <= _LAST and len(data) < whole <= (at // BLOCK_BYTES + 1) * BLOCK_BYTES)
+
+
+def _next_record(data: bytes, at: int, stop: int) -> int | None:
+    """Where the walk goes on within the block, behind what cannot be read; None: not in this block."""
+    if at + _HEADER.size <= stop:
+        told = at + _HEADER.size + int(_HEADER.unpack_from(data, at)[1])
+        if told < stop and _record(data, told) is not None:
+            return told
+    for candidate in range(at + 1, stop - _HEADER.size + 1):
+        if _FULL <= data[candidate + 6] <= _LAST and _leads_to_the_end(data, candidate, stop):
+            return candidate
+    return None
+
+
+def _leads_to_the_end(data: bytes, at: int, stop: int) -> bool:
+    """One record alone proves nothing: it might stand in the body of a letter, put there by whoever wrote it."""
+    while (piece := _record(data, at)) is not None:
+        at = piece.end
+        if stop - at < _HEADER.size:
+            return True
+    return False
+
+
+def _with_its_length_mended(data: bytes, at: int, end: int) -> _Piece | None:
+    """A record of which only length or type were damaged: the checksum fits what stands up to the next one."""
+    if at + _HEADER.size > end:
+        return None
+    crc, part = _HEADER.unpack_from(data, at)[0], data[at + _HEADER.size : end]
+    kinds = [kind for kind in (_FULL, _FIRST, _MIDDLE, _LAST) if _checksum(kind, part) == crc]
+    return _Piece(at, end, kinds[0], part, mended=True) if kinds else None
+
+
+def _holed(data: bytes, at: int) -> bool:
+    """Whether a page behind `at`, or its first part, is all zero, as after a power cut."""
+    pages = range(-(-at // _PAGE_BYTES) * _PAGE_BYTES, len(data), _PAGE_BYTES)
+    holes = (data[page : page + _PAGE_BYTES] for page in pages)
+    return any(len(hole) >= _HOLE_BYTES and not any(hole) for hole in holes)
+
+
+def gap(logs: list[Log]) -> tuple[int, int] | None:
     """Where the first batch stands that does not follow the one before it: (number of the log, byte); None: nowhere.
 
-    logs: in their order, those that are still needed, each whole or torn at its end.
+    logs: in their order, those that are still needed.
     """
     expected = -1
-    for number, data in enumerate(logs):
-        for offset, batch in _batches(data):
+    for number, log in enumerate(logs):
+        for offset, batch in log.batches:
             sequence, count = _BATCH.unpack_from(batch)
             if expected not in (-1, sequence):
                 return number, offset
             expected = sequence + count
     return None
-
-
-def _batches(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Byte and contents of each whole batch up to the first damage."""
-    parts: list[bytes] = []
-    start = 0
-    for at, kind, part in _walk(data):
-        if kind == 0:
-            return
-        if kind in (_FULL, _FIRST):
-            start, parts = at, []
-        parts.append(part)
-        if kind in (_FULL, _LAST):
-            yield start, b"".join(parts)
-
-
-def oldest_needed(manifest: bytes) -> int:
-    """The number of the oldest log that a manifest still needs; the tables have what older ones held.
-
-    A manifest is a log of version edits: fields, each a tag and its values (LevelDB's `version_edit.cc`).
-    """
-    needed = 0
-    for _, edit in _batches(manifest):
-        at = 0
-        while at < len(edit):
-            tag, at = _varint(edit, at)
-            for kind in _EDIT.get(tag, ""):
-                value, at = _varint(edit, at)
-                if kind == "s":
-                    at += value
-                elif tag == _LOG_NUMBER:
-                    needed = value
-            if tag not in _EDIT:  # a later LevelDB's: what follows cannot be read
-                break
-    return needed
-
-
-_LOG_NUMBER = 2
-_EDIT = {1: "s", 2: "n", 3: "n", 4: "n", 5: "ns", 6: "nn", 7: "nnnss", 9: "n"}
-"""Fields of a version edit: n is a number, s a string behind its length; 7 is a new file, 6 a deleted one."""
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < len(data):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
-    return value, at
 
 
 def build(batches: list[bytes]) -> bytes:
@@ -154,3 +225,45 @@ def build(batches: list[bytes]) -> bytes:
 def _checksum(kind: int, part: bytes) -> int:
     crc: int = google_crc32c.extend(google_crc32c.value(bytes((kind,))), part)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+# -- the manifest, which is such a log too: its batches are version edits
+
+
+def oldest_needed(manifest: bytes) -> int:
+    """The number of the oldest log that a manifest still needs; the tables have what older ones held. 0: none yet.
+
+    An edit is a row of fields, each a tag and its values (LevelDB's `version_edit.cc`).
+    """
+    needed = 0
+    for _, edit in read(manifest).batches:
+        at = 0
+        while at < len(edit):
+            tag, at = varint(edit, at)
+            for kind in _EDIT.get(tag, ""):
+                value, at = varint(edit, at)
+                if kind == "s":
+                    at += value
+                elif tag == _LOG_NUMBER:
+                    needed = value
+            if tag not in _EDIT:  # a later LevelDB's: what follows cannot be read
+                break
+    return needed
+
+
+_LOG_NUMBER = 2
+_EDIT = {1: "s", 2: "n", 3: "n", 4: "n", 5: "ns", 6: "nn", 7: "nnnss", 9: "n"}
+"""Fields of a version edit: n is a number, s a string behind its length; 7 is a new file, 6 a deleted one."""
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number in groups of seven bits, and where it ends."""
+    value = shift = 0
+    while at < len(data):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    return value, at

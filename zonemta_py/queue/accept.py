@@ -145,11 +145,13 @@ class Acceptance:
         core.schedule.busy.update([row.key for row in placed])
         campaign = campaign_of(metadata)
         self._count(placed, envelope.size, 1, campaign, count)
+        rows = [[row.zone.zone.name, row.recipient.address, *row.note[:2]] for row in placed]
+        told = b"\x93" + records.pack(message_id) + packed + records.pack(rows)
 
         def finish(reply: Reply | None) -> None:
             core.arriving.discard(message_id)
             if reply is None:
-                self._accepted(message, packed, placed, chunks[0] if metadata["chunks"] == 1 else None)
+                self._accepted(message, told, placed, chunks[0] if metadata["chunks"] == 1 else None)
             else:
                 self._count(placed, envelope.size, -1, campaign, count)
                 self._undo(operations, placed, envelope)
@@ -159,7 +161,7 @@ class Acceptance:
             else:
                 done(message_id, reply)
 
-        core.lines.submit(operations, finish, sync=True, keep=along is not None)
+        core.lines.submit(operations, finish, sync=True, keep=along is not None, envelope=told)
 
     def _undo(self, operations: list[Operation], placed: list[_Placed], envelope: Envelope) -> None:
         """A batch that failed may be found in LevelDB's log all the same; until it is deleted nobody may read it."""
@@ -207,10 +209,9 @@ class Acceptance:
         for row in placed:
             core.sizes.add(row.zone.zone.name, row.recipient.domain, row.state, sign)
 
-    def _accepted(self, message: Message, packed: bytes, placed: list[_Placed], body: bytes | None) -> None:
+    def _accepted(self, message: Message, told: bytes, placed: list[_Placed], body: bytes | None) -> None:
         core = self._core
-        rows = [[row.zone.zone.name, row.recipient.address, *row.note[:2]] for row in placed]
-        core.record(Type.ENVELOPE, b"\x93" + records.pack(message.id) + packed + records.pack(rows))
+        core.record(Type.ENVELOPE, told)
         core.segments.born(message.id)
         pins = 0
         for row in placed:

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.journal import Writer
+from zonemta_py.disk.receipts import Receipts
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Operation, Store, StoreDamaged, StoreError, StoreFailed
 from zonemta_py.mail.reply import Reply
@@ -72,19 +73,27 @@ Hire = Callable[[str, asyncio.AbstractEventLoop], Worker]
 class Unit:
     """Operations that go into one batch together. `done(reply)`: None when written, else what the client is told.
 
-    keep: survives a write error and is tried again (results); otherwise it fails (mail being accepted).
+    keep: survives a write error and is tried again (results); otherwise it fails (mail being accepted). envelope: the
+    body of the ENVELOPE record of the message that is accepted, for its receipt.
     """
 
-    __slots__ = ("done", "keep", "operations", "sync")
+    __slots__ = ("done", "envelope", "keep", "operations", "sync")
 
     def __init__(
-        self, operations: list[Operation], sync: bool, keep: bool, done: Callable[[Reply | None], None]
+        self,
+        operations: list[Operation],
+        sync: bool,
+        keep: bool,
+        done: Callable[[Reply | None], None],
+        envelope: bytes = b"",
     ) -> None:
-        self.operations, self.sync, self.keep, self.done = operations, sync, keep, done
+        self.operations, self.sync, self.keep, self.done, self.envelope = operations, sync, keep, done, envelope
 
 
 class Closing(Protocol):
-    """What goes into every batch last: counters, how far the journal has been applied."""
+    """What goes into every batch last: counters, how far the journal has been applied. batches: its number."""
+
+    batches: int
 
     def changes(self) -> list[Operation]: ...
 
@@ -98,9 +107,15 @@ class StoreLine:
     lazy_s = 0.05
 
     def __init__(
-        self, store: Store, closing: Closing, damaged: Callable[[StoreDamaged], None], hire: Hire = Thread
+        self,
+        store: Store,
+        closing: Closing,
+        damaged: Callable[[StoreDamaged], None],
+        hire: Hire = Thread,
+        receipts: Receipts | None = None,
     ) -> None:
         self.store = store
+        self._receipts = receipts
         self.trouble: Reply | None = None
         self._closing, self._damaged = closing, damaged
         self._loop = asyncio.get_running_loop()
@@ -119,12 +134,13 @@ class StoreLine:
         *,
         sync: bool,
         keep: bool,
+        envelope: bytes = b"",
     ) -> None:
         """Queues a unit. Mail that arrives while there is trouble fails at once."""
         if self.trouble is not None and not keep:
             self._loop.call_soon(done, self.trouble)
             return
-        self._waiting.append(Unit(operations, sync, keep, done))
+        self._waiting.append(Unit(operations, sync, keep, done, envelope))
         if sync or not keep or len(self._waiting) > 500:
             self._kick()
         elif self._timer is None and not self._soon:
@@ -157,10 +173,17 @@ class StoreLine:
         operations = [operation for unit in units for operation in unit.operations]
         operations += self._closing.changes()
         sync = self._unsynced_bytes > UNSYNCED_BYTES_MAX or any(unit.sync for unit in units)
+        number, envelopes = self._closing.batches, [unit.envelope for unit in units if unit.envelope]
         self._busy = True
         self._worker.run(
-            lambda: self.store.write(operations, sync), lambda error: self._finish(units, operations, sync, error)
+            lambda: self._write(operations, sync, number, envelopes),
+            lambda error: self._finish(units, operations, sync, error),
         )
+
+    def _write(self, operations: list[Operation], sync: bool, number: int, envelopes: list[bytes]) -> None:
+        self.store.write(operations, sync)
+        if envelopes and self._receipts is not None:
+            self._receipts.write(number, envelopes)
 
     def _finish(self, units: list[Unit], operations: list[Operation], sync: bool, error: Exception | None) -> None:
         self._busy = False

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from zonemta_py.config import Config
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.disk.receipts import Receipts
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.space import Space
 from zonemta_py.disk.store import Operation, Store, StoreDamaged, StoreError
@@ -67,7 +68,8 @@ class Core:
         self.campaigns = Campaigns(store)
         self.message_count, self.message_bytes = totals
         self.batches = batches
-        self.lines = StoreLine(store, self, damaged, hire)
+        self.receipts = Receipts(config.folder)
+        self.lines = StoreLine(store, self, damaged, hire, self.receipts)
         self.messages = Messages(store)
         self.router = Router(config.zones)
         self.notices = Notices(self.messages, config.server.name)
@@ -142,6 +144,7 @@ class Core:
     def changes(self) -> list[Operation]:
         operations = self.sizes.changes() + self.campaigns.tallies.changes() + self.messages.changes()
         self.batches += 1
+        self.receipts.turn(self.journal.next_seq - 1, self.journal.stable_seq)
         state = (self.applied(), self.journal.stable_seq, self.message_count, self.message_bytes, self.batches)
         operations.append((keys.STATE, records.pack(state)))
         return operations

@@ -13,7 +13,6 @@ Damage is copied to quarantine/ with a note; then the store is repaired, the jou
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,14 +30,12 @@ from zonemta_py.queue.campaigns import BEGIN, ORDERS
 from zonemta_py.queue.commit import Hire, JournalLine, Thread
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.hooks import Hooks, NoHooks
+from zonemta_py.queue.opening import REPAIR_MARK, open_store, say
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.replay import Replay
 from zonemta_py.queue.segments import Segments
 from zonemta_py.schedule.clock import Clock
 from zonemta_py.schedule.sites import Scout
-
-REPAIR_MARK = "repair-needed"
-"""A file in the queue's folder: the process before found the store damaged."""
 
 RESULTS = (Type.DELIVERY, Type.IN_DOUBT, Type.REMOVED, Type.MOVED, Type.SUPPRESS, Type.UNSUPPRESS)
 
@@ -158,7 +155,7 @@ async def open_queue(
     Raises StoreError, OSError.
     """
     quarantine = Quarantine(config.folder / "quarantine")
-    store, repaired = _open_store(config, quarantine)
+    store, repaired = open_store(config, quarantine)
     damaged = damaged or stop_for_repair(config.folder)
     try:
         return await _recover(config, hooks or NoHooks(), clock or Clock(), damaged, scout, hire, store, repaired)
@@ -225,6 +222,7 @@ async def _recover(
         say(f"zone {zone!r} is gone from the configuration: its {count} recipients go on in zone {home!r}")
     await core.lines.stable()
     await core.journal.stable()
+    core.receipts.forget()
     core.ready = True
     core.changed()
     return queue
@@ -243,33 +241,6 @@ def _take_up(core: Core, suffix: Suffix) -> None:
     for _, _, _, _, outcomes, trace in (body[:6] for body in suffix.results_since):
         if len(trace) > 7:
             schedule.standing.count_again(trace[5], trace[6], trace[7], outcomes)
-
-
-def _open_store(config: Config, quarantine: Quarantine) -> tuple[Store, bool]:
-    folder, mark = config.folder / "store", config.folder / REPAIR_MARK
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    if not mark.exists():
-        try:
-            return _open_torn(folder, config.queue.write_buffer_bytes), False
-        except StoreDamaged as error:
-            mark.write_text(str(error))
-    reason = mark.read_text()
-    say(f"the store is damaged ({reason}); a copy goes to {quarantine.folder}, then it is repaired")
-    quarantine.copy("store", {"error": reason, "remedy": "none needed: what could be read was kept"}, [folder])
-    Store.repair(folder)
-    store = Store(folder, config.queue.write_buffer_bytes)
-    mark.unlink()
-    return store, True
-
-
-def _open_torn(folder: Path, write_buffer_bytes: int) -> Store:
-    """Opens it, also after a power cut. What was cut off by more than that is missed later (`_store_is_behind`)."""
-    try:
-        return Store(folder, write_buffer_bytes)
-    except StoreDamaged:
-        if not Store.cut_torn_log(folder):
-            raise
-    return Store(folder, write_buffer_bytes)
 
 
 def _seal(folder: Path, suffix: Suffix, now_ms: int) -> int:
@@ -339,7 +310,3 @@ def stop_for_repair(folder: Path) -> Callable[[StoreDamaged], None]:
         os._exit(os.EX_IOERR)
 
     return stop
-
-
-def say(line: str) -> None:
-    print(f"zonemta: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,53 @@
+"""Quarantine as recovery uses it: one case for one finding, however often recovery is started again before its end.
+
+A process that dies while it repairs, or that has no space to, is started again at once, and finds the same. What has
+been set aside is listed in `quarantine/.begun` until recovery is through, and is not set aside again.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from zonemta_py.disk.quarantine import Quarantine
+
+_LIST = ".begun"
+
+
+class Once(Quarantine):
+    """Ends with `done`. Raises OSError as `Quarantine` does."""
+
+    def case(self, what: str, note: dict[str, Any], contents: dict[str, bytes] | None = None) -> Path:
+        return self._known(what, note) or self._note(what, note, super().case(what, note, contents))
+
+    def copy(self, what: str, note: dict[str, Any], paths: list[Path]) -> Path:
+        known = self._known(what, note)
+        if known is not None:
+            return known
+        fresh = Quarantine(self.folder).copy(what, note, paths)
+        return self._note(what, note, fresh)
+
+    def done(self) -> None:
+        """What is found from now on is another finding."""
+        (self.folder / _LIST).unlink(missing_ok=True)
+
+    def _known(self, what: str, note: dict[str, Any]) -> Path | None:
+        place = self._begun().get(_name(what, note))
+        return self.folder / place if place and (self.folder / place).is_dir() else None
+
+    def _note(self, what: str, note: dict[str, Any], place: Path) -> Path:
+        rows = self._begun() | {_name(what, note): place.name}
+        (self.folder / _LIST).write_text(json.dumps(rows))
+        return place
+
+    def _begun(self) -> dict[str, str]:
+        try:
+            rows = json.loads((self.folder / _LIST).read_text())
+        except (OSError, ValueError):
+            return {}
+        return {str(name): str(place) for name, place in rows.items()} if isinstance(rows, dict) else {}
+
+
+def _name(what: str, note: dict[str, Any]) -> str:
+    return what + " " + str(note.get("error", note))

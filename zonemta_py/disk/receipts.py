@@ -1,0 +1,95 @@
+"""Receipts: what was acknowledged last, told in a place of its own, so that damage to the store cannot hide it.
+
+A message is on stable storage with the store's batch; its ENVELOPE record reaches the journal within a tenth of a
+second, and in between the newest batch alone knows of the message. So the thread that has synced a batch writes its
+receipt before anybody is told: the batch's number and the ENVELOPE records to come. The write is not synced, for it is
+no part of the promise: it survives the end of the process, and a power cut leaves the batch itself.
+
+There are two files by turns, in the journal's framing: a record's number is the batch's, its type is ENVELOPE, its body
+an array of ENVELOPE bodies. A file is emptied when all that it names is in the journal. Failures: none; a receipt that
+the disk refuses is not missed unless the store is damaged too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+from zonemta_py.disk import records
+from zonemta_py.disk.frame import Record, frame, parse
+from zonemta_py.disk.records import Type
+
+FOLDER = "receipts"
+FILE_BYTES = 1024 * 1024
+
+
+class Receipts:
+    """The writer. `write` is called by the store's thread; `turn` and `forget` by others between two of its jobs."""
+
+    def __init__(self, folder: Path) -> None:
+        """Two new files, made when there is something to write; those that are there stay until `forget`."""
+        self._folder = folder
+        self._paths: list[Path] = []
+        self._files = [-1, -1]
+        self._current = self._bytes = 0
+        self._named_until = [0, 0]
+        """By file: the journal's record number up to which it must be stable before the file may be emptied."""
+
+    def write(self, number: int, envelopes: list[bytes]) -> None:
+        """The batch of that number is on stable storage, and holds these messages."""
+        body = msgpack.Packer().pack_array_header(len(envelopes)) + b"".join(envelopes)
+        data = frame([Record(number, 0, Type.ENVELOPE, body)], self._bytes)
+        with contextlib.suppress(OSError):
+            if not self._paths:
+                self._begin()
+            self._bytes += os.write(self._files[self._current], data)
+
+    def _begin(self) -> None:
+        (self._folder / FOLDER).mkdir(exist_ok=True)
+        life = max((int(path.stem) for path in _paths(self._folder)), default=0) + 1
+        paths = [self._folder / FOLDER / f"{life}.{side}" for side in "ab"]
+        self._files = [os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600) for path in paths]
+        self._paths = paths
+
+    def turn(self, last_seq: int, stable_seq: int) -> None:
+        """Goes on in the other file where this one is full.
+
+        last_seq: the journal's last record; all that was acknowledged has its ENVELOPE by now. stable_seq: on stable
+        storage up to here.
+        """
+        other = 1 - self._current
+        if self._bytes < FILE_BYTES or stable_seq < self._named_until[other]:
+            return
+        self._named_until[self._current] = last_seq
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._files[other], 0)
+            os.lseek(self._files[other], 0, os.SEEK_SET)
+            self._current, self._bytes = other, 0
+
+    def forget(self) -> None:
+        """What stands in the files of lives before is in the journal now. Raises OSError."""
+        for path in _paths(self._folder):
+            if path not in self._paths:
+                path.unlink()
+
+
+def _paths(folder: Path) -> list[Path]:
+    return [path for path in (folder / FOLDER).glob("*.[ab]") if path.stem.isdecimal()]
+
+
+def read(folder: Path) -> Iterator[tuple[int, list[list[Any]]]]:
+    """Number of a batch, and the bodies of its ENVELOPE records; in no order. Raises OSError."""
+    for path in _paths(folder):
+        for record in parse(path.read_bytes(), []):
+            with contextlib.suppress(ValueError):
+                yield record.seq, records.unpack(record.body)
+
+
+def last(folder: Path) -> int:
+    """The number of the last batch that was acknowledged, as far as the files know. Raises OSError."""
+    return max((record.seq for path in _paths(folder) for record in parse(path.read_bytes(), [])), default=0)

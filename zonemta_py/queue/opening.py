@@ -1,0 +1,67 @@
+"""Opening the store: what is damaged goes to quarantine/ with a note that names what it said of mail, then is repaired.
+
+Failures: StoreLocked, StoreFailed, OSError: nothing has been mended then, and the next start finds the same.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from zonemta_py.config import Config
+from zonemta_py.disk import receipts, remains
+from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.disk.store import Cut, Store, StoreDamaged
+
+REPAIR_MARK = "repair-needed"
+"""A file in the queue's folder: the process before found the store damaged."""
+_REMEDY = "none needed for what could be read: it was kept; send what is named here and was not delivered once more"
+
+
+def open_store(config: Config, quarantine: Quarantine) -> tuple[Store, bool]:
+    """The store, and whether it had to be repaired."""
+    folder, mark, buffer = config.folder / "store", config.folder / REPAIR_MARK, config.queue.write_buffer_bytes
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if not mark.exists():
+        try:
+            return Store(folder, buffer, receipts.last(config.folder), _keep(quarantine)), False
+        except StoreDamaged as error:
+            mark.write_text(str(error))
+    reason = mark.read_text()
+    say(f"the store is damaged ({reason}); a copy goes to {quarantine.folder}, then it is repaired")
+    folder.mkdir(exist_ok=True)
+    lost = Store.lost_from_logs(folder)
+    for name, row in lost.items():
+        say(f"damaged in the store's log: message {name} from <{row.get('sender', '')}> to {len(row['recipients'])}")
+    note = {"error": reason, "messages": _rows(lost), "remedy": _REMEDY}
+    quarantine.copy("store", note, [folder])
+    Store.repair(folder)
+    store = Store(folder, buffer)
+    mark.unlink()
+    return store, True
+
+
+def _keep(quarantine: Quarantine) -> Cut:
+    """What a power cut tore was acknowledged to nobody; but where it names mail, its bytes are kept."""
+
+    def cut(path: Path, end: int, data: bytes) -> None:
+        found = remains.messages(data)
+        if not found:
+            return
+        note = {
+            "error": f"a power cut has torn {path.name} at byte {end}",
+            "messages": _rows(found),
+            "remedy": "none needed: nobody was told that these were accepted",
+        }
+        quarantine.case("torn", note, {path.name: data})
+
+    return cut
+
+
+def _rows(found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"message": name, **row} for name, row in found.items()]
+
+
+def say(line: str) -> None:
+    print(f"zonemta: {line}", file=sys.stderr, flush=True)
