@@ -50,6 +50,7 @@ from zonemta_py.queue.api import (
     Outlet,
     Result,
 )
+from zonemta_py.queue.making import Making
 
 if TYPE_CHECKING:
     from zonemta_py.delivery.series import Following
@@ -73,6 +74,7 @@ class Means:
     tls: TlsPolicies
     connections: Connections
     hostname: str
+    making: Making | None = None
     sources: Sources = field(init=False)
     outgoing: Outgoing = field(init=False)
     templates: Templates = field(init=False)
@@ -82,7 +84,7 @@ class Means:
     def __post_init__(self) -> None:
         self.sources = Sources(self.config)
         self.outgoing = Outgoing(self.config)
-        self.templates = Templates(self.outlet)
+        self.templates = Templates(self.outlet, self.making)
         self.roads = Roads(Ourselves(self.config), DeadHosts())
 
     def zone(self, name: str) -> Zone:
