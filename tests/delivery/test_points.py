@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED
 
 WAYS = ("4xx", "5xx", "silence", "reset", "garbage", "half")
 LOST = ("silence", "reset", "garbage", "half")
@@ -25,10 +25,12 @@ def all_of(verdict: int, stage: str) -> list[tuple[int, str]]:
     return [(verdict, stage)] * 3
 
 
-def expected(point: str, way: str) -> list[tuple[int, str]]:
+def expected(point: str, way: str, grouped: bool) -> list[tuple[int, str]]:
     """What becomes of three recipients of a message that fits one chunk."""
     if point in ("banner", "ehlo"):
         return all_of(DEFERRED, point)
+    if way == "silence" and grouped and point in ("mail", "rcpt", "rcpt1", "rcpt2"):
+        return all_of(RELEASED, "limit")  # a tarpit: at once again, and one command at a time
     if point in ("mail", "data", "dot"):
         return all_of(BOUNCED if way == "5xx" else DEFERRED, point)
     if point == "rcpt":
@@ -49,8 +51,10 @@ async def test_failure_at(
     """4xx and everything that is no reply is temporary; 5xx is permanent from MAIL on; each recipient by its own."""
     server = await scripted({point: way}, keywords)
     [result] = await deliver(letter(server.port, 3))
-    assert verdicts(result) == expected(point, way)
-    assert len(server.bodies) == any(stage == "dot" for _, stage in expected(point, way))
+    wanted = expected(point, way, bool(keywords))
+    assert verdicts(result) == wanted
+    assert len(server.bodies) == any(stage == "dot" for _, stage in wanted)
+    assert result.stalled is (wanted[0] == (RELEASED, "limit"))
     assert (result.down_s == 0) is (point in ("banner", "ehlo"))
     for outcome in result.outcomes:
         assert outcome.verdict == DELIVERED or outcome.reply.permanent is (outcome.verdict == BOUNCED)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.delivery import series
-from zonemta_py.delivery.attempt import Means
 from zonemta_py.delivery.connections import Connections
+from zonemta_py.delivery.means import Means
 from zonemta_py.delivery.scout import DnsScout
 from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.mail.envelope import Recipient

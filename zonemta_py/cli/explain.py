@@ -27,6 +27,7 @@ _ENDLESS = {
     "held": "released or dropped", "rate": "it has been good for long enough",
 }  # fmt: skip
 _NOTHING = "nothing holds it"
+_LEARNED = {"recipients": "it takes {} recipients a message", "pipelining": "it is told one command at a time"}
 
 
 def explain(
@@ -47,7 +48,8 @@ def explain(
     if json:
         return print_json(found)
     if not found["rows"]:
-        return print(printable(_idle(found["kind"], found["about"])))
+        print(printable(_idle(found["kind"], found["about"])))
+        return _show_learned(found)
     now_ms = int(time.time() * 1000)
     if "recipient" in found["rows"][0]:
         _show_recipients(found, now_ms)
@@ -120,8 +122,14 @@ def _show_lines(found: dict[str, Any], now_ms: int) -> None:
     rest = [f"{counts[name]:,} {name}" for name in ("queued", "deferred", "held") if counts.get(name)]
     footer = "; ".join(part for part in (_more(found), ", ".join(rest) + " in all" if rest else "") if part)
     print_table(f"Why {found['kind']} {found['about']} waits", columns, cells, footer)
+    _show_learned(found)
     if counts.get("deferred"):
         print(printable(f"Those deferred: `zonemta queue list --domain {found['about']} --state deferred`"))
+
+
+def _show_learned(found: dict[str, Any]) -> None:
+    for row in found.get("learned", ()):
+        print(printable(f"Learned of {row['name']}: {_LEARNED[row['kind']].format(row['most'])} ({row['cause']})"))
 
 
 def _line_rows(row: dict[str, Any], now_ms: int) -> Iterator[Sequence[object]]:

@@ -16,7 +16,8 @@ from zonemta_py.cli.queue import answer
 
 _WHAT = {
     "rest": "source rests there", "resting": "cannot be reached", "rate": "slowed down",
-    "concurrency": "fewer connections", "no-tls": "TLS is switched off",
+    "concurrency": "fewer connections", "no-tls": "TLS is switched off", "recipients": "fewer recipients a message",
+    "pipelining": "one command at a time",
 }  # fmt: skip
 
 
@@ -56,7 +57,7 @@ def lift(
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Undo a stop, a rest, or a rate or concurrency that was learned: mail goes on at once."""
+    """Undo a stop, a rest, or what was learned of a site: mail goes on at once."""
     full = " ".join(name)
     if not answer(configuration(config, folder), "lift", kind=kind, name=full):
         raise Stop(Exit.DATA, f"there is no {kind} {full!a} to lift; `zonemta standing` lists what there is")
@@ -64,7 +65,7 @@ def lift(
 
 
 def standing(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """All stops, rests, and learned rates and connections: why, since when, until when, and how to undo each."""
+    """All stops, rests, and what was learned of sites: why, since when, until when, and how to undo each."""
     rows = answer(configuration(config, folder), "standing")
     if json:
         return print_json([row | {"undo": _undo(row)} for row in rows])
@@ -87,6 +88,10 @@ def _now(row: dict[str, Any]) -> str:
         return f"{rate:.3g}/s" if rate >= 1 else f"{rate * 60:.3g}/min"
     if row["kind"] == "concurrency":
         return "dead" if row["dead"] else f"{row['window']} at once"
+    if row["kind"] == "recipients":
+        return f"{row['most']} a message"
+    if row["kind"] == "pipelining":
+        return "no pipelining"
     if row["kind"] == "no-tls":
         return "mail goes without TLS"
     return "nothing goes" if row["kind"] != "resting" or row["until_ms"] else "one tries"

@@ -13,31 +13,24 @@ Failures: `run` returns a Result for everything that a server, DNS or a plugin c
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from zonemta_py.config import Config, Zone
-from zonemta_py.delivery.body import Body
-from zonemta_py.delivery.connections import Connections, Key
-from zonemta_py.delivery.dead import DeadHosts
-from zonemta_py.delivery.egress import Egress, Sources
-from zonemta_py.delivery.letter import NotMade, letter, not_made
-from zonemta_py.delivery.merged import Templates
-from zonemta_py.delivery.outgoing import Outgoing
-from zonemta_py.delivery.reach import Ourselves
-from zonemta_py.delivery.scout import DnsScout
+from zonemta_py.delivery.connections import Key
+from zonemta_py.delivery.egress import Egress
+from zonemta_py.delivery.letter import NotMade, not_made
+from zonemta_py.delivery.means import Means
+from zonemta_py.delivery.portions import Portions, made
 from zonemta_py.delivery.session import Route, Session, TlsFallback, open_session
-from zonemta_py.delivery.targets import Choice, Roads, Target
+from zonemta_py.delivery.targets import Choice, Target
 from zonemta_py.delivery.tls.failures import POLICY, UNDECIDED, TlsTrouble, TlsUnmet
 from zonemta_py.delivery.tls.plan import Demands, Plan, Trial
-from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.delivery.tls.reports import rows
 from zonemta_py.delivery.transaction import Transaction
 from zonemta_py.mail.classify import LOCAL, TLS_POLICY, DeliveryError, TlsFailed, judge
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import ConnectOptions
-from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.verdicts import Defer, Drop, Hold, Verdict
 from zonemta_py.queue.api import (
     BOUNCED,
@@ -47,10 +40,8 @@ from zonemta_py.queue.api import (
     RELEASED,
     Delivery,
     Outcome,
-    Outlet,
     Result,
 )
-from zonemta_py.queue.making import Making
 
 if TYPE_CHECKING:
     from zonemta_py.delivery.series import Following
@@ -58,38 +49,6 @@ if TYPE_CHECKING:
 ADDRESSES_MAX = 6
 CONNECT_SHARE = 2.0
 NO_CONNECTION = Reply(451, "4.3.2", "no idle connection, and a new one is not allowed now")
-
-
-@dataclass(slots=True)
-class Means:
-    """What every attempt of a sender process shares. hostname: the server's (asking the system each time is dear).
-
-    shy: servers (`Session.remote`) that do not take an envelope in one write with the message before it.
-    """
-
-    config: Config
-    outlet: Outlet
-    host: Host
-    resolver: DnsScout
-    tls: TlsPolicies
-    connections: Connections
-    hostname: str
-    making: Making | None = None
-    sources: Sources = field(init=False)
-    outgoing: Outgoing = field(init=False)
-    templates: Templates = field(init=False)
-    roads: Roads = field(init=False)
-    shy: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.sources = Sources(self.config)
-        self.outgoing = Outgoing(self.config)
-        self.templates = Templates(self.outlet, self.making)
-        self.roads = Roads(Ourselves(self.config), DeadHosts())
-
-    def zone(self, name: str) -> Zone:
-        """The zone as configured; the default one's limits if the queue still knows a zone that we do not."""
-        return self.config.zone(name) or self.config.default_zone
 
 
 class Attempt:
@@ -103,6 +62,7 @@ class Attempt:
         "_kept",
         "_means",
         "_opened",
+        "_portions",
         "_session",
         "_trials",
         "_used",
@@ -116,6 +76,7 @@ class Attempt:
         self._used: ConnectOptions | None = None
         self._demands = Demands("none")
         self._trials: list[Trial] = []
+        self._portions = Portions(means, delivery)
         self._down = self._opened = self._kept = False
 
     async def run(self) -> Result:
@@ -134,23 +95,37 @@ class Attempt:
             opened=self._opened,
             security=self._security(),
             kept=self._kept,
+            recipients_max=self._portions.recipients_max,
+            stalled=self._portions.stalled,
+            manner=self._portions.manner,
         )
+
+    @property
+    def told(self) -> list[Outcome]:
+        """What the queue has heard in parts before `run` returns."""
+        return self._portions.told
 
     def _security(self) -> list[Any]:
         return rows(self._demands, self._trials) if self._trials and self._means.tls.reports else []
 
     async def _outcomes(self) -> list[Outcome]:
-        everyone = list(range(len(self._delivery.recipients)))
+        portions = self._portions
         try:
-            return await self._transact(await letter(self._means, self._delivery))
+            waiting, decisions = await made(self._means, self._delivery)
+            portions.outcomes = _together(decided(verdict, [index]) for index, verdict in decisions.items())
+            if waiting:
+                portions.waiting += waiting
+                await self._transact()
+            return portions.outcomes
         except Verdict as verdict:
-            return [decided(verdict, everyone)]
+            return [*portions.outcomes, decided(verdict, portions.open)]
         except DeliveryError as error:
             judgement = judge(error.reply, error.stage)
             self._down = judgement.down or self._against_zone(error)
-            return [Outcome(BOUNCED if judgement.permanent else DEFERRED, judgement.reply, error.stage, everyone)]
+            verdict_ = BOUNCED if judgement.permanent else DEFERRED
+            return [*portions.outcomes, Outcome(verdict_, judgement.reply, error.stage, portions.open)]
         except NotMade as error:
-            return [not_made(error, everyone)]
+            return [not_made(error, portions.open)]
 
     def _against_zone(self, error: DeliveryError) -> bool:
         """The zone asks TLS of everybody, so there is nobody whom a rest could keep waiting for nothing. What a domain,
@@ -161,50 +136,59 @@ class Attempt:
 
     # over which connection
 
-    async def _transact(self, body: Body) -> list[Outcome]:
+    async def _transact(self) -> None:
         options = self._options()
         if self._means.host.listens("sender_connecting"):
             await self._let_choose(options)
         self._demands = await self._asked(options, options.tls)
         key = self._key(options)
         session = self._means.connections.take(key)
-        if session is not None:
-            transaction = await self._over(session, body, key)
-            if not transaction.unsaid:
-                return await self._reviewed(transaction, session)
+        if session is not None and await self._over(session, key):
+            return
         if not self._delivery.may_connect:
-            return [Outcome(RELEASED, NO_CONNECTION, "limit", list(range(len(self._delivery.recipients))))]
+            self._portions.outcomes.append(Outcome(RELEASED, NO_CONNECTION, "limit", self._portions.open))
+            return
         session = await self._fresh(options)
-        transaction = await self._over(session, body, self._fresh_key(options))
-        return await self._reviewed(transaction, session)
+        await self._over(session, self._fresh_key(options), fresh=True)
 
-    async def _over(self, session: Session, body: Body, key: Key | None) -> Transaction:
-        """The transaction, and the connection goes to the pool (or ends, without key) whatever comes of it."""
+    async def _over(self, session: Session, key: Key | None, fresh: bool = False) -> bool:
+        """The transactions, and the connection goes to the pool (or ends, without key) whatever comes of them.
+
+        False: it was gone before it said anything, and is not fresh.
+        """
         self._session = session
         session.sent += 1
+        delivery, portions, zone = self._delivery, self._portions, self._zone
+        most = (delivery.messages_per_connection or zone.messages_per_connection) if key is not None else 0
         following = self._following if key is not None else None
         if following is not None:
             following.security = self._security()
+        started_ms = int(time.time() * 1000)
         try:
             if self._means.host.listens("sender_connection"):
-                await self._means.host.call("sender_connection", delivery=self._delivery, connection=session)
-            transaction = Transaction(session, self._means.outgoing.addressed(self._delivery), body)
+                await self._means.host.call("sender_connection", delivery=delivery, connection=session)
+            first = portions.first
+            transaction = Transaction(session, self._means.outgoing.addressed(first.delivery), first.body)
             await transaction.run(following)
+            if transaction.unsaid and not fresh:
+                return False
             if following is not None and not transaction.unsaid:
                 await following.after(session, transaction)
+            portions.over(transaction)
+            if portions.waiting:
+                transaction = await portions.after(session, transaction, most, started_ms)
         finally:
-            delivery, zone = self._delivery, self._zone
-            most = (delivery.messages_per_connection or zone.messages_per_connection) if key is not None else 0
             idle_s = zone.idle_s if delivery.idle_s is None else delivery.idle_s
             self._kept = self._means.connections.give(key, session, most, idle_s)
-        return transaction
-
-    async def _reviewed(self, transaction: Transaction, session: Session) -> list[Outcome]:
-        """The outcomes, after plugins have had their say about each refusal."""
         self._down = transaction.down
-        outcomes = transaction.outcomes
-        if not self._means.host.listens("sender_response_error"):
-            return outcomes
+        if self._means.host.listens("sender_response_error"):
+            await self._review(session)
+        portions.release()
+        return True
+
+    async def _review(self, session: Session) -> None:
+        """Plugins have their say about each refusal."""
+        outcomes = self._portions.outcomes
         for place, outcome in enumerate(outcomes):
             if outcome.verdict == DELIVERED:
                 continue
@@ -214,7 +198,6 @@ class Attempt:
                 )
             except Verdict as verdict:
                 outcomes[place] = decided(verdict, outcome.recipients)
-        return outcomes
 
     def _options(self) -> ConnectOptions:
         delivery = self._delivery
@@ -385,6 +368,15 @@ class Attempt:
 def _local(host: str) -> bool:
     """The path of a unix socket, where nobody listens in."""
     return host.startswith("/")
+
+
+def _together(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Those that say the same in one."""
+    found: dict[tuple[Any, ...], Outcome] = {}
+    for outcome in outcomes:
+        key = (outcome.verdict, outcome.reply, outcome.delay_s)
+        found.setdefault(key, replace(outcome, recipients=[])).recipients.extend(outcome.recipients)
+    return list(found.values())
 
 
 def decided(verdict: Verdict, recipients: list[int]) -> Outcome:

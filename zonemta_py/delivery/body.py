@@ -7,6 +7,7 @@ Failures: `Outlet.chunk` raises QueueRefusal; the transaction then cuts the conn
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncIterator
 
 from zonemta_py.mail.canonical import BodyHash, Form
@@ -31,15 +32,14 @@ class Body:
         self._next = 1
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """What has been looked at already, then the rest as it is asked for. Raises QueueRefusal."""
+        """What has been looked at already, then the rest as it is asked for; again too. Raises QueueRefusal."""
         if self.whole is not None:
             yield self.whole
             return
         if self._head:
             yield self._head
-            self._head = b""
-        while self._next <= self._chunks:
-            yield await self._fetch()
+        for number in range(self._next, self._chunks + 1):
+            yield await self._chunk(number)
 
     async def head(self) -> bytes:
         """The message at least up to the end of its header section (bounded by HEADER_BYTES_MAX)."""
@@ -48,20 +48,34 @@ class Body:
         while b"\r\n\r\n" not in self._head and len(self._head) < HEADER_BYTES_MAX:
             if self._next > self._chunks:
                 break
-            self._head += await self._fetch()
+            self._head += await self._chunk(self._next)
+            self._next += 1
         return self._head
 
-    async def let_change(self, host: Host) -> None:
-        """Runs `sender_headers` over this delivery's copy. Raises its verdict."""
+    async def changed(self, host: Host, delivery: Delivery) -> bytes:
+        """The header section as plugins (`sender_headers`) want it for a delivery of this message; it stays as it is.
+
+        Raises their verdict.
+        """
         before = await self.head()
-        headers, end = split(before)
-        await host.call("sender_headers", delivery=self._delivery, headers=headers)
-        after = headers.build() + before[end:]
-        self.size += len(after) - len(before)
+        headers, _ = split(before)
+        await host.call("sender_headers", delivery=delivery, headers=headers)
+        return headers.build()
+
+    async def with_header(self, fields: bytes) -> Body:
+        """The same message under another header section."""
+        before = await self.head()
+        changed = copy.copy(self)
+        changed.put(fields + before[split(before)[1] :])
+        return changed
+
+    def put(self, head: bytes) -> None:
+        """Puts it in the place of what `head` gives."""
+        self.size += len(head) - len(self._head if self.whole is None else self.whole)
         if self.whole is not None:
-            self.whole = after
+            self.whole = head
         else:
-            self._head = after
+            self._head = head
 
     async def section(self) -> bytes:
         """The raw header section as it will be sent, without the empty line behind it."""
@@ -71,11 +85,7 @@ class Body:
 
     def put_on_top(self, fields: bytes) -> None:
         """Adds raw fields, each with its CRLF; `head` must have been asked for."""
-        self.size += len(fields)
-        if self.whole is not None:
-            self.whole = fields + self.whole
-        else:
-            self._head = fields + self._head
+        self.put(fields + (self._head if self.whole is None else self.whole))
 
     async def hash(self, form: Form) -> bytes:
         """SHA-256 of the body in canonical form; large ones are read once more for it. Raises QueueRefusal."""
@@ -92,11 +102,6 @@ class Body:
         for rest in range(number + 1, self._chunks + 1):
             hashed.add(await self._chunk(rest))
         return hashed.digest()
-
-    async def _fetch(self) -> bytes:
-        chunk = await self._chunk(self._next)
-        self._next += 1
-        return chunk
 
     async def _chunk(self, number: int) -> bytes:
         if self._pieces is None:

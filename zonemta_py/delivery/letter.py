@@ -14,20 +14,30 @@ from zonemta_py.merge.problems import RenderRefused, TemplateRefused
 from zonemta_py.queue.api import BOUNCED, DEFERRED, Delivery, Outcome, QueueRefusal
 
 if TYPE_CHECKING:
-    from zonemta_py.delivery.attempt import Means
+    from zonemta_py.delivery.means import Means
 
 NotMade = (QueueRefusal, RenderRefused, TemplateRefused, Unsigned)
 
 
 async def letter(means: Means, delivery: Delivery) -> Body:
     """The message of a delivery that has one. Raises one of NotMade, or a plugin's Verdict."""
+    body = await fetched(means, delivery)
+    if means.host.listens("sender_headers"):
+        body = await body.with_header(await body.changed(means.host, delivery))
+    return await finished(means, delivery, body)
+
+
+async def fetched(means: Means, delivery: Delivery) -> Body:
+    """As it is stored, or merged. Raises one of NotMade, or a plugin's Verdict."""
     host = means.host
     if host.listens("sender_fetch"):
         await host.call("sender_fetch", delivery=delivery)
     pieces = await means.templates.make(delivery) if delivery.values is not None else None
-    body = Body(delivery, means.outlet, pieces)
-    if host.listens("sender_headers"):
-        await body.let_change(host)
+    return Body(delivery, means.outlet, pieces)
+
+
+async def finished(means: Means, delivery: Delivery, body: Body) -> Body:
+    """With what goes on top. Raises one of NotMade."""
     if means.outgoing.active:
         await means.outgoing.finish(delivery, body)
     return body

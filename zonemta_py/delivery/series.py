@@ -15,22 +15,20 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import replace
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.delivery.attempt import Attempt
 from zonemta_py.delivery.letter import NotMade, letter, not_made
+from zonemta_py.delivery.portions import UNTRIED, restricted
 from zonemta_py.delivery.transaction import Transaction
-from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import RELEASED, Delivery, Outcome, Result
 
 if TYPE_CHECKING:
-    from zonemta_py.delivery.attempt import Means
+    from zonemta_py.delivery.means import Means
     from zonemta_py.delivery.session import Session
 
 SERIES_S = 1.0
 """No message of a series is begun later than that after its first."""
-UNTRIED = Reply(451, "4.3.2", "the connection ended before it was its turn")
 SHY_MAX = 10_000
 LOOKING = (
     "sender_fetch", "sender_headers", "sender_connecting", "sender_connection", "sender_response_error",
@@ -38,17 +36,12 @@ LOOKING = (
 )  # fmt: skip
 """Hooks that are called for each message."""
 
-_FIELDS = tuple(Delivery.__dataclass_fields__)
-_fields = attrgetter(*_FIELDS)
-_OWN = tuple(map(_FIELDS.index, ("recipients", "attempts", "values")))
-
 
 async def deliver(means: Means, delivery: Delivery) -> tuple[Result, list[tuple[Delivery, Result]]]:
     """Tries a lease: the result that ends it, and what plugins are told of: deliveries with their results."""
     if delivery.values is None or len(delivery.recipients) == 1:
-        result = await Attempt(means, delivery).run()
-        return result, [(delivery, result)]
-    own = [_alone(delivery, index) for index in range(len(delivery.recipients))]
+        return await _alone(means, delivery)
+    own = [restricted(delivery, [index]) for index in range(len(delivery.recipients))]
     if any(map(means.host.listens, LOOKING)):
         return await _one_by_one(means, own)
     following = Following(means, own)
@@ -57,6 +50,13 @@ async def deliver(means: Means, delivery: Delivery) -> tuple[Result, list[tuple[
         result.outcomes, result.down_s, result.security = [], None, []
         result.started_ms, result.took_ms = following.started_ms, 0
     return _released(result, following.untried), []
+
+
+async def _alone(means: Means, delivery: Delivery) -> tuple[Result, list[tuple[Delivery, Result]]]:
+    attempt = Attempt(means, delivery)
+    result = await attempt.run()
+    whole = replace(result, outcomes=attempt.told + result.outcomes) if attempt.told else result
+    return result, [(delivery, whole)]
 
 
 async def _one_by_one(means: Means, own: list[Delivery]) -> tuple[Result, list[tuple[Delivery, Result]]]:
@@ -83,13 +83,6 @@ def _released(result: Result, untried: list[int]) -> Result:
     if untried:
         result.outcomes.append(Outcome(RELEASED, UNTRIED, "limit", untried))
     return result
-
-
-def _alone(delivery: Delivery, index: int) -> Delivery:
-    fields = list(_fields(delivery))
-    for field in _OWN:
-        fields[field] = fields[field][index : index + 1]
-    return Delivery(*fields)
 
 
 class Following:

@@ -14,8 +14,8 @@ import asyncio
 import logging
 
 from zonemta_py.config import Config
-from zonemta_py.delivery.attempt import Means
 from zonemta_py.delivery.connections import Connections
+from zonemta_py.delivery.means import Means
 from zonemta_py.delivery.scout import DnsScout
 from zonemta_py.delivery.series import deliver
 from zonemta_py.delivery.tls.contexts import TlsContexts
@@ -23,7 +23,6 @@ from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import DEFERRED, DELIVERED, Delivery, Outcome, Outlet, QueueRefusal, Result
-from zonemta_py.queue.making import Making
 
 log = logging.getLogger(__name__)
 
@@ -51,12 +50,11 @@ class Slots:
 
 async def run(
     config: Config, outlet: Outlet, host: Host, most: int, *,
-    resolver: DnsScout | None = None, contexts: TlsContexts | None = None, making: Making | None = None,
+    resolver: DnsScout | None = None, contexts: TlsContexts | None = None,
 ) -> None:  # fmt: skip
     """Delivers for ever, at most `most` at once; returns when the queue is gone."""
     names = resolver or DnsScout(config)
-    policies = TlsPolicies(config, names, contexts)
-    means = Means(config, outlet, host, names, policies, Connections(), config.server.name, making)
+    means = Means(config, outlet, host, names, TlsPolicies(config, names, contexts), Connections(), config.server.name)
     slots = Slots(most)
     try:
         async with asyncio.TaskGroup() as group:

@@ -15,6 +15,7 @@ Replies that are judged temporary never carry a 5xx code: they are rewritten, so
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from zonemta_py.mail.reply import Reply
@@ -49,6 +50,32 @@ def judge(reply: Reply, stage: str) -> Judgement:
     if stage == "rcpt" and reply.code == 552 and reply.enhanced in ("", "5.5.3"):
         return Judgement(False, False, Reply(452, "4.5.3", reply.text))
     return Judgement(reply.permanent, False, reply)
+
+
+_NUMBER = re.compile(
+    r"\b(?:too many|maximum|max\.?|limit|exceed\w*|number of|over)\b.{0,40}\b(?:recipients?|rcpts?|receivers?)\b"
+    r"|\b(?:recipients?|rcpts?)\b.{0,20}\b(?:limit|count|max(?:imum)?|exceed\w*|reached)\b",
+    re.IGNORECASE,
+)
+_RATE = re.compile(
+    r"\b(?:hours?|hourly|days?|daily|minutes?|seconds?|today|rate|quota|mailbox|storage|space|disk|(?:un|in)valid|unknown"
+    r"|bad|non-?existing|errors? from)\b",
+    re.IGNORECASE,
+)
+
+
+def too_many(reply: Reply) -> bool:
+    """Whether it says that one transaction may not have so many recipients (RFC 5321 4.5.3.1.10), and no more than
+    that: how many there may be in an hour is another matter."""
+    if not (400 <= reply.code < 600) or reply.code == 421 or _RATE.search(reply.text):
+        return False
+    return reply.enhanced[1:] == ".5.3" or _NUMBER.search(reply.text) is not None
+
+
+def perhaps_too_many(reply: Reply) -> bool:
+    """The code alone, to a RCPT behind others that were accepted: 452, or 552 as old servers say it."""
+    plain = reply.enhanced in ("", "4.5.3", "5.5.3") and not _RATE.search(reply.text)
+    return reply.code in (452, 552) and plain
 
 
 def _softened(reply: Reply, enhanced: str) -> Reply:

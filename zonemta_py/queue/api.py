@@ -108,6 +108,9 @@ class Delivery:
     the template of `campaign` with his values, in the recipients' order, whose names are `columns`. Several recipients
     are a *series*: their messages go one behind the other over one connection. template: name of that template's
     content, so that a template kept by the sender is the right one. received_ms: UNIX time for its Date field.
+
+    stepwise: the site is told one command at a time. counted: limits count the lease as one message, so what does not
+    go with the first transaction is released.
     """
 
     lease: int
@@ -146,6 +149,8 @@ class Delivery:
     values: list[list[str]] | None = None
     template: str = ""
     received_ms: int = 0
+    stepwise: bool = False
+    counted: bool = False
 
 
 @dataclass(slots=True)
@@ -178,6 +183,9 @@ class Result:
     record and for reports: a short list of plain values.
 
     more: it is a part: the others of a series are under way still, and the lease with them.
+
+    recipients_max: so many recipients a message does the server take, as it turned out (0: nothing was learned).
+    stalled: it let a group of commands wait until our time was over. manner: why, in words.
     """
 
     lease: int
@@ -192,6 +200,9 @@ class Result:
     security: list[Any] = field(default_factory=list)
     kept: bool = False
     more: bool = False
+    recipients_max: int = 0
+    stalled: bool = False
+    manner: str = ""
 
 
 class Outlet(Protocol):

@@ -1,10 +1,10 @@
 """Why something waits, and until when: read from the scheduler's own state, not from a guess about it.
 
 The answer: about, kind (message, recipient, zone, ip, campaign, tenant, destination), rows, and how many rows `more`
-there are. A row is a recipient, a strand (`reasons.rows_of`) or a stop ("stopped"), and has `reasons`, the first being
-what holds it now (`reasons.py`; for recipients also deferred, held, and last deadline: what ends the wait if nothing
-does before). No reason: it goes when its turn comes; a recipient's `before` says how many of its strand come first
-(`counted` False: at least so many).
+there are; of a destination also `counts`, and what was `learned` of it. A row is a recipient, a strand
+(`reasons.rows_of`) or a stop ("stopped"), and has `reasons`, the first being what holds it now (`reasons.py`; for
+recipients also deferred, held, and last deadline: what ends the wait if nothing does before). No reason: it goes when
+its turn comes; a recipient's `before` says how many of its strand come first (`counted` False: at least so many).
 
 Walks over the store are long where a queue is: the queue goes on with its work in between.
 """
@@ -28,6 +28,7 @@ from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.state import FAMILY, State
 from zonemta_py.schedule import hours
 from zonemta_py.schedule.lane import Path, Strand
+from zonemta_py.schedule.manners import KINDS as MANNERS
 from zonemta_py.schedule.reasons import reasons, rows_of
 from zonemta_py.schedule.standing import NO_TLS
 from zonemta_py.schedule.zone import ZoneSchedule
@@ -112,7 +113,10 @@ def _strands(queue: Parts, what: str) -> dict[str, Any] | None:
                 found[kind].append(strand)
     for kind, strands in found.items():
         if rows := rows_of(schedule, strands):
-            return _answer(what, kind, rows, counts=_counts(queue, domain) if kind == "destination" else {})
+            there = {strand.lane.site for strand in strands} if kind == "destination" else set()
+            learned = [row for row in schedule.standing.manners.rows() if row["name"] in there]
+            counts = _counts(queue, domain) if kind == "destination" else {}
+            return _answer(what, kind, rows, counts=counts, learned=learned)
     return None
 
 
@@ -128,7 +132,10 @@ def _counts(queue: Parts, domain: str) -> dict[str, int]:
 
 def _stopped(queue: Parts, what: str) -> dict[str, Any] | None:
     rows = _stops(queue, what)
-    return _answer(what, rows[0]["stopped"], rows) if rows else None
+    learned = [row for row in queue.core.schedule.standing.manners.rows() if row["name"] == what]
+    if not rows and not learned:
+        return None
+    return _answer(what, rows[0]["stopped"] if rows else "destination", rows, learned=learned)
 
 
 def _stops(queue: Parts, what: str) -> list[Row]:
@@ -138,7 +145,7 @@ def _stops(queue: Parts, what: str) -> list[Row]:
             {"kind": row["kind"], "cause": row["cause"], "since_ms": row["since_ms"], "until_ms": row["until_ms"]}
         ]}
         for row in queue.core.schedule.standing.rows()
-        if row["kind"] != NO_TLS and (what == row["name"] or what in row["name"].split())
+        if row["kind"] not in (NO_TLS, *MANNERS) and (what == row["name"] or what in row["name"].split())
     ]  # fmt: skip
 
 

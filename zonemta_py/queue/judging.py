@@ -18,7 +18,7 @@ from zonemta_py.mail.classify import LOCAL, TLS_POLICY
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rule import RulesError
 from zonemta_py.mail.rules import Rules, Ruling
-from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Outcome, Result
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Outcome, Result
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.lease import Lease
 from zonemta_py.schedule.lane import Lane
@@ -72,7 +72,10 @@ class Judging:
         permits = self._core.schedule.permits
         lease.tried = lease.tried or any(outcome.stage not in UNTRIED for outcome in result.outcomes)
         if group.charge is not None and not result.more:
-            permits.unused(group, result.opened, lease.tried, result.kept)
+            released = sum(len(o.recipients) for o in result.outcomes if o.verdict == RELEASED)
+            permits.unused(group, result.opened, lease.tried, result.kept, released)
+        if result.recipients_max or result.stalled:
+            standing.manners.learn(lane.site, result.recipients_max, result.stalled, result.manner)
         if not result.outcomes:
             return
         if not lane.failures and not lane.source and all(o.verdict == DELIVERED for o in result.outcomes):

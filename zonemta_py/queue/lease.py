@@ -341,7 +341,7 @@ class Leases:
         routing, metadata, merged = first.routing or {}, message.metadata, first.values is not None
         if self._core.schedule.standing.stopped(NO_TLS, lane.site):
             routing = routing | {"no_tls": True}
-        most = self._core.schedule.permits.most(group.strand)
+        most, manners = self._core.schedule.permits.most(group.strand), self._core.schedule.standing.manners
         return Delivery(
             lease=lease.number,
             id=message.id,
@@ -379,6 +379,8 @@ class Leases:
             values=[entry.note.values or [] for entry in group.entries] if merged else None,
             template=metadata.get("template", ""),
             received_ms=metadata.get("received_ms", 0),
+            stepwise=bool(manners) and manners.stepwise(lane.site),
+            counted=group.charge is not None,
         )
 
     def _merged(self, group: Group, entry: Entry) -> Recipient:

@@ -144,6 +144,8 @@ class Permits:
         if self._may_be_alone is not None and not merged:
             asked = self._terms_of(strand.entries[0].id).get("unsubscribe", False)
             most = 1 if self._may_be_alone.alone(zone.name, asked) else most
+        if self.standing.manners and not merged:
+            most = self.standing.manners.recipients(lane.site, most)
         days = self.standing.warmups.of(lane.source, lane.provider or lane.site) if lane.source else None
         if not gates and learned is None and days is None:
             return Group(strand, take(strand, strand.zone.series(lane) if merged else most))
@@ -237,22 +239,24 @@ class Permits:
             self._kept.back(group.lane, group.kept)
             group.gates = ()
 
-    def unused(self, group: Group, opened: bool, tried: bool, kept: bool) -> None:
-        """Gives back what a lease did not need: the new connection, or everything. kept: its connection stays open."""
+    def unused(self, group: Group, opened: bool, tried: bool, kept: bool, released: int = 0) -> None:
+        """Gives back what a lease did not need: the new connection, or everything. kept: its connection stays open;
+        released: so many of those it tried go back untried.
+        """
         if group.charge is None:
             return
         now, lane = self._timers.now(), group.lane
         messages, recipients, opening, size = group.charge
+        days = self.standing.warmups.of(lane.source, lane.provider or lane.site) if lane.source else None
         if tried:
-            messages = recipients = size = 0
+            messages, recipients, size = 0, released, 0
             if kept:
                 lane.idle, lane.idle_until = lane.idle + 1, now + group.idle_s
                 group.keep = self.counts_connections(group.strand)
         else:
             lane.idle = 0
-            days = self.standing.warmups.of(lane.source, lane.provider or lane.site) if lane.source else None
-            if days is not None:
-                days.give(recipients, group.day)
+        if days is not None and recipients:
+            days.give(recipients, group.day)
         if group.learned is not None and not tried:
             group.learned.give(now, 1, group.taken)
         for gate in group.gates:

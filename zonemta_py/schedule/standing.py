@@ -4,6 +4,7 @@
     rest      a source sends nothing to a site until a time (it is blocked there); other sources take over
     rate      a source's rate at a provider, lowered when that asked for it, and raised again
     concurrency   how many connections a destination bears (`earned.py`)
+    recipients, pipelining   how a site wants to be spoken to (`manners.py`)
     warmup    how far a new source has come at a provider
 
 Each change is a record in the journal with its cause, and all of it stands in position records; so it survives any
@@ -22,6 +23,8 @@ from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.mail.rule import BLOCKED_CLASSES
 from zonemta_py.schedule.earned import Earned
 from zonemta_py.schedule.lane import Hold, Lane, Strand
+from zonemta_py.schedule.manners import KINDS as MANNERS
+from zonemta_py.schedule.manners import Manners
 from zonemta_py.zones import window
 from zonemta_py.zones.rates import Learned
 from zonemta_py.zones.warmup import Warmups
@@ -60,6 +63,7 @@ class Standing:
         self._seen: OrderedDict[tuple[str, ...], deque[float]] = OrderedDict()
         self.warmups = Warmups(config.warmups, [source for pool in config.pools for source in pool.sources])
         self.earned = Earned(config, now_ms, record)
+        self.manners = Manners(now_ms, record)
         self._windows = {found.name: found for found in config.windows}
 
     # -- what holds
@@ -137,6 +141,8 @@ class Standing:
             found = rate is not None and rate.bucket is not None
         elif kind == "concurrency":
             found = self.earned.knows(name)
+        elif kind in MANNERS:
+            found = self.manners.knows(kind, name)
         else:
             found = self._stop(kind, name) is not None
         if found:
@@ -157,6 +163,8 @@ class Standing:
             self._rates.pop((source, provider), None)
         elif kind == "concurrency":
             self.earned.apply(name, value, cause)
+        elif kind in MANNERS and what in ("manner", "lift"):
+            self.manners.apply(kind, name, value, cause)
         elif what == "lift":
             self.stops.pop((kind, name), None)
         elif what == "rate":
@@ -258,7 +266,8 @@ class Standing:
         now = self._now()
         stops = [[kind, name, *stop] for (kind, name), stop in list(self.stops.items()) if self._stop(kind, name)]
         rates = [[*key, rate.state()] for key, rate in self._rates.items() if rate.rate(now) is not None]
-        return {"stops": stops, "rates": rates, "warmups": self.warmups.state()}
+        found = {"stops": stops, "rates": rates, "warmups": self.warmups.state()}
+        return found | {"manners": self.manners.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         for kind, name, *stop in state.get("stops", []):
@@ -266,6 +275,7 @@ class Standing:
         for source, provider, learnt in state.get("rates", []):
             self._rate(source, provider).restore(learnt, self._now())
         self.warmups.restore(state.get("warmups", []))
+        self.manners.restore(state.get("manners", []))
 
     def rows(self) -> list[dict[str, Any]]:
         """All stops, and what was learned and holds back, for people."""
@@ -281,4 +291,4 @@ class Standing:
                 name = f"{source} {provider}".strip()
                 row = {"kind": "rate", "name": name, "rate": round(rate, 3), "cause": found.cause}
                 rows.append(row | {"since_ms": max(0, int(found.lowered * 1000)), "until_ms": 0})
-        return [*rows, *self.earned.rows()]
+        return [*rows, *self.earned.rows(), *self.manners.rows()]

@@ -60,7 +60,7 @@ _SCALARS = (
     "lease", "id", "zone", "destination", "sender", "size", "chunks", "body", "host", "port", "source", "ret", "envid",
     "smtputf8", "eightbit", "attempts", "routing", "hosts", "secure", "site", "provider", "tenant", "campaign",
     "priority", "may_connect", "require_tls", "tls_optional", "messages_per_connection", "idle_s", "hashes",
-    "unsubscribe", "columns", "values", "template", "received_ms",
+    "unsubscribe", "columns", "values", "template", "received_ms", "stepwise", "counted",
 )  # fmt: skip
 _scalars = attrgetter(*_SCALARS)
 
@@ -92,6 +92,9 @@ def result_row(result: Result) -> list[Any]:
         result.security,
         result.kept,
         result.more,
+        result.recipients_max,
+        result.stalled,
+        result.manner,
     ]
 
 

@@ -79,10 +79,10 @@ def _guarded(gate: Gate) -> type[Any]:
             if not self.refused:
                 super().data_received(data)
 
-        def cut_off_if_late(self, now: float) -> None:
+        def cut_off_if_silent(self, silent_since: float) -> None:
             cycle = self.cycle
             ours = cycle is not None and not cycle.response_complete and not cycle.more_body
-            if self.heard < now - gate.timeout_s and not ours:
+            if self.heard < silent_since and not ours:
                 self.transport.abort()
 
         def send_400_response(self, msg: str) -> None:

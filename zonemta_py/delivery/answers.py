@@ -1,0 +1,247 @@
+"""What a server's answers to one transaction mean for its recipients: a verdict each, or another try at once.
+
+Every recipient is settled by its own reply, those accepted by the final one. Answers are believed only in their places:
+where there were more replies than commands, nobody is judged by any of them. A connection that breaks is permanent for
+nobody.
+
+A server may take fewer recipients a message than it was given: 452 (552 of old ones) to a RCPT behind others that it
+accepted, which get the message; it may refuse DATA or the message for their number, too. A tarpit answers a group of
+commands only when our time is over. In all three the recipients without a verdict are `again`, in smaller transactions.
+"""
+
+from __future__ import annotations
+
+from zonemta_py.delivery.body import Body
+from zonemta_py.delivery.session import Session
+from zonemta_py.mail.classify import (
+    ConnectionLost,
+    DeliveryError,
+    ReplyGarbled,
+    ReplyTimeout,
+    judge,
+    perhaps_too_many,
+    too_many,
+)
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery, Outcome
+
+BAD_RECIPIENT = Reply(553, "5.1.3", "the recipient's address has control characters")
+
+
+class Answers:
+    """outcomes: filled as answers come. down: the server said 421. unsaid: it was gone before it said anything to MAIL,
+    or all that it said was 421 (many servers end long connections so). announced: its envelope left with the end of the
+    message before it; then anything but a yes to MAIL is `unsaid` too, and `misunderstood` unless the server just went.
+
+    again: recipients without an outcome, to be tried in transactions of at most recipients_max. sure: that many and no
+    more does the server take; else it may be so. stalled: it did not answer a group of commands in time. manner: why,
+    in words.
+    """
+
+    __slots__ = (
+        "_accepted", "_asked", "_body", "_delivery", "_dsn", "_groups", "_lines", "_over", "_tried", "again",
+        "announced", "down", "manner", "misunderstood", "recipients_max", "session", "stalled", "sure", "unsaid",
+    )  # fmt: skip
+
+    def __init__(self, session: Session, delivery: Delivery, body: Body) -> None:
+        self.session, self._delivery, self._body = session, delivery, body
+        self._dsn = "dsn" in session.keywords
+        self._tried: list[int] = []
+        self._accepted: list[int] = []
+        self._asked = False  # all of it at once
+        self._over: dict[int, Reply] = {}
+        self._groups: dict[tuple[int, Reply, str, bool], Outcome] = {}
+        self._lines: list[str] = []
+        self.down = self.unsaid = self.announced = self.misunderstood = False
+        self.again: list[int] = []
+        self.recipients_max = 0
+        self.stalled = self.sure = False
+        self.manner = ""
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        return list(self._groups.values())
+
+    @property
+    def takes(self) -> bool:
+        """Whether it took one recipient at least."""
+        return bool(self._accepted)
+
+    def _open(self) -> list[int]:
+        settled = {index for outcome in self._groups.values() for index in outcome.recipients}
+        return [index for index in range(len(self._delivery.recipients)) if index not in settled]
+
+    def _judge_envelope(self, replies: list[Reply], data: Reply | None) -> bool:
+        """Settles whoever is settled by now; True if the message is to be sent."""
+        if self.announced and not (replies and completed(replies[0])):
+            broken = self.session.dialogue.broken
+            self.misunderstood = replies[0].code != 421 if replies else broken is not ConnectionLost
+            self.session.dialogue.abort()
+            self.unsaid = True
+            return False
+        if self._stalls(replies):
+            return False
+        if not replies:
+            self.unsaid = self.session.dialogue.broken is ConnectionLost
+            self._settle_failed(self._tried, "mail")
+            return False
+        self.session.unfinished = True
+        if not completed(replies[0]):
+            self.session.unfinished = False
+            self.unsaid = replies[0].code == 421
+            self._settle_refused(self._tried, replies[0], "mail")
+        else:
+            self._judge_recipients(replies)
+        return self._in_step() and self._judge_data(data)
+
+    def _in_step(self) -> bool:
+        """Whether the server has said no more than it was asked. Else nobody can be judged by any of it: all have their
+        outcome, and the connection ends. That it goes away it may say at any time (421, RFC 5321 3.8).
+        """
+        dialogue = self.session.dialogue
+        early = dialogue.early
+        if early is not None and early.code == 421:
+            self._settle_refused(self._open(), early, "data")
+            return False
+        if early is not None:
+            dialogue.out_of_step()
+        if dialogue.astray:
+            self._distrust("data")
+        return not dialogue.astray
+
+    def _distrust(self, stage: str) -> None:
+        """What the server has said of these recipients may have been meant for others, or for nobody."""
+        self._groups = {key: outcome for key, outcome in self._groups.items() if outcome.reply is BAD_RECIPIENT}
+        self._over, self._accepted = {}, []
+        self.session.dialogue.abort()
+        self._settle(self._open(), DEFERRED, ReplyGarbled(stage, "more replies than commands").reply, stage)
+
+    def _judge_recipients(self, replies: list[Reply]) -> None:
+        leaving = next((reply for reply in replies if reply.code == 421), None)
+        for place, index in enumerate(self._tried, 1):
+            if place >= len(replies):
+                self._judge_unanswered(self._tried[place - 1 :], leaving)
+                return
+            reply = replies[place]
+            if completed(reply):
+                for other, refusal in self._over.items():  # whatever they meant, it was not the number
+                    self._settle_refused([other], refusal, "rcpt")
+                self._over.clear()
+                self._accepted.append(index)
+            elif self._accepted and (too_many(reply) or perhaps_too_many(reply)):
+                self._over[index] = reply
+            else:
+                self._settle_refused([index], reply, "rcpt")
+
+    def _judge_unanswered(self, indices: list[int], leaving: Reply | None) -> None:
+        if leaving is not None:
+            self._settle_refused(indices, leaving, "rcpt")
+        elif self._over and self.session.dialogue.broken is None:  # they were not asked for: it has had enough
+            self._over |= dict.fromkeys(indices, next(reversed(self._over.values())))
+        else:
+            self._settle_failed(indices, "rcpt")
+
+    # fewer recipients at a time
+
+    def _judge_over(self) -> None:
+        """Those that the server had no room for: the next transaction is theirs, if this one came to an end."""
+        if any(outcome.stage == "dot" and outcome.verdict != DEFERRED for outcome in self._groups.values()):
+            clear = next(filter(too_many, self._over.values()), None)
+            self.sure = clear is not None
+            self._repeat(list(self._over), len(self._accepted), str(clear or next(iter(self._over.values()))))
+            return
+        for index, reply in self._over.items():
+            self._settle_refused([index], reply, "rcpt")
+
+    def _fewer(self, reply: Reply) -> bool:
+        """Whether the message was refused for the number of its recipients; then it is sent to fewer."""
+        everyone = [*self._accepted, *self._over]
+        if len(everyone) < 2 or not too_many(reply):
+            return False
+        self.sure = True
+        self._repeat(everyone, len(self._accepted) if self._over else len(everyone) // 2, str(reply))
+        self._over = {}
+        return True
+
+    def _stalls(self, replies: list[Reply]) -> bool:
+        """Whether it let a group of commands for several recipients wait until our time was over (a tarpit)."""
+        timed_out = self.session.dialogue.broken is ReplyTimeout and self._asked and len(self._tried) > 1
+        if not timed_out or len(replies) >= len(self._lines) or (replies and not completed(replies[0])):
+            return False
+        for index, reply in zip(self._tried, replies[1:], strict=False):
+            if not completed(reply):
+                self._settle_refused([index], reply, "rcpt")
+        self.stalled = self.sure = True
+        answered = f"{len(replies)} of {len(self._lines) + 1} commands in one group were answered in time"
+        self._repeat(self._open(), max(1, len(self._tried) // 2), answered)
+        return True
+
+    def _repeat(self, indices: list[int], most: int, manner: str) -> None:
+        self.again, self.recipients_max, self.manner = indices, most, manner
+
+    def _judge_data(self, data: Reply | None) -> bool:
+        if data is not None and data.code == 354:
+            return True
+        if data is not None and data.positive and self._accepted:
+            self._distrust("data")  # neither 354 nor a refusal: the replies before it may be others' too
+        elif self._accepted:
+            if data is None:
+                self._settle_failed(self._accepted, "data")
+            elif not self._fewer(data):
+                self._settle_refused(self._accepted, data, "data")
+        elif data is not None and data.code == 421:
+            self.down = True
+            self.session.dialogue.abort()
+        elif data is not None and data.positive:
+            self.session.dialogue.abort()
+        return False
+
+    def _last(self, replies: list[Reply], followed: bool) -> Reply | None:
+        """The reply to the end of the message. A yes that a no came along with was said before its time, or is not
+        worth more than the no: then it is none."""
+        early = None if followed else self.session.dialogue.early
+        if replies and early is not None and early.code >= 400 and early.code != 421:
+            self.session.dialogue.out_of_step()
+            return None
+        return replies[0] if replies else None
+
+    def _judge_final(self, accepted: list[int], reply: Reply | None, stage: str) -> None:
+        if reply is None:
+            self._settle_failed(accepted, stage)
+        elif completed(reply) and stage == "dot":
+            for index in accepted:
+                relayed = not self._dsn and self._delivery.recipients[index].notify != 0
+                self._settle([index], DELIVERED, reply, "dot", relayed)
+        elif self.session.lmtp or not self._fewer(reply):
+            self._settle_refused(accepted, reply, stage)
+
+    # verdicts
+
+    def _settle_refused(self, indices: list[int], reply: Reply, stage: str) -> None:
+        if reply.positive:
+            self.session.dialogue.abort()
+            self._settle(indices, DEFERRED, ReplyGarbled(stage, str(reply)).reply, stage)
+            return
+        judgement = judge(reply, stage)
+        if judgement.down:
+            self.down = True
+            self.session.dialogue.abort()
+        self._settle(indices, BOUNCED if judgement.permanent else DEFERRED, judgement.reply, stage)
+
+    def _settle_failed(self, indices: list[int], stage: str) -> None:
+        kind: type[DeliveryError] = self.session.dialogue.broken or ConnectionLost
+        self._settle(indices, DEFERRED, kind(stage).reply, stage)
+
+    def _settle(self, indices: list[int], verdict: int, reply: Reply, stage: str, relayed: bool = False) -> None:
+        if not indices:
+            return
+        key = (verdict, reply, stage, relayed)
+        outcome = self._groups.get(key)
+        if outcome is None:
+            self._groups[key] = Outcome(verdict, reply, stage, list(indices), relayed=relayed)
+        else:
+            outcome.recipients += indices
+
+
+def completed(reply: Reply) -> bool:
+    return 200 <= reply.code < 300

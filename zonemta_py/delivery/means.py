@@ -1,0 +1,49 @@
+"""What all attempts of a sender process share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from zonemta_py.config import Config, Zone
+from zonemta_py.delivery.connections import Connections
+from zonemta_py.delivery.dead import DeadHosts
+from zonemta_py.delivery.egress import Sources
+from zonemta_py.delivery.merged import Templates
+from zonemta_py.delivery.outgoing import Outgoing
+from zonemta_py.delivery.reach import Ourselves
+from zonemta_py.delivery.scout import DnsScout
+from zonemta_py.delivery.targets import Roads
+from zonemta_py.delivery.tls.policy import TlsPolicies
+from zonemta_py.plugin.host import Host
+from zonemta_py.queue.api import Outlet
+
+
+@dataclass(slots=True)
+class Means:
+    """hostname: the server's (asking the system each time is dear).
+
+    shy: servers (`Session.remote`) that do not take an envelope in one write with the message before it.
+    """
+
+    config: Config
+    outlet: Outlet
+    host: Host
+    resolver: DnsScout
+    tls: TlsPolicies
+    connections: Connections
+    hostname: str
+    sources: Sources = field(init=False)
+    outgoing: Outgoing = field(init=False)
+    templates: Templates = field(init=False)
+    roads: Roads = field(init=False)
+    shy: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.sources = Sources(self.config)
+        self.outgoing = Outgoing(self.config)
+        self.templates = Templates(self.outlet)
+        self.roads = Roads(Ourselves(self.config), DeadHosts())
+
+    def zone(self, name: str) -> Zone:
+        """The zone as configured; the default one's limits if the queue still knows a zone that we do not."""
+        return self.config.zone(name) or self.config.default_zone

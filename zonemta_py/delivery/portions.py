@@ -1,0 +1,181 @@
+"""The portions of a delivery: recipients that share one transaction, in transactions one behind the other over one
+connection.
+
+There is one portion where nothing asks for more. More there are where a plugin (`sender_headers`) wants the header
+otherwise for some recipients than for others: those with equal headers stay together. And a server may turn out to take
+fewer recipients a message than it was given (RFC 5321 4.5.3.1.10): those it had no room for are the next portion, at
+once, and what it takes is told to the queue, which then leases no more at a time.
+
+Each portion's answers go to the queue before the next one begins. What the connection, or PORTIONS_S, leaves untried is
+released, as if never leased; so is what a group of commands was not answered for (a tarpit), for the queue then knows
+to ask one command at a time. Nobody is released unless something has been learned, or somebody has come to an end.
+
+Failures: `made` raises one of NotMade, or QueueRefusal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from zonemta_py.delivery.body import Body
+from zonemta_py.delivery.letter import fetched, finished, letter
+from zonemta_py.delivery.transaction import Transaction
+from zonemta_py.mail.reply import Reply
+from zonemta_py.plugin.verdicts import Verdict
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Delivery, Outcome, Result
+
+if TYPE_CHECKING:
+    from zonemta_py.delivery.means import Means
+    from zonemta_py.delivery.session import Session
+
+PORTIONS_S = 60.0
+"""No portion is begun later than that after the first."""
+UNTRIED = Reply(451, "4.3.2", "the connection ended before it was its turn")
+
+_ENDED = (DELIVERED, BOUNCED)
+_FIELDS = tuple(Delivery.__dataclass_fields__)
+_fields = attrgetter(*_FIELDS)
+_OWN = tuple(map(_FIELDS.index, ("recipients", "attempts")))
+_VALUES = _FIELDS.index("values")
+
+
+class Portion(NamedTuple):
+    """Some recipients of a delivery. indices: which; delivery: the same, but to them only; body: what they get."""
+
+    indices: list[int]
+    delivery: Delivery
+    body: Body
+
+
+def restricted(delivery: Delivery, indices: list[int]) -> Delivery:
+    """The same delivery to some of its recipients."""
+    fields = list(_fields(delivery))
+    for field in (*_OWN, _VALUES) if delivery.values is not None else _OWN:
+        fields[field] = [fields[field][index] for index in indices if index < len(fields[field])]
+    return Delivery(*fields)
+
+
+async def made(means: Means, delivery: Delivery) -> tuple[list[Portion], dict[int, Verdict]]:
+    """The portions, and what plugins have decided of recipients who are in none. Raises one of NotMade, or a Verdict
+    about all of them."""
+    everyone = list(range(len(delivery.recipients)))
+    if len(everyone) == 1 or not means.host.listens("sender_headers"):
+        return [Portion(everyone, delivery, await letter(means, delivery))], {}
+    body = await fetched(means, delivery)
+    wanted: dict[bytes, list[int]] = {}
+    decided: dict[int, Verdict] = {}
+    for index in everyone:
+        try:
+            fields = await body.changed(means.host, restricted(delivery, [index]))
+        except Verdict as verdict:
+            decided[index] = verdict
+        else:
+            wanted.setdefault(fields, []).append(index)
+    portions = []
+    for fields, indices in wanted.items():
+        own = delivery if len(indices) == len(everyone) else restricted(delivery, indices)
+        portions.append(Portion(indices, own, await finished(means, own, await body.with_header(fields))))
+    return portions, decided
+
+
+class Portions:
+    """Those that wait, and what has become of the others.
+
+    outcomes: what the queue has not been told yet; told: what it has. recipients_max, stalled, manner: as in `Result`.
+    """
+
+    __slots__ = (
+        "_guess", "_means", "_until", "manner", "outcomes", "recipients_max", "stalled", "told", "waiting", "whole",
+    )  # fmt: skip
+
+    def __init__(self, means: Means, whole: Delivery) -> None:
+        self._means, self.whole = means, whole
+        self.waiting: deque[Portion] = deque()
+        self._until = time.monotonic() + PORTIONS_S
+        self._guess = 0
+        self.outcomes: list[Outcome] = []
+        self.told: list[Outcome] = []
+        self.recipients_max, self.stalled, self.manner = 0, False, ""
+
+    @property
+    def open(self) -> list[int]:
+        """Who has no outcome yet."""
+        ended = {index for outcome in (*self.told, *self.outcomes) for index in outcome.recipients}
+        return [index for index in range(len(self.whole.recipients)) if index not in ended]
+
+    @property
+    def first(self) -> Portion:
+        return self.waiting[0]
+
+    def over(self, transaction: Transaction) -> None:
+        """The first one's is over: its recipients have their outcomes, or are to be tried again at once."""
+        portion = self.waiting.popleft()
+        for outcome in transaction.outcomes:
+            outcome.recipients = [portion.indices[place] for place in outcome.recipients]
+            self.outcomes.append(outcome)
+        if self._guess and transaction.takes:
+            self.recipients_max, self._guess = self._guess, 0  # the same ones it had no room for before
+        if transaction.again:
+            self._again(portion, transaction)
+
+    def _again(self, portion: Portion, transaction: Transaction) -> None:
+        most, self._guess = transaction.recipients_max, 0
+        self.stalled = self.stalled or transaction.stalled
+        self.manner = transaction.manner
+        if transaction.sure:
+            self.recipients_max = most
+        else:
+            self._guess = most
+        pieces = [transaction.again[at : at + most] for at in range(0, len(transaction.again), most)]
+        parts = [
+            Portion([portion.indices[place] for place in places], restricted(portion.delivery, places), portion.body)
+            for places in pieces
+        ]
+        self.waiting.extendleft(reversed(parts))
+
+    async def after(self, session: Session, first: Transaction, most: int, started_ms: int) -> Transaction:
+        """All that follow the first over its session, at most so many messages; the last one's transaction."""
+        transaction, begun = first, time.monotonic()
+        while self.waiting and not self.whole.counted and session.usable and not transaction.down:
+            if session.sent >= most or time.monotonic() >= self._until:
+                break
+            self._tell(session, started_ms, int((time.monotonic() - begun) * 1000))
+            started_ms, begun = int(time.time() * 1000), time.monotonic()
+            session.sent += 1
+            portion = self.first
+            transaction = Transaction(session, self._means.outgoing.addressed(portion.delivery), portion.body)
+            await transaction.run()
+            if transaction.unsaid:
+                break
+            self.over(transaction)
+        return transaction
+
+    def _tell(self, session: Session, started_ms: int, took_ms: int) -> None:
+        """What plugins may still turn (`sender_response_error`) is kept back."""
+        reviewed = self._means.host.listens("sender_response_error")
+        ended = [outcome for outcome in self.outcomes if outcome.verdict == DELIVERED or not reviewed]
+        if ended:
+            self.told += [replace(outcome) for outcome in ended]
+            self.outcomes = [outcome for outcome in self.outcomes if reviewed and outcome.verdict != DELIVERED]
+            self._means.outlet.settle_part(
+                Result(
+                    self.whole.lease, ended, remote=session.remote, local=session.local, tls=session.tls,
+                    started_ms=started_ms, took_ms=took_ms, more=True,
+                )
+            )  # fmt: skip
+
+    def release(self) -> None:
+        """Those that wait still go back to the queue, unless that would only begin it all anew."""
+        untried = [index for portion in self.waiting for index in portion.indices]
+        self.waiting.clear()
+        if not untried:
+            return
+        if self.recipients_max or self.stalled or any(o.verdict in _ENDED for o in (*self.told, *self.outcomes)):
+            self.outcomes.append(Outcome(RELEASED, UNTRIED, "limit", untried))
+        else:
+            last = self.outcomes[-1]
+            self.outcomes.append(Outcome(DEFERRED, last.reply, last.stage, untried))

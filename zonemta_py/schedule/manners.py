@@ -1,0 +1,94 @@
+"""Manners: how a site wants to be spoken to, as it turned out; kept over restarts, and for FORGOTTEN_S at most.
+
+    recipients   so many recipients a message does it take (RFC 5321 4.5.3.1.10); no lease has more
+    pipelining   a group of commands was not answered in time: it is told one at a time
+
+Each is a STANDING record with its cause; operators see them (`rows`) and may forget them (`zonemta lift`). After
+FORGOTTEN_S it is found out again, which costs one transaction that is cut short.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+RECIPIENTS, PIPELINING = "recipients", "pipelining"
+KINDS = (RECIPIENTS, PIPELINING)
+FORGOTTEN_S = 7 * 86_400
+MANNERS_MAX = 10_000
+
+
+class Manner(NamedTuple):
+    """value: recipients a message; of pipelining 0."""
+
+    value: int
+    since_ms: int
+    cause: str
+
+
+class Manners:
+    """By kind and site. record: writes a change to the journal."""
+
+    def __init__(self, now_ms: Callable[[], int], record: Callable[[list[Any]], None]) -> None:
+        self._now_ms, self._record = now_ms, record
+        self._all: OrderedDict[tuple[str, str], Manner] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def recipients(self, site: str, most: int) -> int:
+        """How many may go together: `most`, or as few as the site takes."""
+        found = self._of(RECIPIENTS, site)
+        return most if found is None else max(1, min(most, found.value))
+
+    def stepwise(self, site: str) -> bool:
+        return self._of(PIPELINING, site) is not None
+
+    def learn(self, site: str, recipients: int, stalled: bool, cause: str) -> None:
+        """recipients: so many it takes; 0: nothing new. What is known already to be less stays."""
+        if recipients and recipients < self.recipients(site, recipients + 1):
+            self._change(RECIPIENTS, site, recipients, cause)
+        if stalled and not self.stepwise(site):
+            self._change(PIPELINING, site, 0, cause)
+
+    def _of(self, kind: str, site: str) -> Manner | None:
+        found = self._all.get((kind, site))
+        if found is not None and found.since_ms + FORGOTTEN_S * 1000 <= self._now_ms():
+            del self._all[kind, site]
+            return None
+        return found
+
+    def _change(self, kind: str, site: str, value: int, cause: str) -> None:
+        body = ["manner", [kind, site], [value, self._now_ms()], cause]
+        self._record(body)
+        self.apply(kind, site, body[2], cause)
+
+    def knows(self, kind: str, site: str) -> bool:
+        return self._of(kind, site) is not None
+
+    def apply(self, kind: str, site: str, value: Any, cause: str) -> None:
+        """Makes a record true. value: [value, since_ms]; None: it is forgotten."""
+        if value is None:
+            self._all.pop((kind, site), None)
+            return
+        self._all[kind, site] = Manner(int(value[0]), int(value[1]), cause)
+        if len(self._all) > MANNERS_MAX:
+            self._all.popitem(last=False)
+
+    def state(self) -> list[list[Any]]:
+        """For position records."""
+        return [[*key, *manner] for key, manner in self._all.items()]
+
+    def restore(self, state: list[list[Any]]) -> None:
+        for kind, site, *manner in state:
+            self._all[kind, site] = Manner(*manner)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """For people."""
+        return [
+            {"kind": kind, "name": site, "most": found.value, "cause": found.cause, "since_ms": found.since_ms,
+             "until_ms": found.since_ms + FORGOTTEN_S * 1000}
+            for kind, site in list(self._all)
+            if (found := self._of(kind, site)) is not None
+        ]  # fmt: skip
