@@ -114,7 +114,7 @@ class Writer:
             path = path.with_name(path.name.replace(SUFFIX, f"+{SUFFIX}"))
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         self._offset = 0
-        _sync_folder(self.folder)
+        sync_folder(self.folder)
         return path
 
 
@@ -134,7 +134,8 @@ def _write_all(file: int, data: bytes) -> None:
         view = view[os.write(file, view) :]
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Names of files made there are on stable storage. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -190,7 +191,7 @@ def mend(path: Path, expected: int, quarantine: Quarantine, faults: list[Fault],
     if archive is not None:
         _replace_link(path, fresh, archive / path.name)
     fresh.replace(path)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def _replace_link(path: Path, fresh: Path, second: Path) -> None:

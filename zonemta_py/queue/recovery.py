@@ -20,10 +20,11 @@ from typing import Any
 from zonemta_py.config import Config
 from zonemta_py.disk import journal, keys, records
 from zonemta_py.disk.frame import Record
+from zonemta_py.disk.once import Once
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Store, StoreDamaged
-from zonemta_py.queue import check, doubt
+from zonemta_py.queue import check, doubt, restoring
 from zonemta_py.queue.adoption import adopt
 from zonemta_py.queue.campaigning import begun
 from zonemta_py.queue.campaigns import BEGIN, ORDERS
@@ -154,7 +155,7 @@ async def open_queue(
 
     Raises StoreError, OSError.
     """
-    quarantine = Quarantine(config.folder / "quarantine")
+    quarantine = Once(config.folder / "quarantine")
     store, repaired = open_store(config, quarantine)
     damaged = damaged or stop_for_repair(config.folder)
     try:
@@ -175,17 +176,23 @@ async def _recover(
     repaired: bool,
 ) -> LocalQueue:
     folder = config.folder
-    quarantine = Quarantine(folder / "quarantine")
+    quarantine = Once(folder / "quarantine")
     faults: list[journal.Fault] = []
     suffix = read_suffix(folder / "journal", faults)
     state = check.state_of(store)
+    gone = not journal.files(folder / "journal")
+    if restoring.restore(config, store, state.stable, suffix.segments.rows(), quarantine):
+        faults = []
+        suffix = read_suffix(folder / "journal", faults)
     lost_tail = (suffix.last.seq if suffix.last else 0) < state.stable
-    if lost_tail:
+    if lost_tail and not gone:
         _keep_tail(folder / "journal", quarantine, state.stable)
     next_seq = _seal(folder / "journal", suffix, clock.ms())
     if faults and not lost_tail:  # a torn tail is what every crash may leave: it is cut off now
         faults = []
         suffix = read_suffix(folder / "journal", faults)
+    if not gone and not (repaired and lost_tail):
+        next_seq = _tell_lost(config, store, 0 if repaired else state.batches, suffix, next_seq, clock.ms())
     if not repaired and _store_is_behind(store, state, suffix):
         repaired = True
         say("damage in the store: its end is missing; what the journal still knows of it is named here")
@@ -223,6 +230,7 @@ async def _recover(
     await core.lines.stable()
     await core.journal.stable()
     core.receipts.forget()
+    Once(config.folder / "quarantine").done()
     core.ready = True
     core.changed()
     return queue
@@ -249,6 +257,15 @@ def _seal(folder: Path, suffix: Suffix, now_ms: int) -> int:
     if suffix.last is None or not files:
         return 1
     return journal.seal(files[-1], suffix.last, now_ms).seq + 1
+
+
+def _tell_lost(config: Config, store: Store, batches: int, suffix: Suffix, next_seq: int, now_ms: int) -> int:
+    """What was acknowledged last, and only the receipts know, is known to the journal from here on."""
+    bodies = restoring.unknown(config, store, batches, suffix.floor, suffix.arriving, suffix.enveloped)
+    if not bodies:
+        return next_seq
+    suffix.enveloped.update(body[0] for body in bodies)
+    return restoring.tell(config.folder / "journal", next_seq, bodies, now_ms)
 
 
 def _store_is_behind(store: Store, state: check.State, suffix: Suffix) -> bool:
