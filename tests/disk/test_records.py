@@ -20,6 +20,9 @@ notes = st.builds(
     deadline_ms=st.integers(0, 2**44),
     put_off_ms=st.integers(0, 2**44),
     values=st.none() | st.lists(st.text()),
+    kept_ms=st.integers(-(2**44), 2**44),
+    seq=st.integers(0, 2**50),
+    away=st.booleans(),
 )
 
 

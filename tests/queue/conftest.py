@@ -36,13 +36,20 @@ PATIENCE_S = 30
 
 
 class Hand(Clock):
-    """A clock that stands still until the test moves it; the die always shows the middle."""
+    """A clock that stands still until the test moves it; the die always shows the middle.
+
+    now_s: the time that passes. set_s: by how much somebody has set the machine's clock. started: which start of the
+    machine this is.
+    """
 
     def __init__(self) -> None:
-        self.now_s = 1_700_000_000.0
+        self.now_s, self.set_s, self.started = 1_700_000_000.0, 0.0, "first"
 
     def ms(self) -> int:
-        return int(self.now_s * 1000)
+        return int((self.now_s + self.set_s) * 1000)
+
+    def boot(self) -> str:
+        return self.started
 
     def monotonic(self) -> float:
         return self.now_s - 1_699_000_000.0

@@ -483,8 +483,8 @@ async def test_the_journal_tells_of_its_orders(house: Make) -> None:
     assert found[0][2].pop("template")
     assert found == [
         ["begin", ["campaign", "spring"], begun, ""],
-        ["stop", ["campaign", "spring"], [0, now], "wait"],
-        ["lift", ["campaign", "spring"], None, "go"],
+        ["stop", ["campaign", "spring"], [0, now, True, now], "wait"],
+        ["lift", ["campaign", "spring"], now, "go"],
         ["complete", ["campaign", "spring"], [now, now], "all batches are in"],
         ["cancel", ["campaign", "spring"], [now, now], "wrong list"],
     ]

@@ -248,7 +248,7 @@ async def test_mail_that_was_held_for_long_has_its_life_before_it(house: Any) ->
 async def test_what_expires_is_ended_once(house: Any) -> None:
     """The first to end lets its strand read on: it must not read those that end with it."""
     home = await house(queue={"window": 100}, retry={"life_h": 1})
-    await stop(home, "destination", "x.test")
+    home.queue.core.schedule.standing.stop("destination", "x.test", 86_400, "a rule's answer")
     for number in range(300):
         await home.put(f"r{number}@x.test", sender="")
     assert not await home.leases()

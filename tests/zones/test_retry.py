@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.config import Retry
-from zonemta_py.zones.retry import delay_s, expired
+from zonemta_py.zones.retry import delay_s
 
 SCHEDULE = Retry()
 
@@ -28,14 +28,3 @@ def test_jitter_goes_both_ways() -> None:
     """The lowest throw shortens the wait, the highest lengthens it."""
     assert delay_s(1, SCHEDULE, 0) == pytest.approx(270)
     assert delay_s(1, SCHEDULE, 0.999999) == pytest.approx(330, abs=0.01)
-
-
-@pytest.mark.parametrize(("age_h", "answer"), [(0, False), (47.99, False), (48, True), (1000, True)])
-def test_life_ends_after_the_configured_hours(age_h: float, answer: bool) -> None:
-    """48 hours unless configured otherwise; the last moment counts as the end."""
-    assert expired(1_000, 1_000 + int(age_h * 3_600_000), SCHEDULE) is answer
-
-
-def test_a_clock_set_back_does_not_expire_mail() -> None:
-    """A message from the future is simply young."""
-    assert not expired(10**13, 10**12, SCHEDULE)

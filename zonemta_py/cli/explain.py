@@ -82,6 +82,8 @@ def _show_recipients(found: dict[str, Any], now_ms: int) -> None:
     free = [row for row in found["rows"] if not row["reasons"] and row["state"] == "queued"]
     if free:
         print(_turn(free[0]))
+    if life := next((row["life"] for row in found["rows"] if row.get("life", {}).get("until_ms")), None):
+        print(_life(life, now_ms))
 
 
 def _recipient_rows(row: dict[str, Any], now_ms: int) -> Iterator[Sequence[object]]:
@@ -110,6 +112,13 @@ def _turn(row: dict[str, Any]) -> str:
         f"Its turn depends on {first}, on higher priorities, on the shares of campaigns and tenants, and on free "
         "connections: see `zonemta lanes`"
     )
+
+
+def _life(life: dict[str, Any], now_ms: int) -> str:
+    """Until when it is tried. Of several recipients that of the first: most have the same."""
+    chosen = life["chosen_ms"] / 1000
+    free = f" ({when.length(chosen)} in which it was stopped or held by choice are not counted)" if chosen else ""
+    return f"It is tried until {when.until(life['until_ms'], now_ms)}, and then given up{free}"
 
 
 # -- lines of mail

@@ -22,7 +22,7 @@ class Retry(Section):
     jitter: float = Field(0.1, ge=0, le=0.5)
     """Share by which each wait is varied at random, both ways."""
     life_h: float = Field(48, gt=0)
-    """Hours after which an undelivered recipient is given up (5.4.7)."""
+    """Hours after which an undelivered recipient is given up (5.4.7). What an operator stops does not grow older."""
     delay_notice_h: float = Field(4, ge=0)
     """Hours after which a sender who asked for it (NOTIFY=DELAY) is told of a delay; 0: never."""
     down_s: float = Field(30, gt=0)

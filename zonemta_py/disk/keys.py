@@ -164,6 +164,10 @@ class Ids:
     def last(self) -> str:
         return f"{self._last:016x}"
 
+    def following(self) -> str:
+        """No id to come is below this one."""
+        return f"{self._last + 1:016x}"
+
 
 def id_at(ms: int) -> str:
     """The smallest id of that millisecond: where a slice of time starts."""

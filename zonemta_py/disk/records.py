@@ -59,7 +59,9 @@ class Note(NamedTuple):
     reply as "code enhanced text". noticed: a delay notice has been sent. routing: what plugins decided (host, port,
     source …). flow: "priority~tenant~campaign" where one of them is set. deadline_ms: when it is to be
     returned, or its sender told; 0: never, or done. put_off_ms: when it was last put off without an attempt. values: of
-    a merged message, what its template is filled with; else None.
+    a merged message, what its template is filled with; else None. kept_ms: for how long it was held by choice, which is
+    not of its life; below 0 while it is held: that, less the (steady) time at which it was. seq: number of the record
+    that put it where it is. away: the latest try failed only for its destination being away.
     """
 
     notify: int = 0
@@ -74,6 +76,9 @@ class Note(NamedTuple):
     deadline_ms: int = 0
     put_off_ms: int = 0
     values: list[str] | None = None
+    kept_ms: int = 0
+    seq: int = 0
+    away: bool = False
 
     def value(self) -> bytes:
         return b"" if self == _PLAIN else pack(self)
@@ -85,14 +90,20 @@ class Note(NamedTuple):
             first_ms=self.first_ms or now_ms,
             last_ms=now_ms,
             last=reply[:REPLY_TEXT_STORED_MAX],
+            away=False,
         )
+
+    def held(self, now_ms: int) -> Note:
+        """From that (steady) time on it is held by choice."""
+        return self._replace(kept_ms=max(0, self.kept_ms) - now_ms)
 
     @classmethod
     def of(cls, value: bytes) -> Note:
-        return cls(*unpack(value)) if value else _PLAIN
+        return cls(*unpack(value)[:_FIELDS]) if value else _PLAIN
 
 
 _PLAIN = Note()
+_FIELDS = len(_PLAIN)
 
 
 class Existence(NamedTuple):

@@ -64,7 +64,9 @@ class Envelope:
 
     A merged message has no body: `campaign` names the template that the sender fills for each recipient with its
     values, whose names are `columns`; size is then that of one typical message. source: the local address it is to be
-    sent from. request: the client's key for this request, "" for none; digest: SHA-256 of what it asked for.
+    sent from. request: the client's key for this request, "" for none; digest: SHA-256 of what it asked for. life_h:
+    hours after which it is given up, 0: those of [retry]. token: by which its receiver asks for it if the queue dies
+    before it answers.
     """
 
     sender: str
@@ -97,6 +99,8 @@ class Envelope:
     source: str = ""
     request: str = ""
     digest: bytes = b""
+    life_h: float = 0
+    token: str = ""
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -133,6 +137,7 @@ class Envelope:
 _OPTIONAL = (
     "ret", "envid", "body", "smtputf8", "origin", "origin_name", "user", "protocol", "headers", "sending_zone",
     "campaign", "tenant", "hold_until_ms", "deadline_ms", "deadline_mode", "require_tls", "tls_optional",
-    "window", "time_zone", "unsubscribe", "hashes", "source", "request", "digest", "extra",
+    "window", "time_zone", "unsubscribe", "hashes", "source", "request", "digest", "life_h",
+    "token", "extra",
 )  # fmt: skip
 _FIELDS = frozenset(("sender", "size", "received_ms", "priority", "columns", *_OPTIONAL))

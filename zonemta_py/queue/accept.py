@@ -70,7 +70,7 @@ class Acceptance:
             return NO_RECIPIENTS
         core = self._core
         if envelope.merged:
-            return merging.admit(core.campaigns, core.config, envelope, core.clock.ms())
+            return merging.admit(core.campaigns, envelope)
         return None
 
     async def asked_routes(self, envelope: Envelope) -> list[Routed]:
@@ -123,9 +123,11 @@ class Acceptance:
         and the kind of their entry.
         """
         core = self._core
-        now_ms = core.clock.ms()
+        now_ms, apart_ms = core.clock.ms(), core.clock.apart_ms()
         message_id = message_id or core.ids.next(now_ms)
         metadata = forgone.stored_metadata(envelope)
+        if apart_ms and envelope.deadline_ms:
+            metadata["apart_ms"] = apart_ms
         if envelope.merged:
             chunks, metadata["template"] = [], core.campaigns.get(envelope.campaign or "").template
         metadata["chunks"] = before + len(chunks)
@@ -140,7 +142,7 @@ class Acceptance:
         operations += [(row.key, row.note.value()) for row in placed]
         count = len(left_out) if left_out else 0
         if envelope.request:
-            operations += core.requests.operations(envelope, Receipt(message_id, len(placed), count), now_ms)
+            operations += core.requests.operations(envelope, Receipt(message_id, len(placed), count))
         core.arriving.add(message_id)
         core.schedule.busy.update([row.key for row in placed])
         campaign = campaign_of(metadata)
@@ -181,16 +183,18 @@ class Acceptance:
         flow = ""
         if priority or envelope.tenant or envelope.campaign:
             flow = Path(priority, envelope.tenant or "", envelope.campaign or "").text()
-        deadline_ms = envelope.deadline_ms
+        apart_ms = self._core.clock.apart_ms()
+        deadline_ms = envelope.deadline_ms and envelope.deadline_ms + apart_ms
         note = Note(
             recipient.notify, recipient.orcpt, routing=routed.routing, flow=flow, deadline_ms=deadline_ms,
             values=recipient.values,
         )  # fmt: skip
         wait_s = max(routed.delay_s, hours.wait_s(self._core.config, zone.zone, envelope, now_ms))
         if envelope.deadline_mode == "R":
-            wait_s = min(wait_s, (deadline_ms - now_ms) / 1000)
+            wait_s = min(wait_s, (envelope.deadline_ms - now_ms) / 1000)
         if wait_s > 0:
-            key = keys.deferred(routed.zone, now_ms + int(wait_s * 1000), message_id, recipient.address)
+            due_ms = now_ms + apart_ms + int(wait_s * 1000)
+            key = keys.deferred(routed.zone, due_ms, message_id, recipient.address)
             return _Placed(zone, None, key, recipient, note, sizes.DEFERRED)
         strand = zone.strands.of(message_id, recipient.address, note)
         if zone.takes(strand):

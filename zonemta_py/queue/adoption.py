@@ -23,7 +23,7 @@ def adopt(core: Core) -> dict[str, int]:
 
 
 def _adopt_zone(core: Core, zone: str) -> int:
-    home, now_ms, count = core.config.default_zone.name, core.clock.ms(), 0
+    home, now_ms, count = core.config.default_zone.name, core.clock.steady_ms(), 0
     for family in FAMILY:
         prefix = f"{family} {zone} ".encode()
         operations: list[Operation] = []

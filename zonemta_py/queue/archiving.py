@@ -36,4 +36,4 @@ def retire(core: Core, before_seq: int) -> None:
     if spans:
         segments.retire(folder / "journal", folder / "archive", spans)
         oldest = segments.oldest(folder / "journal")
-        segments.prune(folder / "archive", core.clock.ms(), queue.archive_days, queue.archive_bytes, oldest)
+        segments.prune(folder / "archive", core.clock.earlier_ms(), queue.archive_days, queue.archive_bytes, oldest)

@@ -53,6 +53,7 @@ class Campaigning:
             raise ValueError(f"life_h is {life_h}; give hours, more than 0")
         if notify not in NOTIFY:
             raise ValueError(f"there is no notify {notify!r}; take {', '.join(NOTIFY)}")
+        campaign.seq = self._core.journal.next_seq
         created = await self._core.campaigns.create(campaign, template, self._core.lines)
         if created:
             begun(self._core, campaign)
@@ -61,7 +62,7 @@ class Campaigning:
 
     async def pause(self, name: str, cause: str) -> dict[str, Any]:
         campaign = self._going(name)
-        self._core.schedule.standing.stop("campaign", name, math.inf, cause)
+        self._core.schedule.standing.stop("campaign", name, math.inf, cause, chosen=True)
         await self._core.journal.stable()
         return self.row(campaign)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -44,6 +45,7 @@ class Campaign:
     many hours. template: SHA-256 of its bytes, in hex, shortened to a name; chunks, size: of it. notify: who tells the
     return path of a bounce, see NOTIFY. cause: of the latest order. canceled_ms, complete_ms, ended_ms: UNIX ms, 0: not
     yet. base: [delivered, deferred, bounced, blocked, complaints] when it was last resumed, bounds count from there.
+    seq: of the journal's next record when it began.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Campaign:
     complete_ms: int = 0
     ended_ms: int = 0
     base: list[int] = field(default_factory=list)
+    seq: int = 0
 
     def settings(self) -> tuple[Any, ...]:
         """What must be the same if it is put again."""
@@ -83,6 +86,7 @@ class Campaigns:
         self.by_name: dict[str, Campaign] = {}
         self.tallies = Tallies(store)
         self.canceled: set[str] = set()
+        self.shortest_life_h = math.inf
         self._store = store
         self._arriving: dict[str, asyncio.Future[None]] = {}
         for name in self.tallies.names():
@@ -94,6 +98,7 @@ class Campaigns:
 
     def _take(self, campaign: Campaign) -> None:
         self.by_name[campaign.name] = campaign
+        self.shortest_life_h = min(self.shortest_life_h, campaign.life_h)
         if campaign.canceled_ms:
             self.canceled.add(campaign.name)
 
@@ -168,6 +173,7 @@ class Campaigns:
     def forget(self, campaign: Campaign) -> list[Operation]:
         """What deletes all that there is of it."""
         del self.by_name[campaign.name]
+        self.shortest_life_h = min((other.life_h for other in self.by_name.values()), default=math.inf)
         self.canceled.discard(campaign.name)
         self.tallies.forget(campaign.name)
         name = campaign.name

@@ -22,6 +22,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.campaigns import Campaigns
 from zonemta_py.queue.commit import Hire, JournalLine, StoreLine, Thread
 from zonemta_py.queue.hooks import Hooks
+from zonemta_py.queue.lives import Lives
 from zonemta_py.queue.messages import Message, Messages
 from zonemta_py.queue.notices import Notices
 from zonemta_py.queue.requests import Requests
@@ -29,11 +30,11 @@ from zonemta_py.queue.segments import Segments
 from zonemta_py.queue.sizes import DEFERRED, QUEUED, Sizes
 from zonemta_py.queue.suppression import Suppression
 from zonemta_py.schedule import hours
-from zonemta_py.schedule.clock import Clock
 from zonemta_py.schedule.lane import Group
 from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.shared import Wants
 from zonemta_py.schedule.sites import Scout
+from zonemta_py.schedule.steady import Steady
 from zonemta_py.zones.router import Router
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Core:
         last_id: str,
         totals: tuple[int, int],
         batches: int,
-        clock: Clock,
+        clock: Steady,
         damaged: Callable[[StoreDamaged], None],
         hooks: Hooks,
         scout: Scout | None = None,
@@ -76,6 +77,8 @@ class Core:
         self.space = Space(config.folder, config.queue.reserve_bytes)
         self.segments = segments
         self.ids = keys.Ids(last_id)
+        clock.next_id, clock.told = self.ids.following, self._clock_set
+        self.lives = Lives(self)
         self.requests = Requests(self)
         self.suppression = Suppression(self)
         self.unsettled: deque[int] = deque()
@@ -123,13 +126,14 @@ class Core:
         self._writing = True
         floor = self.ids.next(now_ms)
         first = self.journal.next_seq
-        self.journal.append(Type.SEGMENT, records.pack({"version": 1, "first": first, "floor": floor}), now_ms)
+        body = {"version": 1, "first": first, "floor": floor, "clock": self.clock.state()}
+        self.journal.append(Type.SEGMENT, records.pack(body), now_ms)
         self.segments.begin(first, floor)
-        self._segment_bytes, self._segment_ms, self._telling = 0, now_ms, False
+        self._segment_bytes, self._segment_ms, self._telling = 0, self.clock.steady_ms(), False
 
     def rotate_old(self) -> None:
         """Closes a segment whose time has come, so that who reads the archive hears of what is in it."""
-        if self.clock.ms() - self._segment_ms >= self.config.queue.segment_s * 1000:
+        if self.clock.steady_ms() - self._segment_ms >= self.config.queue.segment_s * 1000:
             self.rotate_told()
 
     def rotate_told(self) -> bool:
@@ -166,14 +170,12 @@ class Core:
         self.messages.unpin(self.messages.get(message_id))
 
     def wait_s(self, lease: Lease) -> float:
-        """Seconds until the hours of a leased message are open; 0: they are."""
+        """Seconds until a leased message may be sent: its hours are open, its time has come; 0: it may."""
         terms, zone = lease.message.metadata, lease.zone
-        if not (terms.get("window") or zone.window):
+        if not (terms.get("window") or zone.window or terms.get("hold_until_ms")):
             return 0.0
-        now_ms = self.clock.ms()
-        return (
-            hours.opens(self.config, zone, terms.get("window", ""), terms.get("time_zone", ""), now_ms) - now_ms
-        ) / 1000
+        now_ms = self.clock.ms()  # what it was put off by was steady time, and the clock may have been set since
+        return max(0, hours.first_ms(self.config, zone, terms, now_ms, 0) - now_ms) / 1000
 
     def _terms_of(self, message_id: str) -> dict[str, Any]:
         """Empty where they cannot be read: whoever leases the message finds that out."""
@@ -185,6 +187,10 @@ class Core:
     def _stand(self, body: list[object]) -> None:
         """A change of standing: a suspension, a rest, a rate learned."""
         self.record(Type.STANDING, records.pack(body))
+
+    def _clock_set(self, steps: list[list[Any]]) -> None:
+        """The machine's clock was set: when messages came is known by both clocks from now on."""
+        self.record(Type.STANDING, records.pack(["clock", ["clock", ""], steps, "the machine's clock was set"]))
 
     def _requeued(self, zone: str, address: str) -> None:
         """A deferred recipient is due and was parked: it counts as queued from now on."""

@@ -47,7 +47,7 @@ class Deadlines:
 
     async def look(self) -> bool:
         """Looks where a deadline may have passed since the last time, and nowhere else. True: there is more there."""
-        core, now_ms, more = self._core, self._core.clock.ms(), False
+        core, now_ms, more = self._core, self._core.clock.steady_ms(), False
         for zone in core.schedule.zones.values():
             passed = zone.deadline_ms <= now_ms
             if core.store.fenced or not (passed or zone in self._unfinished):

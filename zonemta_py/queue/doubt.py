@@ -112,4 +112,5 @@ def _hold(core: Core, zone: str, entry: Entry) -> list[Operation]:
     domain = entry.address.rpartition("@")[2]
     core.sizes.add(zone, domain, state_of(entry), -1)
     core.sizes.add(zone, domain, sizes.HELD, 1)
-    return [(entry.key, None), (keys.held(zone, entry.id, entry.address), entry.note.value())]
+    note = entry.note.held(core.clock.steady_ms())
+    return [(entry.key, None), (keys.held(zone, entry.id, entry.address), note.value())]

@@ -11,10 +11,8 @@ from zonemta_py.disk.store import StoreError, StoreFenced
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED
 from zonemta_py.queue.parts import Parts
-from zonemta_py.schedule import hours
 from zonemta_py.schedule.lane import Entry, Group, Strand
 from zonemta_py.schedule.zone import ZoneSchedule
-from zonemta_py.zones.retry import expired
 
 AT_ONCE = 1_000
 WALKED_AT_ONCE = 5_000
@@ -27,10 +25,10 @@ class Endings:
     def __init__(self, queue: Parts) -> None:
         self._queue, self._core = queue, queue.core
 
-    def over(self, zone: ZoneSchedule, now_ms: int, entry: Entry) -> bool:
+    def over(self, strand: Strand, now_ms: int, entry: Entry) -> bool:
         """Whether its life is over."""
         core = self._core
-        if not expired(keys.id_ms(entry.id), now_ms, core.config.retry):
+        if not core.lives.perhaps_over(entry.id, now_ms):
             return False
         try:
             message = core.messages.look(entry.id)
@@ -38,8 +36,7 @@ class Endings:
             return False
         except StoreError:
             return True  # it is dealt with when it is leased
-        note = entry.note
-        return hours.over(core.config, zone.zone, message.metadata, message.created_ms, note.first_ms, now_ms)
+        return core.lives.over(strand, message, entry.note, now_ms)
 
     def expire(self, zone: ZoneSchedule, strand: Strand, now_ms: int) -> bool:
         """Ends those parked whose life is over. True: there may be more."""
@@ -49,10 +46,10 @@ class Endings:
             place = keys.place(key)
             if len(dead) >= AT_ONCE or count >= WALKED_AT_ONCE:
                 break
-            if not expired(keys.id_ms(place.id), now_ms, self._core.config.retry):
+            if not self._core.lives.perhaps_over(place.id, now_ms):
                 break  # ids grow with time: nobody behind is older
             entry = Entry(key, place.id, place.recipient, Note.of(value))
-            if key not in self._core.schedule.busy and self.over(zone, now_ms, entry):
+            if key not in self._core.schedule.busy and self.over(strand, now_ms, entry):
                 dead.append(entry)
         self.end(zone, strand, dead)
         return len(dead) >= AT_ONCE

@@ -4,7 +4,8 @@ The answer: about, kind (message, recipient, zone, ip, campaign, tenant, destina
 there are; of a destination also `counts`, and what was `learned` of it. A row is a recipient, a strand
 (`reasons.rows_of`) or a stop ("stopped"), and has `reasons`, the first being what holds it now (`reasons.py`; for
 recipients also deferred, held, and last deadline: what ends the wait if nothing does before). No reason: it goes when
-its turn comes; a recipient's `before` says how many of its strand come first (`counted` False: at least so many).
+its turn comes; a recipient's `before` says how many of its strand come first (`counted` False: at least so many),
+its `life` when it is given up.
 
 Walks over the store are long where a queue is: the queue goes on with its work in between.
 """
@@ -211,14 +212,15 @@ async def _one(queue: Parts, key: bytes, value: bytes, lease: Lease | None) -> R
     row |= {"site": strand.lane.site, "source": strand.lane.source, "provider": strand.lane.provider}
     row |= {"tenant": strand.path.tenant, "campaign": strand.path.campaign}
     row["reasons"] = reasons(queue.core.schedule, strand)
-    if place.family == "deferred" and place.due_ms > queue.core.clock.ms():
+    if place.family == "deferred" and place.due_ms > queue.core.clock.steady_ms():
         own = _put_off(queue, zone, place, note, terms)
         said = {reason["kind"] for reason in own}
         row["reasons"] = own + [r for r in row["reasons"] if r["kind"] in _STOPS - said]
     else:
         row["state"] = str(State.QUEUED)  # a deferred one that is due waits like the others
         row["before"], row["counted"] = await _before(queue, strand, key, place)
-    row["reasons"] += _deadline(terms) if row["reasons"] else []
+    row["reasons"] += _deadline(queue, terms) if row["reasons"] else []
+    row["life"] = _life(queue, strand, place.id, note)
     if not known:
         strand.parked.exhausted = True  # nothing is parked where no strand was known
         zone.strands.forget(strand)
@@ -236,11 +238,12 @@ def _strand(zone: ZoneSchedule, place: Place, note: Note) -> tuple[Strand, bool]
 def _put_off(queue: Parts, zone: ZoneSchedule, place: Place, note: Note, terms: dict[str, Any]) -> list[Row]:
     """Why it is not due yet. It may be due at its deadline, while what holds it lasts longer."""
     now_ms, window = queue.core.clock.ms(), terms.get("window", "")
+    due_ms = place.due_ms - queue.core.clock.apart_ms()
     opens_ms = hours.opens(queue.core.config, zone.zone, window, terms.get("time_zone", ""), now_ms)
     since_ms = note.last_ms or keys.id_ms(place.id)
-    reason = {"kind": "deferred", "since_ms": since_ms, "until_ms": place.due_ms}
+    reason = {"kind": "deferred", "since_ms": since_ms, "until_ms": due_ms}
     cause = f"outside the hours {window or zone.zone.window!r}"
-    until_ms = opens_ms if hours.too_late(terms, place.due_ms) else place.due_ms  # due then only to be returned
+    until_ms = opens_ms if hours.too_late(terms, place.due_ms) else due_ms  # due then only to be returned
     out_of_hours = reason | {"kind": "hours", "cause": cause, "until_ms": until_ms}
     closed = [out_of_hours] if opens_ms > now_ms else []
     if note.attempts:
@@ -250,12 +253,26 @@ def _put_off(queue: Parts, zone: ZoneSchedule, place: Place, note: Note, terms: 
     return closed or [reason | {"cause": f"put off until then {note.last and 'after: '}{note.last}"}]
 
 
-def _deadline(terms: dict[str, Any]) -> list[Row]:
+def _deadline(queue: Parts, terms: dict[str, Any]) -> list[Row]:
     """What ends its wait, if nothing does before."""
     if terms.get("deadline_mode") != "R":
         return []
     cause = "it is returned to its sender if it has not gone by then, as its sender asked"
-    return [{"kind": "deadline", "cause": cause, "since_ms": 0, "until_ms": terms["deadline_ms"]}]
+    until_ms = hours.deadline_ms(terms) - queue.core.clock.apart_ms()
+    return [{"kind": "deadline", "cause": cause, "since_ms": 0, "until_ms": until_ms}]
+
+
+def _life(queue: Parts, strand: Strand, message_id: str, note: Note) -> Row:
+    """Until when it is tried (UNIX ms, 0: not known), and how long it has waited that is not of its life (`lives`)."""
+    core = queue.core
+    try:
+        message = core.messages.look(message_id)
+    except StoreError:
+        return {"until_ms": 0, "chosen_ms": 0}
+    now_ms = core.clock.steady_ms()
+    ends_ms = core.lives.ends_ms(strand, message, note, now_ms)
+    chosen_ms = core.lives.chosen_ms(strand, message, note, now_ms)
+    return {"until_ms": ends_ms - core.clock.apart_ms(), "chosen_ms": chosen_ms}
 
 
 def _times(count: int) -> str:

@@ -70,7 +70,7 @@ class Following:
             return
         cause = bounds.passed(campaign.bounds, self._core.campaigns.tally(campaign.name), campaign.base)
         if cause:
-            self._core.schedule.standing.stop("campaign", campaign.name, math.inf, cause)
+            self._core.schedule.standing.stop("campaign", campaign.name, math.inf, cause, chosen=True)
 
     def _remove(self, now_ms: int) -> bool:
         """One portion of what canceled campaigns have left; a pass begins every minute while anything is left."""

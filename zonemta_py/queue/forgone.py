@@ -32,7 +32,7 @@ def forgo(core: Core, envelope: Envelope, routed: list[Routed], left_out: dict[s
     metadata = stored_metadata(envelope)
     operations: list[Operation] = []
     if envelope.request:
-        operations = core.requests.operations(envelope, Receipt(message_id, 0, len(left_out)), now_ms)
+        operations = core.requests.operations(envelope, Receipt(message_id, 0, len(left_out)))
     campaign = campaign_of(metadata)
     if campaign:
         core.campaigns.tallies.add(campaign, SUPPRESSED, len(left_out))

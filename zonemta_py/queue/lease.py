@@ -37,6 +37,7 @@ PATIENCE_S = 1.0
 FENCED_S = 0.1
 """How soon to look whether the store can be read again."""
 TOO_LATE = Reply(554, "5.4.7", "its delivery deadline has passed")
+OUTLIVED = Reply(554, "5.4.7", "its time in the queue is over")
 DAMAGED = Reply(554, "5.3.0", "the stored message was damaged and could not be sent")
 
 
@@ -149,7 +150,7 @@ class Leases:
     def pump(self) -> None:
         """Lets the schedule read on, and serves the senders that wait."""
         core = self._core
-        now, now_ms = core.clock.monotonic(), core.clock.ms()
+        now, now_ms = core.clock.monotonic(), core.clock.steady_ms()
         if core.store.fenced:  # nothing can be read, and nothing is damaged: look again in a moment
             self._sleep(FENCED_S)
             return
@@ -286,6 +287,9 @@ class Leases:
         if hours.too_late(lease.message.metadata, now_ms):
             self._core.end(lease, BOUNCED, TOO_LATE, None)
             return False
+        if self._outlived(lease, now_ms):
+            self._core.end(lease, BOUNCED, OUTLIVED, None)
+            return False
         wait_s = self._core.wait_s(lease)
         if wait_s:  # its hours are over: it waits, and that is no attempt
             self._core.postpone(lease, wait_s)
@@ -300,6 +304,13 @@ class Leases:
         taker.leases.append(lease)
         taker.deliveries.append(self._delivery(lease, body))
         return True
+
+    def _outlived(self, lease: Lease, now_ms: int) -> bool:
+        """Whether its campaign's hours are over: other mail is tried, however long it had to wait for that."""
+        lives, message, note = self._core.lives, lease.message, lease.group.entries[0].note
+        if not message.metadata.get("life_h") or not lives.perhaps_over(message.id, now_ms):
+            return False
+        return lives.over(lease.group.strand, message, note, now_ms)
 
     def grant(self, group: Group, worker: str) -> Lease | None:
         """A lease with its start record; None when the message's metadata is damaged (it has been dealt with).

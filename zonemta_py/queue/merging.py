@@ -7,14 +7,12 @@ from zonemta_py.mail.envelope import Envelope, Notify
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.campaigns import FAILURE, Campaigns
 
-_HOUR_MS = 3_600_000
 
-
-def admit(campaigns: Campaigns, config: Config, envelope: Envelope, now_ms: int) -> Reply | None:
+def admit(campaigns: Campaigns, envelope: Envelope) -> Reply | None:
     """Completes a merged envelope by its campaign's settings; why it is not taken, or None. Doing it twice is harmless.
 
     What an envelope does not say: sender, tenant, priority, zone, size (then the template's), who is told of bounces,
-    and a life that is shorter than the queue's.
+    and how long it may wait.
     """
     name = envelope.campaign or ""
     campaign = campaigns.by_name.get(name)
@@ -36,8 +34,7 @@ def admit(campaigns: Campaigns, config: Config, envelope: Envelope, now_ms: int)
     if campaign.notify != FAILURE:
         for one in envelope.recipients:
             one.notify = one.notify or int(Notify.NEVER)
-    if not envelope.deadline_ms and campaign.life_h < config.retry.life_h:
-        envelope.deadline_ms, envelope.deadline_mode = now_ms + int(campaign.life_h * _HOUR_MS), "R"
+    envelope.life_h = envelope.life_h or campaign.life_h
     return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from zonemta_py.disk import keys, records
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import Note, Type
 from zonemta_py.disk.store import Operation, StoreDamaged
 from zonemta_py.queue import sizes
 from zonemta_py.queue.commit import immediately
@@ -22,7 +22,7 @@ DROPPED = "dropped by an operator"
 
 async def release(queue: Parts, message_id: str) -> int:
     """Sends the held recipients of a message after all; returns how many. Raises ValueError if there are none."""
-    core, due_ms = queue.core, queue.core.clock.ms()
+    core, due_ms = queue.core, queue.core.clock.steady_ms()
     found = _held(queue, message_id)
     for zone, addresses in found.items():
         core.record(Type.MOVED, records.pack([message_id, zone, addresses, due_ms]))
@@ -71,8 +71,17 @@ def apply_release(queue: Parts, message_id: str, zone: str, addresses: list[str]
         domain = address.rpartition("@")[2]
         core.sizes.add(zone, domain, sizes.HELD, -1)
         core.sizes.add(zone, domain, sizes.DEFERRED, 1)
-        moved: list[Operation] = [(key, None), (keys.deferred(zone, due_ms, message_id, address), value)]
+        moved: list[Operation] = [
+            (key, None),
+            (keys.deferred(zone, due_ms, message_id, address), _freed(value, due_ms)),
+        ]
         core.lines.submit(moved, immediately, sync=False, keep=True)
+
+
+def _freed(value: bytes, now_ms: int) -> bytes:
+    """Its note when it is held no longer. Of one that was held by an older queue nobody knows since when."""
+    note = Note.of(value)
+    return note._replace(kept_ms=note.kept_ms + now_ms).value() if note.kept_ms < 0 else value
 
 
 def apply_drop(
@@ -116,4 +125,4 @@ async def _written(queue: Parts) -> None:
     queue.core.lines.flush()
     await asyncio.shield(future)
     for zone in queue.core.schedule.zones.values():
-        zone.due_at(queue.core.clock.ms())
+        zone.due_at(queue.core.clock.steady_ms())

@@ -37,6 +37,7 @@ from zonemta_py.queue.replay import Replay
 from zonemta_py.queue.segments import Segments
 from zonemta_py.schedule.clock import Clock
 from zonemta_py.schedule.sites import Scout
+from zonemta_py.schedule.steady import Steady
 
 RESULTS = (Type.DELIVERY, Type.IN_DOUBT, Type.REMOVED, Type.MOVED, Type.SUPPRESS, Type.UNSUPPRESS)
 
@@ -68,12 +69,17 @@ class Suffix:
         self.begun: set[str] = set()
         """Campaigns that began since then."""
         self.since_ms = position.ms if position else 0
+        self.clock: dict[str, Any] = body.get("clock", {})
+        self.clock_ms = position.ms if position else 0
+        """The machine's clock at the last record that is not the end of a file: that is written by the next start."""
         self.given: list[tuple[int, list[Any]]] = []
-        """START records since the position, with their times: what limits were charged for."""
+        """START records since the position, with their (steady) times: what limits were charged for."""
 
     def take(self, record: Record) -> None:
         """One more record. Segments are counted by the position record up to it, and from here behind it."""
         self.last = record
+        if record.type != Type.END:
+            self.clock_ms = record.ms
         if record.type in RESULTS:
             self.results.append(record)
         if record.type == Type.POSITION:
@@ -83,7 +89,7 @@ class Suffix:
         if record.type == Type.START:
             self.working[body[0]] = body
             if counts:
-                self.given.append((record.ms, body))
+                self.given.append((record.ms + self._apart_ms(), body))
         elif record.type == Type.STANDING:
             self._stand(record, body, counts)
         elif record.type == Type.DELIVERY:
@@ -109,6 +115,7 @@ class Suffix:
                 self.segments.ended(body[0])
         elif record.type == Type.SEGMENT and counts:
             self.segments.begin(body["first"], body["floor"])
+            self.clock = body.get("clock", self.clock)
 
     def _heard(self, lease: int, outcomes: list[list[Any]]) -> None:
         """The others of the lease may be under way still."""
@@ -122,8 +129,16 @@ class Suffix:
         else:
             del self.working[lease]
 
+    def _apart_ms(self) -> int:
+        steps = self.clock.get("steps")
+        return int(steps[-1][1]) if steps else 0
+
     def _stand(self, record: Record, body: list[Any], counts: bool) -> None:
         what, (kind, name) = body[:2]
+        if what == "clock":
+            if counts:
+                self.clock["steps"] = body[2]
+            return
         if kind == "campaign" and what in ORDERS:
             self.results.append(record)
         elif kind == "campaign" and what == BEGIN:
@@ -187,6 +202,7 @@ async def _recover(
     lost_tail = (suffix.last.seq if suffix.last else 0) < state.stable
     if lost_tail and not gone:
         _keep_tail(folder / "journal", quarantine, state.stable)
+    last_ms = suffix.clock_ms
     next_seq = _seal(folder / "journal", suffix, clock.ms())
     if faults and not lost_tail:  # a torn tail is what every crash may leave: it is cut off now
         faults = []
@@ -204,22 +220,26 @@ async def _recover(
         suffix = read_suffix(folder / "journal", faults)
         next_seq = (suffix.last.seq if suffix.last else 0) + 1  # not one more: what the store takes for stable must be
         state = check.state_of(store)
+    last_id = max(check.last_id(store, suffix.floor), *suffix.enveloped, *suffix.opened, suffix.floor)
+    steady = Steady(clock, suffix.clock, last_ms, keys.Ids(last_id).following())
     core = Core(
         config,
         store,
         JournalLine(journal.Writer(folder / "journal"), next_seq, hire),
         marks={} if repaired else suffix.marks,
         segments=suffix.segments,
-        last_id=max(check.last_id(store, suffix.floor), *suffix.enveloped, *suffix.opened, suffix.floor),
+        last_id=last_id,
         totals=(state.messages, state.bytes),
         batches=state.batches,
-        clock=clock,
+        clock=steady,
         damaged=damaged,
         hooks=hooks,
         scout=scout,
         hire=hire,
     )
     _take_up(core, suffix)
+    if steady.stepped:
+        steady.tell()
     queue = LocalQueue(core, first_lease=next_seq)
     await Replay(queue, suffix.results, suffix.finished).run()
     _leftovers(queue, suffix)
@@ -314,7 +334,8 @@ def _leftovers(queue: LocalQueue, suffix: Suffix) -> None:
         core.record(Type.ENVELOPE, b"\x93" + records.pack(message_id) + metadata + records.pack(rows))
         core.segments.born(message_id)
     for campaign in core.campaigns.by_name.values():  # as for messages: the batch is what counts
-        if campaign.created_ms > suffix.since_ms and campaign.name not in suffix.begun:
+        since = campaign.seq > suffix.position_seq if campaign.seq else campaign.created_ms > suffix.since_ms
+        if since and campaign.name not in suffix.begun:
             begun(core, campaign)
 
 

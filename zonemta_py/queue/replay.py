@@ -95,7 +95,7 @@ class Replay:
         self._core.messages.pin(message, len(rows))
         settlement = Settlement(message, zone, rows, trace[0], record.ms, record.seq)
         for row in rows:
-            row.delayed = self._queue.settling.late(message, row, record.ms)
+            row.delayed = self._queue.settling.late(message, row, record.ms + self._core.clock.apart_ms())
         settlement.notices = self._queue.settling.notices(settlement)
         self._queue.settling.apply(settlement)
         self._pending.add(message_id)
@@ -117,7 +117,7 @@ class Replay:
             return None
         key, value = found
         note = Note.of(value)
-        if key.startswith(b"parked ") and max(note.last_ms, note.put_off_ms) >= record.ms:
+        if key.startswith(b"parked ") and _told_later(note, record):
             return None  # applied; it was deferred by this result, came due, and was parked
         note = note._replace(put_off_ms=record.ms) if verdict == POSTPONED else note.tried(record.ms, str(reply))
         state = sizes.DEFERRED if before else sizes.QUEUED
@@ -137,6 +137,13 @@ class Replay:
         self._core.lines.flush()
         await future
         self._pending.clear()
+
+
+def _told_later(note: Note, record: Record) -> bool:
+    """Whether the note knows of this record. One that an older queue wrote has no number, and its clock has to do."""
+    if note.seq:
+        return note.seq >= record.seq
+    return max(note.last_ms, note.put_off_ms) >= record.ms
 
 
 def _marked(row: Row, kind: str) -> bool:

@@ -101,15 +101,15 @@ class Requests:
         if value is None:
             return None
         kept = Kept.of(value)
-        if kept.until_ms and kept.until_ms <= core.clock.ms():
+        if kept.until_ms and kept.until_ms <= core.clock.steady_ms():
             return None
         if kept.digest != digest:
             raise QueueRefusal(OTHER_CONTENT)
         return Receipt(kept.id, kept.accepted, kept.suppressed, repeated=True)
 
-    def operations(self, envelope: Envelope, receipt: Receipt, now_ms: int) -> list[Operation]:
+    def operations(self, envelope: Envelope, receipt: Receipt) -> list[Operation]:
         """What goes into the batch with its mail."""
-        key, until_ms = key_of(envelope.request), 0
+        key, now_ms, until_ms = key_of(envelope.request), self._core.clock.steady_ms(), 0
         operations: list[Operation] = []
         if not _is_campaigns(envelope.request):
             until_ms = now_ms + int(self._core.config.queue.request_h * _HOUR_MS)
@@ -131,7 +131,7 @@ class Requests:
 
     def _tidy_ended(self) -> bool:
         core, operations = self._core, list[Operation]()
-        stop = b"%s%012x " % (keys.REQUEST_ENDS, core.clock.ms() + 1)
+        stop = b"%s%012x " % (keys.REQUEST_ENDS, core.clock.steady_ms() + 1)
         ended = list(islice(core.store.keys(keys.REQUEST_ENDS, stop), AT_ONCE))
         for end in ended:
             key = keys.REQUESTS + end.split(b" ", 2)[2]
@@ -148,7 +148,7 @@ class Requests:
         """Those of campaigns that are gone, or never were; others are stepped over, a campaign at a time."""
         core, start = self._core, keys.REQUESTS + CAMPAIGN.encode()
         stop = keys.end(start)
-        over_ms = core.clock.ms() - int(core.config.queue.request_h * _HOUR_MS)
+        over_ms = core.clock.steady_ms() - int(core.config.queue.request_h * _HOUR_MS)
         while (first := core.store.first(start, stop)) is not None:
             mine = b" ".join(first.split(b" ")[:3]) + b" "
             start = keys.end(mine)

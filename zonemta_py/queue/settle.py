@@ -13,9 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-from zonemta_py.config import Zone
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.bodies import shrink
 from zonemta_py.disk.records import Note, Type
@@ -36,7 +34,7 @@ from zonemta_py.queue.notices import wanted
 from zonemta_py.queue.settlement import Row, Settlement, check, deferred_key, leave_out, mark_blocked, told
 from zonemta_py.queue.tally import campaign_of
 from zonemta_py.schedule import hours
-from zonemta_py.schedule.lane import NEVER_MS, Entry
+from zonemta_py.schedule.lane import NEVER_MS, Entry, Strand
 from zonemta_py.zones.retry import delay_s
 
 WAITING = (DEFERRED, POSTPONED)
@@ -105,7 +103,7 @@ class Settling:
         now_ms = self._core.clock.ms()
         entries, zone = lease.group.entries, lease.group.zone.zone
         rows = [
-            self._row(lease.message, zone, entries[index], outcome, now_ms)
+            self._row(lease.message, lease.group.strand, entries[index], outcome, now_ms)
             for outcome in result.outcomes
             for index in outcome.recipients
         ]
@@ -114,14 +112,16 @@ class Settling:
         settlement.notices = self.notices(settlement)
         return settlement
 
-    def _row(self, message: Message, zone: Zone, entry: Entry, outcome: Outcome, now_ms: int) -> Row:
+    def _row(self, message: Message, strand: Strand, entry: Entry, outcome: Outcome, now_ms: int) -> Row:
         note, reply, verdict, due_ms = entry.note, outcome.reply, outcome.verdict, 0
         state = sizes.DEFERRED if entry.key.startswith(b"deferred ") else sizes.QUEUED
         if verdict == RELEASED:
             return Row(entry.key, entry.address, note, verdict, reply, entry=entry, state=state)
         config, terms, delayed = self._core.config, message.metadata, False
+        zone, clock = strand.zone.zone, self._core.clock
+        steady_ms, apart_ms = clock.steady_ms(), clock.apart_ms()
         if verdict == POSTPONED:
-            due_ms = hours.again_ms(config, zone, terms, now_ms + int((outcome.delay_s or 0) * 1000))
+            due_ms = hours.again_ms(config, zone, terms, steady_ms + int((outcome.delay_s or 0) * 1000), apart_ms)
             note = note._replace(put_off_ms=now_ms)
             return Row(entry.key, entry.address, note, verdict, reply, due_ms, entry=entry, state=state)
         if verdict == DELIVERED and not outcome.relayed:  # the note ends with it
@@ -129,35 +129,32 @@ class Settling:
         note = note.tried(now_ms, str(reply))
         if verdict == DEFERRED:
             retry = config.retry
-            ends_ms = hours.life_ends_ms(retry, message.created_ms, terms, note.first_ms, self._windowed(zone, terms))
-            if now_ms >= ends_ms:
+            ends_ms = self._core.lives.ends_ms(strand, message, note, steady_ms)
+            if steady_ms >= ends_ms:
                 verdict = BOUNCED
-            elif hours.too_late(terms, now_ms):
+            elif hours.too_late(terms, steady_ms):
                 verdict, reply = BOUNCED, Reply(554, "5.4.7", f"its delivery deadline has passed ({reply})")
             else:
                 wait = outcome.delay_s if outcome.delay_s is not None else delay_s(note.attempts, retry, self._random())
-                due_ms = hours.again_ms(config, zone, terms, now_ms + int(wait * 1000))
-                due_ms = min(due_ms, max(ends_ms, now_ms + 1000))
-                delayed = self._is_late(message, note, now_ms)
+                due_ms = hours.again_ms(config, zone, terms, steady_ms + int(wait * 1000), apart_ms)
+                due_ms = min(due_ms, max(ends_ms, steady_ms + 1000))
+                delayed = self._is_late(message, note, steady_ms)
                 note = note._replace(noticed=note.noticed or delayed)
         return Row(entry.key, entry.address, note, verdict, reply, due_ms, outcome.relayed, delayed, entry, state)
-
-    @staticmethod
-    def _windowed(zone: Zone, terms: dict[str, Any]) -> bool:
-        return bool(zone.window or terms.get("window"))
 
     def _random(self) -> float:
         return self._core.clock.random()
 
     def late(self, message: Message, row: Row, now_ms: int) -> bool:
-        """Whether this deferral calls for a delay notice; the note then says that it was sent."""
+        """Whether this deferral calls for a delay notice, which the note then says was sent. now_ms: steady time."""
         delayed = row.verdict == DEFERRED and self._is_late(message, row.note, now_ms)
         row.note = row.note._replace(noticed=row.note.noticed or delayed)
         return delayed
 
     def _is_late(self, message: Message, note: Note, now_ms: int) -> bool:
         notice_h = self._core.config.retry.delay_notice_h
-        late = bool(notice_h) and now_ms - message.created_ms >= notice_h * 3_600_000
+        waited_ms = now_ms - message.created_ms - self._core.clock.apart_of(message.id)
+        late = bool(notice_h) and waited_ms >= notice_h * 3_600_000
         late = late or hours.to_be_told(message.metadata, now_ms)
         return bool(late and not note.noticed and wanted("delayed", note.notify, message.metadata, now_ms))
 
@@ -188,7 +185,8 @@ class Settling:
             return []
         kinds: dict[Kind, list[Failed]] = {}
         retry = self._core.config.retry
-        until_ms = settlement.message.created_ms + int(retry.life_h * 3_600_000)
+        life_h = settlement.message.metadata.get("life_h") or retry.life_h
+        until_ms = settlement.message.created_ms + int(life_h * 3_600_000)
         zone = self._core.config.zone(settlement.zone)
         lmtp = zone is not None and zone.protocol == "lmtp"  # its server is the mail store: nothing comes after it
         for row in rows:
@@ -249,7 +247,7 @@ class Settling:
             write()
 
     def _told(self, message: Message, entry: Entry, reply: Reply, now_ms: int) -> Row:
-        delayed = self._is_late(message, entry.note, now_ms)
+        delayed = self._is_late(message, entry.note, self._core.clock.steady_ms())
         entry.note = entry.note._replace(noticed=entry.note.noticed or delayed, deadline_ms=0)
         return Row(entry.key, entry.address, entry.note, DEFERRED, reply, delayed=delayed)
 
@@ -318,11 +316,12 @@ class Settling:
         operations.append((row.key, None))
         core.sizes.add(zone, domain, row.state, -1)
         if row.verdict in WAITING:
-            operations.append((deferred_key(settlement, row), row.note.value()))
+            operations.append((deferred_key(settlement, row), row.note._replace(seq=settlement.seq).value()))
             core.sizes.add(zone, domain, sizes.DEFERRED, 1)
             return 0
         if row.verdict == HELD:
-            operations.append((keys.held(zone, message_id, row.address), row.note.value()))
+            note = row.note._replace(seq=settlement.seq).held(core.clock.steady_ms())
+            operations.append((keys.held(zone, message_id, row.address), note.value()))
             core.sizes.add(zone, domain, sizes.HELD, 1)
             return 0
         return 1

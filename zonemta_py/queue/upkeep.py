@@ -95,6 +95,7 @@ class Upkeep:
             "permits": core.schedule.permits.state(),
             "standing": core.schedule.standing.state(),
             "opened": arriving,
+            "clock": core.clock.state(),
         }
         core.record(Type.POSITION, records.pack(body))
         await core.journal.stable()
@@ -135,7 +136,7 @@ class Upkeep:
 
         True: there are more than were ended at once.
         """
-        core, now_ms = self._core, self._core.clock.ms()
+        core, now_ms = self._core, self._core.clock.steady_ms()
         if core.store.fenced:
             return False
         more = await self.deadlines()
@@ -149,7 +150,7 @@ class Upkeep:
         self._deadlines.forget()
         days = core.config.queue.archive_days
         if days:  # recipients in doubt are listed for as long as the archive is kept
-            oldest = keys.IN_DOUBTS + keys.id_at(now_ms - int(days * 86_400_000)).encode()
+            oldest = keys.IN_DOUBTS + keys.id_at(core.clock.earlier_ms() - int(days * 86_400_000)).encode()
             old: list[Operation] = [(key, None) for key in core.store.keys(keys.IN_DOUBTS, oldest)]
             core.lines.submit(old, immediately, sync=False, keep=True)
         return more
@@ -158,7 +159,7 @@ class Upkeep:
         """Looks at one strand; True: there is more to end on it."""
         more = False
         if strand.held or zone.held:
-            self._endings.end(zone, strand, zone.withdraw(strand, partial(self._endings.over, zone, now_ms)))
+            self._endings.end(zone, strand, zone.withdraw(strand, partial(self._endings.over, strand, now_ms)))
         if (strand.lane.failures or strand.held) and not strand.parked.exhausted:
             more |= self._endings.expire(zone, strand, now_ms)
         more |= self._deadlines.late(zone, strand, now_ms)

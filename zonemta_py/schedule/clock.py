@@ -1,7 +1,7 @@
 """Time: the clock that tests replace, and what is to happen at a moment.
 
-Steady seconds are wall time when the process began, and the time since: they never step back while it lives, and go on
-over a restart, so that what limits saved still means what it meant.
+Steady seconds never step, and go on over a restart, so that what limits saved still means what it meant: `steady.py`
+has the rule.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ import math
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
 
 
 class Clock:
@@ -23,8 +26,23 @@ class Clock:
     def monotonic(self) -> float:
         return time.monotonic()
 
+    def steady(self) -> float:
+        """Seconds that never step; see `steady.py`."""
+        return self.ms() / 1000
+
+    def boot(self) -> str:
+        """Which start of the machine `monotonic` counts from; "" if nobody knows."""
+        return _boot()
+
     def random(self) -> float:
         return random.random()
+
+
+@lru_cache(1)
+def _boot() -> str:
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
 
 
 class Timers:
@@ -32,13 +50,9 @@ class Timers:
 
     def __init__(self, clock: Clock) -> None:
         self.now_ms = clock.ms
-        self._monotonic, self._offset = clock.monotonic, clock.ms() / 1000 - clock.monotonic()
+        self.now = clock.steady
         self._waiting: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
-
-    def now(self) -> float:
-        """Steady seconds."""
-        return self._monotonic() + self._offset
 
     def wake_at(self, when: float, then: Callable[[], None]) -> None:
         """Calls `then` at that time (inf: never)."""

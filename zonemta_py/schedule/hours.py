@@ -1,39 +1,48 @@
-"""When a recipient may be tried, limits aside: held until a time, sending hours, deadline, and the end of its life.
+"""When a recipient may be tried, limits aside: held until a time, sending hours, deadline. Its life: `queue/lives.py`.
 
-Waiting that the sender or we chose is no attempt, and is not taken from a message's life: that begins when it may first
-be sent. `terms` are a message's metadata.
+Waiting that the sender or we chose is no attempt. `terms` are a message's metadata, whose times are by the machine's
+clock, as sending hours are; all other times are steady (`steady.py`), and apart_ms is how far these are ahead of it.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from zonemta_py.config import Config, Retry, Window, Zone
+from zonemta_py.config import Config, Window, Zone
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.zones import window
 
 
 def wait_s(config: Config, zone: Zone, envelope: Envelope, now_ms: int) -> float:
-    """Seconds until a message just accepted may first be sent; 0: now."""
+    """Seconds until a message just accepted may first be sent; 0: now. now_ms: by the clock."""
     if not (envelope.hold_until_ms or envelope.window or zone.window):
         return 0.0
     start_ms = max(now_ms, envelope.hold_until_ms)
     return (opens(config, zone, envelope.window, envelope.time_zone, start_ms) - now_ms) / 1000
 
 
-def again_ms(config: Config, zone: Zone, terms: dict[str, Any], due_ms: int) -> int:
+def again_ms(config: Config, zone: Zone, terms: dict[str, Any], due_ms: int, apart_ms: int) -> int:
     """When a recipient that is due then may be tried: in its hours, not before its time, and not past its deadline."""
-    due_ms = max(due_ms, terms.get("hold_until_ms", 0))
+    due_ms = first_ms(config, zone, terms, due_ms, apart_ms)
+    return min(due_ms, deadline_ms(terms)) if terms.get("deadline_mode") == "R" else due_ms
+
+
+def first_ms(config: Config, zone: Zone, terms: dict[str, Any], at_ms: int, apart_ms: int) -> int:
+    """The first moment from `at_ms` on at which its time has come and its hours are open."""
+    at_ms = max(at_ms, hold_until + apart_ms) if (hold_until := terms.get("hold_until_ms", 0)) else at_ms
     name = terms.get("window", "")
     if name or zone.window:
-        due_ms = opens(config, zone, name, terms.get("time_zone", ""), due_ms)
-    if terms.get("deadline_mode") == "R":
-        due_ms = min(due_ms, terms["deadline_ms"])
-    return due_ms
+        at_ms = opens(config, zone, name, terms.get("time_zone", ""), at_ms - apart_ms) + apart_ms
+    return at_ms
+
+
+def deadline_ms(terms: dict[str, Any]) -> int:
+    """When its deadline is: its sender gave hours, not a time of day. 0: there is none."""
+    return int(terms["deadline_ms"]) + int(terms.get("apart_ms", 0)) if terms.get("deadline_ms") else 0
 
 
 def opens(config: Config, zone: Zone, name: str, time_zone: str, at_ms: int) -> int:
-    """The first moment from `at_ms` on at which both the message's hours and the zone's are open."""
+    """The first moment from `at_ms` on at which both the message's hours and the zone's are open, by the clock."""
     hours = [found for found in (_window(config, name), _window(config, zone.window)) if found is not None]
     for _ in range(8 * len(hours)):  # hours that exclude each other never agree: then the last of them decides
         before = at_ms
@@ -48,29 +57,11 @@ def _window(config: Config, name: str) -> Window | None:
     return next((found for found in config.windows if found.name == name), None) if name else None
 
 
-def life_ends_ms(retry: Retry, created_ms: int, terms: dict[str, Any], first_ms: int, windowed: bool) -> int:
-    """When an undelivered recipient is given up. first_ms: its first attempt, 0: none yet."""
-    begins = max(created_ms, terms.get("hold_until_ms", 0))
-    if windowed and first_ms:
-        begins = max(begins, first_ms)
-    return int(begins) + int(retry.life_h * 3_600_000)
-
-
-def over(config: Config, zone: Zone, terms: dict[str, Any], created_ms: int, first_ms: int, now_ms: int) -> bool:
-    """Whether a recipient that is not being tried has waited for all of its life."""
-    name = terms.get("window", "")
-    begins_ms = max(created_ms, terms.get("hold_until_ms", 0))
-    if name or zone.window:
-        begins_ms = opens(config, zone, name, terms.get("time_zone", ""), begins_ms)
-    windowed = bool(name or zone.window)
-    return now_ms >= life_ends_ms(config.retry, begins_ms, terms, first_ms, windowed)
-
-
 def too_late(terms: dict[str, Any], now_ms: int) -> bool:
     """Whether its deadline has passed and it is to be returned (RFC 2852 4.1.2)."""
-    return terms.get("deadline_mode") == "R" and now_ms >= terms["deadline_ms"]
+    return terms.get("deadline_mode") == "R" and now_ms >= deadline_ms(terms)
 
 
 def to_be_told(terms: dict[str, Any], now_ms: int) -> bool:
     """Whether its deadline has passed and its sender is to hear of it while it goes on (RFC 2852 4.1.1)."""
-    return terms.get("deadline_mode") == "N" and now_ms >= terms["deadline_ms"]
+    return terms.get("deadline_mode") == "N" and now_ms >= deadline_ms(terms)

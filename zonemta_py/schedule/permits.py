@@ -5,7 +5,7 @@ provider, tenant, campaign), or for the end of a hold (`standing.py`). A gate wa
 at it, so that flows share by weight what a limit leaves, however many strands wait. All senders together are held to
 each limit exactly, since nobody sends without a lease.
 
-Time is steady seconds: wall time that never steps back while the process lives.
+Time is steady seconds (`steady.py`).
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class Permits:
             if gate.recipients is not None:
                 most = max(1, min(most, int(gate.recipients.level(now))))
         if days is not None:
-            most = max(1, min(most, days.room(self._timers.now_ms())))
+            most = max(1, min(most, days.room(round(self._timers.now() * 1000))))
         stricter = self.most(strand).recipients_per_delivery
         entries = take(strand, min(most, stricter) if stricter else most)
         group = Group(strand, entries, connect=bool(opening) or not self._connects)
@@ -347,7 +347,7 @@ class Permits:
         self.standing.earned.restore(state.get("concurrency", []))
 
     def charge_again(self, scope: Scope, recipients: int, size: int, ms: int) -> None:
-        """A lease that was given after the last position record."""
+        """A lease that was given after the last position record. ms: steady time."""
         at = min(ms / 1000, self._timers.now())
         for gate in self.throttles.of(scope):
             gate.take(at, 1, recipients, 1 if self._connects else 0, size)

@@ -22,9 +22,10 @@ from zonemta_py.config import Config, Zone
 from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.mail.rule import BLOCKED_CLASSES
 from zonemta_py.schedule.earned import Earned
-from zonemta_py.schedule.lane import Hold, Lane, Strand
+from zonemta_py.schedule.lane import Hold, Lane, Path, Strand
 from zonemta_py.schedule.manners import KINDS as MANNERS
 from zonemta_py.schedule.manners import Manners
+from zonemta_py.schedule.pauses import Pauses
 from zonemta_py.zones import window
 from zonemta_py.zones.rates import Learned
 from zonemta_py.zones.warmup import Warmups
@@ -40,15 +41,21 @@ KINDS = ("destination", "tenant", "campaign", "zone", "source", "rest")
 
 
 class Stop(NamedTuple):
-    """Something that is stopped. until_ms: 0 for as long as nobody lifts it."""
+    """Something that is stopped. until_ms: steady time, 0 for as long as nobody lifts it. since_ms: by the clock.
+
+    chosen: an operator's order, or a bound that he set, and no answer of a destination: while it holds, no mail grows
+    older for it (`pauses.py`). begun_ms: since when it was, steady time.
+    """
 
     until_ms: int
     since_ms: int
     cause: str
+    chosen: bool = True
+    begun_ms: int = 0
 
 
 class Standing:
-    """All of it, for all zones. now: steady seconds; record: writes a change to the journal."""
+    """All of it, for all zones. now: steady seconds; now_ms: the clock; record: writes a change to the journal."""
 
     def __init__(
         self,
@@ -59,6 +66,7 @@ class Standing:
     ) -> None:
         self._config, self._now, self._now_ms, self._record = config, now, now_ms, record
         self.stops: dict[tuple[str, str], Stop] = {}
+        self.pauses = Pauses()
         self._rates: OrderedDict[tuple[str, str], Learned] = OrderedDict()
         self._seen: OrderedDict[tuple[str, ...], deque[float]] = OrderedDict()
         self.warmups = Warmups(config.warmups, [source for pool in config.pools for source in pool.sources])
@@ -100,9 +108,9 @@ class Standing:
             if stop := self._stop("rest", f"{source} {site}"):
                 return self._hold("source", f"source {source} at {site}", stop)
         days = self.warmups.of(source, provider or site)
-        if days is not None and days.room(self._now_ms()) <= 0:
+        if days is not None and days.room(self._steady_ms()) <= 0:
             cause = f"warm-up: {source} has sent its {days.cap} of today to {provider or site}"
-            return Hold("source", cause, self._steady(days.next_ms()), self._now_ms())
+            return Hold("source", cause, days.next_ms() / 1000, self._now_ms())
         return None
 
     def stopped(self, kind: str, name: str) -> bool:
@@ -110,28 +118,50 @@ class Standing:
 
     def _stop(self, kind: str, name: str) -> Stop | None:
         stop = self.stops.get((kind, name))
-        if stop is not None and stop.until_ms and stop.until_ms <= self._now_ms():
-            del self.stops[kind, name]
+        if stop is not None and stop.until_ms and stop.until_ms <= self._steady_ms():
+            self._ended(kind, name, stop.until_ms)
             return None
         return stop
 
+    def _ended(self, kind: str, name: str, at_ms: int) -> None:
+        stop = self.stops.pop((kind, name), None)
+        if stop is not None and stop.chosen:
+            self.pauses.add(kind, name, stop.begun_ms, at_ms)
+
     def _hold(self, kind: str, what: str, stop: Stop) -> Hold:
         cause = f"{what} is stopped: {stop.cause}"
-        return Hold(kind, cause, self._steady(stop.until_ms) if stop.until_ms else math.inf, stop.since_ms)
+        return Hold(kind, cause, stop.until_ms / 1000 if stop.until_ms else math.inf, stop.since_ms)
 
     def _steady(self, ms: int) -> float:
+        """Of a time by the clock."""
         return self._now() + (ms - self._now_ms()) / 1000
+
+    def _steady_ms(self) -> int:
+        return round(self._now() * 1000)
+
+    def paused_ms(self, lane: Lane, path: Path, zone: str, since_ms: int, until_ms: int) -> int:
+        """For how long of that (steady) time somebody had chosen to stop what goes this way."""
+        if not (self.stops or self.pauses):
+            return 0
+        names = (
+            ("zone", zone), ("destination", lane.site), ("destination", lane.provider), ("tenant", path.tenant),
+            ("campaign", path.campaign), ("source", lane.source),
+        )  # fmt: skip
+        under_way = [
+            (stop.begun_ms, until_ms) for of in names if (stop := self.stops.get(of)) is not None and stop.chosen
+        ]
+        return self.pauses.within(names, under_way, since_ms, until_ms)
 
     # -- what is stopped
 
-    def stop(self, kind: str, name: str, seconds: float, cause: str) -> None:
-        """Stops it, for so many seconds (inf: until it is lifted)."""
-        now_ms = self._now_ms()
-        until_ms = 0 if seconds == math.inf else now_ms + int(seconds * 1000)
+    def stop(self, kind: str, name: str, seconds: float, cause: str, chosen: bool = False) -> None:
+        """Stops it, for so many seconds (inf: until it is lifted). chosen: as of `Stop`."""
+        begun_ms = self._steady_ms()
+        until_ms = 0 if seconds == math.inf else begun_ms + int(seconds * 1000)
         before = self._stop(kind, name)
         if before is not None and (not before.until_ms or (until_ms and until_ms <= before.until_ms)):
             return  # it is already, for as long
-        self._change(["stop", [kind, name], [until_ms, now_ms], cause])
+        self._change(["stop", [kind, name], [until_ms, self._now_ms(), chosen, begun_ms], cause])
 
     def lift(self, kind: str, name: str, cause: str) -> bool:
         """Ends a stop, or forgets a learned rate or concurrency; False if there is none."""
@@ -146,7 +176,7 @@ class Standing:
         else:
             found = self._stop(kind, name) is not None
         if found:
-            self._change(["lift", [kind, name], None, cause])
+            self._change(["lift", [kind, name], self._steady_ms() if (kind, name) in self.stops else None, cause])
         return found
 
     def _change(self, body: list[Any]) -> None:
@@ -157,7 +187,9 @@ class Standing:
         """Makes a record true: now, or after a crash."""
         what, (kind, name), value, cause = body[:4]
         if what == "stop":
-            self.stops[kind, name] = Stop(value[0], value[1], cause)
+            until_ms, since_ms, chosen, begun_ms = [*value, True, value[1]][:4] if len(value) < 4 else value[:4]
+            self._ended(kind, name, begun_ms)
+            self.stops[kind, name] = Stop(until_ms, since_ms, cause, chosen, begun_ms)
         elif what == "lift" and kind == "rate":
             source, _, provider = name.rpartition(" ")
             self._rates.pop((source, provider), None)
@@ -166,7 +198,7 @@ class Standing:
         elif kind in MANNERS and what in ("manner", "lift"):
             self.manners.apply(kind, name, value, cause)
         elif what == "lift":
-            self.stops.pop((kind, name), None)
+            self._ended(kind, name, value or self._steady_ms())
         elif what == "rate":
             self._rate(kind, name).restore(value, self._now())
         elif what == "warmup" and value is not None and (days := self.warmups.of(kind, name)) is not None:
@@ -203,7 +235,7 @@ class Standing:
             return
         blocked = kind in BLOCKED_CLASSES
         served = verdict == DELIVERED or (verdict == BOUNCED and not blocked)  # refused for the recipient's own sake
-        days.room(self._now_ms())  # a new day may begin with it
+        days.room(self._steady_ms())  # a new day may begin with it
         days.result(
             delivered=recipients if served else 0,
             deferred=0 if served or blocked else recipients,
@@ -226,13 +258,13 @@ class Standing:
 
     def day(self) -> None:
         """Called now and then: a new day of the warm-ups begins here, and what it changes is told."""
-        for source, provider, cause in self.warmups.changes(self._now_ms()):
+        for source, provider, cause in self.warmups.changes(self._steady_ms()):
             self._record(["warmup", [source, provider], None, cause])
 
     def set_warmup(self, source: str, provider: str, step: int, cause: str) -> None:
         """So many good days of a source at a provider (or a site that is no provider's) count as done from now on."""
         self.day()
-        self._change(["warmup", [source, provider], [step, self._now_ms()], cause])
+        self._change(["warmup", [source, provider], [step, self._steady_ms()], cause])
 
     def ended_rest(self, name: str, cause: str) -> None:
         """An operator ended a lane's rest, which is the schedule's own: the journal says so, and no more."""
@@ -267,11 +299,12 @@ class Standing:
         stops = [[kind, name, *stop] for (kind, name), stop in list(self.stops.items()) if self._stop(kind, name)]
         rates = [[*key, rate.state()] for key, rate in self._rates.items() if rate.rate(now) is not None]
         found = {"stops": stops, "rates": rates, "warmups": self.warmups.state()}
-        return found | {"manners": self.manners.state()}
+        return found | {"manners": self.manners.state(), "pauses": self.pauses.state(self._steady_ms())}
 
     def restore(self, state: dict[str, Any]) -> None:
         for kind, name, *stop in state.get("stops", []):
-            self.stops[kind, name] = Stop(*stop)
+            self.stops[kind, name] = Stop(*stop[:3], *(stop[3:5] or (True, stop[1])))
+        self.pauses.restore(state.get("pauses", []))
         for source, provider, learnt in state.get("rates", []):
             self._rate(source, provider).restore(learnt, self._now())
         self.warmups.restore(state.get("warmups", []))
@@ -279,11 +312,15 @@ class Standing:
 
     def rows(self) -> list[dict[str, Any]]:
         """All stops, and what was learned and holds back, for people."""
+        apart_ms = self._steady_ms() - self._now_ms()
         rows: list[dict[str, Any]] = [
-            {"kind": kind, "name": name, "until_ms": stop.until_ms, "since_ms": stop.since_ms, "cause": stop.cause}
+            {
+                "kind": kind, "name": name, "until_ms": stop.until_ms and stop.until_ms - apart_ms,
+                "since_ms": stop.since_ms, "cause": stop.cause,
+            }
             for (kind, name), stop in list(self.stops.items())
             if self._stop(kind, name)
-        ]
+        ]  # fmt: skip
         now = self._now()
         for (source, provider), found in self._rates.items():
             rate = found.rate(now)

@@ -39,7 +39,7 @@ async def stop(schedule: Schedule, kind: str, name: str, seconds: float | None, 
     if kind == "destination":
         name = name.lower().rstrip(".")
         await _check_destination(schedule, name)
-    schedule.standing.stop(kind, name, math.inf if seconds is None else seconds, cause)
+    schedule.standing.stop(kind, name, math.inf if seconds is None else seconds, cause, chosen=True)
     return sum(name in _names(strand)[kind] for strand in schedule.strands())
 
 

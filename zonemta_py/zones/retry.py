@@ -1,4 +1,4 @@
-"""When a temporary failure is tried again, and when it is given up (RFC 5321 4.5.4.1).
+"""When a temporary failure is tried again (RFC 5321 4.5.4.1); `queue/lives.py` says when it is given up.
 
 Pure: the clock and the die are arguments. The schedule, its jitter and the life of a message are `config.Retry`.
 """
@@ -15,8 +15,3 @@ def delay_s(attempts: int, retry: Retry, random: float) -> float:
     """
     minutes = retry.schedule_min[min(max(attempts, 1), len(retry.schedule_min)) - 1]
     return minutes * 60 * (1 + retry.jitter * (2 * random - 1))
-
-
-def expired(received_ms: int, now_ms: int, retry: Retry) -> bool:
-    """Whether a message received then has used up its life: its recipients still waiting get 5.4.7."""
-    return now_ms - received_ms >= retry.life_h * 3_600_000
