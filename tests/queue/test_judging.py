@@ -214,3 +214,43 @@ async def test_class_and_rule_are_in_the_journal(ruled: Make) -> None:
         if record.type == Type.DELIVERY
     ]
     assert outcomes[0][7:9] == ["policy", "mine"]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("Greylisted, try again in 3 seconds", 4), ("<r@x.test>: Greylisted for 60 seconds", 61),
+     ("Greylisting in action, please come back in 00:04:32", 273), ("slow down, try again in 90 seconds", 91)],
+)  # fmt: skip
+async def test_a_server_that_says_how_long(text: str, seconds: float, house: Any) -> None:
+    """The next try is when the server has asked for it, and not after the first step of the schedule."""
+    home = await house()
+    await home.put("r@x.test")
+    await said(home, Reply(451, "4.7.1", text), stage="rcpt")
+    await home.move(seconds - 0.5)
+    assert await home.idle()
+    await home.move(1)
+    [delivery] = await home.lease()
+    await home.settle(delivery, DELIVERED)
+
+
+async def test_a_server_that_says_the_same_for_ever(house: Any) -> None:
+    """It is believed a few times, and then has to wait for the schedule like others."""
+    home = await house(retry={"schedule_min": [5], "jitter": 0})
+    await home.put("r@x.test")
+    for _ in range(4):
+        await said(home, Reply(451, "4.7.1", "Greylisted, try again in 3 seconds"), stage="rcpt")
+        await home.move(5)
+    await said(home, Reply(451, "4.7.1", "Greylisted, try again in 3 seconds"), stage="rcpt")
+    await home.move(290)
+    assert await home.idle()
+    await home.move(11)
+    assert len(await home.lease()) == 1
+
+
+async def test_own_rules_know_better(ruled: Make) -> None:
+    """The delay of a rule counts before what the server says."""
+    home = await ruled("verdict = 'retry'\ndelay_s = 100")
+    await home.put("r@x.test")
+    await said(home, Reply(451, "4.7.1", "magic word, try again in 3 seconds"), stage="rcpt")
+    await home.move(99)
+    assert await home.idle()

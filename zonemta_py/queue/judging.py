@@ -18,6 +18,7 @@ from zonemta_py.mail.classify import LOCAL, TLS_POLICY
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rule import RulesError
 from zonemta_py.mail.rules import Rules, Ruling
+from zonemta_py.mail.waiting_time import said_wait_s
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Outcome, Result
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.lease import Lease
@@ -29,6 +30,10 @@ OURS = LOCAL | {"plugin", "queue", "limit"}
 UNTRIED = OURS | {TLS_POLICY}
 """Stages that do not say what the destination bears."""
 NO_TLS_S = 86_400.0
+MAIL_STAGES = frozenset(("mail", "rcpt", "data", "body", "dot"))
+GREYLISTING = "greylisting"
+SAID_TIMES = 4
+"""So often a server is believed how long to wait; then the retry schedule counts."""
 
 
 def load(config: Config) -> Rules:
@@ -62,8 +67,18 @@ class Judging:
                 continue
             ruling = self._rules.judge(outcome.reply, outcome.stage, provider)
             rulings.append(ruling)
-            result.outcomes[place] = _turned(outcome, ruling)
+            result.outcomes[place] = self._waits(lease, _turned(outcome, ruling), ruling)
         return rulings
+
+    def _waits(self, lease: Lease, outcome: Outcome, ruling: Ruling) -> Outcome:
+        """As long as the server has asked for, the first few times: it may say the same for ever."""
+        own = ruling.action.delay_s and ruling.kind != GREYLISTING
+        if outcome.verdict != DEFERRED or outcome.stage not in MAIL_STAGES or own:
+            return outcome
+        said_s = said_wait_s(outcome.reply.text)
+        if said_s is None or any(lease.group.entries[i].note.attempts >= SAID_TIMES for i in outcome.recipients):
+            return outcome
+        return dataclasses.replace(outcome, delay_s=said_s)
 
     def learn(self, lease: Lease, result: Result, rulings: list[Ruling | None]) -> None:
         """Acts on the rulings, and on how the destination has behaved."""
