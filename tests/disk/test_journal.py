@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -182,7 +183,7 @@ def test_mend_bridges_what_is_lost(tmp_path: Path, seq: int) -> None:
     journal.mend(path, 1, quarantine := Quarantine(tmp_path / "quarantine"), faults)
     found, faults = everything(path.parent)
     assert faults == []
-    assert {r.seq for r in found if r.type != Type.LOST} <= set(range(1, seq))
+    assert {r.seq for r in found if r.type != Type.LOST} == {r.seq for r in rows} - {seq}
     (case,) = quarantine.cases()
     assert (case / path.name).read_bytes() == damaged
 
@@ -217,3 +218,33 @@ def test_an_empty_folder_has_no_records(tmp_path: Path) -> None:
     """Before the first mail there is nothing, and that is no fault."""
     assert everything(tmp_path / "none") == ([], [])
     assert journal.last_of(tmp_path, Type.POSITION) is None
+
+
+@pytest.mark.parametrize("how", ["file", "folder", "moved"])
+def test_a_file_that_is_removed_while_it_is_written_is_made_again(tmp_path: Path, how: str) -> None:
+    """What a sync was answered for is there, and what comes after it too."""
+    folder = tmp_path / "journal"
+    writer = journal.Writer(folder)
+    rows = segment(1, 8)
+    writer.write(rows[:3], sync=True)
+    (path,) = journal.files(folder)
+    if how == "file":
+        path.unlink()
+    elif how == "folder":
+        shutil.rmtree(folder)
+    else:
+        folder.rename(tmp_path / "elsewhere")
+    writer.write(rows[3:6], sync=True)
+    writer.write(rows[6:], sync=True)
+    assert everything(folder) == (rows, [])
+
+
+def test_a_folder_that_is_removed_is_made_again_for_the_next_segment(tmp_path: Path) -> None:
+    """Nothing is refused for it, and nothing waits for ever."""
+    folder = tmp_path / "journal"
+    writer = journal.Writer(folder)
+    writer.write(segment(1, 8), sync=True)
+    shutil.rmtree(folder)
+    later = segment(11, 8)
+    writer.write(later, sync=True)
+    assert everything(folder) == (later, [])

@@ -1,6 +1,7 @@
 """Framing of journal records: blocks of 32 KB, fragments with length, CRC32C and kind. Grammar: FORMAT.md.
 
-A reader can start at any block boundary; behind damage it goes on at the next block. Nothing here touches a file.
+A reader can start at any block boundary; behind damage it goes on at the next whole record (`resync`). Nothing here
+touches a file.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from typing import NamedTuple
 
 import google_crc32c
 
+from zonemta_py.disk.resync import HEADER as _HEADER
+from zonemta_py.disk.resync import next_record
+
 BLOCK_BYTES = 32_768
-_HEADER = struct.Struct("<IHB")
 _RECORD = struct.Struct("<QQB")
 VERSION = 1
 FULL, FIRST, MIDDLE, LAST = (VERSION << 4 | kind for kind in (1, 2, 3, 4))
@@ -118,10 +121,21 @@ def fragments(data: bytes, damages: list[Damage], at: int = 0) -> Iterator[tuple
             yield at, kind, part
             at += length + 7
             continue
-        cut = at + 7 + min(length, left - 7) > size
+        found = next_record(data, at, min(at + left, size), _whole)
+        cut = found is None and at + 7 + min(length, left - 7) > size
         damages.append(Damage(at, "cut off" if cut else "checksum does not match"))
         yield at, BROKEN, b""
-        at += left
+        at = at + left if found is None else found
+
+
+def _whole(data: bytes, at: int) -> int | None:
+    """Where the fragment there ends, if it is whole."""
+    if at + 7 > len(data):
+        return None
+    crc, length, kind = _HEADER.unpack_from(data, at)
+    if kind not in _CRC_OF_KIND or length + 7 > BLOCK_BYTES - at % BLOCK_BYTES:
+        return None
+    return at + 7 + length if _extend(_CRC_OF_KIND[kind], data[at + 7 : at + 7 + length]) == crc else None
 
 
 def _record(payload: bytes) -> Record | None:

@@ -11,6 +11,7 @@ one file, or several where a disk error cut it. Readers skip sequence numbers th
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ from typing import NamedTuple
 from zonemta_py.disk.frame import BLOCK_BYTES, Damage, Record, frame, good_end, parse
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.records import Type, pack, unpack
+
+log = logging.getLogger(__name__)
 
 SUFFIX = ".journal"
 _NAME = re.compile(r"[0-9]{16}\+*\.journal")
@@ -43,7 +46,7 @@ class Writer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = -1
+        self._file, self._path = -1, folder
         self._offset = 0
         self._unsynced: list[Record] = []
         self._broken = False
@@ -81,10 +84,28 @@ class Writer:
         try:
             if self._file >= 0:
                 os.fdatasync(self._file)
+                self._put_back()
         except OSError:
             self._broken = True
             raise
         self._unsynced = []
+
+    def _put_back(self) -> None:
+        """Where somebody has removed or moved the file while it was written, all that was in it is written again."""
+        try:
+            if os.stat(self._path).st_ino == os.fstat(self._file).st_ino:
+                return
+        except FileNotFoundError:
+            pass
+        log.warning("%s was removed while it was written; it is made again", self._path)
+        old, path = self._file, self._path
+        self._file = -1
+        try:
+            self._make(path)
+            _write_all(self._file, Path(f"/proc/self/fd/{old}").read_bytes())
+            os.fdatasync(self._file)
+        finally:
+            os.close(old)
 
     def _start_over(self) -> None:
         """Writes everything since the last successful sync into a new file, and syncs that."""
@@ -112,10 +133,15 @@ class Writer:
         path = self.folder / f"{seq:016d}{SUFFIX}"
         while path.exists():  # a retry that failed in its turn; the reader takes each sequence number once
             path = path.with_name(path.name.replace(SUFFIX, f"+{SUFFIX}"))
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        self._make(path)
         self._offset = 0
-        sync_folder(self.folder)
         return path
+
+    def _make(self, path: Path) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)  # it may have been removed meanwhile
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        self._path = path
+        sync_folder(self.folder)
 
 
 def _by_file(records: list[Record]) -> list[list[Record]]:

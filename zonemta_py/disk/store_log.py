@@ -22,10 +22,12 @@ from typing import NamedTuple
 
 import google_crc32c
 
+from zonemta_py.disk.resync import HEADER as _HEADER
+from zonemta_py.disk.resync import next_record
+
 BLOCK_BYTES = 32_768
 _PAGE_BYTES = 4_096
 _HOLE_BYTES = 512
-_HEADER = struct.Struct("<IHB")
 _BATCH = struct.Struct("<QI")
 """How a batch begins: the sequence number of its first operation, and how many it has."""
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
@@ -127,11 +129,16 @@ def _record(data: bytes, at: int) -> _Piece | None:
     return _Piece(at, end, kind, part) if _checksum(kind, part) == crc else None
 
 
+def _whole(data: bytes, at: int) -> int | None:
+    piece = _record(data, at)
+    return None if piece is None else piece.end
+
+
 def _other(data: bytes, at: int, stop: int) -> _Piece:
     """What stands there instead. stop: the end of the block, or of the file."""
     if data.count(0, at) == len(data) - at:
         return _Piece(at, len(data), _TORN, data[at:])
-    found = _next_record(data, at, stop)
+    found = next_record(data, at, stop, _whole)
     end = stop if found is None else found
     known = _with_its_length_mended(data, at, end)
     if known is not None:
@@ -148,27 +155,6 @@ def _is_tear(data: bytes, at: int) -> bool:
     _, length, kind = _HEADER.unpack_from(data, at)
     whole = at + _HEADER.size + length
     return bool(_FULL <= kind <= _LAST and len(data) < whole <= (at // BLOCK_BYTES + 1) * BLOCK_BYTES)
-
-
-def _next_record(data: bytes, at: int, stop: int) -> int | None:
-    """Where the walk goes on within the block, behind what cannot be read; None: not in this block."""
-    if at + _HEADER.size <= stop:
-        told = at + _HEADER.size + int(_HEADER.unpack_from(data, at)[1])
-        if told < stop and _record(data, told) is not None:
-            return told
-    for candidate in range(at + 1, stop - _HEADER.size + 1):
-        if _FULL <= data[candidate + 6] <= _LAST and _leads_to_the_end(data, candidate, stop):
-            return candidate
-    return None
-
-
-def _leads_to_the_end(data: bytes, at: int, stop: int) -> bool:
-    """One record alone proves nothing: it might stand in the body of a letter, put there by whoever wrote it."""
-    while (piece := _record(data, at)) is not None:
-        at = piece.end
-        if stop - at < _HEADER.size:
-            return True
-    return False
 
 
 def _with_its_length_mended(data: bytes, at: int, end: int) -> _Piece | None:

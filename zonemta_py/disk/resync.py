@@ -1,0 +1,38 @@
+"""Where reading goes on behind damage, in files of blocks whose records have a header of length and checksum.
+
+Both the journal (`frame`) and LevelDB's log (`store_log`) are such files. The length field of a damaged record is
+believed if a whole record stands where it points; else the rest of the block is searched for a chain of whole records
+that leads exactly to its end. One record alone proves nothing there: it might stand in the body of a letter, put there
+by whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+HEADER = struct.Struct("<IHB")
+"""Checksum, length, kind."""
+
+Whole = Callable[[bytes, int], int | None]
+"""(bytes, where) → where the whole record that stands there ends; None: there is none."""
+
+
+def next_record(data: bytes, at: int, stop: int, whole: Whole) -> int | None:
+    """Where the next record begins, before `stop` (the end of the block, or of the bytes); None: nowhere."""
+    if at + HEADER.size <= stop:
+        told = at + HEADER.size + int(HEADER.unpack_from(data, at)[1])
+        if told < stop and whole(data, told) is not None:
+            return told
+    for candidate in range(at + 1, stop - HEADER.size + 1):
+        if data[candidate + HEADER.size - 1] and _leads_to(data, candidate, stop, whole):
+            return candidate
+    return None
+
+
+def _leads_to(data: bytes, at: int, stop: int, whole: Whole) -> bool:
+    while (end := whole(data, at)) is not None:
+        at = end
+        if stop - at < HEADER.size:
+            return True
+    return False
