@@ -215,3 +215,13 @@ def test_a_chunk_always_goes_to_the_same_node() -> None:
     assert before == {key: node_of(key, reversed(nodes[:3])) for key in keys}
     assert {key: node_of(key, nodes) for key in keys if node_of(key, nodes) != nodes[3]}.items() <= before.items()
     assert min(Counter(before.values()).values()) > 90
+
+
+@pytest.mark.parametrize(
+    "url", ["http://mx.example.com:8525", "http://192.0.2.1:8525", "http://10.0.0.1", "http://[fd00::1]"]
+)
+def test_a_key_never_travels_in_the_clear(url: str) -> None:
+    """Plain HTTP is for this machine; elsewhere whoever listens would have the key."""
+    with pytest.raises(ValueError, match="would be told the key in the clear; write https://"):
+        Target((url,), "k")
+    Target((url.replace("http://", "https://"), "http://127.0.0.1:1", "http://[::1]:1", "http://localhost:1"), "k")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import ipaddress
 import json
 import random
 import time
@@ -66,8 +67,18 @@ class Target:
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https") or not parts.hostname:
                 raise ValueError(f"{url!r} is no address of a node; write it like http://127.0.0.1:8525")
+            if parts.scheme == "http" and not _is_here(parts.hostname):
+                raise ValueError(f"{url!r} would be told the key in the clear; write https://, or reach it by a tunnel")
         if not self.nodes:
             raise ValueError("no node is named; say which with --nodes")
+
+
+def _is_here(host: str) -> bool:
+    """Whether what is sent there stays on this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class Node:

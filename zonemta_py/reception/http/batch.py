@@ -73,6 +73,7 @@ def _faults(rows: list[Any], width: int) -> Iterator[Fault]:
             continue
         if len(row) != width:
             yield Fault(where, f"has {len(row) - 1} values for {width - 1} columns; give one for each")
+            continue
         for column, cell in enumerate(row):
             yield from _cell_faults(f"{where}[{column}]", cell, column == 0)
         if isinstance(row[0], str) and (first := seen.setdefault(row[0].lower(), number)) != number:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -19,6 +20,8 @@ from zonemta_py.reception.http.problem import Fault, Problem, invalid
 from zonemta_py.reception.http.visits import answer, described, entrance, visit
 
 router = APIRouter()
+LARGE = 256 * 1024
+_T = TypeVar("_T")
 _SUBMITTED = {
     "required": True,
     "content": {
@@ -71,7 +74,8 @@ async def inject(
         )  # fmt: skip
         receipt = await _mail(here, who, request, envelope)
     else:
-        content = await reading.json_object(request, here.config.http.body_bytes)
+        most = reading.ELEMENTS_MAX + 4 * here.config.limits.recipients
+        content = await reading.json_object(request, here.config.http.body_bytes, most)
         receipt = await (_batch if "recipients" in content else _message)(here, who, request, content)
     return answer(
         {
@@ -93,7 +97,8 @@ async def _mail(here: Entrance, who: Visit, request: Request, envelope: Envelope
 
 
 async def _message(here: Entrance, who: Visit, request: Request, content: dict[str, Any]) -> Receipt:
-    message = reading.checked(models.Message, content)
+    large = sum(len(value) for value in content.values() if isinstance(value, str)) > LARGE
+    message: models.Message = await _run(large, reading.checked, models.Message, content)
     sender = message.sender if message.sender is not None else message.from_.address if message.from_ else ""
     addresses = [one.address for one in (*message.to, *message.cc)] + message.bcc
     envelope = Envelope(
@@ -102,8 +107,18 @@ async def _message(here: Entrance, who: Visit, request: Request, content: dict[s
     )  # fmt: skip
     _check_recipients(here, envelope)
     key = _scoped(who, request)
-    digest = Digest(key, json.dumps(content, sort_keys=True) if key else "")
-    return await here.hand_in(envelope, who, _pieces(_written(message)), digest)
+    digest = Digest(key, await _run(large, _whole, content) if key else "")
+    large = large or bool(message.attachments)
+    return await here.hand_in(envelope, who, _pieces(await _run(large, _written, message)), digest)
+
+
+def _whole(content: dict[str, Any]) -> str:
+    return json.dumps(content, sort_keys=True)
+
+
+async def _run(large: bool, work: Callable[..., _T], *arguments: Any) -> _T:
+    """What takes long is done beside the loop."""
+    return await asyncio.to_thread(work, *arguments) if large else work(*arguments)
 
 
 def _written(message: models.Message) -> bytes:

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)  # fmt: skip
 
 from zonemta_py.queue.bounds import SHARES
 from zonemta_py.reception.http import values
@@ -19,6 +28,7 @@ Body = Annotated[str, AfterValidator(values.text)]
 Address = Annotated[str, AfterValidator(values.address), WithJsonSchema({"type": "string", "format": "email"})]
 ReturnPath = Annotated[str, AfterValidator(values.return_path)]
 Column = Annotated[str, AfterValidator(values.column)]
+SUPPRESSIONS_MAX = 10_000
 Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
 
 
@@ -76,11 +86,11 @@ class Message(Model):
     """Return path (MAIL FROM), "" for the null one; not given: the address in from."""
     from_: Annotated[Mailbox | None, Field(alias="from")] = None
     """The field From."""
-    to: list[Mailbox] = Field(min_length=1)
+    to: Annotated[list[Mailbox], FailFast()] = Field(min_length=1)
     """Who gets it; all of them are named in the field To, unless the message is raw."""
-    cc: list[Mailbox] = []
+    cc: Annotated[list[Mailbox], FailFast()] = []
     """More of them, named in the field Cc."""
-    bcc: list[Address] = []
+    bcc: Annotated[list[Address], FailFast()] = []
     """More of them, named nowhere."""
     reply_to: Mailbox | None = None
     """The field Reply-To."""
@@ -91,7 +101,7 @@ class Message(Model):
     """The same in HTML."""
     headers: dict[Annotated[str, AfterValidator(values.header_name)], Line] = Field({}, max_length=100)
     """More fields of the header section; X-Deliver-After and its like speak to this server, as they do by SMTP."""
-    attachments: list[Attachment] = Field([], max_length=100)
+    attachments: Annotated[list[Attachment], FailFast()] = Field([], max_length=100)
     raw: str | None = None
     """The whole message instead of from … attachments (RFC 5322); one that is not UTF-8 goes as message/rfc822."""
     zone: Line = ""
@@ -282,7 +292,7 @@ class Suppressed(Model):
 
 
 class Suppressions(Model):
-    rows: list[Suppressed] = Field(min_length=1, max_length=10_000)
+    rows: Annotated[list[Suppressed], FailFast()] = Field(min_length=1, max_length=SUPPRESSIONS_MAX)
 
 
 class Added(Model):

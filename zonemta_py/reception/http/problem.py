@@ -36,6 +36,7 @@ KINDS: dict[str, Kind] = {
     "no-right": Kind(403, "The key may not do that"),
     "not-found": Kind(404, "There is no such thing here"),
     "method": Kind(405, "That cannot be done with this"),
+    "slow": Kind(408, "The request did not come in time"),
     "conflict": Kind(409, "The state of things does not allow it"),
     "too-large": Kind(413, "The request is too large"),
     "media-type": Kind(415, "The body is of a kind that is not taken here"),

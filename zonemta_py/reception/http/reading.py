@@ -8,14 +8,16 @@ from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
 from fastapi import Request
+from jiter import from_json
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
 
 from zonemta_py.reception.http import values
 from zonemta_py.reception.http.problem import ERRORS_MAX, Fault, Problem, invalid
 
 JSON, MAIL = "application/json", "message/rfc822"
 _M = TypeVar("_M", bound=BaseModel)
+ELEMENTS_MAX = 1_000
+BRACKETS_MAX, COMMAS_MAX = 200_000, 1_000_000
 _READ_AWAY = 4
 _SURROGATES = ("surrogate", "hex escape")
 
@@ -53,12 +55,13 @@ def _too_large(most: int, size: int = 0) -> Problem:
     return Problem("too-large", f"the body is larger than {most:,} bytes; send less at once", headers=headers)
 
 
-async def json_object(request: Request, most: int) -> dict[str, Any]:
-    """Raises Problem."""
+async def json_object(request: Request, most: int, elements: int = ELEMENTS_MAX) -> dict[str, Any]:
+    """elements: members of objects and lists, at most; "recipients" is not counted. Raises Problem."""
     media_type(request, JSON)
     body = b"".join([block async for block in blocks(request, most)])
+    _check_marks(body)
     try:
-        content = from_json(body, allow_inf_nan=False)
+        content = from_json(body, allow_inf_nan=False, catch_duplicate_keys=True)
     except ValueError as error:
         reason = str(error)
         if any(word in reason for word in _SURROGATES):
@@ -66,15 +69,45 @@ async def json_object(request: Request, most: int) -> dict[str, Any]:
         raise Problem("malformed", f"the body is not JSON ({reason[:200]}); mend it there") from None
     if not isinstance(content, dict):
         raise Problem("malformed", "the body is not a JSON object; put it in braces")
+    _count(content, elements)
     return content
 
 
-def checked(model: type[_M], content: Any) -> _M:
-    """Raises Problem."""
+def _check_marks(body: bytes) -> None:
+    """What is large as a list of next to nothing is larger still in memory. Raises Problem."""
+    for marks, most in ((b"[{", BRACKETS_MAX), (b",", COMMAS_MAX)):
+        if sum(body.count(mark) for mark in (marks[:1], marks[1:]) if mark) > most:
+            what = "commas" if marks == b"," else "brackets and braces"
+            raise Problem("too-large", f"the body has more than {most:,} {what}; send less at once")
+
+
+def _count(content: dict[str, Any], most: int) -> None:
+    """Before each is looked at. Raises Problem."""
+    left, inner = most, [value for key, value in content.items() if key != "recipients"]
+    left -= len(content)
+    while inner and left >= 0:
+        value = inner.pop()
+        if isinstance(value, dict | list):
+            left -= len(value)
+            if left >= 0:
+                inner += value.values() if isinstance(value, dict) else value
+    if left < 0:
+        raise invalid([Fault("body", f"has more than {most:,} members, all objects and lists together; send fewer")])
+
+
+def checked(model: type[_M], content: Any, within: tuple[str, int] = ("", 0)) -> _M:
+    """within: a list, and where in the whole of it the given part of it begins. Raises Problem."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise of_validation(error.errors(include_url=False)) from None
+        rows = error.errors(include_url=False, include_input=False)
+        raise of_validation([{**row, "loc": _shifted(row["loc"], *within)} for row in rows]) from None
+
+
+def _shifted(parts: tuple[int | str, ...], name: str, by: int) -> tuple[int | str, ...]:
+    if by and len(parts) > 1 and parts[0] == name and isinstance(parts[1], int):
+        return (name, parts[1] + by, *parts[2:])
+    return parts
 
 
 def of_validation(errors: list[Any]) -> Problem:
@@ -109,7 +142,7 @@ def _what(error: dict[str, Any]) -> str:
 def bytes_of(text: str, where: str) -> bytes:
     """Base64. Raises Problem."""
     try:
-        return base64.b64decode("".join(text.split()) if not text.isalnum() else text, validate=True)
+        return base64.b64decode(text.encode("ascii").translate(None, b" \t\r\n"), validate=True)
     except (binascii.Error, ValueError):
         raise invalid([Fault(where, "is not base64; encode it so (RFC 4648 4)")]) from None
 

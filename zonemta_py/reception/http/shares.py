@@ -1,4 +1,7 @@
-"""How many requests are under way, in all and with each key; who comes on top is asked to come again."""
+"""How many requests are under way, in all and with each key; who comes on top is asked to come again.
+
+An eighth of the places is kept for the operator's key: whatever others do, the door can be asked what goes on.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,18 @@ from zonemta_py.reception.http.problem import BUSY_S, Problem
 class Shares:
     def __init__(self, most: int, most_per_key: int) -> None:
         self._most, self._most_per_key = most, most_per_key
+        self._most_of_others = max(1, most - max(1, most // 8))
         self._under_way: dict[str, int] = {}
         self._all = 0
 
     @contextmanager
-    def one(self, key: str) -> Iterator[None]:
+    def one(self, key: str, operator: bool = False) -> Iterator[None]:
         """Counts a request in, and out at the end. Raises Problem (429, 503)."""
         here = self._under_way.get(key, 0)
         if here >= self._most_per_key:
             sentence = f"{here} requests with the key {key!r} are under way; come again when one of them is answered"
             raise Problem("share", sentence, retry_s=BUSY_S)
-        if self._all >= self._most:
+        if self._all >= (self._most if operator else self._most_of_others):
             raise Problem("unavailable", f"{self._all} requests are under way; come again in a moment", retry_s=BUSY_S)
         self._all += 1
         self._under_way[key] = here + 1

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from zonemta_py.reception.http import models, reading
-from zonemta_py.reception.http.problem import Problem
+from zonemta_py.reception.http.problem import Fault, Problem, invalid
 from zonemta_py.reception.http.visits import answer, described, entrance, visit
 
 router = APIRouter(prefix="/v1")
+_AT_ONCE = 500
 _Address = Annotated[models.Address, Path(description="An e-mail address.")]
 
 
@@ -26,10 +28,16 @@ async def add(request: Request) -> Response:
     the new kind weighs more: hard-bounce, manual, unsubscribe, complaint, erased."""
     here, who = entrance(request), visit(request)
     who.key.check("suppressions")
-    content = reading.checked(models.Suppressions, await reading.json_object(request, here.config.http.body_bytes))
-    rows = [
-        [one.address, one.kind, one.reason, one.evidence, one.by or who.key.name, one.campaign] for one in content.rows
-    ]
+    content = await reading.json_object(request, here.config.http.body_bytes, models.SUPPRESSIONS_MAX * 10)
+    given, rows = content.get("rows"), list[list[str]]()
+    if not isinstance(given, list) or not 1 <= len(given) <= models.SUPPRESSIONS_MAX or len(content) > 1:
+        reading.checked(models.Suppressions, content | {"rows": given[:1] if isinstance(given, list) else given})
+        raise invalid([Fault("rows", f"is not 1 to {models.SUPPRESSIONS_MAX:,} rows; send fewer at once")])
+    for at in range(0, len(given), _AT_ONCE):
+        part = reading.checked(models.Suppressions, {"rows": given[at : at + _AT_ONCE]}, within=("rows", at))
+        rows += [[one.address, one.kind, one.reason, one.evidence, one.by or who.key.name, one.campaign]
+                 for one in part.rows]  # fmt: skip
+        await asyncio.sleep(0)
     return answer(await here.ask("suppress", rows=rows))
 
 

@@ -14,6 +14,7 @@ from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.gate import plain_ip
 from zonemta_py.reception.http import models
 from zonemta_py.reception.http.entrance import Entrance, Visit
+from zonemta_py.reception.http.keys import LOCAL
 from zonemta_py.reception.http.problem import KINDS, MEDIA_TYPE, Problem, of_reply, of_verdict
 from zonemta_py.reception.passage import Refused
 
@@ -41,8 +42,9 @@ class Turnstile:
             if scope["path"] in OPEN:
                 await self._app(scope, receive, send)
                 return
+            _one_length(scope)
             who.holder = here.keys.holder(_authorization(scope))
-            with here.shares.one(who.holder.name):
+            with here.shares.one(who.holder.name, operator=who.holder.name == LOCAL):
                 await self._app(scope, receive, send)
         except Problem as problem:
             await told(Request(scope), problem)(scope, receive, send)
@@ -51,6 +53,14 @@ class Turnstile:
 def _authorization(scope: Scope) -> str:
     found = [value for name, value in scope["headers"] if name == b"authorization"]
     return found[0].decode("latin-1") if len(found) == 1 else ""
+
+
+def _one_length(scope: Scope) -> None:
+    """Who says it twice means to be read in two ways (RFC 9112 6.1). Raises Problem."""
+    names = [name for name, _ in scope["headers"]]
+    if b"transfer-encoding" in names and b"content-length" in names:
+        sentence = "the body's length is said by Content-Length and by Transfer-Encoding; say it once"
+        raise Problem("malformed", sentence, headers={"connection": "close"})
 
 
 def entrance(request: Request) -> Entrance:

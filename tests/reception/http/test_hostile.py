@@ -1,0 +1,210 @@
+"""No request stops another client: not by its size, its shape, its slowness or its crumbs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.reception.http.conftest import SHOP
+from zonemta_py.reception.http import server
+from zonemta_py.reception.http.pace import Pace
+
+JSON = {"content-type": "application/json"}
+MESSAGE = b'{"from": "a@b.test", "subject": "x", "text": "y", '
+MANY = 1_000_000
+
+
+@contextlib.contextmanager
+def others_are_served(door: Any) -> Iterator[None]:
+    """Somebody asks all the while: most are answered at once, nobody waits for long (the machine is busy, too)."""
+    waits: list[float] = []
+    over = threading.Event()
+
+    def ask() -> None:
+        with door.client_with("") as client:
+            while not over.is_set():
+                began = time.monotonic()
+                assert client.get("/v1/health").status_code == 200
+                waits.append(time.monotonic() - began)
+
+    beside = threading.Thread(target=ask)
+    beside.start()
+    try:
+        yield
+    finally:
+        over.set()
+        beside.join()
+    assert max(waits) < 1.5, f"somebody waited {max(waits):.1f} s"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/inject", MESSAGE + b'"to": [' + b"1," * MANY * 2 + b"1]}"),
+        ("/v1/inject", MESSAGE + b'"to": [' + b'"c@d.test",' * 300_000 + b'"c@d.test"]}'),
+        ("/v1/inject", MESSAGE + b'"to": ["c@d.test"], "a": [' + b"[]," * MANY + b"[]]}"),
+        ("/v1/inject", MESSAGE + b'"to": [{"address": "c@d.test"' + b"".join(b',"%d":1' % n for n in range(500_000))
+         + b"}]}"),
+        ("/v1/inject", MESSAGE + b'"to": ["c@d.test"]' + b"".join(b',"%d":1' % n for n in range(500_000)) + b"}"),
+        ("/v1/inject", MESSAGE + b'"headers": {' + b",".join(b'"X-%d":"y"' % n for n in range(300_000)) + b"}}"),
+        ("/v1/inject", b'{"campaign": "c", "columns": [], "recipients": [[' + b'"a@b.test",' * 500_000 + b'""]]}'),
+        ("/v1/inject", b'{"campaign": "c", "recipients": [], "columns": [' + b'"a",' * MANY + b'"b"]}'),
+        ("/v1/suppressions", b'{"rows": [' + b"{}," * MANY + b"{}]}"),
+        ("/v1/suppressions", b'{"rows": [' + b"{}," * 9_000 + b"{}]}"),
+        ("/v1/campaigns/c/pause", b'{"cause": [' + b"0," * MANY + b"0]}"),
+    ],
+)  # fmt: skip
+def test_a_body_of_many_parts_stops_nobody(shared_door: Any, path: str, body: bytes) -> None:
+    """It is refused by its measure, before each part is looked at."""
+    with others_are_served(shared_door):
+        answer = shared_door.client.post(path, content=body, headers=JSON | {"idempotency-key": "1"})
+    assert answer.status_code in (413, 422), answer.text
+    assert len(answer.content) < 20_000
+
+
+def test_base64_with_much_space_takes_little_memory(shared_door: Any) -> None:
+    """A blank behind every two characters is no list of millions of texts."""
+    file = {"name": "a", "content": "AAA " * 1_500_000}
+    body = {"from": "a@b.test", "to": ["c@d.test"], "text": "x", "attachments": [file]}
+    packed = json.dumps(body).encode()
+    tracemalloc.start()
+    try:
+        with others_are_served(shared_door):
+            answer = shared_door.client.post("/v1/inject", content=packed, headers=JSON)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert answer.status_code == 200, answer.text
+    assert peak < 10 * len(packed)
+
+
+def test_a_key_said_twice_is_refused(shared_door: Any) -> None:
+    """Who checked the first of them is not to be passed by the second."""
+    body = MESSAGE + b'"to": ["c@d.test"], "to": ["x@y.test"]}'
+    answer = shared_door.client.post("/v1/inject", content=body, headers=JSON)
+    assert (answer.status_code, "duplicate key" in answer.json()["detail"]) == (400, True)
+
+
+def raw(door: Any, head: str, body: bytes = b"", key: str = "") -> bytes:
+    with socket.create_connection(("127.0.0.1", door.port), timeout=30) as wire:
+        authorization = f"Authorization: Bearer {key or door.token}\r\n"
+        wire.sendall(f"{head}\r\nHost: x\r\n{authorization}".encode() + body)
+        whole = b""
+        with contextlib.suppress(ConnectionResetError):
+            while block := wire.recv(65536):
+                whole += block
+        return whole
+
+
+def test_a_body_has_one_length(shared_door: Any) -> None:
+    """Content-Length beside Transfer-Encoding is how requests are smuggled past proxies."""
+    body = (
+        b"Content-Type: application/json\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+    )
+    said = raw(shared_door, "POST /v1/inject HTTP/1.1", body)
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert b"say it once" in said
+
+
+def test_a_header_section_ends(shared_door: Any) -> None:
+    """However it grows: one long field, many fields."""
+    for more in (b"X-A: " + b"a" * 300_000, b"X-A: b\r\n" * 40_000):
+        said = raw(shared_door, "GET /v1/health HTTP/1.1", more)
+        assert not said or said.startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_body_in_crumbs_takes_turns(shared_door: Any) -> None:
+    """A chunk of one byte costs as much as one of many."""
+    with others_are_served(shared_door):
+        head = b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        raw(shared_door, "POST /v1/inject HTTP/1.1", head + b"1\r\n \r\n" * 200_000 + b"0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"POST /v1/inject HTTP/1.1\r\nHost: x\r\n",
+        b"POST /v1/inject HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n{}\r\n",
+    ],
+)
+def test_who_sends_drop_by_drop_is_cut_off(open_http: Any, monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
+    """Never silent, and never done."""
+    for name, value in (("HEAD_S", 0.5), ("WINDOW_S", 0.5), ("LEAST_BYTES_S", 100)):
+        monkeypatch.setattr(server, name, value)
+    door = open_http(limits={"timeout_s": 1})
+    with socket.create_connection(("127.0.0.1", door.port), timeout=30) as wire:
+        fields = f"Authorization: Bearer {door.token}\r\nContent-Type: application/json\r\n".encode()
+        wire.sendall(begun.replace(b"{}", fields))
+        wire.settimeout(0.1)
+        said, until = b"", time.monotonic() + 20
+        while time.monotonic() < until:
+            try:
+                wire.sendall(b"x")
+                block = wire.recv(65536)
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+            if not block:
+                break
+            said += block
+        else:
+            pytest.fail("it goes on for ever")
+    assert said.startswith(b"HTTP/1.1 408 ") or not said
+
+
+def test_a_slow_upload_is_taken(open_http: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slow is not too slow."""
+    for name, value in (("HEAD_S", 0.5), ("WINDOW_S", 0.5), ("LEAST_BYTES_S", 10)):
+        monkeypatch.setattr(server, name, value)
+    door = open_http(limits={"timeout_s": 1})
+
+    def drops() -> Iterator[bytes]:
+        for byte in b"Subject: x\r\n\r\n" + b"y" * 40:
+            yield bytes((byte,))
+            time.sleep(0.04)
+
+    answer = door.client.post("/v1/inject?to=c@d.test", content=drops(), headers={"content-type": "message/rfc822"})
+    assert answer.status_code == 200, answer.text
+
+
+def test_pace_blames_nobody_for_our_own_waits() -> None:
+    """While the door takes nothing, and between requests, no time runs."""
+    pace = Pace(0, 20, 20, 500)
+    assert pace.late_with_head(21)
+    pace.idle()
+    assert not pace.late_with_head(1_000)
+    body = object()
+    pace.heard(10, 1_000)
+    assert not pace.late_with_body(body, True, 1_000)
+    assert not pace.late_with_body(body, False, 1_050)
+    assert not pace.late_with_body(body, True, 1_069)
+    assert pace.late_with_body(body, True, 1_071)
+    pace.heard(500 * 21, 1_080)
+    assert not pace.late_with_body(body, True, 1_092)
+
+
+def test_the_operators_key_finds_a_place(open_http: Any) -> None:
+    """However many slow bodies others have under way."""
+    door = open_http(http={"requests": 8, "requests_per_key": 100})
+    head = (
+        f"POST /v1/inject HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {SHOP}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+    )
+    with contextlib.ExitStack() as stack:
+        for _ in range(8):
+            wire = stack.enter_context(socket.create_connection(("127.0.0.1", door.port), timeout=30))
+            wire.sendall(head.encode())
+        with door.client_with(SHOP) as shop:
+            until = time.monotonic() + 20
+            while shop.post("/v1/inject", content=b"{}", headers=JSON).status_code != 503:
+                assert time.monotonic() < until
+        assert door.client.get("/v1/campaigns").status_code == 200
