@@ -19,7 +19,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.endings import AT_ONCE, WALKED_AT_ONCE, Endings, past_deadline, waited_for
 from zonemta_py.queue.parts import Parts
-from zonemta_py.schedule.lane import NEVER_MS, Entry, Group, Strand
+from zonemta_py.schedule.lane import NEVER_MS, Entry, Group, Strand, split_key
 from zonemta_py.schedule.zone import ZoneSchedule
 
 STRANDS_AT_ONCE = 1_000
@@ -28,8 +28,20 @@ STRANDS_AT_ONCE = 1_000
 class _Deferred:
     """A zone's deferred recipients. deadline_ms: as a strand's; it is looked for again once one in the zone passed."""
 
-    def __init__(self) -> None:
+    def __init__(self, zone: ZoneSchedule) -> None:
         self.deadline_ms = 0
+        self._zone, self._first = zone, True
+
+    def away(self, key: bytes, note: Note) -> None:
+        """Found by the walk that follows a restart: nobody in memory knows that it waits for its destination."""
+        if self._first:
+            place = keys.place(key)
+            site, source, _ = split_key(self._zone.strands.where(place.id, place.recipient, note)[0])
+            self._zone.put_away(site, source, key, before=True)
+
+    def walked(self) -> None:
+        """The walk is over."""
+        self._first = False
 
 
 _Owner: TypeAlias = Strand | ZoneSchedule | _Deferred
@@ -43,7 +55,7 @@ class Deadlines:
         self._queue, self._core, self._endings = queue, queue.core, endings
         self._walks: dict[_Owner, bytes] = {}
         self._unfinished: set[ZoneSchedule] = set()
-        self._deferred = {name: _Deferred() for name in queue.core.schedule.zones}
+        self._deferred = {name: _Deferred(zone) for name, zone in queue.core.schedule.zones.items()}
 
     async def look(self) -> bool:
         """Looks where a deadline may have passed since the last time, and nowhere else. True: there is more there."""
@@ -98,6 +110,8 @@ class Deadlines:
             zone.promise([entry.key for entry in found])
             for entries in _messages(found):
                 self._too_late(zone, _strands_of(zone, entries), entries, partial(self._deferred_again, zone, entries))
+        if deferred not in self._walks:
+            deferred.walked()
         zone.deadline_ms = min(zone.deadline_ms, deferred.deadline_ms)
         return deferred in self._walks
 
@@ -116,6 +130,8 @@ class Deadlines:
                     self._walks[owner] = key
                     break
                 note = Note.of(value)
+                if note.away and isinstance(owner, _Deferred):
+                    owner.away(key, note)
                 if 0 < note.deadline_ms <= now_ms and key not in busy:
                     place = keys.place(key)
                     late.append(Entry(key, place.id, place.recipient, note))

@@ -247,7 +247,9 @@ def _put_off(queue: Parts, zone: ZoneSchedule, place: Place, note: Note, terms: 
     out_of_hours = reason | {"kind": "hours", "cause": cause, "until_ms": until_ms}
     closed = [out_of_hours] if opens_ms > now_ms else []
     if note.attempts:
-        return [reason | {"cause": f"tried {_times(note.attempts)}, the last answer was: {note.last}"}, *closed]
+        cause = f"tried {_times(note.attempts)}, the last answer was: {note.last}"
+        cause += "; it goes at once if its destination answers before" if note.away else ""
+        return [reason | {"cause": cause}, *closed]
     if (hold_ms := terms.get("hold_until_ms", 0)) > now_ms:
         return [reason | {"cause": "held until then, as its sender asked", "until_ms": hold_ms}]
     return closed or [reason | {"cause": f"put off until then {note.last and 'after: '}{note.last}"}]

@@ -94,6 +94,8 @@ class Judging:
         if not result.outcomes:
             return
         if not lane.failures and not lane.source and all(o.verdict == DELIVERED for o in result.outcomes):
+            if zone.away:
+                zone.answered(lane)
             standing.delivered(lane)  # the usual case, in short
             lane.concurrency.succeeded(lane.active)
             return
@@ -118,6 +120,7 @@ class Judging:
         elif dead:
             zone.down(lane, self._core.schedule.now(), 0, str(result.outcomes[0].reply))
         elif tried:
+            zone.answered(lane)
             zone.up(lane)
             if result.down_s is None and not spoken:
                 lane.concurrency.succeeded(lane.active)

@@ -16,12 +16,13 @@ from zonemta_py.disk.store import StoreDamaged
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rule import BLOCKED_CLASSES
 from zonemta_py.queue import doubt, sizes
-from zonemta_py.queue.api import POSTPONED, RELEASED
+from zonemta_py.queue.api import DEFERRED, POSTPONED, RELEASED
 from zonemta_py.queue.check import state_of
 from zonemta_py.queue.commit import immediately
 from zonemta_py.queue.orders import apply_drop, apply_release
 from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.places import find, places_of
+from zonemta_py.queue.settle import AWAY
 from zonemta_py.queue.settlement import Row, Settlement
 
 
@@ -77,12 +78,16 @@ class Replay:
             await self._flush()
         rows = [
             row
-            for verdict, code, enhanced, text, _, recipients, relayed, kind in (
+            for verdict, code, enhanced, text, stage, recipients, relayed, kind in (
                 (*outcome, "")[:8] for outcome in outcomes
             )
             if verdict != RELEASED
             for who in recipients
-            if (row := self._row(record, message_id, zone, target, verdict, Reply(code, enhanced, text), who, relayed))
+            if (
+                row := self._row(
+                    record, message_id, zone, target, verdict, Reply(code, enhanced, text), who, relayed, stage
+                )
+            )
             and _marked(row, kind)
         ]
         if not rows:
@@ -110,6 +115,7 @@ class Replay:
         reply: Reply,
         who: Any,
         relayed: bool,
+        stage: str,
     ) -> Row | None:
         address, before, due_ms = who if isinstance(who, list) else (who, 0, 0)
         found = find(self._core.store.get, zone, target, message_id, address, before)
@@ -120,6 +126,7 @@ class Replay:
         if key.startswith(b"parked ") and _told_later(note, record):
             return None  # applied; it was deferred by this result, came due, and was parked
         note = note._replace(put_off_ms=record.ms) if verdict == POSTPONED else note.tried(record.ms, str(reply))
+        note = note._replace(away=verdict == DEFERRED and stage in AWAY)
         state = sizes.DEFERRED if before else sizes.QUEUED
         return Row(key, address, note, verdict, reply, due_ms, relayed, state=state)
 

@@ -38,6 +38,8 @@ from zonemta_py.schedule.lane import NEVER_MS, Entry, Strand
 from zonemta_py.zones.retry import delay_s
 
 WAITING = (DEFERRED, POSTPONED)
+AWAY = frozenset(("connect", "banner", "ehlo"))
+"""Stages at which a destination that is down has said nothing of the recipient, or of us."""
 
 
 class Settling:
@@ -103,7 +105,7 @@ class Settling:
         now_ms = self._core.clock.ms()
         entries, zone = lease.group.entries, lease.group.zone.zone
         rows = [
-            self._row(lease.message, lease.group.strand, entries[index], outcome, now_ms)
+            self._row(lease.message, lease.group.strand, entries[index], outcome, now_ms, result.down_s is not None)
             for outcome in result.outcomes
             for index in outcome.recipients
         ]
@@ -112,7 +114,10 @@ class Settling:
         settlement.notices = self.notices(settlement)
         return settlement
 
-    def _row(self, message: Message, strand: Strand, entry: Entry, outcome: Outcome, now_ms: int) -> Row:
+    def _row(
+        self, message: Message, strand: Strand, entry: Entry, outcome: Outcome, now_ms: int, down: bool = False
+    ) -> Row:
+        """down: the destination as a whole could not be reached."""
         note, reply, verdict, due_ms = entry.note, outcome.reply, outcome.verdict, 0
         state = sizes.DEFERRED if entry.key.startswith(b"deferred ") else sizes.QUEUED
         if verdict == RELEASED:
@@ -139,7 +144,8 @@ class Settling:
                 due_ms = hours.again_ms(config, zone, terms, steady_ms + int(wait * 1000), apart_ms)
                 due_ms = min(due_ms, max(ends_ms, steady_ms + 1000))
                 delayed = self._is_late(message, note, steady_ms)
-                note = note._replace(noticed=note.noticed or delayed)
+                away = down and outcome.stage in AWAY and outcome.delay_s is None
+                note = note._replace(noticed=note.noticed or delayed, away=away)
         return Row(entry.key, entry.address, note, verdict, reply, due_ms, outcome.relayed, delayed, entry, state)
 
     def _random(self) -> float:
@@ -363,5 +369,8 @@ class Settling:
         core.schedule.busy.difference_update(due)
         if due and (zone := core.schedule.zones.get(settlement.zone)) is not None:
             waiting = [row for row in settlement.rows if row.verdict in WAITING]
+            for row in waiting:
+                if row.note.away and lease is not None:
+                    zone.put_away(lease.group.lane.site, lease.group.lane.source, deferred_key(settlement, row))
             zone.due_at(min(row.due_ms for row in waiting))
             zone.deadline_ms = min([zone.deadline_ms, *(row.note.deadline_ms or NEVER_MS for row in waiting)])

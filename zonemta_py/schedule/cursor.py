@@ -55,17 +55,17 @@ class Ground(NamedTuple):
 class Cursor:
     """Over one range. `exhausted`: nothing was left at the last read (new keys may be handed over directly)."""
 
-    __slots__ = ("_ground", "_handed", "_stop", "exhausted", "position")
+    __slots__ = ("_handed", "_stop", "exhausted", "ground", "position")
 
     def __init__(self, ground: Ground, prefix: bytes, mark: bytes = b"") -> None:
-        self._ground, self._stop = ground, keys.end(prefix)
+        self.ground, self._stop = ground, keys.end(prefix)
         self.position = max(prefix, mark) if mark < self._stop else prefix
         self.exhausted = False
         self._handed: list[bytes] = []  # a heap
 
     def read(self, most: int, stop: bytes | None = None) -> list[tuple[bytes, bytes]]:
         """The next keys and values that nobody answers for: at most `most`, below `stop`. None while it is fenced."""
-        rows, self.exhausted = self._ground.read(self.position, stop or self._stop, most)
+        rows, self.exhausted = self.ground.read(self.position, stop or self._stop, most)
         for key, _ in rows:
             heapq.heappush(self._handed, key)
         if rows:
@@ -90,14 +90,14 @@ class Cursor:
 
     def mark(self) -> bytes:
         """The low-water mark: the first key that may still be alive."""
-        handed, busy = self._handed, self._ground.busy
+        handed, busy = self._handed, self.ground.busy
         while handed and handed[0] not in busy:
             heapq.heappop(handed)
         return min(handed[0], self.position) if handed else self.position
 
     def peek(self) -> bytes | None:
         """The first key at or behind the position that nobody answers for. Raises StoreFenced."""
-        return self._ground.peek(self.position, self._stop)
+        return self.ground.peek(self.position, self._stop)
 
 
 class Shelf:

@@ -15,6 +15,7 @@ from zonemta_py.config import Zone
 from zonemta_py.disk import keys
 from zonemta_py.disk.records import Note
 from zonemta_py.disk.store import Operation, Store
+from zonemta_py.schedule.away import Away
 from zonemta_py.schedule.cursor import Cursor, Ground
 from zonemta_py.schedule.lane import NEVER_MS, Entry, Group, Strand
 from zonemta_py.schedule.shared import Shared
@@ -40,6 +41,7 @@ class Intake:
         self.active = 0
         self.next_due_ms = 0
         self.deadline_ms = 0  # as a strand's: of all that waits in the zone; 0: not known
+        self.away = Away(shared.retry.down_s)
         self._hungry: deque[Strand] = deque()  # those that have parked recipients, and no room in the window for them
         self._strand_max = max(100, shared.window // 10)
         self._hungry.extend(self.strands.parked())
@@ -112,6 +114,8 @@ class Intake:
         if self.loaded - self.stuck < window // 2 or idle:  # idle: who waits behind the slow ones?
             if self.next_due_ms <= now_ms:
                 more |= self._read_due(now_ms)
+            if self.away.back:
+                more |= self._read_back()
             if not self.fresh.exhausted:
                 self._admit(self.fresh.read(READ_AT_ONCE))
                 more |= not self.fresh.exhausted
@@ -128,6 +132,17 @@ class Intake:
         following = self.due.peek()
         self.next_due_ms = keys.place(following).due_ms if following else 1 << 62
         return False
+
+    def _read_back(self) -> bool:
+        """Those whose destination is there again, before their time."""
+        back, ground = self.away.back, self.due.ground
+        keys_ = [back.popleft() for _ in range(min(READ_AT_ONCE, len(back)))]
+        found = ((key, ground.store.get(key)) for key in keys_ if key not in self._busy)
+        rows = [(key, value) for key, value in found if value is not None]
+        for key, _ in rows:
+            self.due.promise(key)
+        self._admit(rows)
+        return bool(back)
 
     def _admit(self, rows: list[tuple[bytes, bytes]]) -> None:
         aside: list[tuple[Strand, Entry]] = []

@@ -218,6 +218,8 @@ class ZoneSchedule(Intake):
     def _looked_up(self, strand: Strand, domain: str, found: Site | NoRoute) -> None:
         strand.free()
         if isinstance(found, Site):
+            if self.away:
+                self.away.renamed(domain, found.key)
             if found.key == strand.lane.site:
                 self.strands.learn_provider(strand.lane, found.provider)
         elif found.temporary and strand.lane.site == domain:
@@ -256,8 +258,20 @@ class ZoneSchedule(Intake):
         if rows:
             self._park(rows)
 
+    def put_away(self, site: str, source: str, key: bytes, before: bool = False) -> None:
+        """A deferred recipient is in the store that was put off only since its destination was away.
+
+        before: that was before a restart; the first answer since then is news.
+        """
+        self.away.add(site, source, key, 0 if before else self._shared.now())
+
+    def answered(self, lane: Lane) -> None:
+        """Its destination has answered: who was put off only since it was away goes now, and not at his next retry."""
+        if self.away.answered(lane, self._shared.now()):
+            self._shared.changed()
+
     def up(self, lane: Lane) -> None:
-        """It has answered."""
+        """It can be reached, as far as is known."""
         if lane.failures:
             lane.failures, lane.down_until, lane.down_since_ms, lane.reason = 0, 0.0, 0, ""
             self._go_on(lane)

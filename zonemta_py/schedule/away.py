@@ -1,0 +1,60 @@
+"""Recipients that were put off for nothing but that their destination was away: they go as soon as it is back.
+
+They wait in the store as all that are deferred do, until their retry is due, and their notes say why (`Note.away`).
+Here their keys are kept besides, by lane, so that the first answer of the destination brings them back into the window,
+where they take turns with the rest. Only those that were tried are here: what had not been is parked on its strand. So
+they are few, and where nothing is away it costs nothing. After a restart the walk over deferred mail that looks for
+deadlines finds them again.
+
+A destination that turns some connections away and takes others would have them tried again and again: while it does not
+rest, they are brought back once in `damp_s` at most.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from zonemta_py.schedule.lane import Lane
+
+KEYS_MAX = 100_000
+"""In a zone; who comes later waits for his retry."""
+
+
+class Away:
+    """Of one zone. now: steady seconds."""
+
+    def __init__(self, damp_s: float) -> None:
+        self._damp_s = damp_s
+        self._waiting: dict[tuple[str, str], tuple[float, list[bytes]]] = {}
+        self._count = 0
+        self.back: deque[bytes] = deque()
+        """Keys to be read now. Some may have gone, or be in somebody's hands."""
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, site: str, source: str, key: bytes, now: float) -> None:
+        """It was put off, and is in the store."""
+        if self._count < KEYS_MAX:
+            self._count += 1
+            since, found = self._waiting.get((site, source)) or (now, [])
+            found.append(key)
+            self._waiting[site, source] = max(since, now), found
+
+    def answered(self, lane: Lane, now: float) -> bool:
+        """The lane's destination has answered. True: there is something to read."""
+        since, found = self._waiting.get((lane.site, lane.source), (now, []))
+        probed = lane.failures > 0 and not lane.down_until
+        if not found or not (probed or now - since >= self._damp_s):
+            return False
+        del self._waiting[lane.site, lane.source]
+        self._count -= len(found)
+        self.back.extend(found)
+        return True
+
+    def renamed(self, domain: str, site: str) -> None:
+        """The domain's mail goes to that site: after a restart nobody knew."""
+        for name, source in [name for name in self._waiting if name[0] == domain] if domain != site else ():
+            since, found = self._waiting.pop((name, source))
+            latest, others = self._waiting.get((site, source)) or (since, [])
+            self._waiting[site, source] = max(since, latest), others + found
