@@ -1,11 +1,12 @@
 """Orders about held recipients, and zones that go from the configuration: nothing is lost, nothing is done twice."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from zonemta_py.queue.api import HELD
+from zonemta_py.queue.api import DEFERRED, HELD
 
 Make = Callable[..., Any]
 
@@ -28,6 +29,45 @@ async def test_released_recipients_are_sent(house: Make) -> None:
     await home.settle(delivery)
     await home.rest()
     assert (await home.sizes())["messages"] == 0
+    await home.sound()
+
+
+async def test_a_release_is_sent_however_long_the_disk_takes(house: Make) -> None:
+    """The walk of what is due goes on while the order is on its way to the disk, and must not leave it behind."""
+    home = await house(retry={"schedule_min": [1], "jitter": 0})
+    message_id = await held(home)
+    await home.put("dan@y.test")
+    await home.settle((await home.lease())[0], DEFERRED)
+    await home.rest()
+    go = home.freeze()
+    order = asyncio.ensure_future(home.queue.ask("release", id=message_id))
+    await asyncio.sleep(0)
+    lease = asyncio.ensure_future(home.lease())
+    await asyncio.sleep(0)
+    await home.move(120)
+    go()
+    (delivery,) = await lease
+    assert delivery.recipients[0].address == "dan@y.test", "it has been read, so the walk is past the order's time"
+    await home.settle(delivery)
+    assert await order == 2
+    await home.queue.position()
+    (delivery,) = await home.lease()
+    assert len(delivery.recipients) == 2
+    await home.sound()
+
+
+@pytest.mark.parametrize("order", ["release", "drop"])
+async def test_an_order_holds_though_nobody_waits_for_its_answer(house: Make, order: str) -> None:
+    """The command that gave it was interrupted after the journal had it."""
+    home = await house()
+    message_id = await held(home)
+    asked = asyncio.ensure_future(home.queue.ask(order, id=message_id))
+    await asyncio.sleep(0)
+    asked.cancel()
+    await home.rest()
+    assert (await home.sizes())["held"] == 0
+    if order == "release":
+        assert len((await home.lease())[0].recipients) == 2
     await home.sound()
 
 

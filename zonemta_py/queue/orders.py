@@ -7,10 +7,13 @@ tell whether an older record about it has been applied.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Note, Type
 from zonemta_py.disk.store import Operation, StoreDamaged
+from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import sizes
 from zonemta_py.queue.commit import immediately
 from zonemta_py.queue.parts import Parts
@@ -22,9 +25,26 @@ DROPPED = "dropped by an operator"
 
 async def release(queue: Parts, message_id: str) -> int:
     """Sends the held recipients of a message after all; returns how many. Raises ValueError if there are none."""
+    return await _whatever_becomes_of_the_asker(queue, _release(queue, message_id))
+
+
+async def drop(queue: Parts, message_id: str) -> int:
+    """Takes the held recipients of a message out of the queue for good; returns how many. Raises ValueError."""
+    return await _whatever_becomes_of_the_asker(queue, _drop(queue, message_id))
+
+
+async def _whatever_becomes_of_the_asker(queue: Parts, order: Coroutine[Any, Any, int]) -> int:
+    """What the journal has is carried out, though the command that asked for it is interrupted."""
+    task = asyncio.ensure_future(order)
+    queue.core.keep(task)
+    return await asyncio.shield(task)
+
+
+async def _release(queue: Parts, message_id: str) -> int:
     core, due_ms = queue.core, queue.core.clock.steady_ms()
     found = _held(queue, message_id)
     for zone, addresses in found.items():
+        core.schedule.zones[zone].promise([keys.deferred(zone, due_ms, message_id, one) for one in addresses])
         core.record(Type.MOVED, records.pack([message_id, zone, addresses, due_ms]))
     await core.journal.stable()
     await core.lines.stable()  # while its disk is in trouble the store cannot be read
@@ -34,8 +54,7 @@ async def release(queue: Parts, message_id: str) -> int:
     return sum(map(len, found.values()))
 
 
-async def drop(queue: Parts, message_id: str) -> int:
-    """Takes the held recipients of a message out of the queue for good; returns how many. Raises ValueError."""
+async def _drop(queue: Parts, message_id: str) -> int:
     core = queue.core
     found = _held(queue, message_id)
     for zone, addresses in found.items():
@@ -61,21 +80,25 @@ def _held(queue: Parts, message_id: str) -> dict[str, list[str]]:
 
 
 def apply_release(queue: Parts, message_id: str, zone: str, addresses: list[str], due_ms: int) -> None:
-    """Makes a MOVED record true, as far as it is not."""
-    core = queue.core
+    """Makes a MOVED record true, as far as it is not. The walk of what is due may be past their time by now."""
+    core, moved, promised = queue.core, list[Operation](), list[bytes]()
     for address in addresses:
-        key = keys.held(zone, message_id, address)
+        key, due = keys.held(zone, message_id, address), keys.deferred(zone, due_ms, message_id, address)
+        promised.append(due)
         value = core.store.get(key)
         if value is None:
             continue
         domain = address.rpartition("@")[2]
         core.sizes.add(zone, domain, sizes.HELD, -1)
         core.sizes.add(zone, domain, sizes.DEFERRED, 1)
-        moved: list[Operation] = [
-            (key, None),
-            (keys.deferred(zone, due_ms, message_id, address), _freed(value, due_ms)),
-        ]
-        core.lines.submit(moved, immediately, sync=False, keep=True)
+        moved += [(key, None), (due, _freed(value, due_ms))]
+
+    def arrived(_: Reply | None) -> None:
+        core.schedule.busy.difference_update(promised)
+        if zone in core.schedule.zones:
+            core.schedule.zones[zone].due_at(due_ms)
+
+    core.lines.submit(moved, arrived, sync=False, keep=True)
 
 
 def _freed(value: bytes, now_ms: int) -> bytes:
@@ -119,10 +142,8 @@ def apply_drop(
 
 
 async def _written(queue: Parts) -> None:
-    """Until the store has it; then the schedule is told to look."""
+    """Until the store has it."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     queue.core.lines.submit([], lambda _: future.set_result(None), sync=False, keep=True)
     queue.core.lines.flush()
-    await asyncio.shield(future)
-    for zone in queue.core.schedule.zones.values():
-        zone.due_at(queue.core.clock.steady_ms())
+    await future
