@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from survival.ledger import Ledger
@@ -30,8 +31,11 @@ class Refused(Exception):
 class Client:
     """Hands in letters over several sessions. replies: how often each code came after the dot (or instead of it)."""
 
-    def __init__(self, port: int, ledger: Ledger, *, pause_s: float = 0.02, **same: Any) -> None:
-        self.port, self.ledger, self.pause_s, self._same = port, ledger, pause_s, same
+    def __init__(
+        self, port: int, ledger: Ledger, *, pause_s: float = 0.02, make: Callable[..., Letter] = letter, **same: Any
+    ) -> None:
+        """make: the letter of a number and an attempt, with what is `same` for all."""
+        self.port, self.ledger, self.pause_s, self._make = port, ledger, pause_s, partial(make, **same)
         self.replies: Counter[int] = Counter()
         self.broken = 0
 
@@ -47,7 +51,7 @@ class Client:
         try:
             for number in rest:
                 attempt = 0
-                while not await session.give(letter(number, attempt, **self._same)):
+                while not await session.give(self._make(number, attempt)):
                     attempt += 1
                     await asyncio.sleep(self.pause_s)
         finally:
@@ -112,8 +116,13 @@ class Connection:
             raise
         return connection
 
-    async def transaction(self, message: Letter) -> None:
-        commands = [f"MAIL FROM:<{message.sender}>", *(f"RCPT TO:<{to}>" for to in message.recipients), "DATA"]
+    async def transaction(self, message: Letter, parameters: str = "") -> None:
+        """parameters: of MAIL, with a space before each."""
+        commands = [
+            f"MAIL FROM:<{message.sender}>{parameters}",
+            *(f"RCPT TO:<{to}>" for to in message.recipients),
+            "DATA",
+        ]
         self._writer.write("".join(command + "\r\n" for command in commands).encode())
         replies = [await self._reply() for _ in commands]
         if replies[-1][:3] == "354":

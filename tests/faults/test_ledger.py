@@ -76,7 +76,7 @@ def test_wrong_bytes_and_foreign_mail_are_seen() -> None:
 
 
 def test_a_refused_recipient_needs_its_notification() -> None:
-    """Refused for good: no mail, one notification to the sender."""
+    """Refused for good: no mail, and a notification to the sender that names it as failed."""
     one = next(
         found
         for number in range(5000)
@@ -85,9 +85,10 @@ def test_a_refused_recipient_needs_its_notification() -> None:
     ledger = Ledger()
     ledger.open(one)
     ledger.acknowledge(one)
-    assert ledger.judge([]).unnotified == [one.sender]
+    ledger.came("", [one.sender], b"Final-Recipient: rfc822; somebody@else.test\r\nAction: failed\r\n")
+    assert ledger.judge([]).unnotified == one.recipients
     ledger = Ledger()
     ledger.open(one)
     ledger.acknowledge(one)
-    ledger.came("", [one.sender], b"Subject: failed\r\n\r\n")
+    ledger.came("", [one.sender], f"Final-Recipient: rfc822; {one.recipients[0]}\r\nAction: failed\r\n".encode())
     assert ledger.judge([]).broken == []
