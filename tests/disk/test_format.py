@@ -1,9 +1,12 @@
 """FORMAT.md is true: its example is what the code writes, its tables name every type and every key."""
 
 import re
+import struct
 from pathlib import Path
 
-from zonemta_py.disk import keys, records
+import google_crc32c
+
+from zonemta_py.disk import body_file, keys, records
 from zonemta_py.disk.frame import BLOCK_BYTES, VERSION, Record, frame, parse
 from zonemta_py.disk.records import Note, Type
 
@@ -69,3 +72,18 @@ def test_the_note_has_the_fields_that_are_listed() -> None:
 def test_the_page_can_be_read_in_one_go() -> None:
     """Three hundred lines at most."""
     assert len(PAGE.splitlines()) <= 300
+
+
+def test_a_body_file_is_as_it_is_described(tmp_path: Path) -> None:
+    """Made here by hand from the page, it is what the code writes."""
+
+    def crc(number: int, data: bytes) -> bytes:
+        return struct.pack("<I", google_crc32c.value(ID.encode() + struct.pack("<I", number) + data))
+
+    file = body_file.BodyFile(tmp_path, ID)
+    file.write([b"one", b"three"])
+    assert file.finish() == (tmp_path / ID).stat().st_size
+    lengths = struct.pack("<II", 3, 5)
+    pieces = [b"zonemta body 1 ", ID.encode(), b"\n"]
+    pieces += [crc(1, b"one"), lengths[:4], b"one", crc(2, b"three"), lengths[4:], b"three", lengths, crc(0, lengths)]
+    assert (tmp_path / ID).read_bytes() == b"".join(pieces)

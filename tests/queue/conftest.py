@@ -6,6 +6,7 @@ power=True, a power cut, which also loses what was never synced) would leave it 
 
 import asyncio
 import contextlib
+import os
 import random
 import shutil
 import threading
@@ -89,7 +90,25 @@ class House:
         self._wrap(store, lambda arguments: bool(arguments[1]), "store/*.log")
         self._wrap(writer, lambda arguments: bool(arguments[1]), "journal/*")
         self._wrap(self.queue.core.receipts, lambda arguments: False, "receipts/*")
-        self._note("store/*.log", "journal/*")
+        self._note("store/*.log", "journal/*", "bodies/*")
+        self._wrap_bodies()
+
+    def _wrap_bodies(self) -> None:
+        bodies = self.queue.core.bodies
+        run = bodies.run
+
+        def watched(job: Callable[[], Any]) -> Any:
+            if getattr(job, "__name__", "") != "finish":
+                return run(job)
+
+            def finish() -> Any:
+                done = job()
+                self._note(f"bodies/{job.__self__._path.name}")  # type: ignore[attr-defined]
+                return done
+
+            return run(finish)
+
+        bodies.run = watched  # type: ignore[method-assign]
 
     def _wrap(self, owner: Any, syncs: Callable[[Any], bool], pattern: str) -> None:
         write = owner.write
@@ -173,6 +192,7 @@ class House:
         for _ in range(5):
             await core.lines.stable()
             await core.journal.stable()
+        await core.bodies.settled()
         await asyncio.sleep(0)
 
     async def sizes(self) -> dict[str, int]:
@@ -241,6 +261,12 @@ class House:
             if size > synced:
                 with path.open("r+b") as file:
                     file.truncate(die.choice((synced, size, die.randint(synced, size))))
+        for path in copy.glob("bodies/*"):
+            if str(path.relative_to(copy)) not in self.synced:
+                if die.random() < 0.3:
+                    path.unlink()
+                else:
+                    os.truncate(path, die.randint(0, path.stat().st_size))
 
     async def crash(self, power: bool = False, die: random.Random | None = None, drop: bool = False) -> LocalQueue:
         """Ends this queue and opens the image."""

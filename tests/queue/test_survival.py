@@ -33,6 +33,7 @@ class Life:
 
     def __init__(self, house: Any, seed: int) -> None:
         self.house, self.die = house, random.Random(seed)
+        self.noise = self.die.randbytes(65536)
         self.count = 0
         self.alive: set[str] = set()  # acknowledged, and not ended
         self.maybe: set[str] = set()  # handed in or settled when the crash came: either way is right
@@ -64,7 +65,7 @@ class Life:
         if chunks:
             incoming = self.house.queue.begin()
             for _ in range(chunks):
-                await incoming.write((b"Subject: x\r\n\r\n" + b"z" * 65536)[:65536])
+                await incoming.write((b"Subject: x\r\n\r\n" + self.noise)[:65536])
             if self.die.random() < 0.2:
                 incoming.abort()
                 self.maybe.difference_update(addresses)
@@ -157,7 +158,7 @@ class Life:
         if choice < 0.35:
             self.spawn(self.put())
         elif choice < 0.39:
-            self.spawn(self.put(self.die.randint(1, 3)))
+            self.spawn(self.put(self.die.choice((1, 2, 9, 10))))
         elif choice < 0.62:
             await self.lease(self.die.choice(("one", "two")))
         elif choice < 0.88:

@@ -64,6 +64,11 @@ class Queue(Section):
     """How much archive/ may hold before its oldest segments go; 0: no bound."""
     reserve_bytes: int = Field(64 * 1024 * 1024, ge=0)
     """Free space below which mail is refused with 452, before the disk is really full."""
+    arriving_bytes: int = Field(4 * 1024**3, ge=1024**2)
+    """What large messages that are on their way in, and not acknowledged yet, may take of the disk together; never more
+    than half of what is free. More is refused with 452."""
+    arriving_bytes_per_client: int = Field(1024**3, ge=1024**2)
+    """The same for one client: an IPv4 address, an IPv6 network of 64 bits."""
     position_s: float = Field(5, gt=0)
     """Seconds between position records (restart positions)."""
     window: int = Field(10_000, ge=100)

@@ -15,6 +15,9 @@ import zstandard
 
 MAGIC = zstandard.FRAME_HEADER
 _WORTH = 7 / 8
+_WORTH_IT_ALL = 2 / 3
+UNTRIED = 15
+"""Chunks that are kept as they are behind one that has shown that there is little to gain."""
 _compress = zstandard.ZstdCompressor(level=1, write_content_size=True).compress
 _decompress = zstandard.ZstdDecompressor().decompress
 
@@ -23,6 +26,27 @@ def shrink(chunk: bytes) -> bytes:
     """The form in which a chunk is kept."""
     frame = _compress(chunk)
     return frame if len(frame) <= len(chunk) * _WORTH or chunk.startswith(MAGIC) else chunk
+
+
+class Shrinker:
+    """`shrink` for the chunks of one body: what hardly gets smaller (base64) is tried only now and then.
+
+    Measured with 10 MB of base64: to make all chunks a quarter smaller, and large again, took a third of all CPU that
+    the message cost from its client to its destination; keeping a quarter more on the disk cost next to nothing.
+    """
+
+    __slots__ = ("_untried",)
+
+    def __init__(self) -> None:
+        self._untried = 0
+
+    def shrink(self, chunk: bytes) -> bytes:
+        if self._untried and not chunk.startswith(MAGIC):
+            self._untried -= 1
+            return chunk
+        kept = shrink(chunk)
+        self._untried = UNTRIED if len(kept) > len(chunk) * _WORTH_IT_ALL else 0
+        return kept
 
 
 def restore(kept: bytes, most: int) -> bytes:

@@ -15,14 +15,22 @@ class Space:
 
     def __init__(self, folder: Path, reserve_bytes: int, every_s: float = 0.5) -> None:
         self._folder, self._reserve, self._every = folder, reserve_bytes, every_s
-        self._looked, self._short = -1e9, False
+        self._looked, self._room = -1e9, 0
 
     def short(self, now: float) -> bool:
         """True while less than the reserve is free. `now`: monotonic seconds."""
+        return self.room(now) < 0
+
+    def room(self, now: float) -> int:
+        """Bytes that may still be filled; below 0 the reserve is being used."""
         if now - self._looked >= self._every:
             self._looked = now
-            self._short = free_bytes(self._folder) < self._reserve
-        return self._short
+            self._room = free_bytes(self._folder) - self._reserve
+        return self._room
+
+    def fill(self, size: int) -> None:
+        """So much is being written: counted until the next look, for much can be written in between."""
+        self._room -= size
 
 
 def free_bytes(folder: Path) -> int:

@@ -170,7 +170,9 @@ class Stuffer:
         if not chunk:
             return b""
         # Searched for from the end: CPython skips far more that way where there are many line ends.
-        stuffed = chunk.replace(b"\r\n.", b"\r\n..") if chunk.rfind(b"\r\n.") >= 0 else chunk
+        # As in `Decoder`: much large mail has no dot at all.
+        dotted = b"." in chunk and chunk.rfind(b"\r\n.") >= 0
+        stuffed = chunk.replace(b"\r\n.", b"\r\n..") if dotted else chunk
         if chunk[0] == 0x2E and self._tail == b"\r\n":
             stuffed = b"." + stuffed
         elif self._tail[-1:] == b"\r" and chunk.startswith(b"\n."):

@@ -1,7 +1,7 @@
 """Accepting: one atomic synced batch holds a message, then the journal gets its envelope record.
 
-The batch is the commit; a crash between the two leaves a message without its record, which recovery writes. Chunks of a
-large message go before, unsynced, and are garbage until that batch; an OPEN record names them for recovery.
+The batch is the commit; a crash between the two leaves a message without its record, which recovery writes. A large
+body has a file, which is on stable storage before, and is garbage until that batch (`bodies`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import forgone, merging, sizes
 from zonemta_py.queue.api import QueueRefusal, Receipt
+from zonemta_py.queue.bodies import Stored
 from zonemta_py.queue.commit import DISK_ERROR, NO_SPACE, immediately
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.hooks import Routed
@@ -111,12 +112,11 @@ class Acceptance:
         chunks: list[bytes],
         done: Done,
         *,
-        message_id: str = "",
-        before: int = 0,
+        stored: Stored | None = None,
         along: list[Operation] | None = None,
         left_out: dict[str, str] | None = None,
     ) -> None:
-        """Stores a message whose first `before` chunks are there already; `done(id, None)` once it is stable.
+        """Stores a message; `done(id, None)` once it is stable. stored: its body, where that has a file and no chunks.
 
         along: operations for the same batch (the end of the recipients a notification is about); such a message
         survives a write error, since its cause stands in the journal. left_out: those that are suppressed (not all),
@@ -124,19 +124,21 @@ class Acceptance:
         """
         core = self._core
         now_ms, apart_ms = core.clock.ms(), core.clock.apart_ms()
-        message_id = message_id or core.ids.next(now_ms)
+        message_id = stored.id if stored else core.ids.next(now_ms)
         metadata = forgone.stored_metadata(envelope)
         if apart_ms and envelope.deadline_ms:
             metadata["apart_ms"] = apart_ms
         if envelope.merged:
             chunks, metadata["template"] = [], core.campaigns.get(envelope.campaign or "").template
-        metadata["chunks"] = before + len(chunks)
+        metadata["chunks"] = len(chunks)
+        if stored:
+            metadata["chunks"], metadata["file"] = stored.chunks, stored.bytes
         packed = records.pack(metadata)
         kept = [row for row in routed if row.recipient.address not in left_out] if left_out else routed
         placed = [self._place(message_id, row, envelope, now_ms) for row in kept]
         message = Message(message_id, metadata, now_ms, len(placed), len(placed))
         operations = along or []
-        operations += [(keys.chunk(message_id, number), chunk) for number, chunk in enumerate(chunks, before + 1)]
+        operations += [(keys.chunk(message_id, number), chunk) for number, chunk in enumerate(chunks, 1)]
         operations.append((keys.existence(message_id), Existence(now_ms, len(placed), len(placed)).value()))
         operations.append((keys.metadata(message_id), packed))
         operations += [(row.key, row.note.value()) for row in placed]
@@ -153,10 +155,12 @@ class Acceptance:
         def finish(reply: Reply | None) -> None:
             core.arriving.discard(message_id)
             if reply is None:
-                self._accepted(message, told, placed, chunks[0] if metadata["chunks"] == 1 else None)
+                self._accepted(message, told, placed, chunks[0] if len(chunks) == 1 else None)
             else:
                 self._count(placed, envelope.size, -1, campaign, count)
                 self._undo(operations, placed, envelope)
+                if stored:
+                    core.bodies.ended(message_id)
             if left_out and reply is None:
                 forgone.name(core, message_id, routed, left_out)
                 core.journal.when_stable(partial(done, message_id, None))

@@ -71,13 +71,13 @@ class Intake(Protocol):
     async def accept(self, envelope: Envelope, body: bytes) -> Receipt:
         """The same for a body of any length, with all there is to say about it."""
 
-    def begin(self) -> Incoming:
-        """Starts a message of several chunks."""
+    def begin(self, client: str = "") -> Incoming:
+        """Starts a message of several chunks. client: the IP address that hands it in, whose share is bounded."""
 
 
 async def accept_whole(intake: Intake, envelope: Envelope, body: bytes) -> Receipt:
     """A body of several chunks that is all there. Raises QueueRefusal."""
-    incoming = intake.begin()
+    incoming = intake.begin(envelope.origin)
     last = (len(body) - 1) // CHUNK_BYTES * CHUNK_BYTES
     try:
         for at in range(0, last, CHUNK_BYTES):

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from zonemta_py.config import Config
-from zonemta_py.disk import journal, keys, records
+from zonemta_py.disk import body_file, journal, keys, records
 from zonemta_py.disk.frame import Record, frame
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.records import Existence, Note, Type
 from zonemta_py.disk.store import Operation, Store, StoreError
-from zonemta_py.queue import check_campaigns, check_people, sizes
+from zonemta_py.queue import check_bodies, check_campaigns, check_people, sizes
 from zonemta_py.queue.api import BOUNCED, DELIVERED
 from zonemta_py.queue.state import FAMILY
 from zonemta_py.schedule.lane import Path as Flow
@@ -229,10 +229,13 @@ def compare(
     comparison.sizes()
     comparison.campaigns()
     comparison.people()
+    strange = comparison.bodies()
     if repair:
+        quarantine = quarantine or Quarantine(config.folder / "quarantine")
         for message_id, reason in comparison.broken.items():
-            _set_aside(store, quarantine or Quarantine(config.folder / "quarantine"), message_id, reason)
+            _set_aside(store, quarantine, message_id, reason)
         store.write(comparison.operations, sync=True)
+        check_bodies.clear(config.folder, quarantine, strange, truth.ended, comparison.lossy)
     report.counts |= {"journal records": truth.records, "messages": len(comparison.whole)}
     return report
 
@@ -284,7 +287,7 @@ class _Comparison:
         try:
             existence = Existence.of(bytes(parts["#"]))
             metadata = records.unpack(bytes(parts["*"]))
-            missing = [n for n in range(1, metadata["chunks"] + 1) if f"{n:06d}" not in parts]
+            missing = check_bodies.missing_chunks(metadata, parts)
         except (KeyError, ValueError, TypeError):
             missing, existence, metadata = [0], Existence(0, 0, 0), {"size": 0}
         if missing:
@@ -292,9 +295,25 @@ class _Comparison:
             self.report.add("damage", f"a message has lost {what}", message_id, "it goes to quarantine with a note")
             self.broken[message_id] = f"it has lost {what}"
             return
+        if fault := "" if self._ended(message_id) else check_bodies.fault(self.config.folder, message_id, metadata):
+            self.report.add("damage", f"a message has lost its body: {fault}", message_id, "it goes to quarantine")
+            self.broken[message_id] = fault
+            return
         self.whole[message_id] = (existence, metadata["size"])
         if "columns" in metadata:
             self._merged.add(message_id)
+
+    def _ended(self, message_id: str) -> bool:
+        """The journal has the end of all its recipients, so that nobody needs its body; the store may not know yet."""
+        return message_id in self.truth.ended or self.truth.alive.get(message_id) == {}
+
+    def bodies(self) -> list[str]:
+        """Ids of bodies' files that belong to no message. They are no fault: the next start removes them."""
+        known = body_file.ids(self.config.folder / body_file.FOLDER)
+        strange = [one for one in known if one not in self.whole and one not in self.broken]
+        if strange:
+            self.report.counts["bodies to be removed"] = len(strange)
+        return strange
 
     def _all_keys(self, message_id: str) -> list[Operation]:
         prefix = keys.message_range(message_id)
@@ -416,8 +435,11 @@ def _set_aside(store: Store, quarantine: Quarantine, message_id: str, reason: st
         except StoreError:
             continue
     note = {"message": message_id, "error": reason, "remedy": "send it again from its source"}
-    quarantine.case(f"message-{message_id}", note, found)
+    place = quarantine.case(f"message-{message_id}", note, found)
+    bodies = store.folder.parent / body_file.FOLDER
+    body_file.keep(bodies, message_id, place)
     store.write([(key, None) for key in list(store.keys(prefix, keys.end(prefix)))], sync=True)
+    body_file.remove(bodies, message_id)
 
 
 def check(config: Config, repair: bool = False, progress: Callable[[str], None] = lambda _: None) -> Report:

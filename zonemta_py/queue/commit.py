@@ -123,6 +123,8 @@ class StoreLine:
         self._waiting: deque[Unit] = deque()
         self._unsynced: list[list[Operation]] = []
         self._unsynced_bytes = 0
+        self._after_sync: list[Callable[[], None]] = []
+        self._after_this: list[Callable[[], None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._soon = False
         self._busy = False
@@ -145,6 +147,13 @@ class StoreLine:
             self._kick()
         elif self._timer is None and not self._soon:
             self._timer = self._loop.call_later(self.lazy_s, self._start)
+
+    def after_sync(self, then: Callable[[], None]) -> None:
+        """Calls `then` once what has been, and in this turn of the loop is, submitted is on stable storage.
+
+        It asks for no sync of its own. On a full disk it is called at once: room is what the store needs then.
+        """
+        self._after_sync.append(then)
 
     def flush(self) -> None:
         """Writes what waits without more delay."""
@@ -175,6 +184,8 @@ class StoreLine:
         sync = self._unsynced_bytes > UNSYNCED_BYTES_MAX or any(unit.sync for unit in units)
         number, envelopes = self._closing.batches, [unit.envelope for unit in units if unit.envelope]
         self._busy = True
+        self._after_this += self._after_sync
+        self._after_sync = []
         self._worker.run(
             lambda: self._write(operations, sync, number, envelopes),
             lambda error: self._finish(units, operations, sync, error),
@@ -199,6 +210,9 @@ class StoreLine:
     def _written(self, operations: list[Operation], sync: bool) -> None:
         if sync:
             self._unsynced, self._unsynced_bytes = [], 0
+            synced, self._after_this = self._after_this, []
+            for then in synced:
+                then()
         else:
             self._unsynced.append(operations)
             self._unsynced_bytes += sum(len(key) + len(value or b"") for key, value in operations)
@@ -219,6 +233,11 @@ class StoreLine:
         for unit in everything:
             if not unit.keep:
                 unit.done(self.trouble)
+        self._after_sync, self._after_this = self._after_this + self._after_sync, []
+        if self.trouble is NO_SPACE:
+            waiting, self._after_sync = self._after_sync, []
+            for then in waiting:
+                then()
         self._loop.call_later(RETRY_S, self._reopen)
 
     def _reopen(self) -> None:

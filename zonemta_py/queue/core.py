@@ -19,6 +19,7 @@ from zonemta_py.disk.records import Type
 from zonemta_py.disk.space import Space
 from zonemta_py.disk.store import Operation, Store, StoreDamaged, StoreError
 from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.bodies import Bodies, Uncommitted
 from zonemta_py.queue.campaigns import Campaigns
 from zonemta_py.queue.commit import Hire, JournalLine, StoreLine, Thread
 from zonemta_py.queue.hooks import Hooks
@@ -71,10 +72,12 @@ class Core:
         self.batches = batches
         self.receipts = Receipts(config.folder)
         self.lines = StoreLine(store, self, damaged, hire, self.receipts)
-        self.messages = Messages(store)
+        self.space = Space(config.folder, config.queue.reserve_bytes)
+        uncommitted = Uncommitted(config.queue, lambda: self.space.room(clock.monotonic()))
+        self.bodies = Bodies(config.folder, uncommitted, self.lines.after_sync)
+        self.messages = Messages(store, self.bodies)
         self.router = Router(config.zones)
         self.notices = Notices(self.messages, config.server.name)
-        self.space = Space(config.folder, config.queue.reserve_bytes)
         self.segments = segments
         self.ids = keys.Ids(last_id)
         clock.next_id, clock.told = self.ids.following, self._clock_set

@@ -3,70 +3,99 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from functools import partial
+from typing import TypeVar
 
-from zonemta_py.disk import keys, records
-from zonemta_py.disk.bodies import shrink
+from zonemta_py.disk import records
+from zonemta_py.disk.bodies import Shrinker
+from zonemta_py.disk.body_file import BodyFile
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import Operation
 from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.accept import Acceptance
 from zonemta_py.queue.api import QueueRefusal, Receipt
-from zonemta_py.queue.commit import immediately
+from zonemta_py.queue.bodies import Stored, client_of
+from zonemta_py.queue.commit import DISK_ERROR, NO_SPACE
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.forgone import forgo
 
 GONE = Reply(451, "4.3.0", "the message was given up, try again")
-WRITES_MAX = 2
-"""Writes of one message that may be on their way to the store at once."""
+IN_STORE_BYTES_MAX = 8 * CHUNK_BYTES
+"""Bodies that are kept in no more than this go into the store, with all else, in the one batch that accepts them."""
+T = TypeVar("T")
 
 
 class LocalIncoming:
-    """A message of several chunks (api.Incoming)."""
+    """A message of several chunks (api.Incoming): gathered in memory up to a bound, from there on written to a file.
 
-    def __init__(self, acceptance: Acceptance, core: Core) -> None:
-        self._acceptance, self._core = acceptance, core
+    client: who hands it in, for the bounds of what is not accepted yet.
+    """
+
+    def __init__(self, acceptance: Acceptance, core: Core, client: str = "") -> None:
+        self._acceptance, self._core, self._client = acceptance, core, client_of(client)
+        self._shrink = Shrinker().shrink
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
+        self._counted = 0
         self._id = ""
-        self._chunks = 0
-        self._pending = 0
+        self._file: BodyFile | None = None
+        self._file_bytes = 0
+        self._job: asyncio.Future[None] | None = None
         self._trouble: Reply | None = None
-        self._wake: asyncio.Future[None] | None = None
 
     async def write(self, chunk: bytes) -> None:
-        await self.write_kept([shrink(chunk)])
+        await self.write_kept([self._shrink(chunk)])
 
     async def write_kept(self, chunks: list[bytes]) -> None:
-        """Several chunks at once, in the form in which they are kept (`disk.bodies`)."""
+        """Several chunks, in the form in which they are kept (`disk.bodies`); one write is under way at most."""
         self._check()
-        if not self._id:
-            self._open()
-        numbers = range(self._chunks + 1, self._chunks + 1 + len(chunks))
-        self._chunks += len(chunks)
-        self._pending += 1
-        operations: list[Operation] = [
-            (keys.chunk(self._id, number), chunk) for number, chunk in zip(numbers, chunks, strict=True)
-        ]
-        self._core.lines.submit(operations, self._written, sync=False, keep=False)
-        await self._until(WRITES_MAX - 1)
+        self._gather(chunks)
+        if self._gathered_bytes <= IN_STORE_BYTES_MAX and self._file is None:
+            return
+        await self._written()
+        self._pass_on()
 
-    def _open(self) -> None:
+    def _gather(self, chunks: list[bytes]) -> None:
+        size = sum(map(len, chunks))
+        reply = self._core.bodies.uncommitted.add(self._client, size)
+        if reply is not None:
+            raise QueueRefusal(reply)
+        self._counted += size
+        self._gathered += chunks
+        self._gathered_bytes += size
+
+    def _pass_on(self) -> None:
+        """What was gathered goes to the file while more comes."""
+        if self._file is None:
+            self._file = self._open()
+        chunks, self._gathered = self._gathered, []
+        self._core.space.fill(self._gathered_bytes)
+        self._gathered_bytes = 0
+        self._job = self._core.bodies.run(partial(self._file.write, chunks))
+
+    def _open(self) -> BodyFile:
         core = self._core
         self._id = core.ids.next(core.clock.ms())
         core.arriving.add(self._id)
         core.record(Type.OPEN, records.pack([self._id]))
+        return BodyFile(core.bodies.folder, self._id)
 
-    def _written(self, reply: Reply | None) -> None:
-        self._pending -= 1
-        self._trouble = self._trouble or reply
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
-
-    async def _until(self, most: int) -> None:
-        while self._pending > most:
-            self._wake = asyncio.get_running_loop().create_future()
-            await self._wake
+    async def _written(self) -> None:
+        """What is under way has reached the file. Raises QueueRefusal."""
+        if self._job is not None:
+            await self._done(self._job)
+        self._job = None
         self._check()
+
+    async def _done(self, job: asyncio.Future[T]) -> T:
+        try:
+            return await job
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            self._trouble = self._trouble or (NO_SPACE if full else DISK_ERROR)
+            raise QueueRefusal(self._trouble) from None
 
     def _check(self) -> None:
         reply = self._trouble or self._acceptance.refusal()
@@ -77,34 +106,60 @@ class LocalIncoming:
         return (await self.accept(envelope, last_chunk)).id
 
     async def accept(self, envelope: Envelope, last_chunk: bytes) -> Receipt:
-        return await self.accept_kept(envelope, shrink(last_chunk))
+        return await self.accept_kept(envelope, [self._shrink(last_chunk)] if last_chunk else [])
 
-    async def accept_kept(self, envelope: Envelope, last_chunk: bytes) -> Receipt:
-        """The same for a last chunk in the form in which it is kept."""
-        await self._until(0)
-        chunks = [last_chunk] if last_chunk else []
-        return await take(self._acceptance, self._core, envelope, chunks, self)
+    async def accept_kept(self, envelope: Envelope, last_chunks: list[bytes]) -> Receipt:
+        """The same for the last chunks in the form in which they are kept."""
+        self._check()
+        self._gather(last_chunks)
+        if self._gathered_bytes > IN_STORE_BYTES_MAX or self._file is not None:
+            await self._complete()
+        receipt = await take(self._acceptance, self._core, envelope, self._gathered, self)
+        self.release()
+        return receipt
 
-    def hand_over(self) -> tuple[str, int]:
-        """Id and number of the chunks stored: the commit is on its way, and abort must leave it alone.
+    async def _complete(self) -> None:
+        """The file has all of it, on stable storage."""
+        await self._written()
+        self._pass_on()
+        await self._written()
+        assert self._file is not None
+        self._file_bytes = await self._done(self._core.bodies.run(self._file.finish))
+        self._check()
+
+    def hand_over(self) -> Stored | None:
+        """The commit is on its way, and abort must leave the file alone; None: there is none.
 
         Raises QueueRefusal: it was aborted while something else was waited for.
         """
         self._check()
-        message_id, self._id = self._id, ""
-        return message_id, self._chunks
+        if self._file is None:
+            return None
+        stored = Stored(self._id, self._file.chunks, self._file_bytes)
+        self._id, self._file = "", None
+        return stored
 
-    def take_back(self, message_id: str) -> None:
-        """The commit was refused: there are chunks to abort again."""
-        self._id = message_id if self._chunks else ""
+    def release(self) -> None:
+        """What was counted is in the store, or refused, and gone soon."""
+        self._core.bodies.uncommitted.release(self._client, self._counted)
+        self._counted = 0
 
     def abort(self) -> None:
+        self._gathered, self._gathered_bytes = [], 0
+        if self._job is not None:
+            self._job.add_done_callback(_ignore)
+        if self._file is not None:
+            self._core.bodies.dispose(self._file.abort)
         if self._id:
-            numbers = range(1, self._chunks + 1)
-            operations: list[Operation] = [(keys.chunk(self._id, number), None) for number in numbers]
-            self._core.lines.submit(operations, immediately, sync=False, keep=True)
             self._core.arriving.discard(self._id)
-        self._id, self._trouble = "", GONE
+        self._id, self._file, self._trouble = "", None, GONE
+        self.release()
+
+
+def _ignore(job: asyncio.Future[None]) -> None:
+    """Nobody waits for it any more."""
+    if not job.cancelled():
+        job.exception()
 
 
 async def take(
@@ -150,11 +205,6 @@ async def _store(
             incoming.abort()
         forgo(core, envelope, routed, left_out, done)
         return Receipt(await future, 0, len(left_out))
-    message_id, before = incoming.hand_over() if incoming else ("", 0)
-    acceptance.commit(envelope, routed, chunks, done, message_id=message_id, before=before, left_out=left_out)
-    try:
-        return Receipt(await future, accepted, len(left_out))
-    except QueueRefusal:
-        if incoming:
-            incoming.take_back(message_id)
-        raise
+    stored = incoming.hand_over() if incoming else None
+    acceptance.commit(envelope, routed, chunks, done, stored=stored, left_out=left_out)
+    return Receipt(await future, accepted, len(left_out))

@@ -14,6 +14,7 @@ from zonemta_py.disk import keys, records
 from zonemta_py.disk.bodies import restore
 from zonemta_py.disk.store import Operation, Store, StoreDamaged
 from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.queue.bodies import Bodies
 
 WARM_BYTES_MAX = 8 * 1024 * 1024
 """Bodies of one chunk that are kept in memory, so that the usual message is never read back from the disk."""
@@ -34,12 +35,17 @@ class Message:
     def chunks(self) -> int:
         return int(self.metadata["chunks"])
 
+    @property
+    def filed(self) -> bool:
+        """Whether its body has a file of its own (`bodies`)."""
+        return "file" in self.metadata
+
 
 class Messages:
     """The pinned messages, by id."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, bodies: Bodies) -> None:
+        self._store, self._bodies = store, bodies
         self._known: dict[str, Message] = {}
         self._warm = 0
         self._fewer: dict[str, Message] = {}
@@ -95,9 +101,16 @@ class Messages:
         """The body as it is kept, if it is one chunk."""
         if message.body is not None or message.chunks != 1:
             return message.body
-        return self.chunk(message.id, 1)
+        return self._chunk(message.id, 1)
 
-    def chunk(self, message_id: str, number: int) -> bytes:
+    def chunks(self, message: Message, first: int, most: int) -> list[bytes]:
+        """Up to `most` chunks from `first` on, as they are kept; none behind the body's end. Raises StoreError."""
+        if message.filed:
+            return self._bodies.read(message.id, message.chunks, first, most)
+        last = min(first + most - 1, message.chunks)
+        return [self._chunk(message.id, number) for number in range(first, last + 1)]
+
+    def _chunk(self, message_id: str, number: int) -> bytes:
         """A chunk as it is kept. Raises StoreDamaged."""
         data = self._store.get(keys.chunk(message_id, number))
         if data is None:
@@ -107,7 +120,7 @@ class Messages:
     def text(self, message: Message) -> bytes:
         """The first chunk, restored: the header section, and all of the body where that is one chunk."""
         try:
-            return restore(message.body or self.chunk(message.id, 1), CHUNK_BYTES)
+            return restore(message.body or self.chunks(message, 1, 1)[0], CHUNK_BYTES)
         except ValueError as error:
             raise StoreDamaged(f"message {message.id}: {error}") from None
 
@@ -145,7 +158,9 @@ class Messages:
             return []
         self._fewer.pop(message.id, None)
         self._written.pop(message.id, None)
-        numbers = range(1, message.chunks + 1)
+        if message.filed:
+            self._bodies.ended(message.id)
+        numbers = range(1, 0 if message.filed else message.chunks + 1)
         operations: list[Operation] = [(keys.existence(message.id), None), (keys.metadata(message.id), None)]
         operations += [(keys.chunk(message.id, number), None) for number in numbers]
         return operations

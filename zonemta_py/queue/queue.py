@@ -10,7 +10,7 @@ import logging
 from functools import partial
 from typing import Any
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import body_file, keys, records
 from zonemta_py.disk.bodies import restore, shrink
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Operation, StoreDamaged, StoreError
@@ -98,8 +98,8 @@ class LocalQueue(Parts):
         else:
             acceptance.commit(envelope, routed, [kept], done, left_out=left_out)
 
-    def begin(self) -> LocalIncoming:
-        return LocalIncoming(self.acceptance, self.core)
+    def begin(self, client: str = "") -> LocalIncoming:
+        return LocalIncoming(self.acceptance, self.core, client)
 
     # -- Outlet
 
@@ -131,21 +131,31 @@ class LocalQueue(Parts):
         self.settling.settle(result, _nothing)
 
     async def chunk(self, message_id: str, number: int) -> bytes:
-        found = self.chunks(message_id, number, 1)
+        found = await self.chunks(message_id, number, 1)
         if not found:
             raise QueueRefusal(UNREADABLE)
         return restore(found[0], CHUNK_BYTES)
 
-    def chunks(self, message_id: str, first: int, most: int) -> list[bytes]:
+    async def chunks(self, message_id: str, first: int, most: int) -> list[bytes]:
         """Up to `most` chunks from `first` on, as they are kept; none behind the body's end. Raises QueueRefusal."""
-        messages = self.core.messages
+        messages, message = self.core.messages, None
         try:
-            last = min(first + most - 1, messages.get(message_id).chunks)
-            return [messages.chunk(message_id, number) for number in range(first, last + 1)]
+            message = messages.get(message_id)
+            read = partial(messages.chunks, message, first, most)
+            return await self.core.bodies.run(read) if message.filed else read()
         except StoreError as error:
-            if isinstance(error, StoreDamaged):
+            over = message is not None and message.left <= 0  # asked ahead, by one who does not need it any more
+            if isinstance(error, StoreDamaged) and not over:
                 self._quarantine(message_id, error)
             raise QueueRefusal(UNREADABLE) from None
+
+    def filed(self, message_id: str) -> int:
+        """How many chunks the message's body file has, for who can read it himself; 0: there is none to be read."""
+        try:
+            message = self.core.messages.get(message_id)
+        except StoreError:
+            return 0
+        return message.chunks if message.filed else 0
 
     async def template(self, campaign: str) -> bytes:
         return whole(self.template_chunks(campaign, 1, 1 << 20))
@@ -190,6 +200,7 @@ class LocalQueue(Parts):
                 core.campaigns.tallies.result(group.strand.path.campaign, REMOVED, core.clock.ms())
         left: list[Operation] = [(key, None) for key in _all_keys(core, message_id)] if first else []
         if left:
+            core.bodies.ended(message_id)
             core.message_count -= 1
             core.message_bytes -= self._size_left(message_id, group)
             core.record(Type.FINISH, records.pack([message_id]))
@@ -224,7 +235,8 @@ class LocalQueue(Parts):
             "error": str(error),
             "remedy": "send it again from its source; fsck shows the rest",
         }
-        core.quarantine.case(f"message-{message_id}", note, found)
+        place = core.quarantine.case(f"message-{message_id}", note, found)
+        body_file.keep(core.bodies.folder, message_id, place)
 
     def postpone(self, lease: Lease, seconds: float) -> None:
         """Puts off a lease nobody has heard of: its hours are not open."""

@@ -24,7 +24,7 @@ from zonemta_py.disk.once import Once
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Store, StoreDamaged
-from zonemta_py.queue import check, doubt, restoring
+from zonemta_py.queue import check, doubt, restoring, strays
 from zonemta_py.queue.adoption import adopt
 from zonemta_py.queue.campaigning import begun
 from zonemta_py.queue.campaigns import BEGIN, ORDERS
@@ -328,6 +328,8 @@ def _leftovers(queue: LocalQueue, suffix: Suffix) -> None:
             prefix = keys.message_range(message_id)
             operations = [(key, None) for key in core.store.keys(prefix, keys.end(prefix))]
             core.lines.submit(list(operations), lambda _: None, sync=False, keep=True)
+    known = suffix.opened | suffix.finished | suffix.tried | core.bodies.ending
+    strays.clear(core, suffix.floor, known)
     for message_id, metadata, rows in check.without_envelope(
         core.store, suffix.floor, suffix.arriving, suffix.enveloped
     ):

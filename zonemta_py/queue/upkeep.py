@@ -97,6 +97,7 @@ class Upkeep:
             "opened": arriving,
             "clock": core.clock.state(),
         }
+        await core.bodies.settled()  # a start from here need not wonder about files of messages that ended before
         core.record(Type.POSITION, records.pack(body))
         await core.journal.stable()
         self._position_seq = core.journal.next_seq

@@ -127,6 +127,6 @@ class Passage:
     async def _write_chunks(self) -> None:
         ready = self._arrival.chunks.ready
         if ready and self._incoming is None:
-            self._incoming = self._site.intake.begin()
+            self._incoming = self._site.intake.begin(self._session.client)
         while ready and self._incoming is not None:
             await self._incoming.write(ready.popleft())

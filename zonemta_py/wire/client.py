@@ -13,7 +13,8 @@ from typing import Any, cast
 
 import msgpack
 
-from zonemta_py.disk.bodies import restore, shrink
+from zonemta_py.disk import body_file
+from zonemta_py.disk.bodies import Shrinker, restore, shrink
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
@@ -56,6 +57,9 @@ class RemoteQueue:
         self._protocol: _Protocol | None = None
         self._token = 0
         self._ahead: dict[str, _Ahead] = {}
+        self._bodies = folder / body_file.FOLDER
+        self._files: dict[str, int] = {}
+        """Chunks of messages whose bodies have files, by id."""
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @classmethod
@@ -95,10 +99,10 @@ class RemoteQueue:
             raise QueueRefusal(GONE)
         return self._protocol.request(operation, arguments)
 
-    def _request_chunks(self, token: int, chunks: list[bytes]) -> asyncio.Future[Any]:
+    def _request_chunks(self, token: int, chunks: list[bytes], client: str) -> asyncio.Future[Any]:
         if self._protocol is None:
             raise QueueRefusal(GONE)
-        return self._protocol.request_chunks(token, chunks)
+        return self._protocol.request_chunks(token, chunks, client)
 
     # -- Intake
 
@@ -110,9 +114,9 @@ class RemoteQueue:
             return await accept_whole(self, envelope, body)
         return Receipt(*await self._request(Operation.ACCEPT, envelope.to_wire(), shrink(body)))
 
-    def begin(self) -> RemoteIncoming:
+    def begin(self, client: str = "") -> RemoteIncoming:
         self._token += 1
-        return RemoteIncoming(self, self._token)
+        return RemoteIncoming(self, self._token, client)
 
     # -- Outlet
 
@@ -133,20 +137,35 @@ class RemoteQueue:
     async def chunk(self, message_id: str, number: int) -> bytes:
         ahead = self._ahead.pop(message_id, None)
         if ahead is None or ahead.first != number:
-            ahead = _Ahead(number, await self._request(Operation.FETCH, message_id, number, CHUNKS_AT_ONCE))
+            ahead = _Ahead(number, await self._fetch(message_id, number))
         if not ahead.chunks and ahead.following is not None:
             ahead = _Ahead(number, await ahead.following)
         if not ahead.chunks:
             raise QueueRefusal(NO_CHUNK)
         chunk, ahead.chunks, ahead.first = ahead.chunks[0], ahead.chunks[1:], number + 1
         if ahead.following is None and len(ahead.chunks) == CHUNKS_AT_ONCE - 1:  # there may be more: it comes meanwhile
-            ahead.following = self._request(Operation.FETCH, message_id, number + CHUNKS_AT_ONCE, CHUNKS_AT_ONCE)
+            ahead.following = asyncio.ensure_future(self._fetch(message_id, number + CHUNKS_AT_ONCE))
             ahead.following.add_done_callback(_ignore)
         if ahead.chunks or ahead.following is not None:
             self._ahead[message_id] = ahead
             if len(self._ahead) > MESSAGES_AHEAD_MAX:
                 del self._ahead[next(iter(self._ahead))]
         return _restored(chunk)
+
+    async def _fetch(self, message_id: str, first: int) -> list[bytes]:
+        """A large body is read here, from its file: the queue's process has more to do than to carry it over."""
+        chunks = self._files.get(message_id, 0)
+        if not chunks:
+            found = await self._request(Operation.FETCH, message_id, first, CHUNKS_AT_ONCE, True)
+            if not isinstance(found, int):
+                return list(found)
+            chunks = self._files[message_id] = found
+            if len(self._files) > MESSAGES_AHEAD_MAX:
+                del self._files[next(iter(self._files))]
+        try:
+            return await asyncio.to_thread(body_file.read, self._bodies, message_id, chunks, first, CHUNKS_AT_ONCE)
+        except (body_file.BodyDamaged, OSError):  # the queue finds that too, and knows what to do about it
+            return list(await self._request(Operation.FETCH, message_id, first, CHUNKS_AT_ONCE))
 
     async def template(self, campaign: str) -> bytes:
         chunks: list[bytes] = []
@@ -165,20 +184,21 @@ class RemoteQueue:
 class RemoteIncoming:
     """A message of several chunks; two frames of them may be on their way at once."""
 
-    def __init__(self, queue: RemoteQueue, token: int) -> None:
-        self._queue, self._token = queue, token
+    def __init__(self, queue: RemoteQueue, token: int, client: str) -> None:
+        self._queue, self._token, self._client = queue, token, client
+        self._shrink = Shrinker().shrink
         self._gathered: list[bytes] = []
         self._open: asyncio.Future[Any] | None = None
         self._protocol = queue._protocol
 
     async def write(self, chunk: bytes) -> None:
         self._check()
-        self._gathered.append(shrink(chunk))
+        self._gathered.append(self._shrink(chunk))
         if len(self._gathered) < CHUNKS_AT_ONCE:
             return
         before = self._open
         chunks, self._gathered = self._gathered, []
-        self._open = self._queue._request_chunks(self._token, chunks)
+        self._open = self._queue._request_chunks(self._token, chunks, self._client)
         if before is not None:
             await before
 
@@ -188,7 +208,8 @@ class RemoteIncoming:
     async def accept(self, envelope: Envelope, last_chunk: bytes) -> Receipt:
         self._check()
         chunks, self._gathered = self._gathered, []
-        answer = self._queue._request(Operation.COMMIT, self._token, envelope.to_wire(), chunks, shrink(last_chunk))
+        last = self._shrink(last_chunk) if last_chunk else b""
+        answer = self._queue._request(Operation.COMMIT, self._token, envelope.to_wire(), chunks, last, self._client)
         if self._open is not None:
             await asyncio.wait([self._open, answer])
             self._open.result()
@@ -235,12 +256,12 @@ class _Protocol(asyncio.Protocol):
         self.send((operation, self._number, *arguments))
         return future
 
-    def request_chunks(self, token: int, chunks: list[bytes]) -> asyncio.Future[Any]:
+    def request_chunks(self, token: int, chunks: list[bytes], client: str) -> asyncio.Future[Any]:
         self._number += 1
         future = self._open[self._number] = self._loop.create_future()
         if not self._out:
             self._loop.call_soon(self._flush)
-        self._out += pack_chunks((int(Operation.CHUNK), self._number, token), chunks)
+        self._out += pack_chunks((int(Operation.CHUNK), self._number, token), chunks, (client,))
         return future
 
     def data_received(self, data: bytes) -> None:

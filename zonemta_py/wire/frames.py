@@ -21,12 +21,12 @@ from zonemta_py.queue.api import Delivery, Outcome, Result
 class Operation(IntEnum):
     HELLO = 0  # [name]: who asks; its leases are its own
     PUT = 1  # [envelope, body] → id
-    CHUNK = 2  # [token, chunks] → nil; the first ones begin the message
-    COMMIT = 3  # [token, envelope, chunks, last chunk] → receipt
+    CHUNK = 2  # [token, chunks, client] → nil; the first ones begin the message
+    COMMIT = 3  # [token, envelope, chunks, last chunk, client] → receipt
     ABORT = 4  # [token], no answer
     LEASE = 5  # [most] → deliveries
     SETTLE = 6  # [result] → nil
-    FETCH = 7  # [id, first, most] → chunks
+    FETCH = 7  # [id, first, most, reads] → chunks; to who reads files himself: how many the body's file has
     ASK = 8  # [question, arguments] → anything
     TEMPLATE = 9  # [campaign, first, most] → chunks
     ACCEPT = 10  # [envelope, body] → receipt

@@ -118,7 +118,11 @@ class Connection(asyncio.Protocol):
 
     def _run(self, number: int, work: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
         """Answers with what the coroutine returns or raises."""
-        task = self._loop.create_task(self._finish(number, work))
+        return self._keep(self._finish(number, work))
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Ends with the connection."""
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -149,19 +153,21 @@ class Connection(asyncio.Protocol):
     def _accept(self, number: int, envelope: list[Any], body: bytes) -> None:
         self._run(number, self._queue.accept_kept(_checked(envelope, body), body))
 
-    def _chunk(self, number: int, token: int, chunks: list[bytes]) -> None:
+    def _chunk(self, number: int, token: int, chunks: list[bytes], client: str = "") -> None:
         _bytes(*chunks)
         incoming = self._incoming.get(token)
         if incoming is None:
-            incoming = self._incoming[token] = self._queue.begin()
+            incoming = self._incoming[token] = self._queue.begin(str(client))
         self._in_order(number, token, incoming.write_kept(chunks))
 
-    def _commit(self, number: int, token: int, envelope: list[Any], chunks: list[bytes], last: bytes) -> None:
+    def _commit(
+        self, number: int, token: int, envelope: list[Any], chunks: list[bytes], last: bytes, client: str = ""
+    ) -> None:
         _bytes(*chunks)
         message = _checked(envelope, last)
         incoming = self._incoming.get(token)
         if incoming is None:  # all its chunks are in this frame; kept, so that it is aborted with the connection
-            incoming = self._incoming[token] = self._queue.begin()
+            incoming = self._incoming[token] = self._queue.begin(str(client))
         work = self._commit_one(token, incoming, message, chunks, last)
         self._in_order(number, token, work)
 
@@ -169,9 +175,7 @@ class Connection(asyncio.Protocol):
         self, token: int, incoming: LocalIncoming, envelope: Envelope, chunks: list[bytes], last: bytes
     ) -> Receipt:
         try:
-            if chunks:
-                await incoming.write_kept(chunks)
-            return await incoming.accept_kept(envelope, last)
+            return await incoming.accept_kept(envelope, [*chunks, last] if last else chunks)
         except QueueRefusal:
             incoming.abort()
             raise
@@ -209,18 +213,25 @@ class Connection(asyncio.Protocol):
     def _part(self, _: int, result: list[Any]) -> None:
         self._queue.settling.settle(result_of(result), _nothing)
 
-    def _fetch(self, number: int, message_id: str, first: int, most: int) -> None:
-        self._chunks(number, partial(self._queue.chunks, message_id, first, most))
+    def _fetch(self, number: int, message_id: str, first: int, most: int, reads: bool = False) -> None:
+        if reads and (count := self._queue.filed(message_id)):
+            self._answer(number, OK, count)
+        else:
+            self._keep(self._fetched(number, message_id, first, most))
 
-    def _template(self, number: int, campaign: str, first: int, most: int) -> None:
-        self._chunks(number, partial(self._queue.template_chunks, campaign, first, most))
-
-    def _chunks(self, number: int, read: Callable[[], list[bytes]]) -> None:
+    async def _fetched(self, number: int, message_id: str, first: int, most: int) -> None:
         try:
-            chunks = read()
+            self._answer_chunks(number, await self._queue.chunks(message_id, first, most))
         except QueueRefusal as refusal:
             self._stored(number, "", refusal.reply)
-            return
+
+    def _template(self, number: int, campaign: str, first: int, most: int) -> None:
+        try:
+            self._answer_chunks(number, self._queue.template_chunks(campaign, first, most))
+        except QueueRefusal as refusal:
+            self._stored(number, "", refusal.reply)
+
+    def _answer_chunks(self, number: int, chunks: list[bytes]) -> None:
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out += pack_chunks((number, OK), chunks)

@@ -1,0 +1,138 @@
+"""Large bodies on their way in, out, and to their end: the queue's side of `disk.body_file`.
+
+What waits for the disk is done by threads, a few at once, so that neither the loop nor other mail waits for a large
+body. Bytes of messages that are not accepted yet are counted, for each client and in all: who hands in body after body
+and never ends one is told 452, and what he left is gone as soon as he is.
+
+The file of a message that has ended goes once the store's batch that says so is on stable storage: until then a power
+cut could bring the message back, and it would want its body.
+
+Failures: `Uncommitted.add` returns the reply. A file that cannot be removed now is named in the log, and goes with the
+next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from zonemta_py.config.server import Queue
+from zonemta_py.disk import body_file
+from zonemta_py.disk.body_file import BodyDamaged
+from zonemta_py.disk.store import StoreDamaged, StoreFailed
+from zonemta_py.mail.reply import Reply
+
+log = logging.getLogger(__name__)
+
+TOO_MUCH_BEGUN = Reply(452, "4.3.1", "too much mail is being handed in that has not ended yet, try again later")
+THREADS = 4
+T = TypeVar("T")
+
+
+class Stored(NamedTuple):
+    """A body that has its file, on stable storage: of which message, in how many chunks, the file's bytes."""
+
+    id: str
+    chunks: int
+    bytes: int
+
+
+class Uncommitted:
+    """Bytes that were taken and not acknowledged. free: bytes that mail may still fill."""
+
+    def __init__(self, bounds: Queue, free: Callable[[], int]) -> None:
+        self._most, self._most_per_client, self._free = bounds.arriving_bytes, bounds.arriving_bytes_per_client, free
+        self.total = 0
+        self._clients: dict[str, int] = {}
+
+    def add(self, client: str, size: int) -> Reply | None:
+        """Counts them in, or says why not. Together they may fill half of a disk, so that other mail finds room."""
+        here = self._clients.get(client, 0) + size
+        if here > self._most_per_client or self.total + size > min(self._most, self._free()):
+            return TOO_MUCH_BEGUN
+        self._clients[client] = here
+        self.total += size
+        return None
+
+    def release(self, client: str, size: int) -> None:
+        """They are acknowledged, or gone."""
+        if not size:
+            return
+        self.total -= size
+        self._clients[client] -= size
+        if not self._clients[client]:
+            del self._clients[client]
+
+
+class Bodies:
+    """The folder of bodies. `ended` is told of each message that has one when its keys are being deleted."""
+
+    def __init__(
+        self, folder: Path, uncommitted: Uncommitted, after_sync: Callable[[Callable[[], None]], None]
+    ) -> None:
+        """Raises OSError: the folder cannot be made."""
+        self.folder = folder / body_file.FOLDER
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        self.uncommitted = uncommitted
+        self._after_sync = after_sync
+        self._threads = ThreadPoolExecutor(THREADS, "bodies")
+        self.ending: set[str] = set()
+        """Ids of messages whose last key is being deleted."""
+        self._going = 0
+        self._gone: asyncio.Event = asyncio.Event()
+        self._gone.set()
+
+    def run(self, job: Callable[[], T]) -> asyncio.Future[T]:
+        """Does what waits for the disk elsewhere."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, job)
+
+    def read(self, message_id: str, chunks: int, first: int, most: int) -> list[bytes]:
+        """Chunks as they are kept (`body_file.read`), for whoever waits. Raises StoreDamaged, StoreFailed."""
+        try:
+            return body_file.read(self.folder, message_id, chunks, first, most)
+        except BodyDamaged as damaged:
+            raise StoreDamaged(f"message {message_id}: {damaged}") from None
+        except OSError as error:
+            raise StoreFailed(f"{self.folder / message_id}: {error.strerror}; mend the disk") from None
+
+    def ended(self, message_id: str) -> None:
+        """Its last key is deleted by what has been, or is now being, submitted to the store."""
+        self.ending.add(message_id)
+        self._after_sync(partial(self._remove, message_id))
+
+    def _remove(self, message_id: str) -> None:
+        self.ending.discard(message_id)
+        self.dispose(partial(body_file.remove, self.folder, message_id))
+
+    def dispose(self, job: Callable[[], None]) -> None:
+        """Removes something soon; `settled` waits for it."""
+        self._going += 1
+        self._gone.clear()
+        self.run(job).add_done_callback(self._removed)
+
+    def _removed(self, done: asyncio.Future[None]) -> None:
+        self._going -= 1
+        if not self._going:
+            self._gone.set()
+        if not done.cancelled() and (error := done.exception()) is not None:
+            log.warning("a body that is not needed any more is still there (%s); it goes at the next start", error)
+
+    async def settled(self) -> None:
+        """Waits until all that was to be removed so far is."""
+        await self._gone.wait()
+
+
+def client_of(address: str) -> str:
+    """The client that an address stands for: of IPv6 its network, for whoever has one address there has all of them."""
+    if ":" not in address:
+        return address
+    try:
+        return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
+    except ValueError:
+        return address
