@@ -65,7 +65,7 @@ class MemoryIntake:
             raise self.refusal
         return await self.settle(envelope, body)
 
-    def begin(self) -> MemoryIncoming:
+    def begin(self, client: str = "") -> MemoryIncoming:
         self.begun += 1
         return MemoryIncoming(self)
 
