@@ -410,7 +410,7 @@ async def test_a_domain_that_moves_is_followed(house: Any) -> None:
 )
 async def test_what_is_stopped_sends_nothing_until_it_is_lifted(house: Any, kind: str, name: str) -> None:
     """By an operator; a crash changes nothing; `explain` says why and since when; lifted, it goes on."""
-    home = await house()
+    home = await house(shares={"tenants": {"t": 1}, "campaigns": {"c": 1}})
     await home.queue.ask("stop", kind=kind, name=name, cause="told to")
     await put_all(home, 3, tenant="t", campaign="c")
     assert not await home.leases()

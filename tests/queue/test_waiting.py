@@ -77,7 +77,7 @@ async def test_strands_that_are_empty_are_forgotten(house: Any) -> None:
 async def test_what_is_stopped_keeps_nobody_from_being_read(house: Any) -> None:
     """A stopped campaign fills the window, a newsletter always has mail: a receipt and a retry come in between."""
     zone = {"name": "default", "connections": 4, "recipients_per_delivery": 5}
-    home = await house(queue={"window": 100}, zones=[zone])
+    home = await house(queue={"window": 100}, zones=[zone], shares={"campaigns": {"dead": 1}})
     await home.put("retry@q.test")
     (delivery,) = await home.leases()
     await home.settle(delivery, DEFERRED, delay_s=100)

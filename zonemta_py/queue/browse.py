@@ -29,7 +29,7 @@ from typing import Any
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Note
 from zonemta_py.disk.store import StoreDamaged, StoreError
-from zonemta_py.queue import archiving, orders, people, sizes
+from zonemta_py.queue import archiving, orders, people, sizes, stopping
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.explain import explain
 from zonemta_py.queue.parts import Parts
@@ -37,7 +37,6 @@ from zonemta_py.queue.state import FAMILY, State
 from zonemta_py.queue.tally import campaign_of
 from zonemta_py.schedule import steering
 from zonemta_py.schedule.reasons import rows_of
-from zonemta_py.schedule.strands import NO_SOURCE
 
 LIST_MAX = 10_000
 
@@ -241,20 +240,9 @@ async def _standing(queue: Parts) -> list[dict[str, Any]]:
 
 async def _stop(queue: Parts, kind: str, name: str, seconds: float | None = None, cause: str = "") -> int:
     """By an operator; seconds None: until it is lifted. How many strands in memory it holds."""
-    if kind == "source" and name not in (known := _sources(queue)):
-        there = f"there are {', '.join(sorted(known))}" if known else "none is configured, the system chooses them"
-        raise ValueError(f"there is no source {name!r}; {there}")
-    held = await steering.stop(queue.core.schedule, kind, name, seconds, cause or "by an operator")
+    held = await stopping.stop(queue, kind, name, seconds, cause or "by an operator")
     await queue.core.journal.stable()
     return held
-
-
-def _sources(queue: Parts) -> set[str]:
-    """Source addresses that the configuration names, or a plugin has named for what waits."""
-    config, schedule = queue.core.config, queue.core.schedule
-    known = {source.address for zone in config.zones for source in config.sources(zone)}
-    known |= {source.address for pool in config.pools for source in pool.sources}
-    return known | {strand.lane.source for strand in schedule.strands() if strand.lane.source not in ("", NO_SOURCE)}
 
 
 async def _lift(queue: Parts, kind: str, name: str) -> bool:

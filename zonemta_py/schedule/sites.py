@@ -60,6 +60,12 @@ class Sites:
             return None
         return found[1]
 
+    @property
+    def names(self) -> set[str]:
+        """Keys and providers of the sites that are known."""
+        found = [site for _, site in self._known.values() if isinstance(site, Site)]
+        return {name for site in found for name in (site.key, site.provider) if name}
+
     def look(self, domain: str, then: Callable[[Found], None]) -> None:
         """Calls `then` with what DNS says."""
         if domain in self._asked:

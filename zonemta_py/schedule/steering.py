@@ -38,7 +38,6 @@ async def stop(schedule: Schedule, kind: str, name: str, seconds: float | None, 
         raise ValueError(f"there is no zone {name!r}; there are {', '.join(schedule.zones)}")
     if kind == "destination":
         name = name.lower().rstrip(".")
-        await _check_destination(schedule, name)
     schedule.standing.stop(kind, name, math.inf if seconds is None else seconds, cause, chosen=True)
     return sum(name in _names(strand)[kind] for strand in schedule.strands())
 
@@ -52,18 +51,7 @@ def _names(strand: Strand) -> dict[str, tuple[str, ...]]:
     }  # fmt: skip
 
 
-async def _check_destination(schedule: Schedule, name: str) -> None:
-    """A domain whose mail goes to a site of another name cannot be stopped by itself."""
-    if not schedule.sites.asks or any(name in _names(strand)["destination"] for strand in schedule.strands()):
-        return
-    site = await _look(schedule, name)
-    if isinstance(site, Site) and site.key != name:
-        raise ValueError(
-            f"mail for {name} goes to {site.key}, which may serve other domains too: stop that destination"
-        )
-
-
-async def _look(schedule: Schedule, domain: str) -> Site | NoRoute:
+async def look(schedule: Schedule, domain: str) -> Site | NoRoute:
     """What DNS says of a domain now."""
     found: asyncio.Future[Site | NoRoute] = asyncio.get_running_loop().create_future()
     schedule.sites.look(domain, lambda answer: None if found.done() else found.set_result(answer))
@@ -124,7 +112,7 @@ async def _check_provider(schedule: Schedule, name: str) -> None:
         raise ValueError(str(error)) from None
     if name in names or any(name == (s.lane.provider or s.lane.site) for s in schedule.strands()):
         return
-    site = await _look(schedule, name) if schedule.sites.asks and "." in name else None
+    site = await look(schedule, name) if schedule.sites.asks and "." in name else None
     if not isinstance(site, Site):
         raise ValueError(
             f"there is no provider or site {name!r}; take one that `zonemta warmup` shows, or a name in {file}"
