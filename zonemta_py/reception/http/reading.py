@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import AsyncIterator
+from itertools import islice
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -17,7 +19,8 @@ from zonemta_py.reception.http.problem import ERRORS_MAX, Fault, Problem, invali
 JSON, MAIL = "application/json", "message/rfc822"
 _M = TypeVar("_M", bound=BaseModel)
 ELEMENTS_MAX = 1_000
-BRACKETS_MAX, COMMAS_MAX = 200_000, 1_000_000
+BRACKETS_MAX, COMMAS_MAX, KEYS_MAX = 200_000, 600_000, 100_000
+_KEY = re.compile(rb'"\s*:')
 _READ_AWAY = 4
 _SURROGATES = ("surrogate", "hex escape")
 
@@ -74,11 +77,16 @@ async def json_object(request: Request, most: int, elements: int = ELEMENTS_MAX)
 
 
 def _check_marks(body: bytes) -> None:
-    """What is large as a list of next to nothing is larger still in memory. Raises Problem."""
-    for marks, most in ((b"[{", BRACKETS_MAX), (b",", COMMAS_MAX)):
-        if sum(body.count(mark) for mark in (marks[:1], marks[1:]) if mark) > most:
-            what = "commas" if marks == b"," else "brackets and braces"
-            raise Problem("too-large", f"the body has more than {most:,} {what}; send less at once")
+    """What is large as a list of next to nothing is larger still in memory, and takes its time. Raises Problem."""
+    what = ""
+    if body.count(b"[") + body.count(b"{") > BRACKETS_MAX:
+        what = f"{BRACKETS_MAX:,} brackets and braces"
+    elif body.count(b",") > COMMAS_MAX:
+        what = f"{COMMAS_MAX:,} commas"
+    elif body.count(b":") > KEYS_MAX and next(islice(_KEY.finditer(body), KEYS_MAX, None), None) is not None:
+        what = f"{KEYS_MAX:,} keys"
+    if what:
+        raise Problem("too-large", f"the body has more than {what}; send less at once")
 
 
 def _count(content: dict[str, Any], most: int) -> None:
