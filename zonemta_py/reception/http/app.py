@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match, Route
 
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal
@@ -27,6 +28,7 @@ _ABOUT = (
 _BODIES = (
     models.Message, models.Batch, models.Campaign, models.Order, models.Suppressions, models.Forget, models.Person,
 )  # fmt: skip
+_MODULES = (inject, campaigns, suppressions)
 _REFUSALS = (Problem, QueueRefusal, Verdict, Refused)
 
 
@@ -36,7 +38,7 @@ def make() -> FastAPI:
         title="zonemta-py", version="1", description=_ABOUT, openapi_url=None, docs_url=None, redoc_url=None,
         redirect_slashes=False, generate_unique_id_function=_identity,
     )  # fmt: skip
-    for module in (inject, campaigns, suppressions):
+    for module in _MODULES:
         app.include_router(module.router)
     app.get("/v1/health", summary="Whether mail is taken", response_model=models.Health, responses=described())(health)
     app.get("/v1/openapi.json", include_in_schema=False)(description)
@@ -79,7 +81,17 @@ async def _tell_of_path(request: Request, error: Any) -> Response:
         405: f"{request.method[:20]!a} is not done here; use the method that Allow names",
     }
     sentence = sentences.get(error.status_code, "the request cannot be read; mend it")
-    return told(request, of_status(error.status_code, sentence, dict(error.headers or {})))
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(sorted(_methods(request)))
+    return told(request, of_status(error.status_code, sentence, headers))
+
+
+def _methods(request: Request) -> set[str]:
+    """All that the path has; the framework's own list ends with the first route."""
+    ours = [*request.app.routes, *(route for module in _MODULES for route in module.router.routes)]
+    found = [route for route in ours if isinstance(route, Route) and route.matches(request.scope)[0] != Match.NONE]
+    return {method for route in found for method in route.methods or ()}
 
 
 async def _gone(request: Request, error: Exception) -> Response:

@@ -23,11 +23,22 @@ from zonemta_py.queue.bounds import SHARES
 from zonemta_py.reception.http import values
 
 Name = Annotated[str, AfterValidator(values.name), WithJsonSchema({"type": "string", "pattern": values.NAME_PATTERN})]
-Line = Annotated[str, AfterValidator(values.field)]
-Body = Annotated[str, AfterValidator(values.text)]
+
+
+def _described(pattern: str, **more: Any) -> WithJsonSchema:
+    """What the description says of a text: the same as its validator."""
+    return WithJsonSchema({"type": "string", "pattern": pattern, **more})
+
+
+_LINE = {"type": "string", "pattern": values.LINE_PATTERN, "maxLength": values.VALUE_CHARACTERS_MAX}
+Line = Annotated[str, AfterValidator(values.field), WithJsonSchema(_LINE)]
+Cause = Annotated[str, AfterValidator(values.field), Field(max_length=500), WithJsonSchema(_LINE | {"maxLength": 500})]
+By = Annotated[str, AfterValidator(values.field), Field(max_length=200), WithJsonSchema(_LINE | {"maxLength": 200})]
+Body = Annotated[str, AfterValidator(values.text), _described(values.TEXT_PATTERN)]
+Base64 = Annotated[str, _described(values.BASE64_PATTERN, contentEncoding="base64")]
 Address = Annotated[str, AfterValidator(values.address), WithJsonSchema({"type": "string", "format": "email"})]
 ReturnPath = Annotated[str, AfterValidator(values.return_path)]
-Column = Annotated[str, AfterValidator(values.column)]
+Column = Annotated[str, AfterValidator(values.column), _described(values.COLUMN_PATTERN)]
 SUPPRESSIONS_MAX = 10_000
 Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
 
@@ -55,14 +66,24 @@ Mailbox = Annotated[Person, BeforeValidator(_person), WithJsonSchema(_PERSON)]
 class Attachment(Model):
     """A file."""
 
-    name: Annotated[str, AfterValidator(values.file_name)]
+    name: Annotated[str, AfterValidator(values.file_name), _described(values.LINE_PATTERN, minLength=1, maxLength=255)]
     """File name as the reader sees it."""
-    type: Annotated[str, AfterValidator(values.media_type)] = "application/octet-stream"
+    type: Annotated[str, AfterValidator(values.media_type), _described(values.MEDIA_PATTERN)] = (
+        "application/octet-stream"
+    )
     """Media type."""
-    content: str
+    content: Base64
     """The file in base64 (RFC 4648)."""
-    content_id: Annotated[str, AfterValidator(values.content_id)] | None = None
+    content_id: Annotated[str, AfterValidator(values.content_id), _described(values.CONTENT_ID_PATTERN)] | None = None
     """Given for an image that the HTML shows as cid:content_id."""
+
+
+_COMPOSED = ("from", "cc", "reply_to", "subject", "text", "html", "headers", "attachments")
+"""Keys of a message that is not raw."""
+
+
+def _given(key: str) -> dict[str, Any]:
+    return {"required": [key], "properties": {key: {"not": {"type": "null"}}}}
 
 
 class Message(Model):
@@ -70,6 +91,16 @@ class Message(Model):
 
     model_config = ConfigDict(
         json_schema_extra={
+            "oneOf": [
+                {
+                    "allOf": [_given("from"), {"properties": {"raw": {"type": "null"}}}],
+                    "anyOf": [_given("text"), _given("html")],
+                },
+                {
+                    "allOf": [_given("raw"), _given("sender")],
+                    "not": {"anyOf": [{"required": [key]} for key in _COMPOSED]},
+                },
+            ],
             "examples": [
                 {
                     "from": {"address": "shop@example.com", "name": "The Shop"},
@@ -78,7 +109,7 @@ class Message(Model):
                     "text": "It is on its way.\n",
                     "tenant": "shop",
                 }
-            ]
+            ],
         }
     )
 
@@ -99,7 +130,9 @@ class Message(Model):
     """The plain text."""
     html: Body | None = None
     """The same in HTML."""
-    headers: dict[Annotated[str, AfterValidator(values.header_name)], Line] = Field({}, max_length=100)
+    headers: dict[Annotated[str, AfterValidator(values.header_name)], Line] = Field(
+        {}, max_length=100, json_schema_extra={"propertyNames": {"pattern": values.HEADER_PATTERN}}
+    )
     """More fields of the header section; X-Deliver-After and its like speak to this server, as they do by SMTP."""
     attachments: Annotated[list[Attachment], FailFast()] = Field([], max_length=100)
     raw: str | None = None
@@ -113,21 +146,10 @@ class Message(Model):
 
     @model_validator(mode="after")
     def _check(self) -> Message:
-        composed = self.model_fields_set & {
-            "from_",
-            "cc",
-            "reply_to",
-            "subject",
-            "text",
-            "html",
-            "headers",
-            "attachments",
-        }
+        composed = {name.rstrip("_") for name in self.model_fields_set} & {*_COMPOSED}
         if self.raw is not None:
             if composed:
-                raise ValueError(
-                    f"raw is the whole message: leave out {', '.join(sorted(composed)).replace('_,', ',')}"
-                )
+                raise ValueError(f"raw is the whole message: leave out {', '.join(sorted(composed))}")
             if self.sender is None:
                 raise ValueError('raw needs sender, the return path; "" is the null one')
         elif self.from_ is None:
@@ -137,12 +159,15 @@ class Message(Model):
         return self
 
 
+_ROW = {"type": "array", "minItems": 1, "prefixItems": [{"type": "string", "format": "email"}], "items": _LINE}
+
+
 class BatchHead(Model):
     """All of a batch but its rows."""
 
     campaign: Name
     """The campaign whose template the fields go into; it must have been put before."""
-    columns: list[Column] = Field(max_length=values.COLUMNS_MAX)
+    columns: list[Column] = Field(max_length=values.COLUMNS_MAX, json_schema_extra={"uniqueItems": True})
     """Names of the fields, as the template calls them."""
     zone: Line = ""
     """Sending zone; not given: the campaign's."""
@@ -165,7 +190,7 @@ class Batch(BatchHead):
         }
     )
 
-    recipients: list[list[str]] = Field(min_length=1)
+    recipients: list[Annotated[list[str], WithJsonSchema(_ROW)]] = Field(min_length=1)
     """One row for each: the address, then a value for each column."""
 
 
@@ -199,6 +224,13 @@ class Bounds(Model):
 assert {*Bounds.model_fields} == {"least", *SHARES}
 
 
+_TEMPLATE = (
+    "nwGhdJSwSGVsbG8ge3sgbmFtZSB9fah0ZW1wbGF0ZQEBlLBuZXdzQGV4YW1wbGUuY29tqHRlbXBsYXRlAQHAwMDCkJSwRGVhciB7eyBuYW1l"
+    "IH19Cqh0ZW1wbGF0ZQEBwMCQkMM="
+)
+"""A prepared one of a line, as an example."""
+
+
 class Campaign(Model):
     """What a campaign sends. Putting the same again is a success and changes nothing."""
 
@@ -207,7 +239,7 @@ class Campaign(Model):
             "examples": [
                 {
                     "sender": "news@example.com",
-                    "template": "…",
+                    "template": _TEMPLATE,
                     "tenant": "shop",
                     "planned": 100000,
                     "bounds": {"least": 1000, "bounced": 0.05},
@@ -218,7 +250,7 @@ class Campaign(Model):
 
     sender: ReturnPath
     """Return path (MAIL FROM)."""
-    template: str
+    template: Base64
     """The prepared template in base64 (RFC 4648), as `zonemta campaign` packs it."""
     tenant: Name | Literal[""] = ""
     zone: Line = ""
@@ -273,7 +305,7 @@ class CampaignRow(Model):
 
 
 class Order(Model):
-    cause: Annotated[Line, Field(max_length=500)] = ""
+    cause: Cause = ""
     """Why: shown with the campaign, and journalled."""
 
 
@@ -282,10 +314,10 @@ class Suppressed(Model):
 
     address: Address
     kind: Kind
-    reason: Annotated[Line, Field(max_length=500)] = ""
-    evidence: Annotated[Line, Field(max_length=500)] = ""
+    reason: Cause = ""
+    evidence: Cause = ""
     """What shows it: a reply, a complaint's id, an address of a form."""
-    by: Annotated[Line, Field(max_length=200)] = ""
+    by: By = ""
     """Who put it on the list; not given: the key's name."""
     campaign: Name | Literal[""] = ""
     """The campaign it came from."""

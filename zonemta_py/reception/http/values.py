@@ -16,6 +16,18 @@ COLUMNS_MAX = 500
 COLUMN_CHARACTERS_MAX = 63
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _UNFIT_IN_TEXT = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ud800-\udfff]")
+LINE_PATTERN = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
+TEXT_PATTERN = r"^[^\x00-\x08\x0b\x0e-\x1f\x7f-\x84\x86-\x9f]*$"
+COLUMN_PATTERN = "^[A-Za-z_][A-Za-z0-9_]{0,62}$"
+"""What is said of columns: letters of all languages are taken, which no pattern tells briefly."""
+HEADER_PATTERN = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,76}$"
+MEDIA_PATTERN = r"^(?!multipart/|message/)[A-Za-z0-9!#$&^_.+-]{1,80}/[A-Za-z0-9!#$&^_.+-]{1,80}$"
+CONTENT_ID_PATTERN = r"^[A-Za-z0-9._+-]{1,100}(@[A-Za-z0-9.-]{1,100})?$"
+_SPACE, _DIGIT = "[ \\t\\r\\n]*", "[A-Za-z0-9+/]"
+BASE64_PATTERN = (
+    f"^{_SPACE}(?:(?:{_DIGIT}{_SPACE}){{4}})*"
+    f"(?:(?:{_DIGIT}{_SPACE}){{2}}(?:={_SPACE}){{2}}|(?:{_DIGIT}{_SPACE}){{3}}={_SPACE})?$"
+)
 NAME_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 _NAME = re.compile(NAME_PATTERN.strip("^$"))
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,76}")

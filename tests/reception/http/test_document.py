@@ -1,0 +1,49 @@
+"""config/openapi.json and the door agree: what the document allows is taken, what it does not allow is refused.
+
+schemathesis makes the requests, from the document, and asks the running door.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.checks import CHECKS
+
+DOCUMENT = json.loads((Path(__file__).parents[3] / "config" / "openapi.json").read_text())
+schema = schemathesis.openapi.from_dict(DOCUMENT)
+BEYOND = (
+    "template: ", "there is no zone", "values for", "is the same address", "is no e-mail address",
+    "a batch needs the header", "names 0 recipients",
+)  # fmt: skip
+"""What no schema can say: it depends on other parts of the request, or on the configuration."""
+PLAIN = ("GET", "DELETE", "PUT", "POST", "PATCH", "HEAD", "OPTIONS", "TRACE", "QUERY")
+
+
+@pytest.mark.filterwarnings("ignore:Skipped test cases with unsupported payload")
+@schema.parametrize()
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True,
+    phases=(Phase.explicit, Phase.generate),
+)  # fmt: skip
+def test_the_door_does_as_its_document_says(case: Any, shared_door: Any) -> None:
+    """Every operation, with good and bad requests."""
+    headers = {"Authorization": f"Bearer {shared_door.token}"}
+    answer = case.call(base_url=f"http://127.0.0.1:{shared_door.port}", headers=headers)
+    excluded = []
+    if answer.status_code in (400, 422) and any(one in answer.json()["detail"] for one in BEYOND):
+        excluded = [check for check in CHECKS.get_all() if check.__name__ == "positive_data_acceptance"]
+    case.validate_response(answer, excluded_checks=excluded, headers=headers)
+
+
+def test_options_and_others_are_told_all_methods(shared_door: Any) -> None:
+    """Allow names what the document names (RFC 9110 10.2.1), whichever method is asked."""
+    for path, operations in DOCUMENT["paths"].items():
+        there = {one.upper() for one in operations} & {*PLAIN}
+        at = path.replace("{name}", "c").replace("{address}", "a@b.test").replace("{action}", "pause")
+        answer = shared_door.client.request("OPTIONS", at)
+        assert (answer.status_code, {*answer.headers["allow"].split(", ")}) == (405, there), path
