@@ -138,10 +138,12 @@ def sender(config: Config, host: Host, name: str) -> None:
 
 async def _sender(config: Config, host: Host, name: str) -> None:
     from zonemta_py.delivery.worker import run
+    from zonemta_py.queue.making import Making
     from zonemta_py.wire.client import RemoteQueue
 
     outlet = await RemoteQueue.connect(config.folder, name)
-    work = asyncio.ensure_future(run(config, outlet, host, places(config)))
+    making = Making.open(config.folder, name)
+    work = asyncio.ensure_future(run(config, outlet, host, places(config), making=making))
     await asyncio.wait([work, outlet.gone], return_when=asyncio.FIRST_COMPLETED)
 
 

@@ -116,3 +116,24 @@ def test_mistakes_in_a_file_like_a_mail(tmp_path: Path, content: str, said: str)
     """File, line, remedy."""
     with pytest.raises(TemplateRefused, match=said):
         load(write(tmp_path, content, "letter.eml"))
+
+
+def test_files_are_those_of_the_folder(tmp_path: Path) -> None:
+    """Neither .. nor a link, nor a whole path, brings in a file from elsewhere: a template may be a stranger's."""
+    (tmp_path / "secret.txt").write_text("secret")
+    folder = tmp_path / "t"
+    folder.mkdir()
+    (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (folder / "own.txt").write_text("own")
+    (folder / "alias.txt").symlink_to("own.txt")
+    for name in ("../secret.txt", "link.txt", str(tmp_path / "secret.txt")):
+        for key in (f"text = '{name}'", f"text = 'own.txt'\nattachments = ['{name}']", f"images = {{ a = '{name}' }}"):
+            with pytest.raises(TemplateRefused, match="is outside the template's folder; copy it into it"):
+                load(write(folder, HEAD + key))
+    assert load(write(folder, HEAD + "text = 'alias.txt'")).text == Text("own", str(folder / "alias.txt"))
+
+
+def test_a_text_in_place_of_a_files_name_is_told_how_to_be_written(tmp_path: Path) -> None:
+    """Who writes text = "Hallo" means the text."""
+    with pytest.raises(TemplateRefused, match='or write the text itself between """ on lines of its own'):
+        load(write(tmp_path, HEAD + 'text = "Hallo"'))

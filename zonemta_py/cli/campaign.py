@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from email.utils import formatdate
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +12,7 @@ from zonemta_py.cli import campaign_orders, campaign_send
 from zonemta_py.cli.campaign_list import ADDRESS_COLUMNS, Row, address_column, columns, row_of, rows
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.mail.domain import canonical
+from zonemta_py.mail.trace import date
 
 if TYPE_CHECKING:
     from zonemta_py.merge.render import Compiled
@@ -42,13 +42,13 @@ def check(template: Template, list_: List = None) -> None:
         print(f"{template}: good")
         return
     column = address_column(list_)
-    date = formatdate(time.time(), usegmt=True)
+    now = date(int(time.time()))
     count = size = bad = 0
     shown: list[str] = []
     for line, row in rows(list_):
         count += 1
         try:
-            size += len(_rendered(compiled, row, row[column], "check", date))
+            size += len(_rendered(compiled, row, row[column], "check", now))
         except Stop as stop:
             bad += 1
             if bad <= _SHOWN:
@@ -75,7 +75,7 @@ def preview(
     named = next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), recipient)  # the list's spelling goes out
     row |= _given(field or [])
     address = _spelled(named or next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), "recipient@example.com"))
-    message = _rendered(compiled, row, address, campaign, formatdate(time.time(), usegmt=True))
+    message = _rendered(compiled, row, address, campaign, date(int(time.time())))
     if html:
         content = compiled.html_text(row, address, campaign).encode()
         if not content:

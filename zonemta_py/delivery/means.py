@@ -16,6 +16,7 @@ from zonemta_py.delivery.targets import Roads
 from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Outlet
+from zonemta_py.queue.making import Making
 
 
 @dataclass(slots=True)
@@ -32,6 +33,7 @@ class Means:
     tls: TlsPolicies
     connections: Connections
     hostname: str
+    making: Making | None = None
     sources: Sources = field(init=False)
     outgoing: Outgoing = field(init=False)
     templates: Templates = field(init=False)
@@ -41,7 +43,7 @@ class Means:
     def __post_init__(self) -> None:
         self.sources = Sources(self.config)
         self.outgoing = Outgoing(self.config)
-        self.templates = Templates(self.outlet)
+        self.templates = Templates(self.outlet, self.making)
         self.roads = Roads(Ourselves(self.config), DeadHosts())
 
     def zone(self, name: str) -> Zone:

@@ -1,7 +1,9 @@
 """Merged messages: each recipient's own is made here, from the campaign's template and the recipient's values.
 
 A template is fetched and compiled once in a process and kept while there is room, by the name of its content: the same
-campaign name with other content is another template. Whoever waits for the same one waits together.
+campaign name with other content is another template. Whoever waits for the same one waits together. It is compiled
+beside the loop; a template that takes long to fill in gets half of the sender's time at most, one message at a time, so
+that other mail need not wait for it. What is being made is noted (`queue.making`), should the sender die of it.
 
 Failures: `make` raises RenderRefused (or TemplateRefused) for values that make no message, which is final, for the
 same values will never make one; QueueRefusal where the template cannot be had now.
@@ -11,12 +13,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from email.utils import formatdate
+from dataclasses import dataclass
 from functools import lru_cache
+from time import perf_counter
 from typing import TYPE_CHECKING
 
+from zonemta_py.mail.trace import date
 from zonemta_py.merge.source import Source
 from zonemta_py.queue.api import Delivery, Outlet
+from zonemta_py.queue.making import Making
 
 if TYPE_CHECKING:
     from zonemta_py.merge.render import Compiled
@@ -27,38 +32,70 @@ WHOLE_BYTES_MAX = 256 * 1024
 """Larger messages stay in pieces: those that are everybody's, attachments, are then in memory once."""
 
 
-class Templates:
-    """The compiled templates of one sender."""
+SLOW_S = 0.003
+"""A message that takes longer to make is made when nobody else is in a hurry; ordinary ones take a fiftieth of it."""
 
-    def __init__(self, outlet: Outlet, bytes_max: int = TEMPLATES_BYTES_MAX) -> None:
-        self._outlet, self._bytes_max = outlet, bytes_max
-        self._kept: OrderedDict[str, tuple[Compiled, int]] = OrderedDict()
+
+@dataclass(slots=True)
+class Kept:
+    """A template in memory. bytes: as it is packed. slow: its latest message took long."""
+
+    template: Compiled
+    bytes: int
+    slow: bool = False
+
+
+class Templates:
+    """The compiled templates of one sender. making: where to note what is being made; None: nowhere."""
+
+    def __init__(self, outlet: Outlet, making: Making | None = None, bytes_max: int = TEMPLATES_BYTES_MAX) -> None:
+        self._outlet, self._making, self._bytes_max = outlet, making, bytes_max
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
         self._bytes = 0
-        self._coming: dict[str, asyncio.Task[Compiled]] = {}
+        self._coming: dict[str, asyncio.Task[Kept]] = {}
+        self._turn = asyncio.Lock()
 
     async def make(self, delivery: Delivery) -> list[bytes] | None:
         """Gives a merged delivery to one recipient its size and its body.
 
         Of a large one it returns the pieces, and body stays None.
         """
-        template = self._known(delivery.template) or await self._fetched(delivery)
-        fields = dict(zip(delivery.columns, delivery.values[0] if delivery.values else (), strict=True))
-        date = _date(delivery.received_ms // 1000)
-        pieces = template.pieces(fields, delivery.recipients[0].address, delivery.campaign, date)
+        kept = self._known(delivery.template) or await self._fetched(delivery)
+        if kept.slow:
+            async with self._turn:
+                pieces, took_s = self._pieces(kept, delivery)
+                await asyncio.sleep(took_s)
+        else:
+            pieces, took_s = self._pieces(kept, delivery)
+        kept.slow = took_s > SLOW_S
         delivery.size = sum(map(len, pieces))
         if delivery.size > WHOLE_BYTES_MAX:
             return pieces
         delivery.body = b"".join(pieces)
         return None
 
-    def _known(self, name: str) -> Compiled | None:
+    def _pieces(self, kept: Kept, delivery: Delivery) -> tuple[list[bytes], float]:
+        """The message, and how long it took."""
+        fields = dict(zip(delivery.columns, delivery.values[0] if delivery.values else (), strict=True))
+        address, making = delivery.recipients[0].address, self._making
+        began = perf_counter()
+        if making is not None:
+            making.begin(delivery.lease, address)
+        try:
+            pieces = kept.template.pieces(fields, address, delivery.campaign, _date(delivery.received_ms // 1000))
+        finally:
+            if making is not None:
+                making.end()
+        return pieces, perf_counter() - began
+
+    def _known(self, name: str) -> Kept | None:
         found = self._kept.get(name)
         if found is None:
             return None
         self._kept.move_to_end(name)
-        return found[0]
+        return found
 
-    async def _fetched(self, delivery: Delivery) -> Compiled:
+    async def _fetched(self, delivery: Delivery) -> Kept:
         task = self._coming.get(delivery.template)
         if task is None:
             task = asyncio.ensure_future(self._fetch(delivery.campaign, delivery.template))
@@ -66,19 +103,17 @@ class Templates:
             task.add_done_callback(lambda _: self._coming.pop(delivery.template, None))
         return await asyncio.shield(task)
 
-    async def _fetch(self, campaign: str, name: str) -> Compiled:
+    async def _fetch(self, campaign: str, name: str) -> Kept:
         from zonemta_py.merge.compile import compile as compiled  # most senders never need Jinja2 in memory
 
         packed = await self._outlet.template(campaign)
-        template = compiled(Source.unpack(packed))
-        self._kept[name] = template, len(packed)
-        self._bytes += len(packed)
+        template = await asyncio.to_thread(lambda: compiled(Source.unpack(packed)))
+        kept = self._kept[name] = Kept(template, len(packed))
+        self._bytes += kept.bytes
         while self._bytes > self._bytes_max and len(self._kept) > 1:
-            _, (_, size) = self._kept.popitem(last=False)
-            self._bytes -= size
-        return template
+            _, gone = self._kept.popitem(last=False)
+            self._bytes -= gone.bytes
+        return kept
 
 
-@lru_cache(64)
-def _date(unix_s: int) -> str:
-    return formatdate(unix_s, usegmt=True)
+_date = lru_cache(64)(date)

@@ -23,6 +23,7 @@ from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import DEFERRED, DELIVERED, Delivery, Outcome, Outlet, QueueRefusal, Result
+from zonemta_py.queue.making import Making
 
 log = logging.getLogger(__name__)
 
@@ -50,11 +51,12 @@ class Slots:
 
 async def run(
     config: Config, outlet: Outlet, host: Host, most: int, *,
-    resolver: DnsScout | None = None, contexts: TlsContexts | None = None,
+    resolver: DnsScout | None = None, contexts: TlsContexts | None = None, making: Making | None = None,
 ) -> None:  # fmt: skip
     """Delivers for ever, at most `most` at once; returns when the queue is gone."""
     names = resolver or DnsScout(config)
-    means = Means(config, outlet, host, names, TlsPolicies(config, names, contexts), Connections(), config.server.name)
+    policies = TlsPolicies(config, names, contexts)
+    means = Means(config, outlet, host, names, policies, Connections(), config.server.name, making)
     slots = Slots(most)
     try:
         async with asyncio.TaskGroup() as group:

@@ -8,38 +8,67 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from itertools import islice
 from types import CodeType
 
-from jinja2 import meta
+from jinja2 import TemplateSyntaxError, meta
 
-from zonemta_py.merge import header
-from zonemta_py.merge.language import Language
+from zonemta_py.merge import header, review
+from zonemta_py.merge.language import TOKENS_MAX, Language
+from zonemta_py.merge.limits import excess
 from zonemta_py.merge.markup import Protected, has_style, mjml_to_html, protect
 from zonemta_py.merge.plain import plain_text
-from zonemta_py.merge.problems import Problem, TemplateRefused
+from zonemta_py.merge.problems import Problem, RenderRefused, TemplateRefused
 from zonemta_py.merge.render import Compiled, Field, Part
-from zonemta_py.merge.review import review
+from zonemta_py.merge.said import TO_US, unclear
 from zonemta_py.merge.source import Source, Text
 from zonemta_py.merge.tools import inline_css
 
+PROBLEMS_MAX = 100
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _OURS = re.compile(
     r"from|sender|to|cc|bcc|subject|date|message-id|reply-to|return-path|received|mime-version|content-.*"
     r"|dkim-signature|list-unsubscribe(-post)?|resent-.*|arc-.*",
     re.IGNORECASE,
 )
-_CID = re.compile(r"""["'(]cid:([^"')]+)["')]""")
+_CID = re.compile(r"""["'(]cid:([^"')\s]{1,200})(?=["')])""")
+_SRC = re.compile(r"""\bsrc\s{0,9}=\s{0,9}["']([^"'<>]{1,300})["']""", re.IGNORECASE)
+_IMAGE = re.compile(r"<(?:mj-)?(?:image|img)\b", re.IGNORECASE)
+_ELSEWHERE = re.compile(r"\s*(?:[a-z][a-z0-9+.-]{1,20}:|//|\{)", re.IGNORECASE)
+"""An address with its scheme, or one made of fields."""
+_ELEMENT_MAX = 2_000
 _ANGLE = re.compile(r"(.*)<([^<>]*)>\s*", re.DOTALL)
 _HTML, _PLAIN = Language(autoescape=True), Language(autoescape=False)
 
 
 def problems(source: Source, columns: Collection[str] | None = None) -> list[Problem]:
-    """What can be seen without the tools. columns: names of the fields that the list has, None if not known."""
-    found = [problem for text, language in _texts(source) for problem in review(text, language, columns)]
-    found += [problem for name, text in source.headers for problem in _header_name(name, text)]
+    """What can be seen without the tools. columns: names of the fields that the list has, None if not known.
+
+    PROBLEMS_MAX at most. Raises TypeError for a source that is none.
+    """
+    return list(islice(_problems(source, columns), PROBLEMS_MAX))
+
+
+def _problems(source: Source, columns: Collection[str] | None) -> Iterator[Problem]:
+    found = list(islice(excess(source), PROBLEMS_MAX))
+    yield from found
+    if found:
+        return
+    left = TOKENS_MAX
+    for text, language in _texts(source):
+        try:
+            left -= language.tokens(text.content, left)
+        except TemplateSyntaxError:
+            left = 0 if left <= 0 else left  # told below
+        if left <= 0:
+            yield _at(text, f"the template has more than {TOKENS_MAX:,} words and signs of Jinja2; make it shorter")
+            return
+        yield from review.review(text, language, columns)
+    for name, text in source.headers:
+        yield from _header_name(name, text)
     if not (source.text or source.html or source.mjml):
-        found.append(Problem(source.file, 0, 0, "there is neither text nor html nor mjml; give one of them"))
-    return found + _missing_images(source)
+        yield Problem(source.file, 0, 0, "there is neither text nor html nor mjml; give one of them")
+    yield from _missing_images(source)
 
 
 def fields(source: Source) -> set[str]:
@@ -51,10 +80,19 @@ def fields(source: Source) -> set[str]:
     return {name for tree in texts for name in meta.find_undeclared_variables(tree)}
 
 
+def wanted(source: Source) -> dict[str, str]:
+    """Names that must be columns of the list → where each is asked for first. source: a good one."""
+    found: dict[str, str] = {}
+    for text, language in _texts(source):
+        for name, line, column in review.wanted(text, language):
+            found.setdefault(name, f"{text.file}:{line}:{column}")
+    return found
+
+
 def _texts(source: Source) -> Iterator[tuple[Text, Language]]:
     heads = (source.subject, source.sender, source.reply_to, source.to_name, source.list_unsubscribe, source.text)
     yield from ((text, _PLAIN) for text in heads if text is not None)
-    yield from ((text, _PLAIN) for _, text in source.headers)
+    yield from ((text, _PLAIN) for name, text in source.headers if name.lower() not in TO_US)
     yield from ((text, _HTML) for text in (source.html, source.mjml) if text is not None)
 
 
@@ -66,16 +104,28 @@ def _header_name(name: str, text: Text) -> list[Problem]:
     return []
 
 
-def _missing_images(source: Source) -> list[Problem]:
+def _missing_images(source: Source) -> Iterator[Problem]:
     text = source.html or source.mjml
     if text is None:
-        return []
+        return
     names = {image.name for image in source.images}
-    return [
-        Problem(text.file, *text.place(found.start(1)), f"there is no inline image {found[1]!r}; name it under images")
-        for found in _CID.finditer(text.content)
-        if found[1] not in names
-    ]
+    for found in _CID.finditer(text.content):
+        if found[1] not in names:
+            sentence = f"there is no inline image {found[1]!r}; name it under images"
+            yield Problem(text.file, *text.place(found.start(1)), sentence)
+
+
+def _local_images(source: Source) -> Iterator[Problem]:
+    """Images that only the one who writes the template has."""
+    text = source.html or source.mjml
+    for found in _SRC.finditer(text.content) if text is not None else ():
+        opening = text.content.rfind("<", max(0, found.start() - _ELEMENT_MAX), found.start()) if text else -1
+        if text is None or opening < 0 or not _IMAGE.match(text.content, opening) or _ELSEWHERE.match(found[1]):
+            continue
+        sentence = (
+            f"no reader has the image {found[1][:80]!r}; name it under images and write cid:NAME, or its https://"
+        )
+        yield Problem(text.file, *text.place(found.start(1)), sentence)
 
 
 def _at(text: Text, sentence: str) -> Problem:
@@ -84,7 +134,7 @@ def _at(text: Text, sentence: str) -> Problem:
 
 def prepare(source: Source, columns: Collection[str] | None = None) -> Source:
     """MJML compiled, CSS inlined, text made from HTML where there is none. Raises TemplateRefused, ToolMissing."""
-    found = problems(source, columns)
+    found = [*problems(source, columns), *islice((*unclear(source), *_local_images(source)), PROBLEMS_MAX)]
     if found:
         raise TemplateRefused(found)
     markup = source.mjml or source.html
@@ -115,6 +165,13 @@ def compile(source: Source) -> Compiled:
     found = problems(source)
     if found:
         raise TemplateRefused(found)
+    try:
+        return _compiled(source)
+    except RenderRefused as refused:  # what is everybody's
+        raise TemplateRefused([Problem(source.file, 0, 0, str(refused))]) from None
+
+
+def _compiled(source: Source) -> Compiled:
     return Compiled(
         sender=_mailbox("From", source.sender),
         reply_to=_mailbox("Reply-To", source.reply_to) if source.reply_to else None,
@@ -122,7 +179,7 @@ def compile(source: Source) -> Compiled:
         subject=_field("Subject", source.subject),
         list_unsubscribe=_field("List-Unsubscribe", source.list_unsubscribe) if source.list_unsubscribe else None,
         one_click=source.one_click,
-        headers=[_field(name, text) for name, text in source.headers],
+        headers=[_field(name, text) for name, text in source.headers if name.lower() not in TO_US],
         text=_part("plain", source.text, _PLAIN),
         html=_part("html", source.html, _HTML),
         images=source.images,

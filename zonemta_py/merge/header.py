@@ -20,6 +20,9 @@ _ENCODED_BYTES = 45  # 60 characters of base64, within the 75 of an encoded word
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _ATOMS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?: [A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
 _FOLDABLE = re.compile(r" (?=[^ ])")
+MEDIA_TYPE = re.compile(r"(?!multipart/|message/)[a-z0-9!#$&^_.+-]{1,80}/[a-z0-9!#$&^_.+-]{1,80}", re.IGNORECASE)
+"""Of an attachment (RFC 6838 4.2)."""
+CONTENT_ID = re.compile(r"[!#-&*-;=?-\[\]-~]{1,200}")
 _URL = re.compile(r"(?:https?://|mailto:)[^\s]+", re.IGNORECASE)
 _URL_SAFE = "!#$%&'()*+,/:;=?@[]~-._"
 
@@ -74,6 +77,20 @@ def url(name: str, text: str) -> bytes:
         raise RenderRefused(f"{name}: the URL has {len(encoded)} characters; shorten it to 900")
     gap = " " if len(name) + len(encoded) + 4 <= _LINE else "\r\n "
     return f"{name}:{gap}<{encoded}>\r\n".encode()
+
+
+def media_type(kind: str) -> str:
+    """The field Content-Type of a file, without its CRLF. Raises RenderRefused."""
+    if not MEDIA_TYPE.fullmatch(kind):
+        raise RenderRefused(f"{kind[:80]!a} is no media type of a file; write it like application/pdf")
+    return f"Content-Type: {kind}"
+
+
+def content_id(name: str) -> str:
+    """The field Content-ID, without its CRLF. Raises RenderRefused."""
+    if not CONTENT_ID.fullmatch(name):
+        raise RenderRefused(f"{name[:80]!a} cannot name an inline image; use letters, digits, dots and hyphens")
+    return f"Content-ID: <{name}>"
 
 
 def parameter(name: str, value: str) -> str:

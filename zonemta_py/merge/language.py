@@ -1,30 +1,34 @@
 """Jinja2 as templates may use it: sandboxed, nothing to load, every name of the language listed here.
 
-A render has a budget of work, in characters: output, each turn of a loop, each call and filter takes from it what it
-handles, so that no template runs long or fills memory, whatever it is made of. Offsets stand where Jinja2 has line
-numbers, so that every problem has its column.
+A message has a budget of work (`meter`): output, turns of loops, calls, filters, tests, comparisons, slices and lists
+take from it what they handle, so that no template runs long or fills memory, whatever it is made of. Offsets stand
+where Jinja2 has line numbers, so that every problem has its column.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from types import CodeType
 from typing import Any, cast
 
-from jinja2 import StrictUndefined, Template, TemplateSyntaxError, Undefined, nodes, pass_context
+from jinja2 import StrictUndefined, Template, TemplateSyntaxError, nodes, pass_context
 from jinja2.exceptions import SecurityError
 from jinja2.filters import FILTERS
 from jinja2.lexer import TokenStream
-from jinja2.runtime import Context, LoopContext
+from jinja2.runtime import LoopContext
 from jinja2.sandbox import SandboxedEnvironment
 from jinja2.tests import TESTS
 from jinja2.utils import Namespace
 from markupsafe import Markup
 
-WORK_MAX = 4_000_000
+from zonemta_py.merge import meter
+from zonemta_py.merge.meter import CALL, NODE, SEARCH, STEP, TURN, Work, scalar, size
+
 RANGE_MAX = 10_000
-NUMBER_MAX = 10**15
+TOKENS_MAX = 30_000
+"""Of a template: some thousand expressions, compiled in a second or less."""
 METHODS = frozenset({"capitalize", "endswith", "lower", "lstrip", "rstrip", "split", "startswith", "strip", "title",
                      "upper"})  # fmt: skip
 _PLAIN_FILTERS = (
@@ -38,21 +42,7 @@ _PLAIN_TESTS = (
 )  # fmt: skip
 _FORMAT = re.compile(r"(?:[^%]|%%|%[-+ 0#]?\d{0,2}(?:\.\d{1,2})?[sdfgxX])*")
 _AT = re.compile(r" at (\d+)$")
-_PRINTABLE = (str, int, float, Undefined)  # StrictUndefined raises when it is printed
-_SIZED = (str, Markup, list, tuple, dict)
 _LITERALS = (nodes.Const, nodes.List, nodes.Tuple, nodes.Dict)
-_STEP = 16
-
-
-class Work(Context):
-    """What one part of a message is rendered with. left: characters of work it may still do."""
-
-    left = WORK_MAX
-
-    def spend(self, characters: int) -> None:
-        self.left -= characters
-        if self.left < 0:
-            raise SecurityError(f"the template does more than {WORK_MAX:,} characters of work; make its loops shorter")
 
 
 class Language(SandboxedEnvironment):
@@ -63,17 +53,26 @@ class Language(SandboxedEnvironment):
 
     def __init__(self, autoescape: bool) -> None:
         super().__init__(
-            autoescape=autoescape, undefined=StrictUndefined, keep_trailing_newline=True, finalize=_printed
+            autoescape=autoescape, undefined=StrictUndefined, keep_trailing_newline=True, finalize=meter.printed
         )
-        self.filters = {name: _metered(FILTERS[name]) for name in _PLAIN_FILTERS}
+        self.filters = {name: meter.metered(name, FILTERS[name]) for name in _PLAIN_FILTERS}
         self.filters |= {"replace": _replace, "join": _join, "format": _format, "round": _round}
-        self.filters |= {" each": _each, " joined": _joined, " charge": _charge, " single": _scalar}
-        self.tests = {name: TESTS[name] for name in _PLAIN_TESTS}
+        self.filters |= {" each": meter.each, " joined": _joined, " charge": meter.charge, " single": scalar}
+        self.filters |= {" weighed": meter.weighed, " searched": meter.searched}
+        self.tests = {name: meter.tested(name, cast(Any, TESTS[name])) for name in _PLAIN_TESTS}
         self.globals = {**FUNCTIONS}
 
     def _tokenize(self, source: str, name: Any, filename: Any = None, state: Any = None) -> TokenStream:
         stream = _with_offsets(self.lexer.tokeniter(source, name, filename, state), source)
         return TokenStream(self.lexer.wrap(stream, name, filename), name, filename)
+
+    def tokens(self, source: str, most: int) -> int:
+        """Words and signs of the language in a text; a little more than `most` if there are more.
+
+        Raises TemplateSyntaxError.
+        """
+        tokens = (kind for _, kind, _ in self.lexer.tokeniter(source, None))
+        return sum(1 for _ in islice((kind for kind in tokens if kind != "whitespace"), most + 1))
 
     def code(self, tree: nodes.Template) -> CodeType:
         """Compiles a tree of `parse` that `review` has found good."""
@@ -88,7 +87,8 @@ class Language(SandboxedEnvironment):
         return attr in METHODS if isinstance(obj, str) else isinstance(obj, Namespace | LoopContext)
 
     def call(self, context: Work, obj: Any, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-        context.spend(_STEP + _size(getattr(obj, "__self__", None)))
+        values = (*args, *kwargs.values()) if kwargs else args
+        context.spend(CALL + meter.price(getattr(obj, "__name__", ""), getattr(obj, "__self__", None), values))
         return super().call(context, obj, *args, **kwargs)
 
     def call_binop(self, context: Work, operator: str, left: Any, right: Any) -> Any:  # type: ignore[override]
@@ -96,11 +96,8 @@ class Language(SandboxedEnvironment):
             return _format(context, left, *(right if isinstance(right, tuple) else (right,)))
         if operator == "*" and not (isinstance(left, int | float) and isinstance(right, int | float)):
             raise SecurityError("only numbers can be multiplied")
-        context.spend(_STEP + _size(left) + _size(right))
-        result = super().call_binop(context, operator, left, right)
-        if isinstance(result, int) and abs(result) > NUMBER_MAX:
-            raise SecurityError(f"a number is above {NUMBER_MAX:,}")
-        return result
+        context.spend(STEP + size(left) + size(right))
+        return meter.number(super().call_binop(context, operator, left, right))
 
 
 def _with_offsets(tokens: Iterable[tuple[int, str, str]], source: str) -> Iterator[tuple[int, str, str]]:
@@ -120,11 +117,18 @@ def _with_offsets(tokens: Iterable[tuple[int, str, str]], source: str) -> Iterat
 
 
 def _bounded(tree: nodes.Template) -> nodes.Template:
+    costs = _Costs()
     for loop in tree.find_all(nodes.For):
-        loop.iter = _filtered(cast(nodes.Expr, loop.iter), " each", nodes.Const(_cost(loop.body)))
+        tests = [loop.test] if loop.test is not None else []
+        loop.iter = _filtered(cast(nodes.Expr, loop.iter), " each", nodes.Const(costs.turn([*loop.body, *tests])))
     for macro in tree.find_all(nodes.Macro):
-        charge = _filtered(nodes.Const(""), " charge", nodes.Const(_cost(macro.body)))
+        charge = _filtered(nodes.Const(""), " charge", nodes.Const(costs.turn(macro.body)))
         macro.body.insert(0, nodes.Output([charge], lineno=macro.lineno))
+    for compared in tree.find_all(nodes.Compare):
+        _weigh(compared)
+    for item in tree.find_all(nodes.Getitem):
+        if isinstance(item.arg, nodes.Slice):
+            item.node = _filtered(item.node, " weighed")
     for listed in tree.find_all(nodes.List):
         listed.items = [_single(item) for item in listed.items]
     for row in tree.find_all(nodes.Tuple):
@@ -155,59 +159,32 @@ def _filtered(node: nodes.Expr, name: str, *args: nodes.Expr) -> nodes.Filter:
     return nodes.Filter(node, name, list(args), [], None, None, lineno=node.lineno or 1, environment=node.environment)
 
 
-def _cost(body: list[nodes.Node]) -> int:
-    return _STEP + sum(len(data.data) for node in body for data in [*node.find_all(nodes.TemplateData)])
+class _Costs:
+    """What is the same at each turn: nodes and text. Each node is counted once for all that it stands in."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+
+    def turn(self, body: list[nodes.Node]) -> int:
+        return TURN + sum(map(self._of, body))
+
+    def _of(self, node: nodes.Node) -> int:
+        known = self._known.get(id(node))
+        if known is None:
+            own = len(node.data) if isinstance(node, nodes.TemplateData) else 0
+            known = self._known[id(node)] = NODE + own + sum(map(self._of, node.iter_child_nodes()))
+        return known
 
 
-def _size(value: object) -> int:
-    return len(value) if type(value) in _SIZED else 1  # type: ignore[arg-type]
-
-
-def _scalar(value: Any) -> Any:
-    """What can be printed. Raises SecurityError."""
-    if isinstance(value, _PRINTABLE):
-        return value
-    if value is None:
-        raise SecurityError("there is nothing to print (none)")
-    raise SecurityError(f"a {type(value).__name__} cannot stand here; use |join, |first or a loop")
-
-
-@pass_context
-def _printed(context: Work, value: Any) -> Any:
-    kind = type(value)
-    if kind is str or kind is Markup:
-        context.spend(len(value))
-        return value
-    return _scalar(value)
-
-
-def _metered(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter that is paid for by the size of its value."""
-    wants = getattr(getattr(function, "jinja_pass_arg", None), "name", "")
-
-    @pass_context
-    def metered(context: Work, value: Any, *args: Any, **kwargs: Any) -> Any:
-        context.spend(_STEP + _size(value))
-        if wants == "environment":
-            return function(context.environment, value, *args, **kwargs)
-        if wants == "eval_context":
-            return function(context.eval_ctx, value, *args, **kwargs)
-        return function(value, *args, **kwargs)
-
-    return metered
-
-
-@pass_context
-def _each(context: Work, values: Iterable[Any], cost: int) -> Iterator[Any]:
-    for value in values:
-        context.spend(cost)
-        yield value
-
-
-@pass_context
-def _charge(context: Work, nothing: str, cost: int) -> str:
-    context.spend(cost)
-    return nothing
+def _weigh(compared: nodes.Compare) -> None:
+    """Pays for what a comparison has to look at; beside a constant that is no more than the constant."""
+    both = (compared.expr, compared.ops[0].expr)
+    searches = any(operand.op in ("in", "notin") for operand in compared.ops)
+    if len(compared.ops) == 1 and not searches and any(isinstance(one, nodes.Const) for one in both):
+        return
+    compared.expr = _filtered(compared.expr, " weighed")
+    for operand in compared.ops:
+        operand.expr = _filtered(operand.expr, " searched" if operand.op in ("in", "notin") else " weighed")
 
 
 @pass_context
@@ -217,8 +194,8 @@ def _joined(context: Work, *values: Any) -> Any:
 
 @pass_context
 def _join(context: Work, values: Iterable[Any], separator: str = "") -> Any:
-    parts = [_scalar(value) for value in values]
-    context.spend(sum(map(_size, parts)) + len(parts) * (1 + len(separator)))
+    parts = [scalar(value) for value in meter.each(context, values, NODE)]
+    context.spend(sum(map(size, parts)) + len(parts) * len(separator))
     markup = any(isinstance(part, Markup) for part in parts)
     return Markup(separator).join(parts) if markup else separator.join(map(str, parts))
 
@@ -226,7 +203,8 @@ def _join(context: Work, values: Iterable[Any], separator: str = "") -> Any:
 @pass_context
 def _replace(context: Work, value: Any, old: str, new: str, count: int = -1) -> Any:
     text = value if isinstance(value, str) else str(value)
-    context.spend(_STEP + len(text) + text.count(old) * len(new))
+    context.spend(STEP + SEARCH * len(text) + len(old))
+    context.spend(text.count(old) * len(new))
     return text.replace(old, new, count)
 
 
@@ -234,7 +212,7 @@ def _replace(context: Work, value: Any, old: str, new: str, count: int = -1) -> 
 def _format(context: Work, pattern: str, *values: Any) -> Any:
     if not _FORMAT.fullmatch(pattern):
         raise SecurityError("a format has only %s, %d, %f, %g and %x, two digits of width and of precision")
-    context.spend(100 * len(values) + len(pattern) + sum(_size(_scalar(value)) for value in values))
+    context.spend(CALL * (1 + len(values)) + len(pattern) + sum(size(scalar(value)) for value in values))
     try:
         return pattern % values
     except TypeError as error:
@@ -243,7 +221,7 @@ def _format(context: Work, pattern: str, *values: Any) -> Any:
 
 @pass_context
 def _round(context: Work, value: Any, precision: int = 0) -> float:
-    context.spend(_STEP)
+    context.spend(STEP)
     return round(float(value), max(-15, min(15, precision)))
 
 

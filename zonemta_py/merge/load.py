@@ -13,10 +13,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from zonemta_py.merge.limits import FILES_BYTES_MAX
 from zonemta_py.merge.problems import Problem, TemplateRefused
 from zonemta_py.merge.source import File, Source, Text
 
-FILES_BYTES_MAX = 25 * 1024 * 1024
 TEXT_BYTES_MAX = 1024 * 1024
 _KEYS = {"subject": str, "from": str, "reply_to": str, "to_name": str, "list_unsubscribe": str, "one_click": bool,
          "text": str, "html": str, "mjml": str, "headers": dict, "attachments": list, "images": dict}  # fmt: skip
@@ -127,15 +127,20 @@ class _Toml:
             return None
         if "\n" in value:
             return self._at(key, value)
-        file = self._file.parent / value
-        self._must_exist(key, file)
+        file = self._inside(key, value)
+        if not file.is_file():
+            sentence = (
+                f'there is no file {file}; mend the name, or write the text itself between """ on lines of its own'
+            )
+            raise TemplateRefused([self._problem(key, sentence)])
         return Text(_read_text(file), str(file))
 
     def _files(self, names: dict[str, str]) -> tuple[File, ...]:
         files, size = [], 0
         for name, place in names.items():
-            file = self._file.parent / place
-            self._must_exist("attachments" if name == file.name else name, file)
+            key = "attachments" if name == Path(place).name else name
+            file = self._inside(key, place)
+            self._must_exist(key, file)
             size += file.stat().st_size
             if size > FILES_BYTES_MAX:
                 raise TemplateRefused(
@@ -144,6 +149,14 @@ class _Toml:
             kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
             files.append(File(name, kind, file.read_bytes()))
         return tuple(files)
+
+    def _inside(self, key: str, name: str) -> Path:
+        """A file of the template's folder: neither .. nor a link leads out of it."""
+        folder = self._file.parent
+        file = folder / name
+        if not file.resolve().is_relative_to(folder.resolve()):
+            raise TemplateRefused([self._problem(key, f"{name} is outside the template's folder; copy it into it")])
+        return file
 
     def _must_exist(self, key: str, file: Path) -> None:
         if not file.is_file():

@@ -54,7 +54,7 @@ def plain_text(markup: str, comment: re.Pattern[str]) -> str:
     reader = _Reader(comment)
     reader.feed(markup)
     reader.close()
-    text = re.sub(r" *\n *", "\n", "".join(reader.pieces))
+    text = "\n".join(line.strip(" ") for line in "".join(reader.pieces).split("\n"))
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 

@@ -16,12 +16,17 @@ from jinja2 import Template, TemplateError
 from zonemta_py.merge import header
 from zonemta_py.merge.encoding import base64, base64_bytes, join, quoted_printable
 from zonemta_py.merge.language import FUNCTIONS
+from zonemta_py.merge.limits import FIELD_CHARACTERS_MAX
+from zonemta_py.merge.meter import WORK_MAX, Work
 from zonemta_py.merge.problems import RenderRefused
 from zonemta_py.merge.source import File
 
 FIELDS_CHARACTERS_MAX = 100_000
+_SAID_MAX = 300
 _DENSE = 1.5  # above this many times its size in quoted-printable, a text is sent in base64
 _Values = dict[str, Any]
+_LEFT = " left"
+"""Among the values, where no template can name it: work that may still be done for the message."""
 _ERRORS = (TemplateError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError)
 
 
@@ -37,7 +42,12 @@ class Field:
         """Raises RenderRefused."""
         if self.template is None:
             return self.constant or ""
-        return "".join(_pieces(self.name, self.template, values))
+        text = "".join(_pieces(self.name, self.template, values))
+        if len(text) > FIELD_CHARACTERS_MAX:
+            raise RenderRefused(
+                f"{self.name}: it has {len(text):,} characters; make it {FIELD_CHARACTERS_MAX:,} or less"
+            )
+        return text
 
 
 class Part:
@@ -68,11 +78,15 @@ class Part:
 
 
 def _pieces(name: str, template: Template, values: _Values) -> list[str]:
+    context: Work = template.new_context(values, shared=True)  # type: ignore[assignment]
+    context.left = values[_LEFT]
     try:
-        return list(template.root_render_func(template.new_context(values, shared=True)))
+        pieces = list(template.root_render_func(context))
     except _ERRORS as error:
         said = str(error).rstrip(".") or type(error).__name__
-        raise RenderRefused(f"{name}: {said}; mend the field or the template") from None
+        raise RenderRefused(f"{name}: {said[:_SAID_MAX]}; mend the field or the template") from None
+    values[_LEFT] = context.left
+    return pieces
 
 
 @dataclass(slots=True)
@@ -92,10 +106,15 @@ class Compiled:
     attachments: tuple[File, ...]
     _images: list[bytes] = field(init=False)
     _attachments: list[bytes] = field(init=False)
+    _from: tuple[bytes, str] | None = field(init=False)
+    """The field From and the domain in it, where no recipient changes them."""
 
     def __post_init__(self) -> None:
-        self._images = [_entity(one, f"Content-ID: <{one.name}>", "inline") for one in self.images]
+        """Raises RenderRefused for names and kinds of files that cannot stand in a header section."""
+        self._images = [_entity(one, header.content_id(one.name), "inline") for one in self.images]
         self._attachments = [_entity(one, "", "attachment") for one in self.attachments]
+        changes = any(one is not None and one.template is not None for one in self.sender)
+        self._from = None if changes else self._sender({})
 
     def render(self, fields: Mapping[str, str], recipient: str, campaign: str, date: str) -> bytes:
         """A whole message, its lines ending in CRLF.
@@ -122,9 +141,8 @@ class Compiled:
         return self.html.text(_values(fields, recipient, campaign)) if self.html else ""
 
     def _header(self, values: _Values, recipient: str, date: str, unique: str) -> list[bytes]:
-        sender = self.sender[1].text(values)
-        domain = header.addr_spec("From", sender).rpartition("@")[2]
-        made = [header.mailbox("From", _text(self.sender[0], values), sender)]
+        sender, domain = self._from or self._sender(values)
+        made = [sender]
         if self.reply_to:
             made.append(header.mailbox("Reply-To", _text(self.reply_to[0], values), self.reply_to[1].text(values)))
         made.append(header.mailbox("To", _text(self.to_name, values), recipient))
@@ -137,6 +155,11 @@ class Compiled:
         made += [header.unstructured(one.name, one.text(values)) for one in self.headers]
         made.append(b"MIME-Version: 1.0\r\n")
         return made
+
+    def _sender(self, values: _Values) -> tuple[bytes, str]:
+        address = self.sender[1].text(values)
+        domain = header.addr_spec("From", address).rpartition("@")[2]
+        return header.mailbox("From", _text(self.sender[0], values), address), domain
 
     def _body(self, values: _Values, unique: str) -> list[bytes]:
         parts = [[part.entity(values)] for part in (self.text, self.html) if part is not None]
@@ -151,7 +174,7 @@ class Compiled:
 def _values(fields: Mapping[str, str], recipient: str, campaign: str) -> _Values:
     if sum(map(len, fields.values())) > FIELDS_CHARACTERS_MAX:
         raise RenderRefused(f"the fields have more than {FIELDS_CHARACTERS_MAX:,} characters; shorten them")
-    return {**fields, **FUNCTIONS, "recipient": recipient, "campaign": campaign}
+    return {**fields, **FUNCTIONS, "recipient": recipient, "campaign": campaign, _LEFT: WORK_MAX}
 
 
 def _text(part: Field | None, values: _Values) -> str:
@@ -169,7 +192,7 @@ def _multipart(kind: str, letter: str, unique: str, entities: list[list[bytes]])
 
 
 def _entity(file: File, identity: str, disposition: str) -> bytes:
-    lines = [f"Content-Type: {file.kind}", "Content-Transfer-Encoding: base64", identity]
+    lines = [header.media_type(file.kind), "Content-Transfer-Encoding: base64", identity]
     lines.append(f"Content-Disposition: {disposition};\r\n {header.parameter('filename', file.name)}")
     head = "\r\n".join(line for line in lines if line) + "\r\n\r\n"
     return head.encode() + base64_bytes(file.content)

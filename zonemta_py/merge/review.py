@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from difflib import get_close_matches
+from itertools import islice
 
 from jinja2 import TemplateSyntaxError, meta, nodes
 
@@ -54,6 +55,7 @@ _ALLOWED = frozenset(
         "With",
     )
 )
+FOUND_MAX = 100
 _WITH_FILES = ("Block", "Extends", "FromImport", "Import", "Include")
 _Found = Iterator[tuple[nodes.Node, str]]
 
@@ -62,9 +64,13 @@ def review(text: Text, language: Language, columns: Collection[str] | None) -> l
     """columns: names of the fields there will be; None where they are not known."""
     try:
         tree = language.parse(text.content)
-        found = list(_unsafe(tree, language)) or list(_unknown(tree, language, columns))
+        found = list(islice(_unsafe(tree, language), FOUND_MAX)) or list(
+            islice(_unknown(tree, language, columns), FOUND_MAX)
+        )
     except TemplateSyntaxError as error:
         return [_problem(text, error.lineno, f"{_sentence(error)}; mend the expression or tag here")]
+    except ValueError as error:  # of a number
+        return [_problem(text, 1, f"{str(error).partition(';')[0].lower()}; write a shorter number")]
     except RecursionError:
         return [_problem(text, 1, "an expression is nested too deeply; make it flatter")]
     return [_problem(text, node.lineno, sentence) for node, sentence in found]
@@ -133,15 +139,27 @@ def _call(node: nodes.Call, macros: set[str]) -> _Found:
 
 
 def _unknown(tree: nodes.Template, language: Language, columns: Collection[str] | None) -> _Found:
-    undeclared = meta.find_undeclared_variables(tree)  # compiles, so that what only then is wrong is found here
-    if columns is None:
-        return
-    free = undeclared - set(language.globals) - BUILT_IN - set(columns)
+    asked = _asked(tree, language)  # compiles, so that what only then is wrong is found here
+    for count, (node, name) in enumerate(asked if columns is not None else ()):
+        if columns is not None and name not in columns:
+            near = get_close_matches(name, [*columns, *BUILT_IN], 1) if count < FOUND_MAX else []
+            remedy = f"did you mean {near[0]}?" if near else f"it has {', '.join(columns)}"
+            yield node, f"the list has no column {name!r}; {remedy}"
+
+
+def wanted(text: Text, language: Language) -> Iterator[tuple[str, int, int]]:
+    """Names that must be columns of the list, with line and column of their first use. text: a good one."""
+    for node, name in _asked(language.parse(text.content), language):
+        yield name, *text.place(node.lineno - 1)
+
+
+def _asked(tree: nodes.Template, language: Language) -> list[tuple[nodes.Node, str]]:
+    """Names that are looked up and have no default, each where it stands first."""
+    free = meta.find_undeclared_variables(tree) - set(language.globals) - BUILT_IN
     excused = {id(test.node) for test in tree.find_all(nodes.Test) if test.name in ("defined", "undefined")}
     excused |= {id(use.node) for use in tree.find_all(nodes.Filter) if use.name in ("d", "default")}
+    found: dict[str, nodes.Node] = {}
     for node in tree.find_all(nodes.Name):
         if node.ctx == "load" and node.name in free and id(node) not in excused:
-            free.discard(node.name)
-            near = get_close_matches(node.name, [*columns, *BUILT_IN], 1)
-            remedy = f"did you mean {near[0]}?" if near else f"it has {', '.join(columns)}"
-            yield node, f"the list has no column {node.name!r}; {remedy}"
+            found.setdefault(node.name, node)
+    return [(node, name) for name, node in found.items()]

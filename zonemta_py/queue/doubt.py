@@ -1,12 +1,14 @@
 """In doubt: recipients whose final reply may have been on its way when their sender, or the queue, died.
 
 They are the only ones that can get a message twice. They are listed under keys of their own, and sent again or held for
-an operator as their zone says (`in_doubt`). Recovery finds them as start records without a result.
+an operator as their zone says (`in_doubt`). Recovery finds them as start records without a result. Whose message has
+killed its sender while it was made, again and again (`making`), is held whatever the zone says.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Set
 from functools import partial
 from typing import Any
 
@@ -18,6 +20,7 @@ from zonemta_py.queue import sizes
 from zonemta_py.queue.commit import immediately
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.lease import Lease
+from zonemta_py.queue.making import checksum
 from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.places import find_entry, leased_keys, state_of
 from zonemta_py.schedule.lane import Entry
@@ -25,7 +28,7 @@ from zonemta_py.schedule.lane import Entry
 
 def lost(queue: Parts, worker: str) -> None:
     """A sender has died: what it had heard of is in doubt, the rest goes back as if it had never been leased."""
-    doubtful = []
+    doubtful, making = [], queue.deaths.of(worker)
     for lease in queue.leases.of(worker):
         if lease.settling:
             continue
@@ -36,7 +39,7 @@ def lost(queue: Parts, worker: str) -> None:
             lease.asking.add_done_callback(partial(_heard, queue, lease))
         else:
             doubtful.append(lease)
-    _doubt(queue, doubtful)
+    _doubt(queue, doubtful, {id(entry) for lease in doubtful for entry in _deadly(queue, lease, making)})
     queue.leases.gone(worker)
     queue.core.changed()
 
@@ -46,10 +49,22 @@ def _heard(queue: Parts, lease: Lease, _: asyncio.Future[None]) -> None:
     queue.core.changed()
 
 
-def _doubt(queue: Parts, leases: list[Lease]) -> None:
-    """Ends them."""
+def _deadly(queue: Parts, lease: Lease, making: tuple[int, int]) -> list[Entry]:
+    """Whose message its sender has died of too often."""
+    number, found = making
+    if lease.number != number:
+        return []
+    return [
+        entry
+        for entry in lease.open
+        if checksum(entry.address) == found and queue.deaths.count(lease.message.id, entry.address)
+    ]
+
+
+def _doubt(queue: Parts, leases: list[Lease], deadly: Set[int] = frozenset()) -> None:
+    """Ends them. deadly: ids of entries that are held."""
     rows = [
-        [lease.message.id, lease.zone.name, entry.address, lease.since_ms, lease.zone.in_doubt]
+        [lease.message.id, lease.zone.name, entry.address, lease.since_ms, _action(lease, entry, deadly)]
         for lease in leases
         for entry in lease.open
     ]
@@ -58,25 +73,29 @@ def _doubt(queue: Parts, leases: list[Lease]) -> None:
     for lease in leases:
         del queue.leases.out[lease.number]
         lease.group.zone.done(lease.group)
-        _resolve(queue.core, lease)
+        _resolve(queue.core, lease, deadly)
 
 
-def _resolve(core: Core, lease: Lease) -> None:
+def _action(lease: Lease, entry: Entry, deadly: Set[int]) -> str:
+    return "hold" if id(entry) in deadly else lease.zone.in_doubt
+
+
+def _resolve(core: Core, lease: Lease, deadly: Set[int]) -> None:
     """Lists a lease's recipients, and frees or holds them."""
     zone, entries = lease.zone, lease.open
     operations = [
-        _listed(lease.message.id, entry.address, zone.name, lease.since_ms, zone.in_doubt) for entry in entries
+        _listed(lease.message.id, entry.address, zone.name, lease.since_ms, _action(lease, entry, deadly))
+        for entry in entries
     ]
-    if zone.in_doubt != "hold":
-        core.lines.submit(operations, immediately, sync=False, keep=True)
-        lease.group.zone.put_back(lease.group, entries)
-        return
-    for entry in entries:
+    holding = [entry for entry in entries if _action(lease, entry, deadly) == "hold"]
+    if len(holding) < len(entries):
+        lease.group.zone.put_back(lease.group, [entry for entry in entries if entry not in holding])
+    for entry in holding:
         operations += _hold(core, zone.name, entry)
 
     def held(_: Reply | None) -> None:
-        core.schedule.busy.difference_update([entry.key for entry in entries])
-        core.messages.unpin(lease.message, len(entries))
+        core.schedule.busy.difference_update([entry.key for entry in holding])
+        core.messages.unpin(lease.message, len(holding))
 
     core.lines.submit(operations, held, sync=False, keep=True)
 

@@ -6,6 +6,7 @@ from zonemta_py.queue.accept import Acceptance
 from zonemta_py.queue.campaigning import Campaigning
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.lease import Leases
+from zonemta_py.queue.making import Deaths
 from zonemta_py.queue.settle import Settling
 
 
@@ -18,3 +19,4 @@ class Parts:
         self.leases = Leases(core, first_lease)
         self.settling = Settling(core, self.leases, self.acceptance)
         self.campaigning = Campaigning(core)
+        self.deaths = Deaths(core.config.folder)

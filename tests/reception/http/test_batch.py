@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
+import time
 from typing import Any
 
 import httpx
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zonemta_py.merge.source import File, Source, Text
 from zonemta_py.reception.http import batch
 from zonemta_py.reception.http.problem import Problem
 
@@ -185,3 +188,54 @@ def test_the_same_content_has_the_same_digest() -> None:
     assert digest() == digest(zone="", source="")
     others = [digest(campaign="d"), digest(columns=["b"]), digest(recipients=[["a@b.test", "y"]]), digest(zone="z")]
     assert len({digest(), *others}) == 5
+
+
+def packed(**given: Any) -> bytes:
+    fields = {"text": Text("Dear {{ name }}\n"), "prepared": True} | given
+    return Source("t", Text("Hello"), Text("news@src.test"), **fields).pack()
+
+
+def test_what_a_templates_header_says_is_done(open_http: Any) -> None:
+    """Held until then, in the hours it names; the fields are in no message."""
+    door = open_http(windows=[{"name": "office", "hours": "00:00-24:00"}])
+    headers = (("X-Deliver-After", Text("3600")), ("X-Window", Text("office")), ("X-Time-Zone", Text("Asia/Tokyo")))
+    assert put(door, packed(headers=headers)).status_code == 200
+    assert send(door, ROWS).status_code == 200
+    sizes = door.do(lambda queue: queue.ask("size"))["total"]
+    assert (sizes["deferred"], sizes["queued"]) == (2, 0)
+    for value, said in (("nowhere", "no window of this server"), ("{{ name }}", "the same for all recipients")):
+        answer = put(door, packed(headers=(("X-Window", Text(value)),)), "other")
+        assert answer.status_code == 422
+        assert said in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"text": Text("{{ name }}" * 10_001)},
+        {"html": Text("(cid:" * 20_000), "text": Text("{% set a = [" + "1," * 200_000 + "] %}")},
+        {"attachments": (File("a", "text/plain\n.\nQUIT", b""),)},
+        {"text": Text("x" * 1_048_577)},
+    ],
+)
+def test_a_dear_template_stops_nobody(shared_door: Any, given: dict[str, Any]) -> None:
+    """It is looked at elsewhere, and refused; meanwhile the door answers others."""
+    waits: list[float] = []
+    over = threading.Event()
+
+    def others() -> None:
+        while not over.is_set():
+            began = time.monotonic()
+            shared_door.client.get("/v1/health")
+            waits.append(time.monotonic() - began)
+
+    beside = threading.Thread(target=others)
+    beside.start()
+    try:
+        answer = put(shared_door, packed(**given), "dear")
+    finally:
+        over.set()
+        beside.join()
+    assert answer.status_code == 422, answer.text
+    assert sorted(waits)[len(waits) // 2] < 0.1
+    assert max(waits) < 2

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Request, Response
 
-from zonemta_py.merge.compile import compile as compile_template
-from zonemta_py.merge.problems import TemplateRefused
-from zonemta_py.merge.source import Source
 from zonemta_py.reception.http import models, reading
 from zonemta_py.reception.http.problem import Fault, invalid
 from zonemta_py.reception.http.visits import answer, described, entrance, visit
@@ -35,25 +31,12 @@ async def put(request: Request, name: _Name) -> Response:
     visit(request).key.check("campaigns")
     content = reading.checked(models.Campaign, await reading.json_object(request, here.config.http.body_bytes))
     template = reading.bytes_of(content.template, "template")
-    await asyncio.to_thread(_check_template, template)
+    await here.columns.sound(template, here.site.clock_ms())
     if content.zone and here.config.zone(content.zone) is None:
         raise invalid([Fault("zone", f"there is no zone {content.zone[:80]!a}; name one of the configuration")])
     settings = content.model_dump(exclude={"template", "bounds"})
     bounds = content.bounds.model_dump(exclude_none=True) if content.bounds else {}
     return answer(await here.ask("campaign-put", name=name, template=template, bounds=bounds, **settings))
-
-
-def _check_template(packed: bytes) -> None:
-    """A template that no sender could fill must not wait for its first recipient. Raises Problem."""
-    try:
-        source = Source.unpack(packed)
-        if not source.prepared:
-            raise ValueError("it is not prepared; `zonemta campaign` prepares it before it packs it")
-        compile_template(source)
-    except TemplateRefused as refused:
-        raise invalid([Fault("template", str(one)) for one in refused.problems]) from None
-    except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:  # not what `pack` writes
-        raise invalid([Fault("template", f"is no packed template ({str(error)[:200]}); pack a prepared one")]) from None
 
 
 @router.get("", summary="All campaigns", response_model=list[models.CampaignRow], responses=described())

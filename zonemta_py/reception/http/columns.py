@@ -1,17 +1,27 @@
-"""Does a batch bring what its campaign's template asks for? Found out with the first batch, not by the first bounce."""
+"""Is a campaign's template sound, and does a batch bring what it asks for? Found out with the first batch, not by the
+first bounce. Templates are looked at in processes of their own (`merge.trial`), one at a time: nobody waits for it who
+has not brought one.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sys
 from collections import OrderedDict
+from difflib import get_close_matches
 from typing import Protocol
 
-from zonemta_py.merge.compile import problems
-from zonemta_py.merge.source import Source
+from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.schedule_fields import Terms, Unclear, obey
+from zonemta_py.merge.trial import Found
 from zonemta_py.queue.api import QueueRefusal
-from zonemta_py.reception.http.problem import Fault, invalid
+from zonemta_py.reception.http.problem import ERRORS_MAX, Fault, invalid
 
+TRIAL_S = 20.0
+"""How long looking at one template may take."""
 _KNOWN_MAX = 1_000
+_TOO_MUCH = Found(["the template takes too long, or too much memory, to be looked at; make it simpler"], {}, {})
 
 
 class Templates(Protocol):
@@ -22,24 +32,63 @@ class Templates(Protocol):
 
 
 class Columns:
-    """Remembers which columns serve which campaign: templates do not change."""
+    """Remembers what campaigns' templates ask for: they do not change. terms: what their header fields may say."""
 
-    def __init__(self, templates: Templates) -> None:
-        self._templates = templates
-        self._known: OrderedDict[tuple[str, ...], None] = OrderedDict()
+    def __init__(self, templates: Templates, terms: Terms) -> None:
+        self._templates, self._terms = templates, terms
+        self._known: OrderedDict[str, Found] = OrderedDict()
+        self._turn = asyncio.Semaphore(1)
 
-    async def check(self, campaign: str, columns: list[str]) -> None:
-        """Raises Problem for columns that leave a field of the template open. No such campaign: the queue says so."""
-        key = (campaign, *columns)
-        if key in self._known:
-            return
+    async def sound(self, packed: bytes, now_ms: int) -> None:
+        """Raises Problem for a template that no sender could fill: it must not wait for its first recipient."""
+        found = await self._look(packed)
+        if found.problems:
+            raise invalid([Fault("template", one) for one in found.problems])
+        self._obey(found, Envelope("", []), now_ms)
+
+    async def check(self, envelope: Envelope) -> None:
+        """Puts what the template says to this server into a batch's envelope.
+
+        Raises Problem for columns that leave a field open. No such campaign: the queue says so.
+        """
+        campaign = envelope.campaign or ""
+        found = self._known.get(campaign)
+        if found is None:
+            try:
+                found = await self._look(await self._templates.template(campaign))
+            except QueueRefusal:
+                return
+            self._known[campaign] = found
+            if len(self._known) > _KNOWN_MAX:
+                self._known.popitem(last=False)
+        lacking = [name for name in found.wanted if name not in envelope.columns]
+        if lacking:
+            raise invalid([_missing(name, found.wanted[name], envelope.columns) for name in lacking[:ERRORS_MAX]])
+        self._obey(found, envelope, envelope.received_ms)
+
+    def _obey(self, found: Found, envelope: Envelope, now_ms: int) -> None:
         try:
-            packed = await self._templates.template(campaign)
-        except QueueRefusal:
-            return
-        found = await asyncio.to_thread(lambda: problems(Source.unpack(packed), columns))
-        if found:
-            raise invalid([Fault("columns", str(one)) for one in found])
-        self._known[key] = None
-        if len(self._known) > _KNOWN_MAX:
-            self._known.popitem(last=False)
+            obey(envelope, found.said, self._terms, now_ms)
+        except Unclear as unclear:
+            raise invalid([Fault("template", str(unclear))]) from None
+
+    async def _look(self, packed: bytes) -> Found:
+        async with self._turn:
+            looking = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "zonemta_py.merge.trial",
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+            )  # fmt: skip
+            try:
+                said, _ = await asyncio.wait_for(looking.communicate(packed), TRIAL_S)
+            except TimeoutError:
+                return _TOO_MUCH
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    looking.kill()
+            return Found.unpack(said) if said and looking.returncode == 0 else _TOO_MUCH
+
+
+def _missing(name: str, place: str, columns: list[str]) -> Fault:
+    near = get_close_matches(name, columns, 1)
+    return Fault("columns", f"{place}: the list has no column {name!r}; "
+                 + (f"did you mean {near[0]}?" if near else f"it has {', '.join(columns)[:300]}"))  # fmt: skip

@@ -53,7 +53,7 @@ class Entrance:
         self.config, self.queue, self.gate = config, queue, gate
         self.site = Site(config, config.http.listener, queue, host, gate, Login({}))
         self.keys = Keys(config.http.keys, local)
-        self._columns = Columns(queue)
+        self.columns = Columns(queue, self.site.rules.terms)
         self.shares = Shares(config.http.requests, config.http.requests_per_key)
 
     # -- mail
@@ -104,7 +104,7 @@ class Entrance:
                 await self._show_plugins(envelope, session)
             if not envelope.recipients:
                 raise Refused(NOBODY)
-            await self._columns.check(envelope.campaign or "", envelope.columns)
+            await self.columns.check(envelope)
             return await self.queue.accept(envelope, b"")
         except Drop:
             return DROPPED

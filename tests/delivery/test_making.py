@@ -1,0 +1,129 @@
+"""A message that its sender dies of is not given to one sender after the other for ever."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from zonemta_py.config import Config
+from zonemta_py.delivery.merged import SLOW_S, Templates
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.merge.source import Source, Text
+from zonemta_py.queue.making import Deaths, Making
+from zonemta_py.queue.recovery import open_queue
+from zonemta_py.wire.server import serve
+
+SENDER = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from zonemta_py import children
+from zonemta_py.config import Config
+from zonemta_py.merge.render import Compiled
+from zonemta_py.plugin.host import Host
+
+made = Compiled.pieces
+
+def pieces(self, fields, recipient, campaign, date):
+    if fields["name"] == "deadly":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return made(self, fields, recipient, campaign, date)
+
+Compiled.pieces = pieces
+config = Config.model_validate({"server": {"folder": sys.argv[1]}, "zones": [
+    {"name": "default", "host": "127.0.0.1", "port": int(sys.argv[2]), "allow_private": True, "tls": "none"}]})
+asyncio.run(children._sender(config, Host.empty(), "sender-1"))
+"""
+
+
+async def test_who_has_killed_its_sender_twice_is_held_and_named(scripted: Any, tmp_path: Path, caplog: Any) -> None:
+    """The others of its campaign, and ordinary mail, go out."""
+    server = await scripted()
+    zone = {"name": "default", "host": "127.0.0.1", "port": server.port, "tls": "none"}
+    config = Config.model_validate(
+        {"server": {"folder": tmp_path}, "queue": {"reserve_bytes": 0}, "zones": [zone], "learning": {"initial": 1}}
+    )
+    queue = await open_queue(config)
+    wire = await serve(queue, tmp_path)
+    source = Source("t", Text("s"), Text("a@b.example"), text=Text("{{ name }}"), prepared=True)
+    await queue.ask(
+        "campaign-put", name="c", template=source.pack(), bounds={}, sender="a@b.example", tenant="", zone="",
+        priority=0, planned=0, life_h=24, notify="remote",
+    )  # fmt: skip
+    people = [Recipient(f"{name}@d.example", values=[name]) for name in ("ann", "deadly", "bob")]
+    await queue.accept(Envelope("", people, columns=["name"], campaign="c", request="campaign c 1"), b"")
+    await queue.put(Envelope("x@y.example", [Recipient("plain@d.example")]), b"Subject: x\r\n\r\ny\r\n")
+    deaths = 0
+    try:
+        for _ in range(6):
+            sender = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", SENDER, str(tmp_path), str(server.port), stderr=asyncio.subprocess.DEVNULL
+            )
+            over = asyncio.ensure_future(sender.wait())
+            while not over.done() and len(server.bodies) < 3:
+                await asyncio.wait([over], timeout=0.1)
+            if len(server.bodies) < 3:
+                deaths += 1
+                continue
+            await asyncio.wait([over], timeout=1)  # it may die once more
+            deaths += over.done()
+            if not over.done():
+                sender.kill()
+                await over
+                break
+        assert deaths == 2
+        assert sorted({one["recipient"] for one in await queue.ask("in-doubt") if one["action"] == "hold"}) == [
+            "deadly@d.example"
+        ]
+        assert "to deadly@d.example was being made when its sender died; it is held" in caplog.text
+        assert (await queue.ask("size"))["total"]["held"] == 1
+    finally:
+        wire.close()
+        queue.core.store.close()
+
+
+def test_what_is_made_can_be_read_from_outside(tmp_path: Path) -> None:
+    """As long as it is made, and by no other name."""
+    making = Making.open(tmp_path, "sender-1")
+    assert making is not None
+    making.begin(7, "a@b.example")
+    assert Deaths(tmp_path).of("sender-1-23")[0] == 7
+    making.end()
+    assert Deaths(tmp_path).of("sender-1-23")[0] == 0
+    assert Deaths(tmp_path).of("connection-1") == (0, 0)
+
+
+async def test_a_slow_template_leaves_half_of_the_time_to_others(tmp_path: Path) -> None:
+    """Its messages are made one at a time, and others have their turn between them."""
+
+    class Outlet:
+        async def template(self, campaign: str) -> bytes:
+            loop = "{% for a in range(10000) %}{{ 'abc'|upper }}{% endfor %}"
+            return Source("t", Text("s"), Text("a@b.example"), text=Text(loop), prepared=True).pack()
+
+    from zonemta_py.queue.api import Delivery
+
+    def delivery(number: int) -> Delivery:
+        return Delivery(
+            number, "id", "default", "d.example", "a@b.example", [Recipient(f"r{number}@d.example")], 1, 0, None,
+            columns=[], values=[[]], template="t", campaign="c",
+        )  # fmt: skip
+
+    templates = Templates(Outlet(), Making.open(tmp_path, "s"))  # type: ignore[arg-type]
+    await templates.make(delivery(0))
+    loop, turns, longest = asyncio.get_running_loop(), 0, 0.0
+
+    async def other() -> None:
+        nonlocal turns, longest
+        while True:
+            began = loop.time()
+            await asyncio.sleep(0)
+            turns, longest = turns + 1, max(longest, loop.time() - began)
+
+    beside = asyncio.ensure_future(other())
+    began = loop.time()
+    await asyncio.gather(*(templates.make(delivery(number)) for number in range(1, 11)))
+    took = loop.time() - began
+    beside.cancel()
+    assert took > 10 * 2 * SLOW_S
+    assert turns > 20
+    assert longest < took / 4, "they are not made in a row"

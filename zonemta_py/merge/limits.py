@@ -1,0 +1,55 @@
+"""How large a template may be, whoever brings it: bounds what it costs to look at it, and to compile it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zonemta_py.merge import header
+from zonemta_py.merge.problems import Problem, RenderRefused
+from zonemta_py.merge.source import File, Source, Text
+
+TEXT_CHARACTERS_MAX = 1024 * 1024
+"""Of a text, HTML or MJML."""
+FIELD_CHARACTERS_MAX = 10_000
+"""Of a header field, before and after it is filled in."""
+HEADERS_MAX = 100
+FILES_MAX = 100
+FILES_BYTES_MAX = 25 * 1024 * 1024
+
+
+def excess(source: Source) -> Iterator[Problem]:
+    """What is too much, and names and kinds of files that cannot stand in a header section. Raises TypeError."""
+    bodies = [text for text in (source.text, source.html, source.mjml) if text is not None]
+    heads = (source.subject, source.sender, source.reply_to, source.to_name, source.list_unsubscribe)
+    fields = [text for text in (*heads, *(text for _, text in source.headers)) if text is not None]
+    yield from _too_long(bodies, TEXT_CHARACTERS_MAX)
+    yield from _too_long(fields, FIELD_CHARACTERS_MAX)
+    files = (*source.images, *source.attachments)
+    for what, count, most in (("headers", len(source.headers), HEADERS_MAX), ("files", len(files), FILES_MAX)):
+        if count > most:
+            yield Problem(source.file, 0, 0, f"there are {count:,} {what}; a template has at most {most}")
+    size = sum(len(_whole(file).content) for file in files)
+    if size > FILES_BYTES_MAX:
+        yield Problem(source.file, 0, 0, f"its files have {size:,} bytes; {FILES_BYTES_MAX:,} at most, link to them")
+    for file in files:
+        try:
+            header.media_type(file.kind)
+            if file in source.images:
+                header.content_id(file.name)
+        except RenderRefused as refused:
+            yield Problem(source.file, 0, 0, str(refused))
+
+
+def _too_long(texts: list[Text], most: int) -> Iterator[Problem]:
+    for text in texts:
+        if not isinstance(text.content, str) or not isinstance(text.file, str):
+            raise TypeError("its texts are none")
+        if len(text.content) > most:
+            sentence = f"it has {len(text.content):,} characters; a template has at most {most:,} here"
+            yield Problem(text.file, text.line, text.column, sentence)
+
+
+def _whole(file: File) -> File:
+    if not (isinstance(file.name, str) and isinstance(file.kind, str) and isinstance(file.content, bytes)):
+        raise TypeError("its files are none")
+    return file

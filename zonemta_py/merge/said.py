@@ -1,0 +1,42 @@
+"""Header fields of a template that are said to this server, not to the reader: when its messages are to go, and how.
+
+They speak as they do in any mail (`mail.schedule_fields`), for all recipients of a batch alike, and are in no message.
+What a campaign is told otherwise (its name, zone, tenant, priority) has no second place in the template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zonemta_py.mail.schedule_fields import FIELDS
+from zonemta_py.merge.problems import Problem
+from zonemta_py.merge.source import Source
+
+_ELSEWHERE = {
+    "x-campaign": "--name", "x-priority-level": "--priority", "x-sending-zone": "--zone", "x-tenant": "--tenant",
+}  # fmt: skip
+_NAMES = {name.lower(): name for name in FIELDS}
+TO_US = frozenset({*_NAMES, *_ELSEWHERE})
+"""Lower-case names of fields that are in no message."""
+
+
+def said(source: Source) -> dict[str, str]:
+    """Name, as in `schedule_fields.FIELDS`, → value. The first of several speaks."""
+    found: dict[str, str] = {}
+    for name, text in source.headers:
+        if name.lower() in _NAMES and name.lower() not in _ELSEWHERE:
+            found.setdefault(_NAMES[name.lower()], " ".join(text.content.split()))
+    return found
+
+
+def unclear(source: Source) -> Iterator[Problem]:
+    """Fields that cannot speak: their places, and the remedy."""
+    for name, text in source.headers:
+        option = _ELSEWHERE.get(name.lower(), "")
+        if option:
+            sentence = f"{name} is said to the campaign, not in its template; take it out, and send with {option}"
+        elif name.lower() in _NAMES and "{" in text.content:
+            sentence = f"{name} is the same for all recipients of a batch; write what it says without {{{{ … }}}}"
+        else:
+            continue
+        yield Problem(text.file, text.line, text.column, sentence)

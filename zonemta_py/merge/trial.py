@@ -1,0 +1,74 @@
+"""A stranger's template looked at, in a process of its own that may use little: `python -m zonemta_py.merge.trial`.
+
+A packed template comes by standard input; what is found goes to standard output. So a template that is dear to look at
+costs this process, and nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from typing import Any, NamedTuple
+
+import msgpack
+
+MEMORY_BYTES = 512 * 1024 * 1024
+"""Addresses, of which it touches a tenth."""
+CPU_S = 10
+
+
+class Found(NamedTuple):
+    """problems: sentences with their places; if there are any, nothing else is known.
+
+    wanted: name of a column that the template needs → where it stands. said: see `said.said`.
+    """
+
+    problems: list[str]
+    wanted: dict[str, str]
+    said: dict[str, str]
+
+    def pack(self) -> bytes:
+        return bytes(msgpack.packb(tuple(self)))
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Found:
+        return cls(*msgpack.unpackb(data))
+
+
+def look(packed: bytes) -> Found:
+    """What a sender would find, and what the batches must bring."""
+    from zonemta_py.merge.compile import compile, wanted
+    from zonemta_py.merge.problems import TemplateRefused
+    from zonemta_py.merge.said import said, unclear
+    from zonemta_py.merge.source import Source
+
+    try:
+        source = Source.unpack(packed)
+        if not source.prepared:
+            return _bad("it is not prepared; `zonemta campaign` prepares it before it packs it")
+        compile(source)
+        found = [str(problem) for problem in unclear(source)]
+        return Found(found, {}, {}) if found else Found([], wanted(source), said(source))
+    except TemplateRefused as refused:
+        return Found([str(problem) for problem in refused.problems], {}, {})
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:  # not what `pack` writes
+        return _bad(f"is no packed template ({str(error)[:200]}); pack a prepared one")
+
+
+def _bad(sentence: str) -> Found:
+    return Found([sentence], {}, {})
+
+
+def _limit(what: int, most: int) -> None:
+    _, hard = resource.getrlimit(what)
+    resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def main() -> Any:
+    _limit(resource.RLIMIT_CPU, CPU_S)
+    _limit(resource.RLIMIT_AS, MEMORY_BYTES)
+    sys.stdout.buffer.write(look(sys.stdin.buffer.read()).pack())
+
+
+if __name__ == "__main__":
+    main()

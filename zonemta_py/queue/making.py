@@ -1,0 +1,85 @@
+"""Which message a sender is making just now, kept where the queue can read it when the sender has died of it.
+
+Making a merged message is the one thing a sender does with a stranger's program in its hands. A file of 12 bytes for
+each sender, in memory on both sides, says whose message that is: writing it costs a sender next to nothing, and the
+kernel keeps it however the sender ends. The queue holds a recipient whose message has killed its sender `DEATHS_MAX`
+times, instead of giving it to the next one for ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import mmap
+from collections import OrderedDict
+from pathlib import Path
+from struct import Struct
+from zlib import crc32
+
+log = logging.getLogger(__name__)
+
+DEATHS_MAX = 2
+_KNOWN_MAX = 10_000
+_ROW = Struct("<QL")
+_NOTHING = bytes(_ROW.size)
+
+
+def path(folder: Path, sender: str) -> Path:
+    """sender: its name, such as "sender-1"."""
+    return folder / f"{sender}.making"
+
+
+class Making:
+    """A sender's side."""
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self._memory = memory
+
+    @classmethod
+    def open(cls, folder: Path, sender: str) -> Making | None:
+        """None on a disk that has no room for it: mail goes out all the same."""
+        try:
+            with open(path(folder, sender), "w+b") as file:
+                file.write(_NOTHING)
+                file.flush()
+                return cls(mmap.mmap(file.fileno(), _ROW.size))
+        except OSError as error:
+            log.warning("%s cannot be written (%s): a message that its sender dies of will not be known", sender, error)
+            return None
+
+    def begin(self, lease: int, address: str) -> None:
+        _ROW.pack_into(self._memory, 0, lease, checksum(address))
+
+    def end(self) -> None:
+        self._memory[:] = _NOTHING
+
+
+class Deaths:
+    """The queue's side: how often a recipient's message was being made when its sender died."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: OrderedDict[tuple[str, str], int] = OrderedDict()
+
+    def of(self, worker: str) -> tuple[int, int]:
+        """What a sender that is gone was making: lease (0: nothing) and the recipient's checksum."""
+        with contextlib.suppress(OSError):
+            content = path(self._folder, worker.rpartition("-")[0]).read_bytes()
+            if len(content) == _ROW.size:
+                lease, checksum = _ROW.unpack(content)
+                return int(lease), int(checksum)
+        return 0, 0
+
+    def count(self, message_id: str, address: str) -> bool:
+        """One more; True: it is to be held."""
+        key = (message_id, address)
+        times = self._known[key] = self._known.pop(key, 0) + 1
+        if len(self._known) > _KNOWN_MAX:
+            self._known.popitem(last=False)
+        what = "it is held; mend the template, then release it" if times >= DEATHS_MAX else "it is tried again"
+        log.error("message %s to %s was being made when its sender died; %s", message_id, address, what)
+        return times >= DEATHS_MAX
+
+
+def checksum(address: str) -> int:
+    return crc32(address.encode("utf-8", "surrogatepass"))
