@@ -11,7 +11,7 @@ from zonemta_py.reception.gate import Gate, Networks, plain_ip
 
 
 class _Guest:
-    def cut_off_if_silent(self, silent_since: float) -> None:
+    def cut_off_if_late(self, now: float) -> None:
         """Nobody is cut off here."""
 
 
@@ -56,3 +56,10 @@ def test_networks(address: str, inside: bool) -> None:
 def test_plain_addresses(raw: str, plain: str) -> None:
     """A mapped IPv4 client counts as what it is."""
     assert plain_ip(raw) == plain
+
+
+def test_an_ipv6_client_is_its_network() -> None:
+    """One subscriber has 2^64 addresses, and must not have as many places."""
+    gate = Gate(Limits(connections_per_client=2), share=1)
+    clients = ("2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1", "192.0.2.1", "192.0.2.2")
+    assert [gate.enter(_Guest(), client) for client in clients] == [True, True, False, True, True, True]

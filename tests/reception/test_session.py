@@ -218,10 +218,8 @@ def version_2(source: str, destination: str, command: int = 1) -> bytes:
     [
         (b"PROXY TCP4 192.0.2.9 192.0.2.1 1111 25\r\n", "192.0.2.9"),
         (b"PROXY TCP6 2001:db8::9 2001:db8::1 1111 25\r\n", "2001:db8::9"),
-        (b"PROXY UNKNOWN\r\n", "127.0.0.1"),
         (version_2("192.0.2.9", "192.0.2.1"), "192.0.2.9"),
         (version_2("2001:db8::9", "2001:db8::1"), "2001:db8::9"),
-        (version_2("192.0.2.9", "192.0.2.1", command=0), "127.0.0.1"),
     ],
 )
 @pytest.mark.parametrize("split", [False, True])
@@ -240,6 +238,20 @@ def test_the_proxy_names_the_client(open_door: Any, header: bytes, client: str, 
         wire.reply()
         assert wire.mail(MESSAGE)[:3] == "250"
     assert door.intake.kept[0][0].origin == client
+
+
+@pytest.mark.parametrize(
+    "header", [b"PROXY UNKNOWN\r\n", version_2("192.0.2.9", "192.0.2.1", command=0), version_2("::2", "::1", command=0)]
+)
+def test_a_proxy_that_names_nobody_lends_no_rights(open_door: Any, header: bytes) -> None:
+    """Its own checks of health come so, and the connections of clients it cannot name: served, but not relayed for."""
+    door = open_door(proxy_protocol=True)
+    with door.wire(read_banner=False) as wire:
+        wire.send(header)
+        assert wire.reply()[:3] == "220"
+        wire.ask("EHLO x")
+        assert wire.mail(MESSAGE)[:9] == "550 5.7.1"
+    assert not door.intake.kept
 
 
 def test_the_proxied_client_does_not_inherit_the_proxys_rights(open_door: Any) -> None:

@@ -68,11 +68,12 @@ class Limits(Section):
     """What one client may ask of us, and all of them together."""
 
     connections: int = Field(1000, ge=1)
-    """Connections open at once, all clients together (divided among the receiver processes)."""
+    """Connections open at once, all clients together (divided among the receiver processes); a quarter of them is kept
+    for those that may relay."""
     connections_per_client: int = Field(200, ge=1)
-    """Connections open at once from one address (the same)."""
-    commands_per_connection: int = Field(100_000, ge=10)
-    """Commands until the connection ends with 421."""
+    """Connections open at once from one address, or from one /64 of IPv6 (the same)."""
+    commands_per_connection: int = Field(10_000, ge=10)
+    """Commands without a message that was accepted until the connection ends with 421."""
     errors_per_connection: int = Field(20, ge=1)
     """Refused commands until the connection ends with 421."""
     recipients: int = Field(limits.RECIPIENTS_MAX, ge=1, le=100_000)
@@ -88,7 +89,11 @@ class Limits(Section):
     hold_days: float = Field(30, gt=0, le=3650)
     """Longest time a client may have a message held (FUTURERELEASE, X-Deliver-After)."""
     timeout_s: float = Field(300, gt=0)
-    """Silence after which a client is cut off (RFC 5321 4.5.3.2.7)."""
+    """Time for each command, all of it, after which a client is cut off (RFC 5321 4.5.3.2.7)."""
+    least_bytes_s: float = Field(500, gt=0)
+    """Bytes a second that a message has to come at; a client that is slower for timeout_s in all is cut off."""
+    login_s: float = Field(60, gt=0)
+    """Time that a client outside relay_networks has to authenticate."""
     line_ends: Literal["normalise", "refuse"] = "normalise"
     """Bare CR and bare LF in DATA: made CRLF, or the message refused."""
     nul: Literal["refuse", "pass"] = "refuse"

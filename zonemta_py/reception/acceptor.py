@@ -16,14 +16,14 @@ from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Intake
 from zonemta_py.reception.gate import Gate, plain_ip
 from zonemta_py.reception.login import Login
-from zonemta_py.reception.proxy import read_origin
+from zonemta_py.reception.proxy import Origin, read_origin
 from zonemta_py.reception.site import Site
-from zonemta_py.reception.smtp_door import Door
+from zonemta_py.reception.smtp_door import HANDSHAKE_S_MAX, Door
+from zonemta_py.reception.sparing import Sparing
 
 log = logging.getLogger(__name__)
 
 _HEADER_S_MAX = 10.0
-_HANDSHAKE_S_MAX = 60.0
 _SHORT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _REST_S = 0.2
 
@@ -37,7 +37,8 @@ async def serve(
     """
     gate = Gate(config.limits, share)
     login = Login(config.users)
-    sites = [Site(config, listener, intake, host, gate, login) for listener, _ in sockets]
+    notes = Sparing(log)
+    sites = [Site(config, listener, intake, host, gate, login, notes) for listener, _ in sockets]
     for site in sites:
         await site.init()
     gate.watch(asyncio.get_running_loop())
@@ -46,27 +47,27 @@ async def serve(
 
 async def _open(site: Site, bound: socket.socket) -> None:
     bound.setblocking(False)
-    if site.listener.proxy_protocol:
-        await _accept_proxied(site, bound)
+    if site.listener.proxy_protocol or site.listener.tls == "implicit":
+        await _accept_by_hand(site, bound)
         return
-    implicit = site.tls if site.listener.tls == "implicit" else None
-    timeout_s = min(_HANDSHAKE_S_MAX, site.limits.timeout_s) if implicit else None
-    server = await site.loop.create_server(
-        lambda: Door(site), sock=bound, ssl=implicit, ssl_handshake_timeout=timeout_s, backlog=1024
-    )
+    server = await site.loop.create_server(lambda: Door(site), sock=bound, backlog=1024)
     await server.serve_forever()
 
 
-async def _accept_proxied(site: Site, bound: socket.socket) -> None:
-    """Accepts by hand: the PROXY header must be read before a protocol or TLS sees the connection."""
+async def _accept_by_hand(site: Site, bound: socket.socket) -> None:
+    """Where a PROXY header or a TLS handshake comes first: who has yet to finish one takes a place already."""
     running: set[asyncio.Task[None]] = set()
     while True:
         try:
             connection, _ = await site.loop.sock_accept(bound)
         except OSError as error:
             if error.errno in _SHORT_OF_FILES:
-                log.warning("listener %s: %s; raise the limit of open files", site.listener.name, error.strerror)
+                message = "listener %s: %s; raise the limit of open files"
+                site.notes.warn("files", "", message, site.listener.name, error.strerror)
                 await asyncio.sleep(_REST_S)
+            continue
+        if len(running) >= site.gate.most:
+            connection.close()
             continue
         task = site.loop.create_task(_introduce(site, connection))
         running.add(task)
@@ -76,15 +77,41 @@ async def _accept_proxied(site: Site, bound: socket.socket) -> None:
 async def _introduce(site: Site, connection: socket.socket) -> None:
     connection.setblocking(False)
     try:
-        peer = plain_ip(connection.getpeername()[0])
-        timeout_s = min(_HEADER_S_MAX, site.limits.timeout_s)
-        origin = await read_origin(connection, timeout_s) if site.may_proxy(peer) else None
-        if origin is None:
-            log.warning("listener %s: %s sent no PROXY header it may send, cut off", site.listener.name, peer)
-            connection.close()
-            return
-        implicit = site.tls if site.listener.tls == "implicit" else None
-        await site.loop.connect_accepted_socket(lambda: Door(site, origin), connection, ssl=implicit)
+        origin = None
+        if site.listener.proxy_protocol:
+            origin = await _origin(site, connection)
+            if origin is None:
+                connection.close()
+                return
+        await _connect(site, connection, Door(site, origin))
     except OSError as error:
-        log.info("listener %s: a connection failed (%s)", site.listener.name, error)
+        message = "listener %s: a connection failed (%s)"
+        site.notes.line(logging.INFO, "accept", "", message, site.listener.name, error)
         connection.close()
+
+
+async def _origin(site: Site, connection: socket.socket) -> Origin | None:
+    peer = plain_ip(connection.getpeername()[0])
+    timeout_s = min(_HEADER_S_MAX, site.limits.timeout_s)
+    origin = await read_origin(connection, timeout_s) if site.may_proxy(peer) else None
+    if origin is None:
+        site.notes.warn(
+            "proxy", peer, "listener %s: %s sent no PROXY header it may send, cut off", site.listener.name, peer
+        )
+    return origin
+
+
+async def _connect(site: Site, connection: socket.socket, door: Door) -> None:
+    """Raises OSError."""
+    if site.listener.tls != "implicit":
+        await site.loop.connect_accepted_socket(lambda: door, connection)
+        return
+    if not door.admit(connection.getpeername()[:2], connection.getsockname()[0]):
+        connection.close()  # only a handshake, which it may not have, could say why
+        return
+    timeout_s = min(HANDSHAKE_S_MAX, site.limits.timeout_s)
+    try:
+        await site.loop.connect_accepted_socket(lambda: door, connection, ssl=site.tls, ssl_handshake_timeout=timeout_s)
+    finally:
+        if door.transport is None:
+            site.gate.leave(door, door.session.client)

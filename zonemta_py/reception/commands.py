@@ -111,7 +111,7 @@ def rcpt(door: Door, argument: str) -> bytes | None:
     if transaction is None:
         return door.refuse(replies.NO_MAIL)
     if not door.may_relay:
-        return door.refuse(replies.NO_RELAY)
+        return _no_relay(door, transaction, argument[3:].strip())
     if transaction.rcpts >= door.site.limits.recipients:
         return reply_bytes(replies.TOO_MANY_RECIPIENTS)  # no error of the client: it sends the rest later
     try:
@@ -124,9 +124,25 @@ def rcpt(door: Door, argument: str) -> bytes | None:
         recipient.address = f"postmaster@{door.site.hostname.lower()}"
     if door.site.host.listens("smtp_rcpt_to"):
         return door.wait_for(_ask_rcpt(door, transaction, recipient, parameters))
+    return _keep(door, transaction, recipient)
+
+
+def _keep(door: Door, transaction: Transaction, recipient: Recipient) -> bytes:
     transaction.rcpts += 1
     transaction.recipients.setdefault(recipient.address, recipient)
+    door.progressed()
     return _RECIPIENT_OK
+
+
+def _no_relay(door: Door, transaction: Transaction, recipient: str) -> bytes | None:
+    """Whoever tries it again and again hears of it later and later."""
+    client, site = door.session.client, door.site
+    message = "listener %s, client %s: relaying refused, from <%.80s> to %.80s"
+    site.notes.warn("relay", client, message, site.listener.name, client, transaction.envelope.sender, recipient)
+    wait_s = site.login.fail(client)
+    if wait_s:
+        return door.wait_for(door.refuse_late(replies.NO_RELAY, wait_s))
+    return door.refuse(replies.NO_RELAY)
 
 
 async def _ask_rcpt(door: Door, transaction: Transaction, recipient: Recipient, parameters: dict[str, str]) -> bytes:
@@ -136,9 +152,7 @@ async def _ask_rcpt(door: Door, transaction: Transaction, recipient: Recipient, 
     except Verdict as verdict:
         return door.refuse(verdict.reply)
     recipient.address = address.address
-    transaction.rcpts += 1
-    transaction.recipients.setdefault(recipient.address, recipient)
-    return _RECIPIENT_OK
+    return _keep(door, transaction, recipient)
 
 
 def data(door: Door, argument: str) -> bytes | None:

@@ -1,7 +1,8 @@
-"""Who may be connected: counts of connections in all and per client, and the cutting off of those who fall silent.
+"""Who may be connected: counts of connections in all and per client, and the cutting off of those who are too slow.
 
 One gate serves all listeners of a process. One timer goes round all connections, instead of one being set and cancelled
-for every command.
+for every command. A quarter of all places is kept for clients that may relay: strangers, who have yet to authenticate,
+cannot take the last one. An IPv6 client is its /64, for that is what one subscriber gets.
 """
 
 from __future__ import annotations
@@ -12,41 +13,61 @@ from functools import lru_cache
 from typing import Protocol
 
 from zonemta_py.config import Limits
+from zonemta_py.reception.turns import Turns
 
 _ROUND_S_MAX = 5.0
+_STRANGERS = 3 / 4
+"""Their part of all places."""
 
 
 class Guest(Protocol):
     """A connection as the gate sees it."""
 
-    def cut_off_if_silent(self, silent_since: float) -> None:
-        """Ends it if it was last heard of before `silent_since` (the loop's time) and is the one to speak."""
+    def cut_off_if_late(self, now: float) -> None:
+        """Ends it if it is the one to speak, to read or to go, and has taken too long. now: the loop's time."""
 
 
 class Gate:
-    """share: how many receiver processes divide the limits; each gets its part, at least 1."""
+    """share: how many receiver processes divide the limits; each gets its part, at least 1.
+
+    most: connections it lets in. timeout_s: as configured. turns: theirs."""
 
     def __init__(self, limits: Limits, share: int) -> None:
-        self._most = max(1, limits.connections // share)
+        self.most = max(1, limits.connections // share)
+        self._most_strangers = max(1, int(self.most * _STRANGERS))
         self._most_per_client = max(1, limits.connections_per_client // share)
-        self._timeout_s = limits.timeout_s
+        self.timeout_s = limits.timeout_s
+        self._round_s = min(_ROUND_S_MAX, limits.timeout_s / 4, limits.login_s / 4)
         self._guests: set[Guest] = set()
+        self._strangers: set[Guest] = set()
         self._clients: dict[str, int] = {}
+        self.turns = Turns()
 
-    def enter(self, guest: Guest, client: str) -> bool:
+    def enter(self, guest: Guest, client: str, stranger: bool = False) -> bool:
         """Counts the connection in, or returns False if that would be too many. client: its IP address."""
+        client = network_of(client)
         here = self._clients.get(client, 0)
-        if len(self._guests) >= self._most or here >= self._most_per_client:
+        if len(self._guests) >= self.most or here >= self._most_per_client:
             return False
+        if stranger:
+            if len(self._strangers) >= self._most_strangers:
+                return False
+            self._strangers.add(guest)
         self._guests.add(guest)
         self._clients[client] = here + 1
         return True
+
+    def know(self, guest: Guest) -> None:
+        """The stranger has authenticated."""
+        self._strangers.discard(guest)
 
     def leave(self, guest: Guest, client: str) -> None:
         """Counts it out; harmless for one that was not let in."""
         if guest not in self._guests:
             return
         self._guests.discard(guest)
+        self._strangers.discard(guest)
+        client = network_of(client)
         left = self._clients[client] - 1
         if left:
             self._clients[client] = left
@@ -58,10 +79,10 @@ class Gate:
 
     def watch(self, loop: asyncio.AbstractEventLoop) -> None:
         """Goes round now and then, as long as the loop runs."""
-        silent_since = loop.time() - self._timeout_s
+        now = loop.time()
         for guest in tuple(self._guests):
-            guest.cut_off_if_silent(silent_since)
-        loop.call_later(min(_ROUND_S_MAX, self._timeout_s / 4), self.watch, loop)
+            guest.cut_off_if_late(now)
+        loop.call_later(self._round_s, self.watch, loop)
 
 
 class Networks:
@@ -83,3 +104,14 @@ def plain_ip(address: str) -> str:
     """An IP address without zone id, and IPv4 as IPv4 where it came mapped into IPv6 (RFC 4291 2.5.5.2)."""
     address = address.partition("%")[0]
     return address[7:] if address.lower().startswith("::ffff:") and "." in address else address
+
+
+@lru_cache(maxsize=4096)
+def network_of(address: str) -> str:
+    """What counts as one client: an IPv4 address, or the /64 that an IPv6 address is in."""
+    if ":" not in address:
+        return address
+    try:
+        return str(ipaddress.IPv6Network((address, 64), strict=False))
+    except ValueError:
+        return address

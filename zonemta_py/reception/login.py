@@ -1,34 +1,105 @@
-"""Passwords of [users]: argon2 hashes, checked in one thread of their own.
+"""Passwords of [users]: argon2 hashes, checked in one thread of their own, so that guessing is slow and harms nobody.
 
-A check costs tens of milliseconds and megabytes by design. So at most one runs at a time, in a thread, and a client
-that connects again and again pays once: the last successes are remembered as keyed digests, never as passwords.
-Unknown users cost the same time as known ones.
+A check costs tens of milliseconds and megabytes by design. So one runs at a time, in a thread, and who waits for it is
+bounded: those go first whose user, then whose client, has the fewest wrong tries and the fewest others waiting, and
+where there is no more room the last of them is told to come again. A client that connects again and again pays once:
+the last successes are remembered as keyed digests, never as passwords, and equal tries share a check. Unknown users
+cost the same time as known ones, and count as one user.
+
+Wrong tries are remembered for FORGET_S, by client (`gate.network_of`), by user, and by both together. `fail` says how
+long the client is to wait for its refusal. A user who has once come in from an address does not suffer there from what
+others try elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import heapq
 import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 from argon2 import PasswordHasher, extract_parameters
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from zonemta_py.config import ConfigError
+from zonemta_py.reception.gate import network_of
 
+FORGET_S = 900.0
+"""After the last of them."""
+WAITING_MAX = 64
+"""Checks that wait."""
+FREE_TRIES = 3
+"""Before refusals come late."""
+CLIENT_DELAY_S_MAX = 15.0
+USER_DELAY_S_MAX = 5.0
 _REMEMBERED_MAX = 1_000
+_FAILURES_MAX = 10_000
+_FIRST_DELAY_S = 0.25
+
+
+class TooBusy(Exception):
+    """So many passwords are waiting to be checked that this one was not."""
+
+
+class Failures:
+    """How often something went wrong lately, by name; bounded: who was quiet longest is forgotten first."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._by_name: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    def count(self, name: str) -> int:
+        times, last = self._by_name.get(name, (0, 0.0))
+        return times if self._clock() < last + FORGET_S else 0
+
+    def add(self, name: str) -> int:
+        """Returns the count with this one."""
+        times = self.count(name) + 1
+        self._by_name[name] = times, self._clock()
+        self._by_name.move_to_end(name)
+        if len(self._by_name) > _FAILURES_MAX:
+            self._by_name.popitem(last=False)
+        return times
+
+
+def delay_s(failures: int, most_s: float) -> float:
+    """None for the first few, then twice as long each time."""
+    over = failures - FREE_TRIES
+    return min(most_s, _FIRST_DELAY_S * 2.0 ** min(over, 16)) if over >= 0 else 0.0
+
+
+@dataclass(order=True, slots=True)
+class _Check:
+    """One that waits. rank: (trouble with its user, trouble with its client, its turn)."""
+
+    rank: tuple[int, int, int]
+    hashed: str = field(compare=False)
+    password: str = field(compare=False)
+    names: tuple[str, str] = field(compare=False)
+    right: asyncio.Future[bool] = field(compare=False)
 
 
 class Login:
-    """users: name → hash. Raises ConfigError for a hash that is none."""
+    """users: name → hash. clock: seconds of a steady clock. Raises ConfigError for a hash that is none."""
 
-    def __init__(self, users: dict[str, str]) -> None:
+    def __init__(self, users: dict[str, str], clock: Callable[[], float] = time.monotonic) -> None:
         self._users = users
         self._hasher = PasswordHasher()
         self._key = secrets.token_bytes(32)
         self._remembered: dict[bytes, None] = {}
+        self._at_home: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._failures = Failures(clock)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="password")
+        self._same: dict[bytes, asyncio.Future[bool]] = {}
+        self._waiting: list[_Check] = []
+        self._waiting_by: dict[str, int] = {}
+        self._turns = 0
+        self._running = False
         for name, hashed in users.items():
             try:
                 extract_parameters(hashed)
@@ -37,20 +108,89 @@ class Login:
                     f"users.{name}: is not a password hash; make one with `zonemta config password`"
                 ) from None
 
-    async def check(self, username: str, password: str) -> bool:
-        """Whether the password is the user's."""
+    async def check(self, username: str, password: str, client: str = "") -> bool:
+        """Whether the password is the user's. client: its IP address. Raises TooBusy."""
         known = self._users.get(username)
         digest = self._digest(username, password, known or "")
         if known is not None and digest in self._remembered:
             return True
-        hashed = known or next(iter(self._users.values()), "")  # somebody's, so that it takes the same time
-        right = await asyncio.get_running_loop().run_in_executor(self._thread, self._verify, hashed, password)
-        if known is None or not right:
-            return False
+        same = self._same.get(digest)
+        if same is None:
+            hashed = known or next(iter(self._users.values()), "")  # somebody's, so that it takes the same time
+            same = self._same[digest] = self._enqueue(username if known else "", hashed, password, network_of(client))
+            same.add_done_callback(lambda _: self._same.pop(digest, None))
+        right = await asyncio.shield(same) and known is not None
+        if right:
+            self._remember(digest, username, network_of(client))
+        return right
+
+    def fail(self, client: str, username: str = "") -> float:
+        """Counts a wrong try, or another refusal, of that client; seconds to wait before it hears of it."""
+        network = network_of(client)
+        wait_s = delay_s(self._failures.add("client " + network), CLIENT_DELAY_S_MAX)
+        if username:
+            times = self._failures.add(self._user(username))
+            if (username, network) not in self._at_home:
+                wait_s = max(wait_s, delay_s(times, USER_DELAY_S_MAX))
+        return wait_s
+
+    def _user(self, username: str) -> str:
+        return "user " + (username if username in self._users else "")
+
+    def _enqueue(self, user: str, hashed: str, password: str, network: str) -> asyncio.Future[bool]:
+        names = ("user " + user, "client " + network)
+        right: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._turns += 1
+        trouble = [self._failures.count(name) + self._waiting_by.get(name, 0) for name in names]
+        if (user, network) in self._at_home:
+            trouble[0] = 0
+        heapq.heappush(self._waiting, _Check((trouble[0], trouble[1], self._turns), hashed, password, names, right))
+        self._count(names, 1)
+        if len(self._waiting) > WAITING_MAX:
+            self._turn_away()
+        self._next()
+        return right
+
+    def _turn_away(self) -> None:
+        worst = max(self._waiting)
+        self._waiting.remove(worst)
+        heapq.heapify(self._waiting)
+        self._count(worst.names, -1)
+        worst.right.set_exception(TooBusy())
+
+    def _count(self, names: tuple[str, str], more: int) -> None:
+        for name in names:
+            now = self._waiting_by.pop(name, 0) + more
+            if now:
+                self._waiting_by[name] = now
+
+    def _next(self) -> None:
+        if self._running or not self._waiting:
+            return
+        self._running = True
+        check = heapq.heappop(self._waiting)
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._thread, self._verify, check.hashed, check.password)
+        work.add_done_callback(lambda done: self._checked(check, done))
+
+    def _checked(self, check: _Check, done: asyncio.Future[bool]) -> None:
+        self._running = False
+        self._count(check.names, -1)
+        if done.cancelled():
+            check.right.cancel()
+        elif (error := done.exception()) is not None:
+            check.right.set_exception(error)
+        else:
+            check.right.set_result(done.result())
+        self._next()
+
+    def _remember(self, digest: bytes, username: str, network: str) -> None:
         if len(self._remembered) >= _REMEMBERED_MAX:
             del self._remembered[next(iter(self._remembered))]
         self._remembered[digest] = None
-        return True
+        self._at_home[username, network] = None
+        if len(self._at_home) > _FAILURES_MAX:
+            self._at_home.popitem(last=False)
 
     def _digest(self, username: str, password: str, hashed: str) -> bytes:
         whole = "\0".join((username, password, hashed)).encode("utf-8", "surrogatepass")

@@ -18,11 +18,12 @@ _READ_MAX = 65_535
 
 @dataclass(slots=True, frozen=True)
 class Origin:
-    """Who is really connected. client, server: IP addresses."""
+    """Who is really connected. client, server: IP addresses. named: the header said so; else they are the proxy's."""
 
     client: str
     client_port: int
     server: str
+    named: bool = True
 
 
 class _Reader:
@@ -57,7 +58,8 @@ class _Reader:
 async def read_origin(connection: socket.socket, timeout_s: float) -> Origin | None:
     """Reads the header; None if there is none, or none that can be read, in time.
 
-    A header that names nobody (LOCAL of version 2, UNKNOWN) leaves the connection's own addresses.
+    A header that names nobody (LOCAL of version 2, UNKNOWN) leaves the connection's own addresses, and their
+    rights are not the client's.
     """
     try:
         data = await asyncio.wait_for(get_proxy(_Reader(connection)), timeout_s)
@@ -67,5 +69,5 @@ async def read_origin(connection: socket.socket, timeout_s: float) -> Origin | N
         return None
     peer, own = connection.getpeername(), connection.getsockname()
     if data.command == V2_CMD.LOCAL or data.family not in (AF.INET, AF.INET6):
-        return Origin(peer[0], peer[1], own[0])
+        return Origin(peer[0], peer[1], own[0], named=False)
     return Origin(str(data.src_addr), data.src_port or 0, str(data.dst_addr))

@@ -22,8 +22,12 @@ TOO_MANY_COMMANDS = Reply(421, "4.7.0", "Too many commands on one connection, co
 TOO_MANY_ERRORS = Reply(421, "4.7.0", "Too many errors")
 TOO_MANY_CONNECTIONS = Reply(421, "4.7.0", "Too many connections, try again later")
 SILENT = Reply(421, "4.4.2", "Nothing heard for too long")
+TOO_SLOW = Reply(421, "4.4.2", "Message comes too slowly, try again on a better line")
+NO_LOGIN = Reply(421, "4.7.0", "Authentication did not come in time")
+ENDLESS_LINE = Reply(421, "4.7.0", "Command line goes on and on")
 ENDLESS = Reply(421, "4.3.4", "Message goes on and on beyond the limit announced with SIZE")
 OWN_FAULT = Reply(451, "4.3.0", "Local error, try again later")
+LOGINS_BUSY = Reply(454, "4.7.0", "Too many logins are being checked, try again in a minute")
 BAD_LOGIN = Reply(535, "5.7.8", "User name or password is wrong")
 
 

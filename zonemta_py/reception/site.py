@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import re
 import secrets
 import ssl
@@ -21,7 +22,9 @@ from zonemta_py.reception import tls
 from zonemta_py.reception.arrival import KEPT, Rules
 from zonemta_py.reception.gate import Gate, Networks
 from zonemta_py.reception.login import Login
+from zonemta_py.reception.sparing import Sparing
 
+log = logging.getLogger(__name__)
 _KEYWORD = re.compile(r"[!-~]+( [!-~]+)*")
 
 
@@ -31,15 +34,18 @@ def unix_ms() -> int:
 
 
 class Site:
-    """Raises ConfigError where certificate or password hashes cannot be used. server: what `smtp_init` added."""
+    """Raises ConfigError where certificate or password hashes cannot be used. server: what `smtp_init` added.
+
+    notes: for lines of log that clients cause."""
 
     def __init__(
         self, config: Config, listener: Listener, intake: Intake, host: Host, gate: Gate, login: Login,
-        clock_ms: Callable[[], int] = unix_ms,
+        notes: Sparing | None = None, clock_ms: Callable[[], int] = unix_ms,
     ) -> None:  # fmt: skip
+        self.notes = notes or Sparing(log)
         self.listener, self.limits, self.hostname = listener, config.limits, config.server.name
         self.intake, self.host, self.gate, self.login, self.clock_ms = intake, host, gate, login, clock_ms
-        self.loop = asyncio.get_running_loop()
+        self.loop, self.turns = asyncio.get_running_loop(), gate.turns
         self.tls: ssl.SSLContext | None = tls.context(listener, host)
         self.may_relay = Networks(listener.relay_networks).contain
         self.may_proxy = Networks(listener.proxy_networks).contain

@@ -3,7 +3,7 @@
 aiosmtpd reads line by line through a StreamReader, in a task per connection; that costs more than all else we do with a
 message. Here commands and DATA are cut out of the blocks as they arrive, by plain functions; a task runs only while
 something has to be waited for (queue, plugins, TLS, passwords), and the client's bytes wait meanwhile. Kept from
-aiosmtpd: the AUTH challenges and mechanisms.
+aiosmtpd: the AUTH challenges and mechanisms (`authentication`).
 
 Promises: replies keep the order of the commands, and those to one packet go out in one write. Nothing that waits is
 cancelled because the client hung up. Bytes that came before a TLS handshake are forgotten.
@@ -20,16 +20,17 @@ import ssl
 from collections.abc import Coroutine
 from typing import Any
 
-from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
-
 from zonemta_py.mail.limits import COMMAND_BYTES_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.trace import Trace, protocol
-from zonemta_py.plugin.arguments import Auth, Session
+from zonemta_py.plugin.arguments import Session
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.reception import replies, tls
+from zonemta_py.reception.authentication import Authentication
 from zonemta_py.reception.commands import COMMANDS
 from zonemta_py.reception.gate import plain_ip
+from zonemta_py.reception.pace import Pace
+from zonemta_py.reception.patience import Patience
 from zonemta_py.reception.proxy import Origin
 from zonemta_py.reception.replies import reply_bytes
 from zonemta_py.reception.site import Site
@@ -37,11 +38,17 @@ from zonemta_py.reception.transaction import Transaction
 
 log = logging.getLogger(__name__)
 
-_HELD_BYTES_MAX = 262_144
+_HELD_BYTES_MAX = 65_536
 """Read ahead while something is waited for; then the client has to wait too."""
-_AUTH_LINE_BYTES_MAX = 12_288
-"""RFC 4954 4."""
-_HANDSHAKE_S_MAX = 60.0
+_BODY_HELD_BYTES_MAX = 262_144
+"""The same during DATA, which only those reach who may relay."""
+_COMMANDS_AT_ONCE = 64
+"""Commands of one packet that are worked off before other clients have a turn, and replies are written."""
+_UNREAD_BYTES_MAX = 65_536
+"""Replies that the client has not read; beyond that it is asked to read before it says more."""
+_ENDLESS_BYTES_MAX = 65_536
+"""Of a command line that does not end."""
+HANDSHAKE_S_MAX = 30.0
 
 
 class _Client(Session):
@@ -54,10 +61,10 @@ class _Client(Session):
         return self.client, self.client_port
 
 
-class Door(SMTP):
+class Door(Patience, Authentication):
     """origin: who is really connected, where a PROXY header said so."""
 
-    session: _Client  # type: ignore[assignment]  # ours takes the place of aiosmtpd's
+    session: _Client
     _reader: Any
 
     def __init__(self, site: Site, origin: Origin | None = None) -> None:
@@ -66,38 +73,50 @@ class Door(SMTP):
         self.site, self.loop, self._origin = site, site.loop, origin
         self.session = _Client(id=site.next_id(), listener=site.listener.name)
         self.transport: Any = None
+        self._pace = Pace(site.limits.timeout_s, site.limits.least_bytes_s, site.loop.time())
+        self._login_by = self._leave_by = self._read_by = 0.0
         self.transaction: Transaction | None = None
-        self.extended = False
-        self.may_relay = False
+        self.extended = self.may_relay = self._admitted = False
         self._out: list[bytes] = []
         self._held = b""
         self._task: asyncio.Task[None] | None = None
         self._line: asyncio.Future[None] | None = None
-        self._overlong = self._paused = self._choked = False
+        self._gone: asyncio.Future[None] | None = None
+        self._overlong = 0  # bytes of a line that is too long and has not ended
+        self._paused = self._choked = self._resting = False
         self._closing = self._lost = self._eof = False
-        self._commands = self._errors = self._transactions = 0
+        self._idle_commands = self._errors = self._transactions = 0
         self._opening = ""
-        self._heard = 0.0
         self._reader = self  # for the inherited challenge_auth, which calls readline()
 
     # --- the connection
 
+    def admit(self, peer: tuple[str, int], own: str) -> bool:
+        """Takes a place for the client, or returns False if there is none. Called before a TLS handshake that comes
+        first, so that half a handshake counts; else when the connection is made."""
+        session, site, origin = self.session, self.site, self._origin
+        if origin is not None:
+            peer, own = (origin.client, origin.client_port), origin.server
+        session.client, session.client_port, session.server = plain_ip(peer[0]), peer[1], plain_ip(own)
+        # A proxy that speaks for itself or for somebody it cannot name must not lend him its own rights.
+        self.may_relay = (origin is None or origin.named) and site.may_relay(session.client)
+        self._login_by = self.loop.time() + site.limits.login_s
+        self._admitted = site.gate.enter(self, session.client, not self.may_relay)
+        if not self._admitted:
+            site.notes.warn("connections", session.client, "client %s: too many connections", session.client)
+        return self._admitted
+
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
-        session, site = self.session, self.site
-        peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        if self._origin is not None:
-            session.client, session.client_port = plain_ip(self._origin.client), self._origin.client_port
-            session.server = plain_ip(self._origin.server)
-        elif peer and own:
-            session.client, session.client_port, session.server = plain_ip(peer[0]), peer[1], plain_ip(own[0])
-        if site.tls is not None:
-            session.tls = tls.described(transport.get_extra_info("ssl_object"))
-        self._heard = self.loop.time()
-        if not site.gate.enter(self, session.client):
-            self.hang_up(replies.TOO_MANY_CONNECTIONS)
-            return
-        self.may_relay = site.may_relay(session.client)
+        site = self.site
+        if not self._admitted:
+            peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+            if not self.admit(peer[:2] if peer else ("", 0), own[0] if own else ""):
+                self.hang_up(replies.TOO_MANY_CONNECTIONS)
+                return
+        if site.listener.tls == "implicit":
+            self._under_tls(transport)
+        self._pace.ask(self.loop.time())
         if site.host.listens("smtp_connect"):
             self.wait_for(self._ask_connect())
         else:
@@ -116,6 +135,7 @@ class Door(SMTP):
         self.site.gate.leave(self, self.session.client)
         if self._line is not None and not self._line.done():
             self._line.set_exception(ConnectionResetError("client gone"))
+        self._wake_gone()
         if self._task is None:
             self.reset()
 
@@ -124,47 +144,29 @@ class Door(SMTP):
         self._eof = True
         return self._task is not None and not self.session.tls and self._line is None
 
-    def pause_writing(self) -> None:
-        """The client does not read its replies: then we do not read its commands."""
-        self._choked = True
-
-    def resume_writing(self) -> None:
-        self._choked = False
-        if self._task is None:
-            self._resume()
-
-    def cut_off_if_silent(self, silent_since: float) -> None:
-        if self._heard >= silent_since or (self._task is not None and self._line is None):
-            return
-        if self._closing:
-            self.transport.abort()
-        else:
-            self.hang_up(replies.SILENT)
-
-    def hang_up(self, reply: Reply) -> None:
-        """Says why and closes, after what has been written is sent."""
-        self._out.append(reply_bytes(reply))
-        self._flush()
-        self._closing = True
-        self.transport.close()
-
     # --- bytes in
 
     def data_received(self, block: bytes) -> None:
-        self._heard = self.loop.time()
-        if self._task is None and not self._choked:
+        if self._task is None and not self._choked and not self._resting:
             self._advance(self._held + block if self._held else block)
             return
         self._held += block
         if self._line is not None:
             self._wake_line()
-        elif len(self._held) > _HELD_BYTES_MAX and not self._paused and not self._closing:
+            return
+        self._wait_if_full()
+
+    def _wait_if_full(self) -> None:
+        """What the client has more to say it has to keep for the time being."""
+        body = self.transaction is not None and self.transaction.decoder is not None
+        most = _BODY_HELD_BYTES_MAX if body else _HELD_BYTES_MAX
+        if (self._choked or len(self._held) > most) and not self._paused and not self._closing:
             self._paused = True
             self.transport.pause_reading()
 
     def _advance(self, block: bytes) -> None:
-        """Works off a block until it is used up or something has to be waited for."""
-        at = 0
+        """Works off a block until it is used up, something has to be waited for, or it is the turn of others."""
+        at, commands = 0, 0
         while self._task is None and not self._closing:
             transaction = self.transaction
             if transaction is not None and transaction.decoder is not None:
@@ -175,16 +177,40 @@ class Door(SMTP):
             end = block.find(b"\n", at)
             if end < 0:
                 break
+            if commands == _COMMANDS_AT_ONCE:
+                self._rest()
+                break
             self._command(block[at:end])
             at = end + 1
-        rest = block[at:]
-        if len(rest) > COMMAND_BYTES_MAX and self._task is None and not self._closing:
-            rest, self._overlong = b"", True
-        self._held = rest
+            commands += 1
+        self._held = block[at:]
+        if commands:
+            self._pace.ask(self.loop.time())
+        if self._resting:
+            self._wait_if_full()
+        elif len(self._held) > COMMAND_BYTES_MAX and self._task is None and not self._closing:
+            self._forget_line()
         self._flush()
+
+    def _rest(self) -> None:
+        """Whoever packs thousands of commands into one packet waits for the others, and for himself to read."""
+        self._resting = True
+        self.site.turns.wait(self._rested)
+
+    def _rested(self) -> None:
+        self._resting = False
+        if self._task is None and not self._choked and not self._lost:
+            self._resume()
+
+    def _forget_line(self) -> None:
+        self._overlong += len(self._held)
+        self._held = b""
+        if self._overlong > _ENDLESS_BYTES_MAX:
+            self.hang_up(replies.ENDLESS_LINE)
 
     def _take_body(self, transaction: Transaction, block: bytes) -> bytes:
         """Returns what follows the end of DATA, if it has come."""
+        self._pace.receive(len(block), self.loop.time())
         busy = transaction.take(block)
         decoder = transaction.decoder
         assert decoder is not None
@@ -199,14 +225,14 @@ class Door(SMTP):
         return b""
 
     def _command(self, line: bytes) -> None:
-        self._commands += 1
-        if self._commands > self.site.limits.commands_per_connection:
+        self._idle_commands += 1
+        if self._idle_commands > self.site.limits.commands_per_connection:
             self.hang_up(replies.TOO_MANY_COMMANDS)
             return
         if line.endswith(b"\r"):
             line = line[:-1]
         if self._overlong or len(line) > COMMAND_BYTES_MAX:
-            self._overlong = False
+            self._overlong = 0
             self._out.append(self.refuse(replies.LINE_TOO_LONG))
             return
         word, _, argument = line.partition(b" ")
@@ -245,11 +271,10 @@ class Door(SMTP):
             return b""
         return reply_bytes(reply)
 
-    async def push(self, status: str | bytes) -> None:
-        """For the inherited AUTH methods."""
-        line = status.encode() if isinstance(status, str) else status
-        self._out.append(line + b"\r\n")
-        self._flush()
+    async def refuse_late(self, reply: Reply, seconds: float) -> bytes:
+        """Lets a client that tries too much wait for its refusal."""
+        await self._pause(seconds)
+        return self.refuse(reply)
 
     def _flush(self) -> None:
         out = self._out
@@ -263,6 +288,7 @@ class Door(SMTP):
 
     def wait_for(self, job: Coroutine[Any, Any, bytes | None]) -> bytes | None:
         """Runs job to its end, then sends the reply it returns and goes on with the client. Returns no reply yet."""
+        self._pace.stop(self.loop.time())
         self._task = self.loop.create_task(self._work(job))
         return None
 
@@ -270,7 +296,11 @@ class Door(SMTP):
         try:
             reply = await job
         except (ConnectionError, ssl.SSLError) as error:
-            log.info("session %s, client %s: connection lost (%s)", self.session.id, self.session.client, error)
+            session = self.session
+            self.site.notes.line(
+                logging.INFO, "lost", session.client, "session %s, client %s: connection lost (%s)", session.id,
+                session.client, error,
+            )  # fmt: skip
             reply = None
             self.transport.abort()
         except Exception:
@@ -286,7 +316,10 @@ class Door(SMTP):
         self._resume()
 
     def _resume(self) -> None:
-        self._heard = self.loop.time()
+        if self.transaction is not None and self.transaction.decoder is not None:
+            self._pace.go_on(self.loop.time())
+        else:
+            self._pace.ask(self.loop.time())
         if self._paused:
             self._paused = False
             self.transport.resume_reading()
@@ -300,6 +333,9 @@ class Door(SMTP):
     async def _commit(self, transaction: Transaction) -> bytes:
         reply = await transaction.commit()
         self.transaction = None
+        self._idle_commands += transaction.rcpts
+        if reply.positive:
+            self._idle_commands = 0  # who hands in mail may go on for as long as he likes
         return reply_bytes(reply) if reply.positive else self.refuse(reply)
 
     # --- state of the session
@@ -309,6 +345,10 @@ class Door(SMTP):
         self.session.helo, self.extended, self._opening = name, extended, ""
         self.set_protocol(False)
 
+    def progressed(self) -> None:
+        """A recipient was taken: that is no idle talk, if the message follows."""
+        self._idle_commands -= 1
+
     def set_protocol(self, smtputf8: bool) -> None:
         """Names the dialogue for trace fields (RFC 3848)."""
         session = self.session
@@ -317,8 +357,9 @@ class Door(SMTP):
             session.protocol, self._opening = name, ""
 
     def reset(self) -> None:
-        """Forgets the transaction."""
+        """Forgets the transaction; its recipients were idle talk."""
         if self.transaction is not None:
+            self._idle_commands += self.transaction.rcpts
             self.transaction.abort()
             self.transaction = None
 
@@ -340,7 +381,7 @@ class Door(SMTP):
         self._out.append(b"220 2.0.0 Ready to start TLS\r\n")
         self._flush()
         self._held = b""  # sent before the handshake, so nobody knows by whom (RFC 3207 5)
-        timeout_s = min(_HANDSHAKE_S_MAX, self.site.limits.timeout_s)
+        timeout_s = min(HANDSHAKE_S_MAX, self.site.limits.timeout_s)
         assert self.site.tls is not None
         try:
             transport = await self.loop.start_tls(
@@ -353,59 +394,10 @@ class Door(SMTP):
             self.connection_lost(error)
             raise ConnectionAbortedError(f"no TLS: {error}") from None
         self.transport = transport
+        self._under_tls(transport)
         self.reset()
-        self.session.tls = tls.described(transport.get_extra_info("ssl_object"))
         self.session.helo, self.extended, self._opening = "", False, ""
 
-    async def readline(self) -> bytes:
-        """The client's next line, for the inherited challenge_auth. Raises ConnectionResetError."""
-        self._line = self.loop.create_future()
-        self._wake_line()
-        try:
-            await self._line
-        finally:
-            self._line = None
-        line, _, self._held = self._held.partition(b"\n")
-        return line
-
-    def _wake_line(self) -> None:
-        if self._line is None or self._line.done():
-            return
-        if b"\n" in self._held:
-            self._line.set_result(None)
-        elif len(self._held) > _AUTH_LINE_BYTES_MAX or self._lost:
-            self._line.set_exception(ConnectionResetError("AUTH line too long, or client gone"))
-
-    def _authenticate(self, mechanism: str, auth_data: LoginPassword) -> AuthResult:
-        """Called by the inherited mechanisms with the credentials; they are judged later, where we may wait."""
-        return AuthResult(success=True, auth_data=auth_data)
-
-    async def authenticate(self, words: list[str]) -> bytes | None:
-        """words: ["PLAIN" or "LOGIN"], and maybe an initial response."""
-        mechanism = self.auth_PLAIN if words[0] == "PLAIN" else self.auth_LOGIN
-        result = await mechanism(self, words)
-        if not result.success:
-            self.refuse(replies.BAD_LOGIN)  # counted; what was wrong has been said already
-            return None
-        try:
-            login, password = (part.decode() for part in result.auth_data or ())
-            accepted = await self._accepts(login, password, words[0])
-        except UnicodeDecodeError:
-            accepted = False
-        except Verdict as verdict:
-            self.session.user = ""
-            return self.refuse(verdict.reply)
-        if not accepted:
-            return self.refuse(replies.BAD_LOGIN)
-        self.may_relay = True
-        self.set_protocol(False)
-        return b"235 2.7.0 Authenticated\r\n"
-
-    async def _accepts(self, login: str, password: str, method: str) -> bool:
-        """Plugins first, then [users]. Raises Verdict."""
-        session = self.session
-        if self.site.host.listens("smtp_auth"):
-            await self.site.host.call("smtp_auth", auth=Auth(login, password, method), session=session)
-        if not session.user and await self.site.login.check(login, password):
-            session.user = login
-        return bool(session.user)
+    def _under_tls(self, transport: Any) -> None:
+        transport.set_write_buffer_limits(_UNREAD_BYTES_MAX)  # else half a megabyte
+        self.session.tls = tls.described(transport.get_extra_info("ssl_object"))

@@ -111,8 +111,8 @@ def _guarded(gate: Gate) -> type[Any]:
             self.pace.idle()
             super().on_response_complete()
 
-        def cut_off_if_silent(self, silent_since: float) -> None:
-            cycle, now = self.cycle, self.loop.time()
+        def cut_off_if_late(self, now: float) -> None:
+            cycle = self.cycle
             if cycle is None or cycle.response_complete:
                 late = self.pace.late_with_head(now)
             elif cycle.more_body:
@@ -122,7 +122,7 @@ def _guarded(gate: Gate) -> type[Any]:
             if late and not (cycle is not None and cycle.response_started):
                 self.refused = True
                 _write(self.transport, _SLOW)
-            elif late or self.heard < silent_since:
+            elif late or self.heard < now - gate.timeout_s:
                 self._end()
 
         def _end(self) -> None:

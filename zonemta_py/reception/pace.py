@@ -1,0 +1,34 @@
+"""How long a client may take: one that sends a byte now and then must not live for ever (RFC 5321 4.5.3.2.7).
+
+A whole command has to come within the time limit after the last reply, however it trickles in. During DATA every byte
+gives time, at the least rate that is asked for, and never more than the limit in all. Our own time does not count.
+"""
+
+from __future__ import annotations
+
+
+class Pace:
+    """Times are the loop's, in seconds. late_at: when the client will have been too slow."""
+
+    __slots__ = ("_bytes_s", "_left_s", "_timeout_s", "late_at")
+
+    def __init__(self, timeout_s: float, bytes_s: float, now: float) -> None:
+        self._timeout_s, self._bytes_s = timeout_s, bytes_s
+        self._left_s = timeout_s
+        self.late_at = now + timeout_s
+
+    def ask(self, now: float) -> None:
+        """The client has been answered: its time for what comes next begins."""
+        self.late_at = now + self._timeout_s
+
+    def receive(self, count: int, now: float) -> None:
+        """So many bytes of a message have come."""
+        self.late_at = min(now + self._timeout_s, self.late_at + count / self._bytes_s)
+
+    def stop(self, now: float) -> None:
+        """Now it is we who are waited for."""
+        self._left_s = max(0.0, self.late_at - now)
+
+    def go_on(self, now: float) -> None:
+        """What the client had left counts down again."""
+        self.late_at = now + self._left_s

@@ -1,0 +1,56 @@
+"""Log lines about what strangers do, so many that the log says what goes on and so few that it cannot fill the disk.
+
+Of one kind there are at most CLIENT_LINES a minute about one client and KIND_LINES about all; how many were left out is
+said with the next line of that kind.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from zonemta_py.reception.gate import network_of
+
+CLIENT_LINES = 5
+KIND_LINES = 30
+_MINUTE_S = 60.0
+
+
+@dataclass(slots=True)
+class _Minute:
+    began: float
+    lines: int = 0
+    left_out: int = 0
+    clients: dict[str, int] = field(default_factory=dict)
+
+
+class Sparing:
+    """For one logger. clock: seconds of a steady clock."""
+
+    def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log, self._clock = log, clock
+        self._kinds: dict[str, _Minute] = {}
+
+    def warn(self, kind: str, client: str, message: str, *arguments: object) -> None:
+        self.line(logging.WARNING, kind, client, message, *arguments)
+
+    def line(self, level: int, kind: str, client: str, message: str, *arguments: object) -> None:
+        """Writes the line if there is room for it. kind: one of a few words. client: an IP address."""
+        now = self._clock()
+        minute = self._kinds.get(kind)
+        if minute is None or now >= minute.began + _MINUTE_S:
+            left_out = minute.left_out if minute else 0
+            minute = self._kinds[kind] = _Minute(now, left_out=left_out)
+        client = network_of(client)
+        lines = minute.clients.get(client, 0)
+        if minute.lines >= KIND_LINES or lines >= CLIENT_LINES:
+            minute.left_out += 1
+            return
+        minute.lines += 1
+        minute.clients[client] = lines + 1
+        if minute.left_out:
+            message, arguments = message + " (and %d more of this kind before)", (*arguments, minute.left_out)
+            minute.left_out = 0
+        self._log.log(level, message, *arguments)
