@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 from zonemta_py.config import Config, ConfigError
+from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.host import Host
+from zonemta_py.queue.api import Unanswered
 from zonemta_py.reception.acceptor import serve
 
 PASSWORD = "correct horse"
@@ -430,3 +432,14 @@ def test_silence_in_the_middle_of_a_login_is_cut_off_too(
         wire.ask("EHLO x")
         assert wire.ask("AUTH LOGIN")[:3] == "334"
         assert wire.reply()[:9] == "421 4.4.2"
+
+
+def test_a_client_whose_message_nobody_can_speak_for_gets_no_answer(door: Any) -> None:
+    """The queue may have stored it before it died: 451 could be false, so the connection ends without a reply."""
+    door.intake.refusal = Unanswered(Reply(451, "4.3.0", "nobody knows"))
+    client = smtplib.SMTP(door.address, door.port, timeout=10)
+    client.ehlo("c.test")
+    client.mail("a@b.test")
+    client.rcpt("c@d.test")
+    with pytest.raises(smtplib.SMTPServerDisconnected):
+        client.data("Subject: x\r\n\r\nx\r\n")

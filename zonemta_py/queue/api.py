@@ -31,6 +31,10 @@ class QueueRefusal(Exception):
         self.reply = reply
 
 
+class Unanswered(QueueRefusal):
+    """Nobody can tell now whether the message is stored: who asked for it must not be told that it is not."""
+
+
 class Receipt(NamedTuple):
     """What was taken. accepted: recipients that are sent to; suppressed: those that are left out. repeated: an earlier
     request with the same key was answered so, and nothing has been stored now.

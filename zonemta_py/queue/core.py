@@ -95,6 +95,8 @@ class Core:
         """A segment was closed, and the archive may not have been given it yet."""
         self.rotated.set()
         self._writing = False
+        self.known: dict[str, tuple[str, int, int]] = {}
+        """By the token of its envelope: the receipt of a message whose answer the process before may have owed."""
         self.ready = False
         """Recovery is over: from now on the schedule may read the store."""
         self._pump_soon = False

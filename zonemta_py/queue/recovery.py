@@ -59,6 +59,8 @@ class Suffix:
         self.enveloped: set[str] = set()
         self.finished: set[str] = set()
         self.tried: set[str] = set()
+        self.known: dict[str, tuple[str, int, int]] = {}
+        """See `Core.known`."""
         self.results: list[Record] = []
         self.last: Record | None = position
         self.permits: dict[str, Any] = body.get("permits", {})
@@ -99,11 +101,14 @@ class Suffix:
                 self.results_since.append(body)
         elif record.type == Type.REMOVED:
             self.tried.add(body[0])
+            if len(body) > 4:
+                self._owed(body[0], body[4].get("envelope", {}), 0)
         elif record.type == Type.IN_DOUBT:
             for lease in body[0]:
                 self.working.pop(lease, None)
         elif record.type == Type.ENVELOPE:
             self.enveloped.add(body[0])
+            self._owed(body[0], body[1], len(body[2]))
             self.opened.discard(body[0])
             if counts:
                 self.segments.born(body[0])
@@ -128,6 +133,11 @@ class Suffix:
             self.working[lease] = [*row[:4], left, *row[5:]]
         else:
             del self.working[lease]
+
+    def _owed(self, message_id: str, metadata: dict[str, Any], accepted: int) -> None:
+        """The client of what was accepted since the position may not have heard of it."""
+        if token := metadata.get("token"):
+            self.known[token] = message_id, accepted, 0
 
     def _apart_ms(self) -> int:
         steps = self.clock.get("steps")
@@ -335,6 +345,8 @@ def _leftovers(queue: LocalQueue, suffix: Suffix) -> None:
     ):
         core.record(Type.ENVELOPE, b"\x93" + records.pack(message_id) + metadata + records.pack(rows))
         core.segments.born(message_id)
+        suffix._owed(message_id, records.unpack(metadata), len(rows))
+    core.known = suffix.known
     for campaign in core.campaigns.by_name.values():  # as for messages: the batch is what counts
         since = campaign.seq > suffix.position_seq if campaign.seq else campaign.created_ms > suffix.since_ms
         if since and campaign.name not in suffix.begun:

@@ -25,6 +25,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.trace import Trace, protocol
 from zonemta_py.plugin.arguments import Session
 from zonemta_py.plugin.verdicts import Verdict
+from zonemta_py.queue.api import Unanswered
 from zonemta_py.reception import replies, tls
 from zonemta_py.reception.authentication import Authentication
 from zonemta_py.reception.commands import COMMANDS
@@ -331,7 +332,11 @@ class Door(Patience, Authentication):
         await transaction.pump()
 
     async def _commit(self, transaction: Transaction) -> bytes:
-        reply = await transaction.commit()
+        try:
+            reply = await transaction.commit()
+        except Unanswered as error:  # 451 might be false, and the client would send again what is stored
+            self.transaction = None
+            raise ConnectionAbortedError(f"hung up without an answer: {error.reply.text}") from None
         self.transaction = None
         self._idle_commands += transaction.rcpts
         if reply.positive:

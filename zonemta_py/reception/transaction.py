@@ -15,7 +15,7 @@ from zonemta_py.mail.lines import Decoder
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import Session
 from zonemta_py.plugin.verdicts import Verdict
-from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.api import QueueRefusal, Unanswered
 from zonemta_py.reception.passage import Passage, Refused
 
 if TYPE_CHECKING:
@@ -88,13 +88,15 @@ class Transaction:
             self._refuse(refusal.reply)
 
     async def commit(self) -> Reply:
-        """DATA is complete: the reply behind the dot."""
+        """DATA is complete: the reply behind the dot. Raises Unanswered: there is none that would be true."""
         assert self.decoder is not None
         assert self._passage is not None
         try:
             if self.decoder.refusal is None:
                 name = await self._passage.store(self.decoder.eightbit)
                 return Reply(250, "2.0.0", f"OK: queued as {name}")
+        except Unanswered:
+            raise
         except (QueueRefusal, Verdict, Refused) as refusal:
             self._refuse(refusal.reply)
         finally:

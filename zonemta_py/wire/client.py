@@ -1,7 +1,9 @@
 """The other end of the unix socket: `RemoteQueue` is Intake, Outlet and Office for receivers, senders and operators.
 
 Requests of one turn of the event loop leave in one write. When the queue's process dies, everything open fails with
-451; a receiver connects again by itself (`reconnect=True`), a sender has nothing left to do (`gone` tells).
+451; a receiver connects again by itself (`reconnect=True`), a sender has nothing left to do (`gone` tells). A message
+whose answer was under way then may be stored: the next process is asked, by the token that is stored with it, and the
+client told that. If nobody can tell within ASK_S, Unanswered is raised: whoever has the client hangs up.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, cast
 
 import msgpack
@@ -18,7 +21,7 @@ from zonemta_py.disk.bodies import Shrinker, restore, shrink
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import Delivery, QueueRefusal, Receipt, Result, accept_whole
+from zonemta_py.queue.api import Delivery, QueueRefusal, Receipt, Result, Unanswered, accept_whole
 from zonemta_py.wire.frames import (
     CHUNKS_AT_ONCE,
     OK,
@@ -34,9 +37,16 @@ from zonemta_py.wire.frames import (
 SOCKET = "socket"
 GONE = Reply(451, "4.3.0", "the queue is starting again, try again in a moment")
 NO_CHUNK = Reply(451, "4.3.0", "the body has no such chunk")
+UNANSWERED = Reply(451, "4.3.0", "the queue's process ended before it could tell whether the message is stored")
 RECONNECT_S = 0.05
+ASK_S = 240.0
+"""How long to wait for a queue that can tell; clients wait ten minutes behind the dot (RFC 5321 4.5.3.2.6)."""
 MESSAGES_AHEAD_MAX = 32
 """Messages of which chunks are kept that came along with the one asked for."""
+
+
+class Lost(QueueRefusal):
+    """The queue's process has ended with the request in its hands."""
 
 
 class _Ahead:
@@ -55,7 +65,7 @@ class RemoteQueue:
     def __init__(self, folder: Path, name: str, reconnect: bool) -> None:
         self._path, self._name, self._reconnect = folder / SOCKET, name, reconnect
         self._protocol: _Protocol | None = None
-        self._token = 0
+        self._token, self._secret = 0, token_hex(6)
         self._ahead: dict[str, _Ahead] = {}
         self._bodies = folder / body_file.FOLDER
         self._files: dict[str, int] = {}
@@ -107,12 +117,44 @@ class RemoteQueue:
     # -- Intake
 
     async def put(self, envelope: Envelope, body: bytes) -> str:
-        return str(await self._request(Operation.PUT, envelope.to_wire(), shrink(body)))
+        self._mark(envelope)
+        try:
+            return str(await self._request(Operation.PUT, envelope.to_wire(), shrink(body)))
+        except Lost:
+            return (await self._found(envelope)).id
 
     async def accept(self, envelope: Envelope, body: bytes) -> Receipt:
         if len(body) > CHUNK_BYTES:
             return await accept_whole(self, envelope, body)
-        return Receipt(*await self._request(Operation.ACCEPT, envelope.to_wire(), shrink(body)))
+        self._mark(envelope)
+        try:
+            return Receipt(*await self._request(Operation.ACCEPT, envelope.to_wire(), shrink(body)))
+        except Lost:
+            return await self._found(envelope)
+
+    def _mark(self, envelope: Envelope) -> None:
+        if self._reconnect:
+            self._token += 1
+            envelope.token = f"{self._secret}{self._token:x}"
+
+    async def _found(self, envelope: Envelope) -> Receipt:
+        """What the next process of the queue knows of it. Raises QueueRefusal: it was not stored; Unanswered."""
+        if not self._reconnect:
+            raise Lost(GONE)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + ASK_S
+        while (left := until - loop.time()) > 0:
+            try:
+                receipt = await asyncio.wait_for(self._request(Operation.KNOWN, envelope.token), left)
+            except TimeoutError:
+                break
+            except QueueRefusal:
+                await asyncio.sleep(RECONNECT_S)
+                continue
+            if receipt is None:
+                raise QueueRefusal(GONE)
+            return Receipt(*receipt)
+        raise Unanswered(UNANSWERED)
 
     def begin(self, client: str = "") -> RemoteIncoming:
         self._token += 1
@@ -209,11 +251,15 @@ class RemoteIncoming:
         self._check()
         chunks, self._gathered = self._gathered, []
         last = self._shrink(last_chunk) if last_chunk else b""
+        self._queue._mark(envelope)
         answer = self._queue._request(Operation.COMMIT, self._token, envelope.to_wire(), chunks, last, self._client)
-        if self._open is not None:
-            await asyncio.wait([self._open, answer])
-            self._open.result()
-        return Receipt(*await answer)
+        try:
+            if self._open is not None:
+                await asyncio.wait([self._open, answer])
+                self._open.result()
+            return Receipt(*await answer)
+        except Lost:
+            return await self._queue._found(envelope)
 
     def abort(self) -> None:
         if self._open is not None:
@@ -281,7 +327,7 @@ class _Protocol(asyncio.Protocol):
         self._transport = None
         for future in self._open.values():
             if not future.done():
-                future.set_exception(QueueRefusal(GONE))
+                future.set_exception(Lost(GONE))
                 future.add_done_callback(_ignore)
         self._open.clear()
         self._lost()

@@ -31,6 +31,7 @@ class Operation(IntEnum):
     TEMPLATE = 9  # [campaign, first, most] → chunks
     ACCEPT = 10  # [envelope, body] → receipt
     PART = 11  # [result], no answer
+    KNOWN = 12  # [token of an envelope] → receipt, if the queue's process before this one has stored it; nil
 
 
 OK, REFUSED, WRONG = 0, 1, 2

@@ -72,6 +72,7 @@ class Connection(asyncio.Protocol):
             Operation.ASK: self._ask,
             Operation.TEMPLATE: self._template,
             Operation.ACCEPT: self._accept,
+            Operation.KNOWN: self._known,
         }
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -152,6 +153,9 @@ class Connection(asyncio.Protocol):
 
     def _accept(self, number: int, envelope: list[Any], body: bytes) -> None:
         self._run(number, self._queue.accept_kept(_checked(envelope, body), body))
+
+    def _known(self, number: int, token: str) -> None:
+        self._answer(number, OK, self._queue.core.known.get(token))
 
     def _chunk(self, number: int, token: int, chunks: list[bytes], client: str = "") -> None:
         _bytes(*chunks)
