@@ -30,11 +30,51 @@ def plugins(config: Config) -> Host:
     return Host.load(config.plugins, [zone.name for zone in config.zones]) if config.plugins.enabled else Host.empty()
 
 
-def check(config: Config, host: Host) -> None:
-    """Finds what children would stumble over again and again: certificates, passwords, keys. Raises ConfigError."""
+def load_receiver() -> None:
+    """Imports what a receiver needs, into the process that is to be forked: its children share it, and need not."""
+    from zonemta_py.reception import acceptor
+    from zonemta_py.wire import client
+
+    _loaded(acceptor, client)
+
+
+def load_queue() -> None:
+    """The same for the queue."""
+    from zonemta_py.plugin import queue_hooks
+    from zonemta_py.queue import recovery
+    from zonemta_py.wire import server
+
+    _loaded(queue_hooks, recovery, server)
+
+
+def load_sender() -> None:
+    """The same for a sender."""
+    from zonemta_py.delivery import worker
+
+    _loaded(worker)
+
+
+def load_rules(config: Config) -> None:
+    """The same for the rules by which replies are judged. Raises ConfigError."""
     from zonemta_py.queue import judging
 
     judging.load(config)
+
+
+def _loaded(*_: object) -> None:
+    """Imported, which is all."""
+
+
+def check(config: Config, host: Host) -> None:
+    """Finds what children would stumble over again and again: certificates, passwords, keys. Raises ConfigError."""
+    check_doors(config, host)
+    check_others(config)
+
+
+def check_others(config: Config) -> None:
+    """What the queue and senders would stumble over, of the same. Raises ConfigError."""
+    if config.rules.file or config.rules.extra:
+        load_rules(config)
     if config.dkim:
         from zonemta_py.delivery import keys
 
@@ -47,6 +87,10 @@ def check(config: Config, host: Host) -> None:
         from zonemta_py.zones.site import Providers
 
         Providers.load(config.dns.providers)
+
+
+def check_doors(config: Config, host: Host) -> None:
+    """What receivers would stumble over, of the same. Raises ConfigError."""
     if config.users:
         from zonemta_py.reception.login import Login
 
@@ -86,25 +130,26 @@ async def _queue(config: Config, host: Host) -> None:
     from zonemta_py.delivery.scout import DnsScout
     from zonemta_py.disk.store import StoreError
     from zonemta_py.plugin.queue_hooks import PluginHooks
-    from zonemta_py.queue.recovery import open_queue
+    from zonemta_py.queue.recovery import begin
     from zonemta_py.wire import server
 
     hooks = PluginHooks(host, {zone.name for zone in config.zones})
     scout = DnsScout(config) if not all(zone.host for zone in config.zones) else None
     while True:
         try:
-            opened = await open_queue(config, hooks, scout=scout)
+            opening = await begin(config, hooks, scout=scout)
             break
         except (StoreError, OSError) as error:
             print(f"zonemta: the queue cannot be opened: {error}; trying again", file=sys.stderr, flush=True)
             await asyncio.sleep(0.5)
-    listening = await server.serve(opened, config.folder)
-    opened.start()
+    listening = await server.serve(opening.queue, config.folder)
+    await asyncio.gather(opening.finish(), asyncio.to_thread(load_rules, config))
+    opening.queue.start()
     await listening.serve_forever()
 
 
 def receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.socket]], share: int) -> None:
-    """A process that accepts mail. It outlives the queue's process: clients get 451 until that is back."""
+    """A process that accepts mail. It outlives the queue's process: what needs it waits until that is back."""
     listen_to_log(config, host)
     uvloop.run(_receiver(config, host, sockets, share))
 
@@ -113,12 +158,11 @@ async def _receiver(config: Config, host: Host, sockets: list[tuple[Listener, so
     from zonemta_py.reception.acceptor import serve
     from zonemta_py.wire.client import RemoteQueue
 
-    intake = await RemoteQueue.connect(config.folder, "receiver", reconnect=True)
-    await serve(config, sockets, intake, host, share)
+    await serve(config, sockets, RemoteQueue.lasting(config.folder, "receiver"), host, share)
 
 
 def door(config: Config, host: Host, bound: socket.socket) -> None:
-    """The process that takes requests by HTTP. It outlives the queue's process: clients get 503 until that is back."""
+    """The process that takes requests by HTTP. It outlives the queue's process: what needs it waits, then gets 503."""
     listen_to_log(config, host)
     uvloop.run(_door(config, host, bound))
 
@@ -127,7 +171,7 @@ async def _door(config: Config, host: Host, bound: socket.socket) -> None:
     from zonemta_py.reception.http.server import serve
     from zonemta_py.wire.client import RemoteQueue
 
-    await serve(config, bound, await RemoteQueue.connect(config.folder, "http", reconnect=True), host)
+    await serve(config, bound, RemoteQueue.lasting(config.folder, "http"), host)
 
 
 def sender(config: Config, host: Host, name: str) -> None:

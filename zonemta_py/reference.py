@@ -9,10 +9,14 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import sys
 import textwrap
 from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -45,7 +49,7 @@ def _document(config: Config, live: bool) -> Iterator[str]:
         if isinstance(value, BaseModel):
             yield from _section(f"[{name}]", name, value, live)
         elif isinstance(value, dict):
-            yield from ("", f"[{name}]", *_wrapped(field.description or ""))
+            yield from ("", f"[{name}]", *_wrapped(_docstrings(Config).get(name, "")))
             yield from (_line(key, _secret(name, item), live=True) for key, item in value.items())
         else:
             for item in value:
@@ -69,7 +73,7 @@ def _section(header: str, name: str, section: BaseModel, live: bool) -> Iterator
                 inner.append(_outline(f"{name}.{key}", get_args(field.annotation)[0]))
             continue
         yield ""
-        yield from _wrapped(_described(field))
+        yield from _wrapped(_described(type(section), key))
         yield _line(key, _secret(key, value), live=(live or _needed(section, key)) and value is not None)
     for table, rows in tables:
         for key, row in rows.items():
@@ -85,7 +89,7 @@ def _outline(name: str, kind: type[BaseModel]) -> Iterator[str]:
         if _is_tables(field):
             yield from _outline(f"{name}.{key}", get_args(field.annotation)[0])
             continue
-        yield from ("", *_wrapped(_described(field)))
+        yield from ("", *_wrapped(_described(kind, key)))
         yield _line(key, None if field.is_required() else field.default, live=False)
 
 
@@ -99,14 +103,27 @@ def _needed(section: BaseModel, key: str) -> bool:
     return isinstance(section, Zone) and key in ("name", "default")
 
 
-def _described(field: FieldInfo) -> str:
+def _described(section: type[BaseModel], key: str) -> str:
     """The docstring, with the choices and bounds that it does not spell out itself."""
-    text = field.description or ""
+    field, text = section.model_fields[key], _docstrings(section).get(key, "")
     choices = [str(value) for value in get_args(field.annotation)] if get_origin(field.annotation) is Literal else []
     notes = [] if all(choice in text for choice in choices) else [f"one of {', '.join(choices)}"]
     rules = [(rule, name, word) for rule in field.metadata for name, word in _BOUNDS]
     notes += [f"{word} {getattr(rule, name)}" for rule, name, word in rules if hasattr(rule, name)]
     return f"{text} ({', '.join(notes)})" if notes else text
+
+
+@cache
+def _docstrings(section: type[BaseModel]) -> dict[str, str]:
+    """What the source says under each key, those of base classes too."""
+    found: dict[str, str] = {}
+    for base in reversed([base for base in section.__mro__ if issubclass(base, BaseModel) and base is not BaseModel]):
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(definition, ast.ClassDef)
+        for line, after in pairwise(definition.body):
+            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and isinstance(after, ast.Expr):
+                found[line.target.id] = inspect.cleandoc(ast.literal_eval(after.value))
+    return found
 
 
 _BOUNDS = (("ge", "at least"), ("gt", "more than"), ("le", "at most"))

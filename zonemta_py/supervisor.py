@@ -1,9 +1,11 @@
 """`zonemta run`: binds the ports, forks queue, receivers, HTTP door and senders, and starts again who ends.
 
 There is no shutdown: SIGTERM and SIGKILL end all of them alike (children die with the supervisor), and starting is
-recovering. The listening sockets stay open here, so clients that connect while a receiver starts again only wait. A
-child that keeps ending at once is started more and more slowly, every two seconds at the slowest. The reporter is
-there only while there is something to report: once a day, and after AGAIN_S if it failed.
+recovering. Receivers are started first and greet clients while the rest is still being loaded; what a child needs is
+imported here, once, so that one that died is back as soon as it is forked. The listening sockets stay open here, so
+clients that connect while a receiver starts again only wait; of the children each has its own alone. A child that keeps
+ending at once is started more and more slowly, every two seconds at the slowest. The reporter is there only while there
+is something to report: once a day, and after AGAIN_S if it failed.
 
 Failures: a port that is taken or a bad plugin is a `StartError`, one sentence. After the start nothing is final.
 """
@@ -17,8 +19,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, NoReturn
 
 from zonemta_py.config import Config, Listener, processes
 
@@ -40,44 +43,30 @@ def run(config: Config, clock: Callable[[], float] = time.time) -> NoReturn:
     """
     sockets = [bind(config.listeners) for _ in range(processes(config.server.receivers))]
     doors = bind([config.http.listener]) if config.http.enabled else []
-    from zonemta_py import children  # imported here, before the fork, so that the children share its pages
+    from zonemta_py import children
 
-    host = children.plugins(config)
-    children.check(config, host)
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(name, signal.SIG_DFL)
-    roles: dict[str, Callable[[], None]] = {"queue": lambda: children.queue(config, host)}
+    host = children.plugins(config)
+    children.check_doors(config, host)
+    supervisor = Supervisor([bound for row in [*sockets, doors] for _, bound in row])
+    children.load_receiver()
     for number, row in enumerate(sockets, 1):
-        roles[f"receiver-{number}"] = _receiver(config, host, row, len(sockets))
-    for _, bound in doors:
-        roles["http"] = _door(config, host, bound)
+        work = partial(children.receiver, config, host, row, len(sockets))
+        supervisor.start(f"receiver-{number}", work, [bound for _, bound in row])
+    children.load_queue()
+    children.check_others(config)
+    supervisor.start("queue", partial(children.queue, config, host))
+    children.load_sender()
     for number in range(1, processes(config.server.senders) + 1):
-        roles[f"sender-{number}"] = _sender(config, host, f"sender-{number}")
-    occasional: dict[str, Callable[[], float]] = {}
+        supervisor.start(f"sender-{number}", partial(children.sender, config, host, f"sender-{number}"))
+    for _, bound in doors:
+        supervisor.start("http", partial(children.door, config, host, bound), [bound])
     if config.tls.reports:
-        roles["reporter"] = lambda: children.reporter(config, host, clock())
-        occasional["reporter"] = lambda: children.report_wait_s(config, clock())
-    Supervisor(roles, occasional).forever()
-
-
-def _receiver(
-    config: Config, host: object, row: list[tuple[Listener, socket.socket]], share: int
-) -> Callable[[], None]:
-    from zonemta_py import children
-
-    return lambda: children.receiver(config, host, row, share)  # type: ignore[arg-type]
-
-
-def _door(config: Config, host: object, bound: socket.socket) -> Callable[[], None]:
-    from zonemta_py import children
-
-    return lambda: children.door(config, host, bound)  # type: ignore[arg-type]
-
-
-def _sender(config: Config, host: object, name: str) -> Callable[[], None]:
-    from zonemta_py import children
-
-    return lambda: children.sender(config, host, name)  # type: ignore[arg-type]
+        report = lambda: children.reporter(config, host, clock())  # noqa: E731
+        supervisor.start("reporter", report, due_s=lambda: children.report_wait_s(config, clock()))
+    children.load_rules(config)  # the queue that is started has its own; the next one finds them here
+    supervisor.forever()
 
 
 def bind(listeners: list[Listener]) -> list[tuple[Listener, socket.socket]]:
@@ -100,22 +89,42 @@ def bind(listeners: list[Listener]) -> list[tuple[Listener, socket.socket]]:
     return rows
 
 
-class Supervisor:
-    """Keeps one process for each role. occasional: role that ends by itself → in how many seconds it is due."""
+class Role(NamedTuple):
+    """What a child does, which of the sockets it serves, and, if it ends by itself, in how many seconds it is due."""
 
-    def __init__(
-        self, roles: dict[str, Callable[[], None]], occasional: dict[str, Callable[[], float]] | None = None
-    ) -> None:
-        self._roles, self._occasional = roles, occasional or {}
+    work: Callable[[], None]
+    sockets: Sequence[socket.socket]
+    due_s: Callable[[], float] | None
+
+
+class Supervisor:
+    """Keeps one process for each role. sockets: all that are open here; a child keeps those of its role."""
+
+    def __init__(self, sockets: Sequence[socket.socket] = ()) -> None:
+        self._sockets = sockets
+        self._roles: dict[str, Role] = {}
         self._running: dict[int, str] = {}
         self._started: dict[str, float] = {}
         self._pause: dict[str, float] = {}
-        self._due: dict[str, float] = dict.fromkeys(roles, 0.0)
+        self._due: dict[str, float] = {}
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # it is waited for
+
+    def start(
+        self,
+        role: str,
+        work: Callable[[], None],
+        sockets: Sequence[socket.socket] = (),
+        due_s: Callable[[], float] | None = None,
+    ) -> None:
+        """Begins at once, where it is due at once, and keeps it up from then on."""
+        self._roles[role] = Role(work, sockets, due_s)
+        self._due[role] = 0.0
+        gc.freeze()  # the children share these pages until somebody writes to them
+        self._start_due()
 
     def forever(self) -> NoReturn:
         gc.collect()
-        gc.freeze()  # the children share these pages until somebody writes to them
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # it is waited for
+        gc.freeze()
         while True:
             self._start_due()
             self._wait()
@@ -140,7 +149,8 @@ class Supervisor:
 
     def _later_s(self, role: str) -> float:
         """Seconds until an occasional child is due, ASK_S at the most."""
-        return min(ASK_S, self._occasional[role]()) if role in self._occasional else 0.0
+        due_s = self._roles[role].due_s
+        return min(ASK_S, due_s()) if due_s is not None else 0.0
 
     def _wait(self) -> None:
         """Until children end, or it is time to start one."""
@@ -158,7 +168,7 @@ class Supervisor:
 
     def _ended(self, role: str, pid: int, status: int) -> None:
         now = time.monotonic()
-        if role in self._occasional:
+        if self._roles[role].due_s is not None:
             self._due[role] = now + (AGAIN_S if status else 0.0)
             if status:
                 how = f"{_how(status)}; starting it again in {AGAIN_S:g} s"
@@ -183,7 +193,10 @@ class Supervisor:
             if os.getppid() != parent:  # the supervisor died in between
                 os._exit(0)
             _rename(role)
-            self._roles[role]()
+            for bound in self._sockets:
+                if bound not in self._roles[role].sockets:
+                    bound.close()
+            self._roles[role].work()
             status = 0
         except BaseException as error:
             import traceback

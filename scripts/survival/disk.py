@@ -159,7 +159,7 @@ async def no_space(
         mta = Mta(folder / "queue", running.port, home=folder, environment=faults.environment)
         mta.start()
         try:
-            await mta.accepting()
+            await mta.taking()
             trial = _Trial(mta, ledger, faults.heal)
             for number in range(rounds):
                 room = 0 if number == 0 else dice.randrange(1 << dice.randint(3, 19))
@@ -180,14 +180,14 @@ async def failing_syncs(
         mta = Mta(folder / "queue", running.port, home=folder, environment=faults.environment)
         mta.start()
         try:
-            await mta.accepting()
+            await mta.taking()
             trial = _Trial(mta, ledger, faults.heal)
             for number, call in enumerate(calls, 1):
                 await trial.blow(call, 451, lambda call=call: faults.fail_syncs(call, call))  # type: ignore[misc]
                 progress(number, f"sync {call} failed")
             mta.end()
             mta.start()
-            await mta.accepting()
+            await mta.taking()
             return {"failed": faults.failed, **await trial.figures(ledger, running, 451)}
         finally:
             mta.end()
@@ -218,7 +218,7 @@ async def full_disk(folder: Path, *, rounds: int, progress: Progress = lambda do
             mta = Mta(folder / "disk" / "queue", running.port, home=folder)
             mta.start()
             try:
-                await mta.accepting()
+                await mta.taking()
                 trial = _Trial(mta, ledger, lambda: ballast.unlink())
                 for number in range(rounds):
                     await trial.blow(number, 452, lambda: _fill(ballast))

@@ -73,7 +73,10 @@ class Disk:
 
 
 async def trial(folder: Path, *, cuts: int, seed: int, progress: Progress = lambda done, note: None) -> dict[str, Any]:
-    """Letters go in without a break; each cut falls a random while after mail is taken again."""
+    """Letters go in without a break; each cut falls a random while after mail is taken again.
+
+    Every other one after clients are greeted, so perhaps while the queue recovers.
+    """
     dice, ledger = random.Random(seed), Ledger()
     disk = Disk(folder)
     disk.mount()
@@ -84,7 +87,7 @@ async def trial(folder: Path, *, cuts: int, seed: int, progress: Progress = lamb
         try:
             mta.start()
             for number in range(cuts):
-                await mta.accepting()
+                await (mta.accepting() if number % 2 else mta.taking())
                 letters = asyncio.create_task(client.hand_in(range(number * 10_000, (number + 1) * 10_000)))
                 await asyncio.sleep(dice.uniform(0.05, 0.8))
                 letters_before = client.replies[250]
@@ -98,7 +101,7 @@ async def trial(folder: Path, *, cuts: int, seed: int, progress: Progress = lamb
                 opened += _damage_said(mta)
                 mta.start()
                 progress(number + 1, f"{letters_before:,} letters acknowledged")
-            await mta.accepting()
+            await mta.taking()
             await mta.drained()
             in_doubt = mta.in_doubt()
             mta.end()

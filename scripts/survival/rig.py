@@ -169,6 +169,11 @@ class Mta:
             await asyncio.sleep(0.02)
         raise AssertionError(f"the MTA does not accept: {self.log_tail()}")
 
+    async def taking(self) -> None:
+        """Waits until the queue is there too: clients are greeted before it is, and wait for it with their mail."""
+        await self.accepting()
+        await asyncio.to_thread(self.ask, "size")
+
     async def drained(self) -> None:
         """Waits until nothing is queued, leased or deferred any more."""
         end = time.monotonic() + PATIENCE_S

@@ -22,7 +22,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import check
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery, Outcome, Result
 from zonemta_py.queue.queue import LocalQueue
-from zonemta_py.queue.recovery import open_queue
+from zonemta_py.queue.recovery import Opening, begin
 from zonemta_py.schedule.clock import Clock
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.server import serve
@@ -79,9 +79,15 @@ class House:
         return Config.model_validate(sections)
 
     async def open(self) -> LocalQueue:
-        self.queue = await open_queue(self.config, self.hooks, self.clock, self.damages.append, self.scout)
-        self._watch()
+        await (await self.begin()).finish()
         return self.queue
+
+    async def begin(self) -> Opening:
+        """A queue that takes mail, and has its recovery before it."""
+        opening = await begin(self.config, self.hooks, self.clock, self.damages.append, self.scout)
+        self.queue = opening.queue
+        self._watch()
+        return opening
 
     def _watch(self) -> None:
         """Notes after each sync what is on stable storage; `dead` drops what the threads have not begun."""
@@ -270,12 +276,19 @@ class House:
 
     async def crash(self, power: bool = False, die: random.Random | None = None, drop: bool = False) -> LocalQueue:
         """Ends this queue and opens the image."""
+        await (await self.crash_and_begin(power, die, drop)).finish()
+        return self.queue
+
+    async def crash_and_begin(
+        self, power: bool = False, die: random.Random | None = None, drop: bool = False
+    ) -> Opening:
+        """The same, with all of recovery before it."""
         copy = self.image(power, die, drop)
         self.abandon()
         if self.generation > 1:
             shutil.rmtree(self.folder)
         self.folder = copy
-        return await self.open()
+        return await self.begin()
 
     def check(self, repair: bool = False) -> check.Report:
         """`fsck` of what is there; the queue must have been abandoned."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from zonemta_py.config import Config
-from zonemta_py.queue.recovery import open_queue
+from zonemta_py.queue.recovery import Opening, begin
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.server import serve
 
@@ -20,9 +20,18 @@ class Service:
         self.remotes: list[RemoteQueue] = []
 
     async def start(self) -> None:
-        self.queue = await open_queue(self.config)
+        await (await self.begin()).finish()
+
+    async def begin(self) -> Opening:
+        opening = await begin(self.config)
+        self.queue = opening.queue
         self.server = await serve(self.queue, self.folder)
-        self.peers: list[object] = []
+        return opening
+
+    async def stop_and_begin(self) -> Opening:
+        """A start of which only the beginning is over."""
+        await self.stop()
+        return await self.begin()
 
     async def connect(self, name: str = "receiver", reconnect: bool = True) -> RemoteQueue:
         remote = await RemoteQueue.connect(self.folder, name, reconnect)

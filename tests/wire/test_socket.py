@@ -14,7 +14,8 @@ from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import DELIVERED, Delivery, Outcome, QueueRefusal, Result
 from zonemta_py.wire import client
-from zonemta_py.wire.frames import Operation, delivery_of, delivery_row, pack, result_of, result_row
+from zonemta_py.wire.client import RemoteQueue
+from zonemta_py.wire.frames import CHUNKS_AT_ONCE, Operation, delivery_of, delivery_row, pack, result_of, result_row
 
 BODY = b"Subject: x\r\n\r\nHi\r\n"
 
@@ -110,27 +111,67 @@ async def test_wrong_arguments_of_a_question_are_answered(service: Any) -> None:
 
 
 async def test_a_receiver_outlives_the_queue(service: Any) -> None:
-    """451 while it is gone, for new mail and for what was half handed over; afterwards everything works again."""
+    """451 for what was half handed over, and for the rest if it stays away; afterwards everything works again."""
     receiver = await service.connect()
+    receiver._patience_s = 0.05
     first = await receiver.put(mail(), BODY)
-    half = receiver.begin()
-    await half.write(bytes(65_536))
+    half, little = receiver.begin(), receiver.begin()
+    for _ in range(CHUNKS_AT_ONCE):
+        await half.write(bytes(65_536))
+    await little.write(bytes(65_536))  # none of it has left yet
     await service.stop()
     await asyncio.sleep(0)
     for attempt in (receiver.put(mail(), BODY), half.commit(mail(), b"x"), receiver.ask("size")):
         with pytest.raises(QueueRefusal) as caught:
             await attempt
         assert caught.value.reply.code == 451
-    half.abort()
     await service.start()
     while receiver._protocol is None:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     with pytest.raises(QueueRefusal):
         await half.commit(mail(), b"x")
+    half.abort()
     second = await receiver.put(mail(), BODY)
-    assert second > first
+    third = await little.commit(mail(), b"x")
+    assert third > second > first
+    assert (await receiver.ask("size"))["total"]["messages"] == 3
+
+
+async def test_what_comes_while_the_queue_starts_waits_for_it(service: Any) -> None:
+    """A receiver is there before the queue, and after it: no client hears of a start."""
+    await service.stop()
+    receiver = RemoteQueue.lasting(service.folder, "receiver")
+    service.remotes.append(receiver)
+    large = receiver.begin()
+    waiting = [asyncio.ensure_future(receiver.put(mail(), BODY)), asyncio.ensure_future(receiver.ask("size"))]
+    waiting.append(asyncio.ensure_future(_whole(large)))
+    await asyncio.sleep(0.05)
+    assert not any(task.done() for task in waiting)
+    await service.start()
+    await asyncio.wait_for(asyncio.gather(*waiting), 30)
     assert (await receiver.ask("size"))["total"]["messages"] == 2
-    assert len(list(service.queue.core.store.keys(b"message ", b"message!"))) == 6
+
+
+async def _whole(incoming: Any) -> str:
+    for _ in range(2 * CHUNKS_AT_ONCE):
+        await incoming.write(bytes(65_536))
+    return str(await incoming.commit(mail(), b"x"))
+
+
+async def test_mail_is_taken_before_recovery_is_over(service: Any) -> None:
+    """What comes is stored at once; questions are answered, and mail leaves, when recovery is over."""
+    opening = await service.stop_and_begin()
+    receiver = await service.connect()
+    first = await asyncio.wait_for(receiver.put(mail(), BODY), 30)
+    question, lease = asyncio.ensure_future(receiver.ask("size")), asyncio.ensure_future(receiver.lease(1))
+    second = await asyncio.wait_for(receiver.put(mail(), BODY), 30)
+    assert not question.done()
+    assert not lease.done()
+    await opening.finish()
+    assert (await asyncio.wait_for(question, 30))["total"]["messages"] == 2
+    (delivery,) = await asyncio.wait_for(lease, 30)
+    assert first < second
+    assert delivery.id == first
 
 
 async def test_a_sender_learns_that_the_queue_is_gone(service: Any) -> None:

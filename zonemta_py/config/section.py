@@ -19,9 +19,10 @@ class ConfigError(Exception):
 
 
 class Section(BaseModel):
-    """A table. Unknown keys are refused."""
+    """A table. Unknown keys are refused. The docstrings of its keys are read from the source by `reference`, not by
+    pydantic: reading them takes longer than all else that is done for the configuration at a start."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def networks(values: list[str]) -> list[str]:

@@ -29,11 +29,12 @@ FILE_BYTES = 1024 * 1024
 
 
 class Receipts:
-    """The writer. `write` is called by the store's thread; `turn` and `forget` by others between two of its jobs."""
+    """The writer. `write` is for the store's thread, `turn` for others between two of its jobs, `forget` any time."""
 
     def __init__(self, folder: Path) -> None:
         """Two new files, made when there is something to write; those that are there stay until `forget`."""
         self._folder = folder
+        self._before = _paths(folder)
         self._paths: list[Path] = []
         self._files = [-1, -1]
         self._current = self._bytes = 0
@@ -73,9 +74,8 @@ class Receipts:
 
     def forget(self) -> None:
         """What stands in the files of lives before is in the journal now. Raises OSError."""
-        for path in _paths(self._folder):
-            if path not in self._paths:
-                path.unlink()
+        while self._before:
+            self._before.pop().unlink(missing_ok=True)
 
 
 def _paths(folder: Path) -> list[Path]:

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, NamedTuple
 
 from zonemta_py.mail.pattern import FLAGS
@@ -213,8 +214,14 @@ def _codes(codes: list[str], where: str) -> frozenset[int] | None:
     for code in codes:
         if not _CODE.fullmatch(code):
             raise RulesError(f"{where}: {code!r} is not a reply code; write 550 or 55x or 5xx")
-    shapes = [re.compile(code.replace("x", r"\d")) for code in codes]
-    return frozenset(n for n in range(200, 600) if any(shape.fullmatch(str(n)) for shape in shapes)) or None
+    return frozenset[int]().union(*map(_meant, codes)) or None
+
+
+@cache
+def _meant(code: str) -> frozenset[int]:
+    """550, or all that 55x or 5xx stand for."""
+    least, most = int(code.replace("x", "0")), int(code.replace("x", "9"))
+    return frozenset(range(least, most + 1))
 
 
 def _enhanced(values: list[str], where: str) -> tuple[str, ...]:

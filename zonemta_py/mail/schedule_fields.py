@@ -11,7 +11,7 @@ the remedy (`Unclear`). Moments are UNIX ms; the clock is an argument.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from typing import NamedTuple
@@ -52,7 +52,7 @@ class Terms(NamedTuple):
 
     hold_days: float = 30.0
     windows: frozenset[str] = frozenset()
-    time_zones: frozenset[str] = frozenset()
+    time_zones: Container[str] = frozenset()
 
 
 DEFAULT_TERMS = Terms()

@@ -13,16 +13,16 @@ from zonemta_py.queue.commit import immediately
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.state import FAMILY
 
-BATCH = 5_000
+BATCH = 1_000
 
 
-def adopt(core: Core) -> dict[str, int]:
-    """Moves them; how many from which zone."""
+async def adopt(core: Core) -> dict[str, int]:
+    """Moves them; how many from which zone. Mail may come meanwhile: it goes to zones that are there."""
     orphaned = [zone for zone, counts in core.sizes.zones.items() if zone not in core.schedule.zones and any(counts)]
-    return {zone: _adopt_zone(core, zone) for zone in orphaned}
+    return {zone: await _adopt_zone(core, zone) for zone in orphaned}
 
 
-def _adopt_zone(core: Core, zone: str) -> int:
+async def _adopt_zone(core: Core, zone: str) -> int:
     home, now_ms, count = core.config.default_zone.name, core.clock.steady_ms(), 0
     for family in FAMILY:
         prefix = f"{family} {zone} ".encode()
@@ -44,5 +44,6 @@ def _adopt_zone(core: Core, zone: str) -> int:
             if len(operations) >= BATCH:
                 core.lines.submit(operations, immediately, sync=False, keep=True)
                 operations = []
+                await core.lines.stable()
         core.lines.submit(operations, immediately, sync=False, keep=True)
     return count

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from zonemta_py.config import Config
 from zonemta_py.disk import body_file, journal, keys, records
@@ -76,49 +76,12 @@ def last_id(store: Store, floor: str) -> str:
     return max(floor, key.split(b" ")[1].decode()) if key else floor
 
 
-def recipients(store: Store, floor: str = "") -> Iterator[tuple[keys.Place, bytes, bytes]]:
-    """Every recipient key in the store with its place and value; with `floor`, those of messages from that id on."""
+def recipients(store: Store) -> Iterator[tuple[keys.Place, bytes, bytes]]:
+    """Every recipient key in the store with its place and value."""
     for family in sorted(FAMILY, key=lambda family: family != "held"):  # of two keys the one that holds counts
         prefix = family.encode() + b" "
         for key, value in store.scan(prefix, keys.end(prefix)):
-            place = keys.place(key)
-            if place.id >= floor:
-                yield place, key, value
-
-
-def without_envelope(
-    store: Store, floor: str, arriving: set[str], known: set[str]
-) -> list[tuple[str, bytes, list[list[Any]]]]:
-    """Messages whose envelope record a crash has cost: id, packed metadata, recipients.
-
-    Those are among the ones that were `arriving` at the last position record and those from `floor` on.
-    """
-    start = _since(floor, arriving)
-    missing: dict[str, tuple[bytes, list[list[Any]]]] = {}
-    for key in store.keys(start, keys.end(keys.MESSAGES)):
-        _, message_id, part = key.decode().split(" ")
-        if part == "*" and message_id not in known and (message_id >= floor or message_id in arriving):
-            missing[message_id] = (store.get(key) or b"", [])
-    if missing:
-        lowest = min(missing)
-        for place, _, value in recipients(store, lowest):
-            if place.id in missing:
-                note = Note.of(value)
-                missing[place.id][1].append([place.zone, place.recipient, note.notify, note.orcpt])
-    return [(message_id, *found) for message_id, found in missing.items()]
-
-
-def unfinished(store: Store, floor: str, arriving: set[str]) -> set[str]:
-    """Ids, of the same ones, of messages that never came to their commit: there are chunks, and nothing else."""
-    found: dict[str, bool] = {}
-    for key in store.keys(_since(floor, arriving), keys.end(keys.MESSAGES)):
-        _, message_id, part = key.decode().split(" ")
-        found[message_id] = found.get(message_id, False) or part in "#*"
-    return {message_id for message_id, whole in found.items() if not whole}
-
-
-def _since(floor: str, arriving: set[str]) -> bytes:
-    return keys.message_range(min([floor, *arriving]))
+            yield keys.place(key), key, value
 
 
 def mend_journal(folder: Path, quarantine: Quarantine, archive: Path) -> None:

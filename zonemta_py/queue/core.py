@@ -99,6 +99,7 @@ class Core:
         """By the token of its envelope: the receipt of a message whose answer the process before may have owed."""
         self.ready = False
         """Recovery is over: from now on the schedule may read the store."""
+        self.when_ready = asyncio.Event()
         self._pump_soon = False
         self._tasks: set[asyncio.Future[Any]] = set()
         # Set by the parts that do it; here, because others ask for it.
@@ -215,6 +216,12 @@ class Core:
         task.add_done_callback(self._tasks.discard)
 
     # -- waking the scheduler
+
+    def recovered(self) -> None:
+        """Mail may leave, questions are answered."""
+        self.ready = True
+        self.when_ready.set()
+        self.changed()
 
     def changed(self) -> None:
         """Something may be allowed now; the scheduler looks at the end of this turn of the loop."""

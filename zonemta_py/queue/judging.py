@@ -9,7 +9,7 @@ it, but only where the whole zone demands it does the destination rest, and neve
 from __future__ import annotations
 
 import dataclasses
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from zonemta_py.config import Config, ConfigError
@@ -55,7 +55,10 @@ class Judging:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._rules = load(core.config)
+
+    @cached_property
+    def _rules(self) -> Rules:
+        return load(self._core.config)
 
     def judge(self, lease: Lease, result: Result) -> list[Ruling | None]:
         """The rulings on the outcomes, which are changed as they say."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.records import Note
 from zonemta_py.disk.store import Store
-from zonemta_py.queue import check, sizes
+from zonemta_py.queue import sizes
 from zonemta_py.schedule.lane import Entry
 
 Get = Callable[[bytes], bytes | None]
@@ -77,7 +77,22 @@ def find_entry(store: Store, zone: str, message_id: str, address: str) -> Entry 
     value = store.get(key)
     if value is not None:
         return Entry(key, message_id, address, Note.of(value))
-    for place, found, note in check.recipients(store, message_id):
+    for found, note in recipients_between(store, message_id, message_id):
+        place = keys.place(found)
         if (place.id, place.recipient, place.zone) == (message_id, address, zone) and place.family != "held":
             return Entry(found, message_id, address, Note.of(note))
     return None
+
+
+def recipients_between(store: Store, first_id: str, last_id: str) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of the recipients of messages from one id to the other, and of all deferred ones at the end.
+
+    One seek for each zone, and each parked destination, however many recipients there are.
+    """
+    for family, words in ((b"delivery-zone ", 2), (b"parked ", 3), (b"held ", 2)):
+        start, stop = family, keys.end(family)
+        while (key := store.first(start, stop)) is not None:
+            prefix = b" ".join(key.split(b" ")[:words]) + b" "
+            yield from store.scan(prefix + first_id.encode(), keys.end(prefix + last_id.encode() + b" "))
+            start = keys.end(prefix)
+    yield from store.scan(b"deferred ", keys.end(b"deferred "))

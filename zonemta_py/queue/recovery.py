@@ -6,6 +6,10 @@ in the suffix that the store has not seen is applied now (the recipient's key is
 start record without a result is in doubt, and listed; a message without an envelope record gets one; chunks of messages
 that were never committed are deleted.
 
+Mail is taken before that, as soon as the store is open, the suffix read and no damage in sight (seed 000: receiving
+need not wait for recovery, sending must): new ids are above all that went before, what the suffix says of suppression
+and of campaigns holds already (`Replay.foresee`), and all below looks at older ids only.
+
 Damage is copied to quarantine/ with a note; then the store is repaired, the journal mended, and everything compared
 (`check`). Nothing is deleted for being damaged.
 """
@@ -24,7 +28,7 @@ from zonemta_py.disk.once import Once
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Store, StoreDamaged
-from zonemta_py.queue import check, doubt, restoring, strays
+from zonemta_py.queue import check, doubt, judging, restoring, strays, unrecorded
 from zonemta_py.queue.adoption import adopt
 from zonemta_py.queue.campaigning import begun
 from zonemta_py.queue.campaigns import BEGIN, ORDERS
@@ -178,19 +182,70 @@ async def open_queue(
 ) -> LocalQueue:
     """Recovers and returns a queue that is ready to `start`. hire: who waits for its disk.
 
+    Raises ConfigError (rules that cannot be read), StoreError, OSError.
+    """
+    judging.load(config)
+    opening = await begin(config, hooks, clock, damaged, scout, hire)
+    await opening.finish()
+    return opening.queue
+
+
+class Opening:
+    """A queue that takes mail already, and gives none away before `finish` has returned."""
+
+    def __init__(self, queue: LocalQueue, suffix: Suffix, damaged: Callable[[StoreDamaged], None]) -> None:
+        self.queue = queue
+        self._suffix, self._damaged = suffix, damaged
+        self._replay = Replay(queue, suffix.results, suffix.finished)
+        self._replay.foresee()
+        self._last_id = queue.core.ids.last
+
+    async def finish(self) -> None:
+        """The rest of recovery. Raises StoreError."""
+        try:
+            await self._finish()
+        except StoreDamaged as error:
+            self._damaged(error)  # met only now, in a part that opening does not read
+            raise
+
+    async def _finish(self) -> None:
+        core = self.queue.core
+        await self._replay.run()
+        await _leftovers(self.queue, self._suffix, self._last_id)
+        await core.lines.stable()
+        for zone, count in (await adopt(core)).items():
+            home = core.config.default_zone.name
+            say(f"zone {zone!r} is gone from the configuration: its {count} recipients go on in zone {home!r}")
+        await core.lines.stable()
+        await core.journal.stable()
+        core.receipts.forget()
+        Once(core.config.folder / "quarantine").done()
+        core.recovered()
+
+
+async def begin(
+    config: Config,
+    hooks: Hooks | None = None,
+    clock: Clock | None = None,
+    damaged: Callable[[StoreDamaged], None] | None = None,
+    scout: Scout | None = None,
+    hire: Hire = Thread,
+) -> Opening:
+    """Opens the disk, and repairs it where it is damaged; what is left to do is `Opening.finish`.
+
     Raises StoreError, OSError.
     """
     quarantine = Once(config.folder / "quarantine")
     store, repaired = open_store(config, quarantine)
     damaged = damaged or stop_for_repair(config.folder)
     try:
-        return await _recover(config, hooks or NoHooks(), clock or Clock(), damaged, scout, hire, store, repaired)
+        return _begin(config, hooks or NoHooks(), clock or Clock(), damaged, scout, hire, store, repaired)
     except StoreDamaged as error:
         damaged(error)  # met only now, in a part that opening does not read
         raise
 
 
-async def _recover(
+def _begin(
     config: Config,
     hooks: Hooks,
     clock: Clock,
@@ -199,7 +254,7 @@ async def _recover(
     hire: Hire,
     store: Store,
     repaired: bool,
-) -> LocalQueue:
+) -> Opening:
     folder = config.folder
     quarantine = Once(folder / "quarantine")
     faults: list[journal.Fault] = []
@@ -250,20 +305,7 @@ async def _recover(
     _take_up(core, suffix)
     if steady.stepped:
         steady.tell()
-    queue = LocalQueue(core, first_lease=next_seq)
-    await Replay(queue, suffix.results, suffix.finished).run()
-    _leftovers(queue, suffix)
-    await core.lines.stable()
-    for zone, count in adopt(core).items():
-        home = config.default_zone.name
-        say(f"zone {zone!r} is gone from the configuration: its {count} recipients go on in zone {home!r}")
-    await core.lines.stable()
-    await core.journal.stable()
-    core.receipts.forget()
-    Once(config.folder / "quarantine").done()
-    core.ready = True
-    core.changed()
-    return queue
+    return Opening(LocalQueue(core, first_lease=next_seq), suffix, damaged)
 
 
 def _take_up(core: Core, suffix: Suffix) -> None:
@@ -328,21 +370,22 @@ def _mend(
         say(f"repaired: {problem}")
 
 
-def _leftovers(queue: LocalQueue, suffix: Suffix) -> None:
-    """What the crash left in the middle: leases in doubt, chunks without a message, messages without a record."""
+async def _leftovers(queue: LocalQueue, suffix: Suffix, last_id: str) -> None:
+    """What the crash left in the middle: leases in doubt, chunks without a message, messages without a record.
+
+    last_id: what is behind it has come since.
+    """
     doubt.recover(queue, list(suffix.working.values()))
-    core = queue.core
+    core, among = queue.core, (suffix.floor, suffix.arriving, last_id)
     # Chunks may be there before the OPEN record that names them.
-    for message_id in suffix.opened | check.unfinished(core.store, suffix.floor, suffix.arriving):
+    for message_id in suffix.opened | unrecorded.unfinished(core.store, *among):
         if core.store.get(keys.existence(message_id)) is None:
             prefix = keys.message_range(message_id)
             operations = [(key, None) for key in core.store.keys(prefix, keys.end(prefix))]
             core.lines.submit(list(operations), lambda _: None, sync=False, keep=True)
     known = suffix.opened | suffix.finished | suffix.tried | core.bodies.ending
-    strays.clear(core, suffix.floor, known)
-    for message_id, metadata, rows in check.without_envelope(
-        core.store, suffix.floor, suffix.arriving, suffix.enveloped
-    ):
+    strays.clear(core, suffix.floor, last_id, known)
+    for message_id, metadata, rows in await unrecorded.without_envelope(core.store, suffix.enveloped, *among):
         core.record(Type.ENVELOPE, b"\x93" + records.pack(message_id) + metadata + records.pack(rows))
         core.segments.born(message_id)
         suffix._owed(message_id, records.unpack(metadata), len(rows))

@@ -25,6 +25,9 @@ from zonemta_py.queue.places import find, places_of
 from zonemta_py.queue.settle import AWAY
 from zonemta_py.queue.settlement import Row, Settlement
 
+AT_ONCE = 100
+"""Records that are replayed before the loop gets its turn."""
+
 
 class Replay:
     """Over the results of the working suffix, in order. finished: messages whose FINISH record is there already."""
@@ -36,10 +39,23 @@ class Replay:
         """For records that do not show whether the store has them: it has all up to this one."""
         queue.settling.finished = finished
 
-    async def run(self) -> None:
+    def foresee(self) -> None:
+        """What new mail must be judged by, before it is in the store: who is suppressed, what has been canceled.
+
+        From here on every batch, new mail's too, says rightly how far the journal has been applied.
+        """
         for record in self._results:
             self._core.unsettled.append(record.seq)
-        for record in self._results:
+            if record.type in (Type.SUPPRESS, Type.UNSUPPRESS) and record.seq > self._applied:
+                self._core.suppression.foresee(Type(record.type), records.unpack(record.body))
+            elif record.type == Type.STANDING:
+                self._core.campaigns.again(records.unpack(record.body))
+
+    async def run(self) -> None:
+        """Once, after `foresee`."""
+        for number, record in enumerate(self._results, 1):
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)  # mail comes meanwhile
             body = records.unpack(record.body)
             if record.type == Type.DELIVERY:
                 await self._delivery(record, body)
@@ -59,6 +75,7 @@ class Replay:
             if self._core.unsettled and self._core.unsettled[0] <= record.seq:
                 self._core.unsettled.popleft()
         await self._flush()
+        self._core.suppression.foreseen.clear()
         self._queue.settling.finished = set()
 
     def _removed(self, record: Record, body: list[Any]) -> None:

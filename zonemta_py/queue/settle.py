@@ -47,7 +47,7 @@ class Settling:
 
     def __init__(self, core: Core, leases: Leases, acceptance: Acceptance) -> None:
         self._core, self._leases, self._acceptance = core, leases, acceptance
-        self._judging = Judging(core)
+        self._judging = Judging(core)  # reads its rules when they are first needed
         self.finished: set[str] = set()
         """Messages whose FINISH record recovery has seen; it must not be written twice."""
 

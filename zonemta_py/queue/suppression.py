@@ -75,6 +75,8 @@ class Suppression:
         """No message with a later id can hold anybody who was listed after it came."""
         self._changes = asyncio.Lock()
         self._pending = 0
+        self.foreseen: dict[str, Suppressed | None] = {}
+        """What the store will say of people once recovery has replayed the journal."""
         self.leaving: set[str] = set()
         """People who are being forgotten: nothing more of theirs is leased."""
 
@@ -85,7 +87,10 @@ class Suppression:
 
     def of(self, address: str) -> Suppressed | None:
         """Raises StoreError."""
-        key = keys.suppressed(person(address))
+        who = person(address)
+        if who in self.foreseen:
+            return self.foreseen[who]
+        key = keys.suppressed(who)
         value = self._core.store.get(key)
         return Suppressed.of(key, value) if value is not None else None
 
@@ -195,6 +200,14 @@ class Suppression:
         if core.unsettled and core.unsettled[0] <= seq:
             core.unsettled.popleft()
         core.lines.flush()
+
+    def foresee(self, kind: Type, body: list[Any]) -> None:
+        """Heeds a record that will be made true by `again`."""
+        self._any, self._mark = True, _ALL
+        if kind == Type.SUPPRESS:
+            self.foreseen |= {row[0]: Suppressed(*row[:7]) for row in body}
+        else:
+            self.foreseen |= dict.fromkeys(body[0])
 
     def again(self, kind: Type, body: list[Any]) -> None:
         """Makes a record true that a crash kept from the store."""

@@ -10,7 +10,8 @@ import secrets
 import ssl
 import time
 import zoneinfo
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from functools import cache
 
 from zonemta_py.config import Config, Listener
 from zonemta_py.mail.schedule_fields import BY_S_MIN, Terms, utc
@@ -33,6 +34,18 @@ def unix_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class _TimeZones(Container[str]):
+    """Those that this machine knows: many files, which are read when the first message names one."""
+
+    def __contains__(self, name: object) -> bool:
+        return name in _time_zones()
+
+
+@cache
+def _time_zones() -> frozenset[str]:
+    return frozenset(zoneinfo.available_timezones())
+
+
 class Site:
     """Raises ConfigError where certificate or password hashes cannot be used. server: what `smtp_init` added.
 
@@ -53,7 +66,7 @@ class Site:
         self.hooked = BodyHooks.wanted(host)
         named = sorted({name.lower() for zone in config.zones for name in zone.headers} - {*KEPT})
         windows = frozenset(window.name for window in config.windows)
-        terms = Terms(self.limits.hold_days, windows, frozenset(zoneinfo.available_timezones()))
+        terms = Terms(self.limits.hold_days, windows, _TimeZones())
         self.rules = Rules(
             self.hostname, listener.trust_sending_zone, self.limits.header_bytes, self.limits.hops, self.hooked,
             trust_fields=listener.trust_headers, kept=(*KEPT, *named),

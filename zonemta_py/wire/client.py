@@ -1,9 +1,10 @@
 """The other end of the unix socket: `RemoteQueue` is Intake, Outlet and Office for receivers, senders and operators.
 
 Requests of one turn of the event loop leave in one write. When the queue's process dies, everything open fails with
-451; a receiver connects again by itself (`reconnect=True`), a sender has nothing left to do (`gone` tells). A message
-whose answer was under way then may be stored: the next process is asked, by the token that is stored with it, and the
-client told that. If nobody can tell within ASK_S, Unanswered is raised: whoever has the client hangs up.
+451; a receiver connects again by itself (`lasting`), and what it asks meanwhile waits PATIENCE_S for the queue before
+it fails likewise; a sender has nothing left to do (`gone` tells). A message whose answer was under way then may be
+stored: the next process is asked, by the token that is stored with it, and the client told that. If nobody can tell
+within ASK_S, Unanswered is raised: whoever has the client hangs up.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ SOCKET = "socket"
 GONE = Reply(451, "4.3.0", "the queue is starting again, try again in a moment")
 NO_CHUNK = Reply(451, "4.3.0", "the body has no such chunk")
 UNANSWERED = Reply(451, "4.3.0", "the queue's process ended before it could tell whether the message is stored")
-RECONNECT_S = 0.05
+RECONNECT_S = 0.02
+PATIENCE_S = 30.0
+"""So long a request waits for a queue that is starting."""
 ASK_S = 240.0
 """How long to wait for a queue that can tell; clients wait ten minutes behind the dot (RFC 5321 4.5.3.2.6)."""
 MESSAGES_AHEAD_MAX = 32
@@ -71,6 +74,15 @@ class RemoteQueue:
         self._files: dict[str, int] = {}
         """Chunks of messages whose bodies have files, by id."""
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._back: asyncio.Future[None] | None = None
+        self._patience_s = PATIENCE_S if reconnect else 0.0
+
+    @classmethod
+    def lasting(cls, folder: Path, name: str) -> RemoteQueue:
+        """One that is there at once and for good: it connects by itself, now and whenever the queue is there again."""
+        queue = cls(folder, name, reconnect=True)
+        queue._lost()
+        return queue
 
     @classmethod
     async def connect(cls, folder: Path, name: str, reconnect: bool = False, patience_s: float = 60) -> RemoteQueue:
@@ -91,6 +103,9 @@ class RemoteQueue:
             return False
         self._protocol = protocol
         protocol.send((Operation.HELLO, 0, self._name))
+        if self._back is not None:
+            self._back.set_result(None)
+            self._back = None
         return True
 
     def _lost(self) -> None:
@@ -103,6 +118,21 @@ class RemoteQueue:
     async def _connect_again(self) -> None:
         while not await self._connect():  # noqa: ASYNC110 (another process is waited for, no event can tell)
             await asyncio.sleep(RECONNECT_S)
+
+    async def _there(self) -> _Protocol:
+        """Waits for a queue that is starting. Raises QueueRefusal."""
+        end = asyncio.get_running_loop().time() + self._patience_s
+        while self._protocol is None:
+            left_s = end - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                raise QueueRefusal(GONE)
+            self._back = self._back or asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._back], timeout=left_s)
+        return self._protocol
+
+    async def _asked(self, operation: Operation, *arguments: Any) -> Any:
+        """The answer to a request that may wait for the queue to be there."""
+        return await (self._protocol or await self._there()).request(operation, arguments)
 
     def _request(self, operation: Operation, *arguments: Any) -> asyncio.Future[Any]:
         if self._protocol is None:
@@ -119,7 +149,7 @@ class RemoteQueue:
     async def put(self, envelope: Envelope, body: bytes) -> str:
         self._mark(envelope)
         try:
-            return str(await self._request(Operation.PUT, envelope.to_wire(), shrink(body)))
+            return str(await self._asked(Operation.PUT, envelope.to_wire(), shrink(body)))
         except Lost:
             return (await self._found(envelope)).id
 
@@ -128,7 +158,7 @@ class RemoteQueue:
             return await accept_whole(self, envelope, body)
         self._mark(envelope)
         try:
-            return Receipt(*await self._request(Operation.ACCEPT, envelope.to_wire(), shrink(body)))
+            return Receipt(*await self._asked(Operation.ACCEPT, envelope.to_wire(), shrink(body)))
         except Lost:
             return await self._found(envelope)
 
@@ -212,7 +242,7 @@ class RemoteQueue:
     async def template(self, campaign: str) -> bytes:
         chunks: list[bytes] = []
         while True:
-            more = await self._request(Operation.TEMPLATE, campaign, len(chunks) + 1, CHUNKS_AT_ONCE)
+            more = await self._asked(Operation.TEMPLATE, campaign, len(chunks) + 1, CHUNKS_AT_ONCE)
             chunks += more
             if len(more) < CHUNKS_AT_ONCE:
                 return b"".join(map(_restored, chunks))
@@ -220,7 +250,7 @@ class RemoteQueue:
     # -- Office
 
     async def ask(self, question: str, **arguments: Any) -> Any:
-        return await self._request(Operation.ASK, question, arguments)
+        return await self._asked(Operation.ASK, question, arguments)
 
 
 class RemoteIncoming:
@@ -231,13 +261,13 @@ class RemoteIncoming:
         self._shrink = Shrinker().shrink
         self._gathered: list[bytes] = []
         self._open: asyncio.Future[Any] | None = None
-        self._protocol = queue._protocol
+        self._protocol: _Protocol | None = None  # which has the chunks that were sent
 
     async def write(self, chunk: bytes) -> None:
-        self._check()
         self._gathered.append(self._shrink(chunk))
         if len(self._gathered) < CHUNKS_AT_ONCE:
             return
+        await self._check()
         before = self._open
         chunks, self._gathered = self._gathered, []
         self._open = self._queue._request_chunks(self._token, chunks, self._client)
@@ -248,7 +278,7 @@ class RemoteIncoming:
         return (await self.accept(envelope, last_chunk)).id
 
     async def accept(self, envelope: Envelope, last_chunk: bytes) -> Receipt:
-        self._check()
+        await self._check()
         chunks, self._gathered = self._gathered, []
         last = self._shrink(last_chunk) if last_chunk else b""
         self._queue._mark(envelope)
@@ -267,9 +297,11 @@ class RemoteIncoming:
         if self._queue._protocol is self._protocol and self._protocol is not None:
             self._protocol.send((Operation.ABORT, 0, self._token))
 
-    def _check(self) -> None:
+    async def _check(self) -> None:
         """The chunks went to a queue process that is no more: the message cannot be completed."""
-        if self._queue._protocol is not self._protocol or self._protocol is None:
+        if self._protocol is None:  # none were sent yet
+            self._protocol = self._queue._protocol or await self._queue._there()
+        if self._queue._protocol is not self._protocol:
             raise QueueRefusal(GONE)
 
 

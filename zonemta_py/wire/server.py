@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
         self._run(number, self._queue.accept_kept(_checked(envelope, body), body))
 
     def _known(self, number: int, token: str) -> None:
-        self._answer(number, OK, self._queue.core.known.get(token))
+        self._run(number, _owed(self._queue, token))
 
     def _chunk(self, number: int, token: int, chunks: list[bytes], client: str = "") -> None:
         _bytes(*chunks)
@@ -241,13 +241,25 @@ class Connection(asyncio.Protocol):
         self._out += pack_chunks((number, OK), chunks)
 
     def _ask(self, number: int, question: str, arguments: dict[str, Any]) -> None:
-        work = asyncio.ensure_future(self._queue.ask(question, **arguments))
+        work = asyncio.ensure_future(_answered(self._queue, question, arguments))
         self._queue.core.keep(work)
         self._run(number, _outlived(work))
 
 
 def _nothing() -> None:
     """A part has no answer."""
+
+
+async def _answered(queue: LocalQueue, question: str, arguments: dict[str, Any]) -> Any:
+    """Recovery comes first: until it is over nobody knows what there is, and what an order would mean."""
+    await queue.core.when_ready.wait()
+    return await queue.ask(question, **arguments)
+
+
+async def _owed(queue: LocalQueue, token: str) -> tuple[str, int, int] | None:
+    """Recovery finds out what the process before has stored."""
+    await queue.core.when_ready.wait()
+    return queue.core.known.get(token)
 
 
 async def _outlived(work: asyncio.Future[Any]) -> Any:
