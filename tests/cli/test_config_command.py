@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from argon2 import PasswordHasher
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from zonemta_py.cli.errors import Exit
 
@@ -30,6 +32,23 @@ def test_an_interface_that_is_not_here(zonemta: Callable[..., object], tmp_path:
     assert ran.code == Exit.OK
     assert ran.err.startswith(f"zonemta: {path}: warning: 127.0.0.3 is bound to interface 'eth99', this machine has")
     assert ran.err.count("\n") == 1
+
+
+def test_who_is_not_signed_for_is_named(zonemta: Callable[..., object], tmp_path: Path) -> None:
+    """Of several that hand in mail, those that are bound to no senders."""
+    key, path = tmp_path / "dkim.pem", tmp_path / "c.toml"
+    pem = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    key.write_bytes(pem)
+    hashed = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("x")
+    path.write_text(
+        f'[users]\nann = "{hashed}"\nben = "{hashed}"\n[senders]\nann = ["bank.test"]\n'
+        f'[[dkim]]\ndomain = "bank.test"\nselector = "a"\nkey = "{key}"\n'
+    )
+    ran = zonemta("config", "check", path)
+    assert ran.code == Exit.OK
+    assert "user 'ben' is bound to no senders" in ran.err
+    assert "write senders.ben" in ran.err
+    assert "'ann'" not in ran.err
 
 
 def test_show_prints_every_key_in_force(zonemta: Callable[..., object], tmp_path: Path) -> None:

@@ -63,6 +63,15 @@ def test_third_party(configure: Configure) -> None:
     assert selectors(keys, "esp.example") == selectors(keys, "other.example") == selectors(keys, "") == ["esp"]
 
 
+def test_who_may_not_be_the_author_gets_no_signature_of_his(configure: Configure) -> None:
+    """Only a third party's, and not where that is whom the mail claims to be from."""
+    keys = Keys(configure(a="bank.test", esp="esp.test", third_party="esp.test"))
+    for domain, wanted in {"bank.test": ["esp"], "esp.test": [], "x.esp.test": [], "xesp.test": ["esp"]}.items():
+        assert [key.selector for key in keys.of(domain, 0, own=False)] == wanted
+    keys = Keys(configure(a="bank.test"))
+    assert not keys.of("bank.test", 0, own=False)
+
+
 @pytest.mark.parametrize("state", ["published", "retired"])
 def test_only_active_keys_sign(state: str, configure: Configure) -> None:
     """The others are there to be compared with DNS."""

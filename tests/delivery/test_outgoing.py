@@ -106,6 +106,13 @@ async def test_other_authors_are_not_signed(configure: Configure, send: Send, sc
     assert server.bodies == [message]
 
 
+async def test_mail_of_the_unbound_is_not_signed(configure: Configure, send: Send, scripted: Any) -> None:
+    """Though it says that it is from a domain of ours: nobody has said that who handed it in may say so."""
+    server = await scripted()
+    await send(configure(), to(server.port, unsigned=True), to(server.port))
+    assert sorted(body.startswith(b"DKIM") for body in server.bodies) == [False, True]
+
+
 async def test_in_chunks(configure: Configure, send: Send, scripted: Any, pems: Any) -> None:
     """A large message whose hash is not known is read once for it, then sent; the header spans two chunks."""
     server = await scripted()

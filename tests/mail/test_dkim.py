@@ -21,8 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zonemta_py.mail import canonical
+from zonemta_py.mail.authors import author_domain
 from zonemta_py.mail.canonical import Form, body_hash
-from zonemta_py.mail.dkim import Fields, Key, KeyUnusable, author_domain, quoted
+from zonemta_py.mail.dkim import Fields, Key, KeyUnusable, quoted
 from zonemta_py.mail.headers import Headers, name_of
 
 WANTED = ("From", "To", "Subject", "Date", "Message-ID", "List-Unsubscribe")

@@ -12,7 +12,7 @@ import typer
 
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.options import ConfigFile, configuration
-from zonemta_py.config import Config, ConfigError, load
+from zonemta_py.config import Config, ConfigError, load, senders
 
 app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True)
 
@@ -45,7 +45,12 @@ def _check_readable(file: Path) -> None:
 
 
 def _doubts(config: Config) -> Iterator[str]:
-    """What may be right on the machine that is meant, but is not on this one."""
+    """What may be right on the machine that is meant, but is not on this one, and what is left open."""
+    for party in senders.unsigned(config):
+        yield (
+            f"warning: {party.name} is bound to no senders, and is not the only one that hands in mail: no [[dkim]] key"
+            f' signs for it; write {party.where}, or ["*"] there if it may send as anybody'
+        )
     there = {name for _, name in socket.if_nameindex()}
     for source in (source for pool in config.pools for source in pool.sources):
         if source.interface and source.interface not in there:

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from zonemta_py.config.reception import Listener
 from zonemta_py.config.section import NAME, Port, Section, ip_address
+from zonemta_py.config.senders import patterns
 
 Right = Literal["inject", "campaigns", "suppressions", "read"]
 
@@ -24,6 +25,14 @@ class HttpKey(Section):
     rights: list[Right] = Field(["inject"], min_length=1)
     """What it may do: inject (hand in mail), campaigns (create and steer them), suppressions (change the list, forget
     people), read (only look at campaigns and suppressions; the two rights before include it for their own)."""
+    senders: list[str] | None = None
+    """Whom it may send as (return path, From, its campaigns' too): addresses, domains, *.domain, *. Not given: see
+    senders."""
+
+    @field_validator("senders")
+    @classmethod
+    def _check_senders(cls, value: list[str] | None) -> list[str] | None:
+        return None if value is None else patterns(value)
 
 
 class Http(Section):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from zonemta_py.config.section import NAME, Network, Port, Section, ip_address, networks
+from zonemta_py.config.senders import patterns
 from zonemta_py.mail import limits
 
 
@@ -32,6 +34,9 @@ class Listener(Section):
     """Offer AUTH PLAIN and LOGIN (only under TLS) against [users]."""
     relay_networks: list[Network] = ["127.0.0.0/8", "::1/128"]
     """Clients in these networks may relay; everyone else must authenticate."""
+    relay_senders: dict[Network, list[str]] = {}
+    """Network within relay_networks → whom its clients may send as, in MAIL FROM and in From: addresses, domains,
+    *.domain, * ({ "10.1.0.0/16" = ["example.com"] }); the smallest counts. Not named: see senders."""
     proxy_protocol: bool = False
     """Expect a PROXY protocol header (version 1 or 2) before anything else."""
     proxy_networks: list[Network] = ["127.0.0.0/8", "::1/128"]
@@ -48,10 +53,27 @@ class Listener(Section):
     def _check_networks(cls, values: list[str]) -> list[str]:
         return networks(values)
 
+    @field_validator("relay_senders")
+    @classmethod
+    def _check_senders(cls, value: dict[str, list[str]]) -> dict[str, list[str]]:
+        networks(list(value))
+        for senders in value.values():
+            patterns(senders)
+        return value
+
     @field_validator("address")
     @classmethod
     def _checkip_address(cls, value: str) -> str:
         return ip_address(value)
+
+    @model_validator(mode="after")
+    def _check_relay_senders(self) -> Listener:
+        relay = [ipaddress.ip_network(network) for network in self.relay_networks]
+        for name in self.relay_senders:
+            inner = ipaddress.ip_network(name)
+            if not any(inner.version == outer.version and inner.subnet_of(outer) for outer in relay):  # type: ignore[arg-type]
+                raise ValueError(f"relay_senders names {name}, which may not relay; add it to relay_networks")
+        return self
 
     @model_validator(mode="after")
     def _check_tls(self) -> Listener:

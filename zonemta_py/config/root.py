@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from zonemta_py.config.http import Http
 from zonemta_py.config.limits import Learning, Shares, Throttle, Window
 from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.section import ConfigError, Section
 from zonemta_py.config.security import DkimKey, ReturnPath, Signing, Tls
+from zonemta_py.config.senders import patterns
 from zonemta_py.config.server import Dns, Plugins, Queue, Rules, Server
 from zonemta_py.config.sources import Pool, Source, Warmup
 from zonemta_py.config.zone import Retry, Zone
@@ -25,6 +26,11 @@ class Config(Section):
     listeners: list[Listener] = [Listener()]
     users: dict[str, str] = {}
     """User name → password hash, made by `zonemta config password`."""
+    senders: dict[str, list[str]] = {}
+    """User name → whom the user may send as, in MAIL FROM and in From: addresses, domains, *.domain, *
+    (ann = ["ann@example.com", "news.example.com"]); the same is relay_senders of a listener, and senders of an HTTP
+    key. One that is not named may be anybody, but where several users, keys and networks hand in mail, [[dkim]] keys
+    do not sign its mail: write ["*"] for one that may speak for all domains. This machine itself always may."""
     http: Http = Http()
     limits: Limits = Limits()
     retry: Retry = Retry()
@@ -94,6 +100,13 @@ class Config(Section):
             raise ValueError("signing.headers lacks List-Unsubscribe or List-Unsubscribe-Post, add both (RFC 8058)")
         if (path.verp or path.srs or path.list_unsubscribe) and not path.secret:
             raise ValueError("return_path needs a secret for its signatures; `zonemta config secret` makes one")
+
+    @field_validator("senders")
+    @classmethod
+    def _check_senders(cls, value: dict[str, list[str]]) -> dict[str, list[str]]:
+        for senders in value.values():
+            patterns(senders)
+        return value
 
     def _check_claims(self, rules: str) -> None:
         """No rule in two zones: the order of zones in the file must not matter."""

@@ -97,10 +97,15 @@ class Keys:
     def __bool__(self) -> bool:
         return bool(self._by_domain)
 
-    def of(self, domain: str, now: float) -> tuple[Key, ...]:
+    def of(self, domain: str, now: float, own: bool = True) -> tuple[Key, ...]:
         """Every key that signs a message whose author is at `domain` ("" for nobody): those of the longest domain that
-        it is in, and the third party's. now: seconds of a steady clock. Raises KeyUnusable."""
+        it is in, and the third party's. now: seconds of a steady clock. own: whoever handed it in may be that author;
+        else only a third party signs, and no mail that claims to be its own. Raises KeyUnusable."""
         files = self._files(domain)
+        if not own:
+            if f".{domain}".endswith(f".{self._third_party}"):
+                return ()
+            files = []
         if self._third_party:
             files = files + [file for file in self._by_domain[self._third_party] if file not in files]
         return tuple(file.current(now) for file in files)

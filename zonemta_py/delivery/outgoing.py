@@ -72,7 +72,7 @@ class Outgoing:
             name = delivery.id if delivery.values is None else f"{delivery.id} {delivery.recipients[0].address}"
             signatures = await self._signer.sign(
                 name, section, delivery.hashes.get(form), lambda: body.hash(form), time.monotonic(),
-                int(time.time()),
+                int(time.time()), not delivery.unsigned,
             )  # fmt: skip
             if signatures:
                 body.put_on_top(signatures)

@@ -19,8 +19,9 @@ from typing import NamedTuple, TypeVar
 
 from zonemta_py.config import Config
 from zonemta_py.delivery.keys import Keys
+from zonemta_py.mail.authors import author_domain
 from zonemta_py.mail.canonical import Form
-from zonemta_py.mail.dkim import Fields, Key, KeyUnusable, author_domain
+from zonemta_py.mail.dkim import Fields, Key, KeyUnusable
 from zonemta_py.mail.reply import Reply
 
 KEPT_MAX = 2_000
@@ -67,20 +68,21 @@ class Signer:
 
     async def sign(
         self, message_id: str, section: bytes, body_hash: bytes | None, ask: Ask,
-        now: float, unix_s: int,
+        now: float, unix_s: int, own: bool = True,
     ) -> bytes:  # fmt: skip
         """The DKIM-Signature fields, b"" if nobody signs for that author. Raises Unsigned, and what `ask` raises.
 
         section: the raw header section. body_hash: if it is known; else `ask` computes it, once for the message.
-        now: of a steady clock. unix_s: for t=.
+        now: of a steady clock. unix_s: for t=. own: the key of the author's domain may sign; else only the
+        third party's.
         """
         place = (message_id, hashlib.blake2b(section, digest_size=16).digest())
         kept = self._signed.get(place)
-        if kept is not None and now < kept.made + AGAIN_S and kept.keys == self._of(kept.domain, now):
+        if kept is not None and now < kept.made + AGAIN_S and kept.keys == self._of(kept.domain, now, own):
             return kept.fields
         selection = self._fields.of(section)
         domain = author_domain(selection.author)
-        keys = self._of(domain, now)
+        keys = self._of(domain, now, own)
         if not keys:
             return b""
         body_hash = body_hash or await self._hash(message_id, ask)
@@ -89,9 +91,9 @@ class Signer:
         _keep(self._signed, place, _Signed(domain, keys, now, fields))
         return fields
 
-    def _of(self, domain: str, now: float) -> tuple[Key, ...]:
+    def _of(self, domain: str, now: float, own: bool) -> tuple[Key, ...]:
         try:
-            return self._keys.of(domain, now)
+            return self._keys.of(domain, now, own)
         except KeyUnusable as error:
             raise Unsigned(str(error)) from None
 

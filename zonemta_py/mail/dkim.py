@@ -3,7 +3,6 @@
 `Fields.of` chooses the fields once for all keys, `Key.sign` makes one signature of them. The body's hash is an
 argument: it was computed where the body passed by. There is no l=: what it leaves unsigned, anybody may write.
 
-`author_domain` finds whose message it is, in From fields as they really come: comments, quotes, groups, bare commas.
 Failures: KeyUnusable says in one sentence what is wrong with a key.
 """
 
@@ -25,8 +24,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from zonemta_py.mail import canonical
 from zonemta_py.mail.canonical import Form
-from zonemta_py.mail.domain import canonical as a_labels
-from zonemta_py.mail.limits import FROM_BYTES_MAX
 
 RSA_BITS_MIN = 1024
 """Shorter keys are ignored by verifiers (RFC 8301 3.2)."""
@@ -170,75 +167,3 @@ def _folded(names: tuple[str, ...]) -> str:
 def quoted(text: str) -> str:
     """dkim-quoted-printable (RFC 6376 2.11)."""
     return "".join(chr(b) if _SAFE.match(bytes((b,))) else f"={b:02X}" for b in text.encode())
-
-
-# whose message it is
-
-_PART = re.compile(
-    r'"(?:[^"\\]|\\.)*"?'  # a quoted string, or one that never ends
-    r"|<[^<>]*>|[,;:]|[^\"<,;:]+|.",
-    re.DOTALL,
-)
-_QUOTED_OR_COMMENTS = re.compile(r'("(?:[^"\\]|\\.)*")|\(', re.DOTALL)
-_ANGLES = re.compile(r"<([^<>]*@[^<>]*)>")
-_DOMAIN = re.compile(r"[^\s@<>()\",:;\[\]\\]+")
-
-
-@lru_cache(1_000)
-def author_domain(value: bytes | str) -> str:
-    """Domain of the first address in the value of a From field (RFC 5322 3.6.2), A-labels in lower case, "" if none,
-    or if the value is longer than FROM_BYTES_MAX.
-
-    Remembered for a while: the mail of one campaign has one author.
-    """
-    if len(value) > FROM_BYTES_MAX:
-        return ""
-    if isinstance(value, bytes):
-        value = value.decode("utf-8", "replace").replace("\r\n", "")
-    return _first_domain(value) or _domain(" ".join(_ANGLES.findall(value)[:1]))
-
-
-def _first_domain(value: str) -> str:
-    address = ""
-    for part in _PART.findall(_without_comments(value)):
-        if part[0] == "<":
-            if "@" in part:
-                return _domain(part[1:-1])
-        elif part in (",", ";"):
-            if "@" in address:
-                return _domain(address)
-            address = ""
-        elif part == ":":
-            address = ""
-        else:
-            address += '""' if part[0] == '"' else part
-    return _domain(address) if "@" in address else ""
-
-
-def _without_comments(value: str) -> str:
-    """Comments nest, and mean nothing within quoted strings."""
-    if "(" not in value:
-        return value
-    kept, at = [], 0
-    while found := _QUOTED_OR_COMMENTS.search(value, at):
-        kept.append(value[at : found.start()])
-        if found[1]:
-            kept.append(found[1])
-            at = found.end()
-        else:
-            at = _end_of_comment(value, found.end())
-    return " ".join((*kept, value[at:]))
-
-
-def _end_of_comment(value: str, at: int) -> int:
-    depth = 1
-    while depth and at < len(value):
-        step = {"(": 1, ")": -1}.get(value[at], 0)
-        at += 2 if value[at] == "\\" else 1
-        depth += step
-    return at
-
-
-def _domain(address: str) -> str:
-    name = "".join(address.rpartition("@")[2].split()).rstrip(".").lower()
-    return a_labels(name) if _DOMAIN.fullmatch(name) else ""

@@ -66,7 +66,8 @@ class Envelope:
     values, whose names are `columns`; size is then that of one typical message. source: the local address it is to be
     sent from. request: the client's key for this request, "" for none; digest: SHA-256 of what it asked for. life_h:
     hours after which it is given up, 0: those of [retry]. token: by which its receiver asks for it if the queue dies
-    before it answers.
+    before it answers. unsigned: whoever handed it in is bound to no senders, so the
+    keys of our domains do not sign it.
     """
 
     sender: str
@@ -101,6 +102,7 @@ class Envelope:
     digest: bytes = b""
     life_h: float = 0
     token: str = ""
+    unsigned: bool = False
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -138,6 +140,6 @@ _OPTIONAL = (
     "ret", "envid", "body", "smtputf8", "origin", "origin_name", "user", "protocol", "headers", "sending_zone",
     "campaign", "tenant", "hold_until_ms", "deadline_ms", "deadline_mode", "require_tls", "tls_optional",
     "window", "time_zone", "unsubscribe", "hashes", "source", "request", "digest", "life_h",
-    "token", "extra",
+    "token", "unsigned", "extra",
 )  # fmt: skip
 _FIELDS = frozenset(("sender", "size", "received_ms", "priority", "columns", *_OPTIONAL))

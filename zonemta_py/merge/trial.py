@@ -20,12 +20,14 @@ CPU_S = 10
 class Found(NamedTuple):
     """problems: sentences with their places; if there are any, nothing else is known.
 
-    wanted: name of a column that the template needs → where it stands. said: see `said.said`.
+    wanted: name of a column that the template needs → where it stands. said: see `said.said`. author: who it is
+    from, as the template writes it.
     """
 
     problems: list[str]
     wanted: dict[str, str]
     said: dict[str, str]
+    author: str = ""
 
     def pack(self) -> bytes:
         return bytes(msgpack.packb(tuple(self)))
@@ -48,7 +50,7 @@ def look(packed: bytes) -> Found:
             return _bad("it is not prepared; `zonemta campaign` prepares it before it packs it")
         compile(source)
         found = [str(problem) for problem in unclear(source)]
-        return Found(found, {}, {}) if found else Found([], wanted(source), said(source))
+        return Found(found, {}, {}) if found else Found([], wanted(source), said(source), source.sender.content)
     except TemplateRefused as refused:
         return Found([str(problem) for problem in refused.problems], {}, {})
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:  # not what `pack` writes

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.senders import ANYBODY, Senders
 
 if TYPE_CHECKING:
     from zonemta_py.mail.headers import Headers
@@ -26,7 +27,7 @@ class Session:
     """One client's connection. id: unique in logs. client, server: IP addresses. helo: what HELO or EHLO named.
 
     user: "" until authenticated. tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384". protocol: "SMTP", "ESMTP", "ESMTPS" …
-    (RFC 3848). extra: a plugin's own notes, kept while the connection lives.
+    (RFC 3848). senders: whom the client may send as. extra: a plugin's own notes, kept while the connection lives.
     """
 
     id: str = ""
@@ -38,6 +39,7 @@ class Session:
     user: str = ""
     tls: str = ""
     protocol: str = ""
+    senders: Senders = ANYBODY
     extra: dict[str, Any] = field(default_factory=dict)
 
 

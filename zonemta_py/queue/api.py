@@ -114,7 +114,7 @@ class Delivery:
     content, so that a template kept by the sender is the right one. received_ms: UNIX time for its Date field.
 
     stepwise: the site is told one command at a time. counted: limits count the lease as one message, so what does not
-    go with the first transaction is released.
+    go with the first transaction is released. unsigned: see `Envelope`.
     """
 
     lease: int
@@ -155,6 +155,7 @@ class Delivery:
     received_ms: int = 0
     stepwise: bool = False
     counted: bool = False
+    unsigned: bool = False
 
 
 @dataclass(slots=True)

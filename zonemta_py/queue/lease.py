@@ -392,6 +392,7 @@ class Leases:
             received_ms=metadata.get("received_ms", 0),
             stepwise=bool(manners) and manners.stepwise(lane.site),
             counted=group.charge is not None,
+            unsigned=metadata.get("unsigned", False),
         )
 
     def _merged(self, group: Group, entry: Entry) -> Recipient:

@@ -20,7 +20,9 @@ from zonemta_py.mail.headers import Headers, split
 from zonemta_py.mail.limits import CHUNK_BYTES, HEADER_FIELDS_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.schedule_fields import DEFAULT_TERMS, FIELDS, Terms, Unclear, obey
+from zonemta_py.mail.senders import ANYBODY, Senders
 from zonemta_py.mail.trace import date_field, message_id_field, received
+from zonemta_py.reception.permission import refusal
 
 SENDING_ZONE = "X-Sending-Zone"
 KEPT = ("subject", "from", "to", "message-id", "date", "list-id", "feedback-id")
@@ -86,16 +88,22 @@ class Rules:
 class Arrival:
     """opening: the Received field up to its id (`Trace.opening`). transaction: that id. now_ms: when DATA began.
 
+    senders: who the author may be.
+
     headers: None until the header section is complete; then without what was said to us, with Date and Message-ID,
     and without our Received.
     """
 
     __slots__ = (
-        "_hash", "_opening", "_rules", "_said", "_section", "_transaction", "chunks", "envelope", "headers", "now_ms",
-        "refusal", "unseen",
+        "_hash", "_opening", "_rules", "_said", "_section", "_senders", "_transaction", "chunks", "envelope",
+        "headers", "now_ms", "refusal", "unseen",
     )  # fmt: skip
 
-    def __init__(self, rules: Rules, envelope: Envelope, opening: str, transaction: str, now_ms: int) -> None:
+    def __init__(
+        self, rules: Rules, envelope: Envelope, opening: str, transaction: str, now_ms: int,
+        senders: Senders = ANYBODY,
+    ) -> None:  # fmt: skip
+        self._senders = senders
         self._rules, self._opening, self._transaction = rules, opening, transaction
         self._section = bytearray()
         self._said: dict[str, str] = {}
@@ -139,6 +147,8 @@ class Arrival:
             self.refusal = _TOO_MANY_FIELDS
         elif headers.count("received") > self._rules.hops:
             self.refusal = _LOOP
+        elif (author := self._senders.refused(headers.all("from"))) is not None:
+            self.refusal = refusal(author)
         else:
             self._complete(headers, whole, end)
 

@@ -98,6 +98,7 @@ class Authentication(SMTP):
             await self._pause(self.site.login.fail(self.session.client, login))
             return self.refuse(replies.BAD_LOGIN)
         self.may_relay = True
+        self.session.senders = self.site.permissions.user(self.session.user)
         self.site.gate.know(self)  # type: ignore[arg-type]  # a Door
         self.set_protocol(False)
         return b"235 2.7.0 Authenticated\r\n"

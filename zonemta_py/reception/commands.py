@@ -17,6 +17,7 @@ from zonemta_py.mail.schedule_fields import Unclear, Wishes
 from zonemta_py.plugin.arguments import Address
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.reception import replies
+from zonemta_py.reception.permission import refusal
 from zonemta_py.reception.replies import reply_bytes
 from zonemta_py.reception.transaction import Transaction
 
@@ -69,12 +70,21 @@ def mail(door: Door, argument: str) -> bytes | None:
         return door.refuse(replies.NO_PARAMETERS_HELO)
     if command.size > door.site.limits.message_bytes:
         return door.refuse(TOO_LARGE)
+    if door.may_relay and not door.session.senders.may(command.address):
+        return _not_you(door, command.address)
     unkept = command.wishes and _unkept(door, command.wishes)
     if unkept:
         return door.refuse(unkept)
     if door.site.host.listens("smtp_mail_from"):
         return door.wait_for(_ask_mail(door, command))
     return _open(door, command)
+
+
+def _not_you(door: Door, address: str) -> bytes:
+    session = door.session
+    message = "listener %s, client %s, user %r: may not send as <%.80s>"
+    door.site.notes.warn("senders", session.client, message, session.listener, session.client, session.user, address)
+    return door.refuse(refusal(address))
 
 
 def _unkept(door: Door, wishes: Wishes) -> Reply | None:

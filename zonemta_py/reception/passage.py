@@ -32,6 +32,15 @@ class Refused(Exception):
         self.reply = reply
 
 
+def mark(site: Site, session: Session, envelope: Envelope) -> None:
+    """Says in the envelope if our keys are not to sign it, and in the log if they would have."""
+    envelope.unsigned = not session.senders.signed
+    if envelope.unsigned and site.rules.body_form is not None:
+        what = f"user {session.user!r}" if session.user else "network"
+        message = "listener %s, client %s, %s: mail is not signed, for nobody has said whom it may send as (senders)"
+        site.notes.warn("unsigned", session.client, message, session.listener, session.client, what)
+
+
 class Passage:
     """opening: the Received field up to its id (`Trace.opening`). transaction: that id."""
 
@@ -40,7 +49,8 @@ class Passage:
     def __init__(self, site: Site, session: Session, envelope: Envelope, opening: str, transaction: str) -> None:
         self._site, self._session, self.envelope = site, session, envelope
         envelope.received_ms = site.clock_ms()
-        self._arrival = Arrival(site.rules, envelope, opening, transaction, envelope.received_ms)
+        self._arrival = Arrival(site.rules, envelope, opening, transaction, envelope.received_ms, session.senders)
+        mark(site, session, envelope)
         self._incoming: Incoming | None = None
         self._hooks: BodyHooks | None = None
 

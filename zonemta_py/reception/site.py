@@ -23,6 +23,7 @@ from zonemta_py.reception import tls
 from zonemta_py.reception.arrival import KEPT, Rules
 from zonemta_py.reception.gate import Gate, Networks
 from zonemta_py.reception.login import Login
+from zonemta_py.reception.permission import Permissions
 from zonemta_py.reception.sparing import Sparing
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ class Site:
         self.loop, self.turns = asyncio.get_running_loop(), gate.turns
         self.tls: ssl.SSLContext | None = tls.context(listener, host)
         self.may_relay = Networks(listener.relay_networks).contain
+        self.permissions = Permissions(config, listener)
         self.may_proxy = Networks(listener.proxy_networks).contain
         self.server = Server(listener.name)
         self.hooked = BodyHooks.wanted(host)

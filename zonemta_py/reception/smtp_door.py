@@ -101,6 +101,7 @@ class Door(Patience, Authentication):
         session.client, session.client_port, session.server = plain_ip(peer[0]), peer[1], plain_ip(own)
         # A proxy that speaks for itself or for somebody it cannot name must not lend him its own rights.
         self.may_relay = (origin is None or origin.named) and site.may_relay(session.client)
+        session.senders = site.permissions.network(session.client)
         self._login_by = self.loop.time() + site.limits.login_s
         self._admitted = site.gate.enter(self, session.client, not self.may_relay)
         if not self._admitted:

@@ -62,6 +62,7 @@ _SCALARS = (
     "smtputf8", "eightbit", "attempts", "routing", "hosts", "secure", "site", "provider", "tenant", "campaign",
     "priority", "may_connect", "require_tls", "tls_optional", "messages_per_connection", "idle_s", "hashes",
     "unsubscribe", "columns", "values", "template", "received_ms", "stepwise", "counted",
+    "unsigned",
 )  # fmt: skip
 _scalars = attrgetter(*_SCALARS)
 

@@ -28,10 +28,12 @@ _Action = Annotated[
 async def put(request: Request, name: _Name) -> Response:
     """Before its first batch. The same again is a success; other content under the same name is 409."""
     here = entrance(request)
-    visit(request).key.check("campaigns")
+    who = visit(request).key
+    who.check("campaigns")
     content = reading.checked(models.Campaign, await reading.json_object(request, here.config.http.body_bytes))
     template = reading.bytes_of(content.template, "template")
-    await here.columns.sound(template, here.site.clock_ms())
+    who.speak(content.sender)
+    await here.columns.sound(template, here.site.clock_ms(), who.senders)
     if content.zone and here.config.zone(content.zone) is None:
         raise invalid([Fault("zone", f"there is no zone {content.zone[:80]!a}; name one of the configuration")])
     settings = content.model_dump(exclude={"template", "bounds"})
@@ -66,5 +68,6 @@ async def order(request: Request, name: _Name, action: _Action) -> Response:
     who.key.check("campaigns")
     said = reading.checked(models.Order, await reading.json_object(request, here.config.http.body_bytes))
     await here.campaign(name)
+    await here.own(name, visit(request))
     arguments = {} if action == "complete" else {"cause": said.cause or f"by the key {who.key.name}"}
     return answer(await here.ask(f"campaign-{action}", name=name, **arguments))

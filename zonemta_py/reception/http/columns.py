@@ -14,8 +14,10 @@ from typing import Protocol
 
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.schedule_fields import Terms, Unclear, obey
+from zonemta_py.mail.senders import ANYBODY, Senders
 from zonemta_py.merge.trial import Found
 from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.reception.http.keys import NOT_AS, REMEDY
 from zonemta_py.reception.http.problem import ERRORS_MAX, Fault, invalid
 
 TRIAL_S = 20.0
@@ -39,12 +41,16 @@ class Columns:
         self._known: OrderedDict[str, Found] = OrderedDict()
         self._turn = asyncio.Semaphore(1)
 
-    async def sound(self, packed: bytes, now_ms: int) -> None:
-        """Raises Problem for a template that no sender could fill: it must not wait for its first recipient."""
+    async def sound(self, packed: bytes, now_ms: int, senders: Senders = ANYBODY) -> None:
+        """Raises Problem for a template that no sender could fill, or whose author is none of `senders`: it must not
+        wait for its first recipient."""
         found = await self._look(packed)
         if found.problems:
             raise invalid([Fault("template", one) for one in found.problems])
         self._obey(found, Envelope("", []), now_ms)
+        address = found.author.rpartition("<")[2].rstrip("> \n")
+        if senders.bound and ("{" in address or not senders.may(address)):
+            raise invalid([Fault("template", f"is from {address[:80]}, and this key {NOT_AS} that; {REMEDY}")])
 
     async def check(self, envelope: Envelope) -> None:
         """Puts what the template says to this server into a batch's envelope.

@@ -21,7 +21,7 @@ from zonemta_py.reception.http.keys import Holder, Keys
 from zonemta_py.reception.http.problem import Fault, Problem, invalid
 from zonemta_py.reception.http.shares import Shares
 from zonemta_py.reception.login import Login
-from zonemta_py.reception.passage import NOBODY, Passage, Refused
+from zonemta_py.reception.passage import NOBODY, Passage, Refused, mark
 from zonemta_py.reception.site import Site
 
 DROPPED = Receipt("", 0, 0, False)
@@ -52,7 +52,7 @@ class Entrance:
     def __init__(self, config: Config, queue: Queue, host: Host, gate: Gate, local: str) -> None:
         self.config, self.queue, self.gate = config, queue, gate
         self.site = Site(config, config.http.listener, queue, host, gate, Login({}))
-        self.keys = Keys(config.http.keys, local)
+        self.keys = Keys(config.http.keys, local, self.site.permissions)
         self.columns = Columns(queue, self.site.rules.terms)
         self.shares = Shares(config.http.requests, config.http.requests_per_key)
 
@@ -68,12 +68,13 @@ class Entrance:
             raise invalid([Fault("zone", f"there is no zone {envelope.sending_zone[:80]!a}; there are {names}")])
         return Session(
             id=visit.id, listener="http", client=visit.client, server=self.config.http.address, user=visit.key.name,
-            protocol=protocol,
+            protocol=protocol, senders=visit.key.senders,
         )  # fmt: skip
 
     async def hand_in(self, envelope: Envelope, visit: Visit, blocks: AsyncIterator[bytes], digest: Digest) -> Receipt:
         """A message: its bytes as they come. Raises Problem, QueueRefusal, Verdict, Refused."""
         session, site, limits = self.address(envelope, visit), self.site, self.config.limits
+        visit.key.speak(envelope.sender)
         try:
             if site.host.listens("api_mail"):
                 await site.host.call("api_mail", envelope=envelope, session=session)
@@ -99,6 +100,8 @@ class Entrance:
     async def hand_in_batch(self, envelope: Envelope, visit: Visit) -> Receipt:
         """Recipients of a campaign. Raises Problem, QueueRefusal, Verdict, Refused."""
         session, host = self.address(envelope, visit), self.site.host
+        await self.own(envelope.campaign or "", visit)
+        mark(self.site, session, envelope)
         try:
             if host.listens("api_mail") or host.listens("message_queue"):
                 await self._show_plugins(envelope, session)
@@ -118,6 +121,11 @@ class Entrance:
             await host.call("api_mail", envelope=envelope, session=session)
         if host.listens("message_queue"):
             await host.call("message_queue", envelope=envelope, info=Info(session, envelope.size, None))
+
+    async def own(self, campaign: str, visit: Visit) -> None:
+        """A key that is bound to senders has only campaigns of these. Raises Problem, QueueRefusal."""
+        if visit.key.senders.bound:
+            visit.key.speak((await self.campaign(campaign))["sender"] or "<>")
 
     # -- questions
 

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import get_args
 
 from zonemta_py.config import HttpKey, Right
+from zonemta_py.mail.senders import ANYBODY, Senders
 from zonemta_py.reception.http.problem import Problem
+from zonemta_py.reception.permission import Permissions
 
 TOKEN_FILE = "http.token"
 LOCAL = "local"
@@ -24,6 +26,8 @@ LOCAL = "local"
 PREFIX = "zmta_"
 """Begins every key, so that one that has leaked into a file can be found by programs that look for such."""
 RIGHTS: tuple[Right, ...] = get_args(Right)
+NOT_AS = "may not send as"
+REMEDY = "name that address or its domain in [[http.keys]] senders"
 _SCHEME = "bearer "
 _KEY_MAX = 500
 _CHALLENGE = {"www-authenticate": 'Bearer realm="zonemta"'}
@@ -45,6 +49,13 @@ class Holder:
 
     name: str
     rights: frozenset[Right]
+    senders: Senders = ANYBODY
+
+    def speak(self, *addresses: str) -> None:
+        """Whether mail may come from all of these. Raises Problem."""
+        for address in addresses:
+            if not self.senders.may(address):
+                raise Problem("no-right", f"the key {self.name!r} {NOT_AS} {address[:80]}; {REMEDY}")
 
     def check(self, *rights: Right) -> None:
         """Any of these will do. Raises Problem."""
@@ -56,10 +67,13 @@ class Holder:
 
 
 class Keys:
-    """configured: of the configuration. local: the key of the token file, which may do all."""
+    """configured: of the configuration. local: the key of the token file, which may do all. permissions: the door's."""
 
-    def __init__(self, configured: list[HttpKey], local: str) -> None:
-        self._holders = [(key.hash.encode(), Holder(key.name, frozenset(key.rights))) for key in configured]
+    def __init__(self, configured: list[HttpKey], local: str, permissions: Permissions | None = None) -> None:
+        self._holders = [
+            (key.hash.encode(), Holder(key.name, frozenset(key.rights), _senders(key, permissions)))
+            for key in configured
+        ]
         self._holders.append((hashed(local).encode(), Holder(LOCAL, frozenset(RIGHTS))))
 
     def holder(self, authorization: str) -> Holder:
@@ -76,6 +90,10 @@ class Keys:
         if found is None:
             raise _refused("the key is not known here; `zonemta api-key list` shows those that are")
         return found
+
+
+def _senders(key: HttpKey, permissions: Permissions | None) -> Senders:
+    return Senders(key.senders) if permissions is None else permissions.key(key.senders)
 
 
 def _refused(detail: str) -> Problem:

@@ -1,0 +1,61 @@
+"""Who hands in mail here, and whom each may send as. One that says nothing of it may be anybody, but where there are
+several such parties, our keys do not sign its mail: nobody has said that it may speak for their domains."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from zonemta_py.config.section import domain_rules
+
+if TYPE_CHECKING:
+    from zonemta_py.config.root import Config
+
+
+class Party(NamedTuple):
+    """Somebody who hands in mail. where: the key to write senders at. senders: None where nothing is said."""
+
+    name: str
+    where: str
+    senders: list[str] | None
+
+
+def patterns(values: list[str]) -> list[str]:
+    """Raises ValueError for what is neither an address nor a domain rule."""
+    for value in values:
+        local, at, domain = value.rpartition("@")
+        if at and (not local or "*" in value or any(map(str.isspace, value))):
+            raise ValueError(f"{value!r} is not a sender such as ann@example.com, example.com, *.example.com or *")
+        domain_rules([domain])
+    return values
+
+
+def parties(config: Config) -> Iterator[Party]:
+    """All but the machine itself: its own addresses, and the key in the file http.token."""
+    for user in config.users:
+        yield Party(f"user {user!r}", f"senders.{user}", config.senders.get(user))
+    for key in config.http.keys:
+        yield Party(f"HTTP key {key.name!r}", f"http.keys[{key.name}].senders", key.senders)
+    for network, place, senders in networks(config):
+        if senders is not None or not ipaddress.ip_network(network).is_loopback:
+            yield Party(f"network {network}", place, senders)
+
+
+def networks(config: Config) -> Iterator[tuple[str, str, list[str] | None]]:
+    """(network, place, senders) of all relay networks; those of one listener are there once for each."""
+    seen: set[tuple[str, str]] = set()
+    for listener in config.listeners:
+        place = f"listeners[{listener.name}].relay_senders"
+        for network in (*listener.relay_networks, *listener.relay_senders):
+            if (network, place) not in seen:
+                seen.add((network, place))
+                yield network, place, listener.relay_senders.get(network)
+
+
+def unsigned(config: Config) -> list[Party]:
+    """Those whose mail our keys do not sign: they are bound to no senders, and are not alone."""
+    if config.body_form is None:
+        return []
+    everybody = list(parties(config))
+    return [party for party in everybody if party.senders is None] if len(everybody) > 1 else []

@@ -1,0 +1,67 @@
+"""Whom one who hands in mail may send as: addresses and domains, asked for the return path and for the author.
+
+A pattern is an address (ann@example.com), a domain (example.com), its subdomains (*.example.com) or all (*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from zonemta_py.mail.authors import authors
+from zonemta_py.mail.domain import canonical
+
+
+class Senders:
+    """patterns: None for no bounds. signed: mail of these is signed with our keys."""
+
+    __slots__ = ("_addresses", "_all", "_domains", "_parents", "signed")
+
+    def __init__(self, patterns: Sequence[str] | None, signed: bool = True) -> None:
+        self.signed = signed
+        self._all = patterns is None or "*" in patterns
+        rules = [_lower(pattern) for pattern in patterns or ()]
+        self._addresses = frozenset(rule for rule in rules if "@" in rule)
+        self._domains = frozenset(rule for rule in rules if "@" not in rule and rule[:2] != "*.")
+        self._parents = tuple(rule[1:] for rule in rules if rule[:2] == "*.")
+
+    @property
+    def bound(self) -> bool:
+        """Whether there is anybody whom this one may not be."""
+        return not self._all
+
+    def may(self, address: str) -> bool:
+        """address: without angle brackets. The null one, "", is everybody's: it names nobody."""
+        if self._all or not address:
+            return True
+        address = _lower(address)
+        domain = address.rpartition("@")[2]
+        return address in self._addresses or domain in self._domains or domain.endswith(self._parents)
+
+    def refused(self, fields: Iterable[str]) -> str | None:
+        """fields: the values of all From fields. The first author that is not allowed, or None.
+
+        What names no address is an author nobody may be: who is bound to senders must say who it is.
+        """
+        if self._all:
+            return None
+        for value in fields:
+            named = authors(value)
+            if not named:
+                return value.strip()[:80]
+            for address in named:
+                if not self.may(address):
+                    return address
+        return None
+
+
+def _lower(address: str) -> str:
+    local, at, domain = address.rpartition("@")
+    if domain[:2] == "*.":
+        return "*." + canonical(domain[2:])
+    return local.lower() + at + canonical(domain)
+
+
+ANYBODY = Senders(None)
+"""No bounds, and signed: the machine's own."""
+UNBOUND = Senders(None, signed=False)
+"""Nobody has said whom this one may send as, and there are others here."""
