@@ -72,8 +72,8 @@ class Rule(BaseModel):
     """Local IP address to send from."""
     delay_s: float = Field(0, ge=0, le=30 * 86400)
     """Seconds before the first attempt."""
-    priority: int | None = Field(None, ge=-100, le=100)
-    """Higher goes first."""
+    priority: int | None = Field(None, ge=-9, le=9)
+    """Each step doubles the share of the zone that this mail has."""
     reject: str = ""
     """Refuse instead: a text, or code and text ("550 5.7.1 Not here")."""
 

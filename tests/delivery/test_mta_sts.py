@@ -94,7 +94,7 @@ async def host(authority: trustme.CA) -> AsyncIterator[Callable[..., Awaitable[P
 @pytest.fixture
 def policies(tmp_path: Path, ca_file: Path) -> Callable[..., StsPolicies]:
     """As a process that has just started has them."""
-    return lambda host, names: StsPolicies(tmp_path / "tls", names, TlsContexts(ca_file), host.port)
+    return lambda host, names: StsPolicies(tmp_path / "tls", names, TlsContexts(ca_file), host.port, lambda _: "")
 
 
 async def test_fetched_once(host: Any, policies: Any) -> None:
@@ -210,7 +210,7 @@ async def test_unknown_authority(host: Any, tmp_path: Path) -> None:
     server = await host()
     other = tmp_path / "other.pem"
     trustme.CA().cert_pem.write_to_path(other)
-    found = await StsPolicies(tmp_path / "tls", Names(), TlsContexts(other), server.port).of("d.test", 0)
+    found = await StsPolicies(tmp_path / "tls", Names(), TlsContexts(other), server.port, lambda _: "").of("d.test", 0)
     assert found.result == "sts-webpki-invalid"
 
 
@@ -229,3 +229,16 @@ async def test_no_domains(domain: str, host: Any, policies: Any, tmp_path: Path)
     server = await host()
     assert (await policies(server, Names()).of(domain, 0)).policy is None
     assert not (tmp_path / "tls").exists()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "::ffff:127.0.0.1", "169.254.169.254"])
+async def test_a_policy_host_may_not_be_at_home(address: str, tmp_path: Path, ca_file: Path) -> None:
+    """Where DNS leads a fetch is a stranger's choice: addresses that mail may not go to are not asked."""
+
+    class Home(Names):
+        async def addresses(self, host: str, now: float) -> tuple[str, ...]:
+            return (address,)
+
+    found = await StsPolicies(tmp_path / "tls", Home(), TlsContexts(ca_file), 1).of("d.test", 0)
+    assert (found.policy, found.result) == (None, "sts-policy-fetch-error")
+    assert f"mta-sts.d.test is at {address}, a" in found.detail

@@ -200,10 +200,10 @@ async def test_by_post(collector: Any, report: Report) -> None:
     """POST of the gzipped JSON, as application/tlsrpt+gzip (RFC 8460 5.4)."""
     port, contexts, got = collector
     uri = f"https://collector.test:{port}/r?x=1"
-    assert await send(report, Names(uri), contexts, Taken()) == [f"d.test: sent to {uri}"]
+    assert await send(report, Names(uri), contexts, Taken(), lambda _: "") == [f"d.test: sent to {uri}"]
     head, body = got
     assert head.startswith(b"POST /r?x=1 HTTP/1.1\r\n")
     assert b"content-type: application/tlsrpt+gzip\r\n" in head.lower()
     assert json.loads(gzip.decompress(body)) == report.body
-    [said] = await send(report, Names(uri), TlsContexts(), Taken())
+    [said] = await send(report, Names(uri), TlsContexts(), Taken(), lambda _: "")
     assert "certificate" in said

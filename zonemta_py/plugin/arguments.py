@@ -119,7 +119,8 @@ class Routing:
     host "": as the zone has it, a host of its own or MX lookup. port: of `host`. auth: (username, password).
 
     tls: "" for the zone's setting, else "none", "opportunistic" or "required". source: local IP, "" for the zone's.
-    priority: above 0 goes before the others that wait for its destination. delay_s: seconds before the first attempt.
+    priority: -9 to 9, each step doubles its share of the zone (RFC 6710); left as it is, that of the message, or of the
+    zone, counts. delay_s: seconds before the first attempt.
     """
 
     recipient: str

@@ -16,6 +16,7 @@ from zonemta_py.queue.hooks import Routed
 log = logging.getLogger(__name__)
 
 _SMTP = 25
+PRIORITY_MAX = 9
 
 
 class PluginHooks:
@@ -29,7 +30,8 @@ class PluginHooks:
         self.releases = host.listens("queue_release")
 
     async def route(self, envelope: Envelope, routed: Routed) -> Routed:
-        routing = Routing(recipient=routed.recipient.address, zone=routed.zone)
+        asked = envelope.priority or 0
+        routing = Routing(recipient=routed.recipient.address, zone=routed.zone, priority=asked)
         try:
             await self._host.call("queue_route", envelope=envelope, routing=routing)
         except Reject as verdict:
@@ -44,11 +46,12 @@ class PluginHooks:
             "host": routing.host,
             "port": self._port(routing),
             "source": routing.source,
-            "priority": routing.priority,
             "tls": routing.tls,
             "auth": list(routing.auth) if routing.auth else None,
         }
         decided = {name: value for name, value in decided.items() if value}
+        if routing.priority != asked:
+            decided["priority"] = self._priority(routing)
         zone = self._zone(routing, routed.zone)
         return dataclasses.replace(routed, zone=zone, routing=decided or None, delay_s=routing.delay_s)
 
@@ -60,6 +63,12 @@ class PluginHooks:
             routing.recipient, routing.zone, before,
         )  # fmt: skip
         return before
+
+    def _priority(self, routing: Routing) -> int:
+        if isinstance(routing.priority, int) and abs(routing.priority) <= PRIORITY_MAX:
+            return int(routing.priority)
+        log.warning("plugins give %s priority %r; take -9 to 9", routing.recipient, routing.priority)
+        return max(-PRIORITY_MAX, min(PRIORITY_MAX, int(routing.priority)))
 
     def _port(self, routing: Routing) -> int:
         if routing.host:

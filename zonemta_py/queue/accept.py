@@ -184,6 +184,7 @@ class Acceptance:
         recipient = routed.recipient
         zone = self._core.schedule.zones[routed.zone]
         priority = zone.zone.priority if envelope.priority is None else envelope.priority
+        priority = (routed.routing or {}).get("priority", priority)  # a plugin's
         flow = ""
         if priority or envelope.tenant or envelope.campaign:
             flow = Path(priority, envelope.tenant or "", envelope.campaign or "").text()

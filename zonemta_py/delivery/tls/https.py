@@ -1,5 +1,6 @@
 """HTTPS to one host at addresses that we have looked up ourselves: the only door to httpx.
 
+Where a name leads is a stranger's doing: addresses that mail may not go to are not asked either (`reach`).
 Certificates are validated for the host's name, redirects are not followed, proxies of the environment not used, and no
 more is read than was asked for. The library is loaded when the first request is made.
 
@@ -10,12 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
+
+from zonemta_py.config import Config
+from zonemta_py.delivery.reach import refusal
 
 if TYPE_CHECKING:
     import httpx
 
+Barred = Callable[[str], str]
+"""Of an address: what keeps us from it, in words, or ""."""
 ALL_S = 30.0
 """Longest a request may take, with all that belongs to it."""
 STEP_S = 10.0
@@ -31,17 +37,33 @@ class HttpsFailed(Exception):
 
 
 async def get(
-    host: str, port: int, path: str, addresses: Sequence[str], context: ssl.SSLContext, *, kind: str, bytes_max: int
-) -> bytes:
+    host: str, port: int, path: str, addresses: Sequence[str], context: ssl.SSLContext, *, kind: str, bytes_max: int,
+    barred: Barred = refusal,
+) -> bytes:  # fmt: skip
     """The body of a 200 of that media type. Raises HttpsFailed."""
-    return await _first(host, port, addresses, context, "GET", path, b"", {}, kind, bytes_max)
+    return await _first(host, port, _permitted(host, addresses, barred), context, "GET", path, b"", {}, kind, bytes_max)
 
 
 async def post(
-    host: str, port: int, path: str, addresses: Sequence[str], context: ssl.SSLContext, *, kind: str, data: bytes
-) -> None:
+    host: str, port: int, path: str, addresses: Sequence[str], context: ssl.SSLContext, *, kind: str, data: bytes,
+    barred: Barred = refusal,
+) -> None:  # fmt: skip
     """Any 2xx is good. Raises HttpsFailed."""
-    await _first(host, port, addresses, context, "POST", path, data, {"Content-Type": kind}, "", 64 * 1024)
+    sent = {"Content-Type": kind}
+    await _first(host, port, _permitted(host, addresses, barred), context, "POST", path, data, sent, "", 64 * 1024)
+
+
+def _permitted(host: str, addresses: Sequence[str], barred: Barred) -> list[str]:
+    """Raises HttpsFailed if none is."""
+    found = [address for address in addresses if not barred(address)]
+    if addresses and not found:
+        raise HttpsFailed(f"{host} is at {addresses[0]}, {barred(addresses[0])}")
+    return found
+
+
+def barred_by(config: Config) -> Barred:
+    """As of mail: nothing is barred where a zone has allow_private."""
+    return (lambda _: "") if any(zone.allow_private for zone in config.zones) else refusal
 
 
 async def _first(

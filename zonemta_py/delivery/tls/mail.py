@@ -13,9 +13,10 @@ from datetime import UTC, date, datetime
 from urllib.parse import urlsplit
 
 from zonemta_py.config import Config
+from zonemta_py.delivery.reach import refusal
 from zonemta_py.delivery.tls import https
 from zonemta_py.delivery.tls.contexts import TlsContexts
-from zonemta_py.delivery.tls.https import HttpsFailed
+from zonemta_py.delivery.tls.https import Barred, HttpsFailed
 from zonemta_py.delivery.tls.names import Names
 from zonemta_py.delivery.tls.policy import reporter_address
 from zonemta_py.delivery.tls.reports import seen_on
@@ -38,13 +39,15 @@ async def uris(names: Names, domain: str) -> list[str]:
     return addressees(texts)
 
 
-async def send(report: Report, names: Names, contexts: TlsContexts, hand_in: HandIn) -> list[str]:
+async def send(
+    report: Report, names: Names, contexts: TlsContexts, hand_in: HandIn, barred: Barred = refusal
+) -> list[str]:
     """What became of it: a sentence for each addressee, none if nobody asks for it."""
     try:
         wanted = await uris(names, report.domain)
     except DeliveryError as error:
         return [f"{report.domain}: not sent, {error.reply.text}"]
-    said = [await _post(report, uri, names, contexts) for uri in wanted if not uri.lower().startswith(MAIL)]
+    said = [await _post(report, uri, names, contexts, barred) for uri in wanted if not uri.lower().startswith(MAIL)]
     boxes = [box for box in (mailbox(uri) for uri in wanted if uri.lower().startswith(MAIL)) if box]
     if boxes:
         said.append(await _mail(report, boxes, hand_in))
@@ -63,7 +66,7 @@ async def send_day(
     reports = await asyncio.to_thread(lambda: reports_for(day, seen_on(config.folder, day), reporter(config)))
     for report in reports:
         if report.domain not in done:
-            sentences += await send(report, names, contexts, hand_in)
+            sentences += await send(report, names, contexts, hand_in, https.barred_by(config))
             note(report.domain)
     return sentences
 
@@ -77,13 +80,15 @@ async def _mail(report: Report, boxes: list[str], hand_in: HandIn) -> str:
     return f"{report.domain}: handed in for {where}"
 
 
-async def _post(report: Report, uri: str, names: Names, contexts: TlsContexts) -> str:
+async def _post(report: Report, uri: str, names: Names, contexts: TlsContexts, barred: Barred) -> str:
     try:
         parts = urlsplit(uri)
         host, port = parts.hostname or "", parts.port or 443
         addresses = await names.addresses(host, time.monotonic())
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        await https.post(host, port, path, addresses, contexts.of(True), kind=MEDIA_TYPE, data=report.compressed())
+        await https.post(
+            host, port, path, addresses, contexts.of(True), kind=MEDIA_TYPE, data=report.compressed(), barred=barred
+        )
     except (HttpsFailed, DeliveryError, ValueError) as error:
         return f"{report.domain}: not sent to {uri}, {error}"
     return f"{report.domain}: sent to {uri}"

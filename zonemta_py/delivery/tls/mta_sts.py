@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from zonemta_py.delivery.reach import refusal
 from zonemta_py.delivery.tls import https
 from zonemta_py.delivery.tls.contexts import TlsContexts
-from zonemta_py.delivery.tls.https import HttpsFailed
+from zonemta_py.delivery.tls.https import Barred, HttpsFailed
 from zonemta_py.mail.classify import NoRoute, TlsFailed
 from zonemta_py.mail.domain import canonical
 from zonemta_py.mail.sts import POLICY_BYTES_MAX, Sts, parse, record_id
@@ -76,7 +77,10 @@ class _Kept:
 class StsPolicies:
     """folder: for the files. port: of the policy hosts."""
 
-    def __init__(self, folder: Path, names: Names, contexts: TlsContexts, port: int = 443) -> None:
+    def __init__(
+        self, folder: Path, names: Names, contexts: TlsContexts, port: int = 443, barred: Barred = refusal
+    ) -> None:
+        self._barred = barred
         self._folder, self._names, self._contexts, self._port = folder, names, contexts, port
         self._known: OrderedDict[str, _Kept] = OrderedDict()
         self._fetching: dict[str, asyncio.Task[None]] = {}
@@ -118,7 +122,14 @@ class StsPolicies:
             addresses = await self._names.addresses(host, now)
             context = self._contexts.of(True)
             data = await https.get(
-                host, self._port, PATH, addresses, context, kind="text/plain", bytes_max=POLICY_BYTES_MAX
+                host,
+                self._port,
+                PATH,
+                addresses,
+                context,
+                kind="text/plain",
+                bytes_max=POLICY_BYTES_MAX,
+                barred=self._barred,
             )
             text = data.decode()
             kept.policy, kept.text = parse(name, id, text), text

@@ -18,6 +18,7 @@ import asyncio
 import time
 
 from zonemta_py.config import Config, Zone
+from zonemta_py.delivery.tls import https
 from zonemta_py.delivery.tls import plan as tls_plan
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.failures import POLICY, UNDECIDED, TlsTrouble
@@ -44,7 +45,7 @@ class TlsPolicies:
         self._names, self._dane = names, tls.dane
         self._reporter = reporter_address(config) if tls.reports else None
         self._mta_sts = tls.mta_sts
-        self._sts = StsPolicies(config.folder / "tls", names, self.contexts, tls.mta_sts_port)
+        self._sts = StsPolicies(config.folder / "tls", names, self.contexts, tls.mta_sts_port, https.barred_by(config))
         self._plain: dict[tuple[str, str], Demands] = {}
 
     async def demands(self, delivery: Delivery, zone: Zone, mode: str, named: bool = False) -> Demands:
