@@ -19,7 +19,10 @@ from zonemta_py.delivery.reach import Ourselves, refusal
         ("::ffff:127.0.0.1", "loopback"), ("::ffff:10.0.0.1", "private"), ("64:ff9b::a00:1", "private"),
         ("64:ff9b::7f00:1", "loopback"), ("2002:7f00:1::1", "loopback"), ("2002:c0a8:101::1", "private"),
         ("0.1.2.3", "private"), ("localhost", "not an IP address"), ("010.0.0.1", "not an IP address"),
-        ("fe80::1%eth0", "link-local"), ("4000::1", "reserved"), ("/run/lmtp", "not an IP address"),
+        ("fe80::1%eth0", "link-local"), ("4000::1", "reserved"),
+        ("192.0.0.1", "protocols"), ("192.0.0.200", "protocols"), ("192.88.99.1", "protocols"),
+        ("::ffff:192.0.0.9", "protocols"), ("64:ff9b:1::808:808", "protocols"), ("2001:4::1", "protocols"),
+        ("3fff::1", "documentation"), ("5f00::1", "protocols"), ("/run/lmtp", "not an IP address"),
     ],
 )  # fmt: skip
 def test_refused_ranges(address: str, word: str) -> None:

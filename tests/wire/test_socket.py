@@ -15,7 +15,17 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import DELIVERED, Delivery, Outcome, QueueRefusal, Result
 from zonemta_py.wire import client
 from zonemta_py.wire.client import RemoteQueue
-from zonemta_py.wire.frames import CHUNKS_AT_ONCE, Operation, delivery_of, delivery_row, pack, result_of, result_row
+from zonemta_py.wire.frames import (
+    CHUNKS_AT_ONCE,
+    OK,
+    WRONG,
+    Operation,
+    delivery_of,
+    delivery_row,
+    pack,
+    result_of,
+    result_row,
+)
 
 BODY = b"Subject: x\r\n\r\nHi\r\n"
 
@@ -107,6 +117,36 @@ async def test_wrong_arguments_of_a_question_are_answered(service: Any) -> None:
     good = await service.connect()
     with pytest.raises(ValueError, match="there is no state"):
         await good.ask("list", state="nonsense")
+    assert (await good.ask("size"))["total"]["messages"] == 0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ("size", 7), ("size", None), ("size", []), ("size", {7: 1}), (["size"], {}), (None, {}), ({}, {}),
+        (b"size", {}),
+        ("size", {"junk": 1}), ("list", {"zone": 7}), ("list", {"limit": "many"}), ("list", {"state": ["queued"]}),
+        ("show", {"id": 7}), ("show", {}), ("campaign", {"name": 7}), ("campaign", {"name": ["x"]}),
+        ("campaign-put", {"name": None}), ("no such", {}),
+    ],
+)  # fmt: skip
+async def test_a_malformed_question_gets_an_answer(service: Any, said: tuple[Any, Any]) -> None:
+    """Whoever asks must not wait for ever; neither does he take the queue with him."""
+    reader, writer = await asyncio.open_unix_connection(str(service.folder / "socket"))
+    writer.write(pack([int(Operation.ASK), 1, *said]))
+    number, status, sentence = client.msgpack.unpackb(await asyncio.wait_for(reader.read(65_536), 30))
+    assert (number, status) == (1, WRONG) or said[0] in ("list", "show")
+    assert sentence or status == OK
+    writer.write(pack([int(Operation.ASK), 2, "size", {}]))
+    assert client.msgpack.unpackb(await asyncio.wait_for(reader.read(65_536), 30))[:2] == [2, OK]
+    writer.close()
+
+
+async def test_the_largest_body_of_http_fits_through_the_socket(service: Any) -> None:
+    """One of more than 32 MB, which http.body_bytes may allow, cut the connection."""
+    good = await service.connect()
+    with pytest.raises(ValueError, match="junk"):
+        await good.ask("size", junk=b"x" * 64 * 1024 * 1024)
     assert (await good.ask("size"))["total"]["messages"] == 0
 
 

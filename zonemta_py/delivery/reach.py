@@ -21,8 +21,14 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _SHARED = ipaddress.ip_network("100.64.0.0/10")
 _SITE_LOCAL = ipaddress.ip_network("fec0::/10")
 _DOCUMENTATION = tuple(
-    ipaddress.ip_network(text) for text in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32")
+    ipaddress.ip_network(text)
+    for text in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20")
 )
+_PROTOCOLS = tuple(
+    ipaddress.ip_network(text)
+    for text in ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "64:ff9b:1::/48", "5f00::/16")
+)
+"""Of which Python calls only parts private, or none: protocol assignments, relays of 6to4, local NAT64, SRv6."""
 
 
 @lru_cache(8192)
@@ -63,6 +69,8 @@ def _range(address: Address) -> str:
         return "a carrier's shared address"
     if any(address in network for network in _DOCUMENTATION):
         return "an address of documentation"
+    if any(address in network for network in _PROTOCOLS):
+        return "an address for protocols"
     if address.is_private or address in _SITE_LOCAL:
         return "a private address"
     return "a reserved address" if address.is_reserved else ""

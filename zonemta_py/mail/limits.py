@@ -42,5 +42,6 @@ REPLY_TEXT_STORED_MAX = 500
 ADDRESS_BYTES_MAX = 320
 """Local part 64 and domain 255 with the @ (RFC 5321 4.5.3.1)."""
 
-FRAME_BYTES_MAX = 8 * 1024 * 1024
-"""Largest frame on the unix socket between our own processes."""
+FRAME_BYTES_MAX = 96 * 1024 * 1024
+"""Largest frame on the unix socket between our own processes: half more than the largest `http.body_bytes`, for a batch
+or template travels in one."""

@@ -54,7 +54,7 @@ def pack_chunks(fields: tuple[Any, ...], chunks: list[bytes], after: tuple[Any, 
 
 
 def unpacker() -> msgpack.Unpacker:
-    return msgpack.Unpacker(raw=False, strict_map_key=False, max_buffer_size=4 * FRAME_BYTES_MAX)
+    return msgpack.Unpacker(raw=False, strict_map_key=False, max_buffer_size=FRAME_BYTES_MAX)
 
 
 _SCALARS = (

@@ -7,6 +7,7 @@ was half done on it: messages that were not committed are forgotten, leases are 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import stat
 from collections.abc import Callable, Coroutine
@@ -23,6 +24,8 @@ from zonemta_py.queue.incoming import LocalIncoming
 from zonemta_py.queue.lease import Taker
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row, pack, pack_chunks, result_of, unpacker
+
+log = logging.getLogger(__name__)
 
 SOCKET = "socket"
 """Name of the socket in the queue's folder."""
@@ -135,6 +138,10 @@ class Connection(asyncio.Protocol):
             self._stored(number, "", refusal.reply)
         except ValueError as error:
             self._answer(number, WRONG, str(error))
+        except Exception:  # a fault of ours: whoever waits must not wait for ever, nor take it for an answer
+            log.exception("connection %s: a request failed", self._name)
+            if self._transport is not None:
+                self._transport.abort()
 
     # -- requests
 
@@ -251,9 +258,24 @@ def _nothing() -> None:
 
 
 async def _answered(queue: LocalQueue, question: str, arguments: dict[str, Any]) -> Any:
-    """Recovery comes first: until it is over nobody knows what there is, and what an order would mean."""
+    """Recovery comes first: until it is over nobody knows what there is, and what an order would mean.
+
+    Raises ValueError for what is no question, and for values that its answer stumbles over.
+    """
+    if not isinstance(question, str) or not isinstance(arguments, dict) or not all(map(_is_text, arguments)):
+        raise ValueError("a question is a name, and a map of names and values")
     await queue.core.when_ready.wait()
-    return await queue.ask(question, **arguments)
+    try:
+        return await queue.ask(question, **arguments)
+    except (TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
+        log.exception("the question %.80s failed", question)
+        raise ValueError(
+            f"{question}: it cannot be answered ({type(error).__name__}: {error}); check its values"
+        ) from None
+
+
+def _is_text(name: Any) -> bool:
+    return isinstance(name, str)
 
 
 async def _owed(queue: LocalQueue, token: str) -> tuple[str, int, int] | None:
