@@ -7,6 +7,11 @@ import sys
 
 def main() -> int:
     arguments = sys.argv[1:]
+    if arguments[:1] in (["--version"], ["-V"]):
+        from zonemta_py.cli.version import program
+
+        print(program())
+        return 0
     if arguments[:1] == ["run"]:
         from zonemta_py.cli.run import main as run
 

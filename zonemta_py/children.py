@@ -145,12 +145,16 @@ async def _queue(config: Config, host: Host) -> None:
     listening = await server.serve(opening.queue, config.folder)
     await asyncio.gather(opening.finish(), asyncio.to_thread(load_rules, config))
     opening.queue.start()
+    total = (await opening.queue.ask("size"))["total"]
+    counts = ", ".join(f"{total[state]:,} {state}" for state in ("queued", "deferred", "held"))
+    print(f"zonemta: ready; recipients: {counts}", file=sys.stderr, flush=True)
     await listening.serve_forever()
 
 
 def receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.socket]], share: int) -> None:
     """A process that accepts mail. It outlives the queue's process: what needs it waits until that is back."""
     listen_to_log(config, host)
+    _open_files(config.limits.connections // share + FILES_BESIDES_LEASES)
     uvloop.run(_receiver(config, host, sockets, share))
 
 
@@ -224,14 +228,20 @@ def places(config: Config) -> int:
     Raises the process's limit of open files as far as it may, and says so if that is not far enough.
     """
     share = sum(zone.connections for zone in config.zones) // processes(config.server.senders) + 1
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = share + FILES_BESIDES_LEASES
-    if soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    soft = _open_files(wanted)
     if soft < wanted:
         log.warning(
             "%d connections are configured for a sender process, but it may open %d files only: a busy zone can hold "
             "up others; raise the limit (LimitNOFILE=, ulimit -n) or server.senders", share, soft,
         )  # fmt: skip
     return min(share, max(100, soft - FILES_BESIDES_LEASES))
+
+
+def _open_files(wanted: int) -> int:
+    """Raises the process's limit of open files as far as it may; returns what it is now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return soft

@@ -24,9 +24,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from zonemta_py.config import Config, Zone
+from zonemta_py.config.secret import hidden
 
 _WIDTH = 100
-_SECRETS = frozenset(("password", "secret", "users"))
 _OPENING = """\
 Every key of the configuration, commented out at its default. Uncomment what you change.
 Check a file with `zonemta config check FILE`, start with it by `zonemta run --config FILE`.
@@ -50,7 +50,7 @@ def _document(config: Config, live: bool) -> Iterator[str]:
             yield from _section(f"[{name}]", name, value, live)
         elif isinstance(value, dict):
             yield from ("", f"[{name}]", *_wrapped(_docstrings(Config).get(name, "")))
-            yield from (_line(key, _secret(name, item), live=True) for key, item in value.items())
+            yield from (_line(key, hidden(name, item), live=True) for key, item in value.items())
         else:
             for item in value:
                 yield from _section(f"[[{name}]]", name, item, live)
@@ -74,10 +74,10 @@ def _section(header: str, name: str, section: BaseModel, live: bool) -> Iterator
             continue
         yield ""
         yield from _wrapped(_described(type(section), key))
-        yield _line(key, _secret(key, value), live=(live or _needed(section, key)) and value is not None)
+        yield _line(key, hidden(key, value), live=(live or _needed(section, key)) and value is not None)
     for table, rows in tables:
         for key, row in rows.items():
-            yield from ("", f"[{table}.{_key(key)}]", *(_line(k, v, live=True) for k, v in row.items()))
+            yield from ("", f"[{table}.{_key(key)}]", *_options(row, table == "plugins.options"))
     for lines in inner:
         yield from lines
 
@@ -129,8 +129,8 @@ def _docstrings(section: type[BaseModel]) -> dict[str, str]:
 _BOUNDS = (("ge", "at least"), ("gt", "more than"), ("le", "at most"))
 
 
-def _secret(key: str, value: Any) -> Any:
-    return "(hidden, see the file)" if key in _SECRETS and value else value
+def _options(row: dict[str, Any], plugins: bool) -> Iterator[str]:
+    return (_line(key, hidden(key, value, plugins), live=True) for key, value in row.items())
 
 
 def _wrapped(text: str) -> list[str]:

@@ -47,6 +47,7 @@ def run(config: Config, clock: Callable[[], float] = time.time) -> NoReturn:
 
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(name, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, _hung_up)
     host = children.plugins(config)
     children.check_doors(config, host)
     supervisor = Supervisor([bound for row in [*sockets, doors] for _, bound in row])
@@ -192,6 +193,7 @@ class Supervisor:
             ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:  # the supervisor died in between
                 os._exit(0)
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
             _rename(role)
             for bound in self._sockets:
                 if bound not in self._roles[role].sockets:
@@ -205,6 +207,18 @@ class Supervisor:
             traceback.print_exc()
         finally:
             os._exit(status)
+
+
+def _hung_up(*_: object) -> None:
+    """Rotating logs or reloading services may send it; children ignore it. A terminal that is gone is an end."""
+    try:
+        print(
+            "zonemta: SIGHUP changes nothing; start it again to take up a new configuration",
+            file=sys.stderr,
+            flush=True,
+        )
+    except OSError:
+        os._exit(os.EX_OK)
 
 
 def _how(status: int) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -72,7 +72,9 @@ def _tree(wanted: str) -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
+    app.callback()(_options)
     pass_on = {"allow_extra_args": True, "ignore_unknown_options": True}
     app.command("run", add_help_option=False, context_settings=pass_on)(_run)
     for name, command in _COMMANDS.items():
@@ -82,6 +84,12 @@ def _tree(wanted: str) -> typer.Typer:
     if wanted and wanted[0] != "-" and wanted not in {"run", *_COMMANDS, *_GROUPS}:
         _add_plugins_commands(app)
     return app
+
+
+def _options(
+    version: Annotated[bool, typer.Option("--version", "-V", help="Print the version, and nothing else.")] = False,
+) -> None:
+    """An outbound MTA that never forgets and never stalls."""  # --version is answered before (`__main__`)
 
 
 def _run(context: typer.Context) -> None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from zonemta_py.cli.errors import Exit, Stop, from_os
 from zonemta_py.cli.patience import until
+
+_MAIL = ("store", "journal", "archive", "quarantine", "bodies", "receipts")
+"""Where there is mail, or what became of it."""
 
 
 def ensure_writable(folder: Path) -> None:
@@ -20,6 +25,24 @@ def ensure_writable(folder: Path) -> None:
         raise from_os(error) from None
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
         raise Stop(Exit.PERMISSION, f"{folder}: may not be written; make it yours, or name another with --folder")
+
+
+def kept_to_oneself(folder: Path) -> Iterator[str]:
+    """Takes from everybody else what they may do to the folders of mail, as earlier versions left them; says where.
+
+    Raises Stop if everybody may put others in their places.
+    """
+    mode = folder.stat().st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise Stop(Exit.PERMISSION, f"{folder}: everybody may write to it; `chmod o-w {folder}`, or name another")
+    for name in _MAIL:
+        place = folder / name
+        if place.is_dir() and place.stat().st_mode & 0o077:
+            try:
+                place.chmod(0o700)
+            except OSError as error:
+                raise from_os(error) from None
+            yield f"{place}: was open to others, who could read mail; now it is its owner's alone (mode 0700)"
 
 
 def wait_until_unlocked(folder: Path) -> None:

@@ -11,13 +11,16 @@ import errno
 import os
 import re
 import socket
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 from zonemta_py.cli.errors import Exit, Stop, guarded
-from zonemta_py.cli.folder import ensure_writable, wait_until_unlocked
+from zonemta_py.cli.folder import ensure_writable, kept_to_oneself, wait_until_unlocked
 from zonemta_py.cli.patience import until
-from zonemta_py.config import Config, Listener, load
+from zonemta_py.cli.version import program
+from zonemta_py.config import Config, Listener, load, secret
 
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:\s]+)):(\d{1,5})")
 
@@ -33,29 +36,46 @@ def main(arguments: list[str]) -> int:
 
 def run(arguments: list[str]) -> None:
     """Returns never, unless something is wrong before the first process starts: then Stop or ConfigError."""
-    config = configured(arguments)
+    os.umask(0o077)  # mail is nobody else's business, whatever file it is in
+    config, path = configured(arguments)
     ensure_writable(config.folder)
+    for sentence in [secret.warning(path, config.model_dump()) if path else "", *kept_to_oneself(config.folder)]:
+        if sentence:
+            print(f"zonemta: {sentence}", file=sys.stderr, flush=True)
     wait_until_unlocked(config.folder)
     for listener in config.doors:
         until(lambda listener=listener: check_port(listener))  # type: ignore[misc]
     from zonemta_py import supervisor
 
+    print("\n".join(opening(config, path)), file=sys.stderr, flush=True)
     try:
         supervisor.run(config)
     except supervisor.StartError as error:
         raise Stop(Exit.UNAVAILABLE, str(error)) from None
 
 
-def configured(arguments: list[str]) -> Config:
-    """The configuration that these arguments mean: file or defaults, then what the command line overrides."""
+def opening(config: Config, path: Path | None) -> Iterator[str]:
+    """What somebody who starts it wants to know; the queue itself says when it is ready."""
+    yield f"{program()}: {path.absolute() if path else 'no configuration file, so the defaults'}"
+    yield f"zonemta: queue in {config.folder}; `zonemta queue size` shows what is in it"
+    for listener in config.doors:
+        what = "mail by HTTP" if listener is config.doors[-1] and config.http.enabled else "mail by SMTP"
+        yield f"zonemta: {what} at {listener.address} port {listener.port}"
+    for zone in config.zones:
+        where = f"{zone.host} port {zone.port}" if zone.host else "the MX hosts of each recipient's domain"
+        yield f"zonemta: zone {zone.name!r} sends to {where}"
+
+
+def configured(arguments: list[str]) -> tuple[Config, Path | None]:
+    """The configuration that these arguments mean, and its file, if any: then what the command line overrides."""
     parser = _Parser(prog="zonemta run", description="Runs the MTA in the foreground until it is killed.")
     parser.add_argument("-c", "--config", metavar="FILE", default=os.environ.get("ZONEMTA_CONFIG"), help="TOML file")
     parser.add_argument("--folder", metavar="DIR", help="where the queue lives, in place of server.folder")
     parser.add_argument("--listen", metavar="ADDRESS:PORT", help="the first listener's address and port")
     parser.add_argument("--relay", metavar="HOST:PORT", help="smart host for every zone; no MX lookups then")
     chosen = parser.parse_args(arguments)
-    config = load(Path(chosen.config) if chosen.config else None)
-    return overridden(config, chosen.folder, chosen.listen, chosen.relay)
+    path = Path(chosen.config) if chosen.config else None
+    return overridden(load(path), chosen.folder, chosen.listen, chosen.relay), path
 
 
 def overridden(config: Config, folder: str | None, listen: str | None, relay: str | None) -> Config:

@@ -11,6 +11,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from zonemta_py.config.root import Config
+from zonemta_py.config.secret import hidden
 from zonemta_py.config.section import ConfigError
 
 
@@ -44,7 +45,10 @@ def _sentence(path: Path, document: dict[str, Any], error: ValidationError) -> s
     if first["type"] == "value_error":  # from our own checks: they say what to do
         return f"{path}: {key}: {first['ctx']['error']}"
     message = first["msg"].removeprefix("Input ").removeprefix("Value ")
-    return f"{path}: {key}: {message}, not {str(first['input'])[:60]!r}; see `zonemta config show`"
+    given = first["input"]
+    for part in first["loc"]:
+        given = hidden(str(part), given, "options" in first["loc"])
+    return f"{path}: {key}: {message}, not {str(given)[:60]!r}; see `zonemta config show`"
 
 
 def _place(document: Any, parts: tuple[int | str, ...]) -> str:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
+from zonemta_py.config.secret import hidden
 from zonemta_py.config.section import NAME, Section, domain_rules, ip_address
 
 
@@ -53,7 +54,7 @@ class Source(Section):
         except ValueError:
             known = False
         if value and not known:
-            raise ValueError(f"{value!r} is no proxy, write socks5://host:port or haproxy://host:port")
+            raise ValueError(f"{hidden('proxy', value)!r} is no proxy, write socks5://host:port or haproxy://host:port")
         if value and url.scheme == "haproxy" and "@" in url.netloc:
             raise ValueError(f"haproxy://{url.hostname}:{url.port} knows no user and password, leave them out")
         return value

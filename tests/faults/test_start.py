@@ -1,0 +1,75 @@
+"""The real MTA's start: what it says, who hears clients, who may read the mail, and what SIGHUP does to it."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from survival.rig import Mta
+
+FOLDERS = ("store", "journal", "archive", "quarantine", "bodies", "receipts")
+
+
+@pytest.fixture
+def mta(tmp_path: Path) -> Mta:
+    return Mta(tmp_path / "queue", 9, home=tmp_path)
+
+
+def said(mta: Mta, words: str) -> None:
+    end = time.monotonic() + 60
+    while words not in mta.log_tail(100):
+        assert time.monotonic() < end, mta.log_tail(100)
+        time.sleep(0.02)
+
+
+def listening(pid: int) -> set[int]:
+    """Inodes of the listening TCP sockets that the process has open."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    known = {int(row[9]) for row in rows if row[3] == "0A"}
+    links = [os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")]
+    return known & {int(link[8:-1]) for link in links if link.startswith("socket:[")}
+
+
+def test_a_start_says_what_a_newcomer_asks(mta: Mta) -> None:
+    """Which file, which folder, which port, where mail goes, when it is ready; SIGHUP ends nothing; each child has its
+    own listening sockets only, and nobody else may read mail, wherever it was made before."""
+    mta.folder.mkdir(mode=0o755)
+    for name in FOLDERS[:2]:
+        (mta.folder / name).mkdir()
+        (mta.folder / name).chmod(0o755)
+    mta.start()
+    try:
+        asyncio.run(mta.accepting())
+        said(mta, "zonemta: ready; recipients: 0 queued, 0 deferred, 0 held")
+        log = mta.log.read_text()
+        for words in (
+            str(mta.config_file),
+            f"queue in {mta.folder}",
+            f"127.0.0.1 port {mta.port}",
+            "zone 'default' sends to 127.0.0.1 port 9",
+            f"{mta.folder / 'store'}: was open to others",
+        ):
+            assert words in log
+        while list(mta.children().values()).count("sender") < 2:
+            time.sleep(0.02)
+        children = mta.children()
+        by_role = {
+            role: [listening(pid) for pid, name in children.items() if name == role] for role in children.values()
+        }
+        assert by_role["queue"] == [set()]
+        assert by_role["sender"] == [set(), set()]
+        assert [len(own) for own in by_role["receiver"]] == [1, 1]
+        assert by_role["receiver"][0] != by_role["receiver"][1]
+        found = [path for name in FOLDERS for path in [mta.folder / name, *(mta.folder / name).rglob("*")]]
+        assert {path for path in found if path.exists() and path.is_dir() and path.stat().st_mode & 0o077} == set()
+        assert {path for path in (mta.folder / "journal").iterdir() if path.stat().st_mode & 0o077} == set()
+        assert mta._process is not None
+        for pid in (mta._process.pid, *children):
+            os.kill(pid, signal.SIGHUP)
+        said(mta, "SIGHUP changes nothing")
+        assert mta.ask("size")["total"]["messages"] == 0
+        assert mta.children() == children
+    finally:
+        mta.end()
