@@ -189,7 +189,7 @@ async def _sender(config: Config, host: Host, name: str) -> None:
     from zonemta_py.queue.making import Making
     from zonemta_py.wire.client import RemoteQueue
 
-    outlet = await RemoteQueue.connect(config.folder, name)
+    outlet = await RemoteQueue.connect(config.folder, name, lease_s=config.queue.lease_s)
     making = Making.open(config.folder, name)
     work = asyncio.ensure_future(run(config, outlet, host, places(config), making=making))
     await asyncio.wait([work, outlet.gone], return_when=asyncio.FIRST_COMPLETED)

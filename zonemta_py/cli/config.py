@@ -46,6 +46,13 @@ def _check_readable(file: Path) -> None:
 
 def _doubts(config: Config) -> Iterator[str]:
     """What may be right on the machine that is meant, but is not on this one, and what is left open."""
+    from zonemta_py.disk.space import LEAST_BYTES
+
+    if config.queue.reserve_bytes < LEAST_BYTES:
+        yield (
+            f"warning: queue.reserve_bytes is {config.queue.reserve_bytes:,}, less than the queue needs to empty "
+            f"itself: {LEAST_BYTES:,} are kept free in its place"
+        )
     for party in senders.unsigned(config):
         yield (
             f"warning: {party.name} is bound to no senders, and is not the only one that hands in mail: no [[dkim]] key"

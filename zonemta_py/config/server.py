@@ -63,7 +63,10 @@ class Queue(Section):
     archive_bytes: int = Field(0, ge=0)
     """How much archive/ may hold before its oldest segments go; 0: no bound."""
     reserve_bytes: int = Field(64 * 1024 * 1024, ge=0)
-    """Free space below which mail is refused with 452, before the disk is really full."""
+    """Free space below which mail is refused with 452, before the disk is really full. Less than 16 MB means 16 MB:
+    the queue needs that to empty itself."""
+    lease_s: float = Field(30, ge=0.1)
+    """Seconds after which a sender that stands still loses what it was to deliver; others deliver it then."""
     arriving_bytes: int = Field(4 * 1024**3, ge=1024**2)
     """What large messages that are on their way in, and not acknowledged yet, may take of the disk together; never more
     than half of what is free. More is refused with 452."""

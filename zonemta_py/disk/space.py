@@ -9,6 +9,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+LEAST_BYTES = 16 * 1024 * 1024
+"""What a queue keeps free, whatever is configured: ends of mail are written too, and LevelDB compacts, before any space
+is free again."""
+
 
 class Space:
     """Looks at the disk at most once in `every_s` seconds of the caller's clock."""

@@ -16,7 +16,7 @@ from zonemta_py.disk import keys, records
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.receipts import Receipts
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.space import Space
+from zonemta_py.disk.space import LEAST_BYTES, Space
 from zonemta_py.disk.store import Operation, Store, StoreDamaged, StoreError
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.bodies import Bodies, Uncommitted
@@ -72,7 +72,7 @@ class Core:
         self.batches = batches
         self.receipts = Receipts(config.folder)
         self.lines = StoreLine(store, self, damaged, hire, self.receipts)
-        self.space = Space(config.folder, config.queue.reserve_bytes)
+        self.space = Space(config.folder, max(LEAST_BYTES, config.queue.reserve_bytes))
         uncommitted = Uncommitted(config.queue, lambda: self.space.room(clock.monotonic()))
         self.bodies = Bodies(config.folder, uncommitted, self.lines.after_sync)
         self.messages = Messages(store, self.bodies)

@@ -25,10 +25,15 @@ from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.places import find_entry, leased_keys, state_of
 from zonemta_py.schedule.lane import Entry
 
+NOTHING_MADE = (-1, 0)
 
-def lost(queue: Parts, worker: str) -> None:
-    """A sender has died: what it had heard of is in doubt, the rest goes back as if it had never been leased."""
-    doubtful, making = [], queue.deaths.of(worker)
+
+def lost(queue: Parts, worker: str, silent: bool = False) -> None:
+    """A sender has died: what it had heard of is in doubt, the rest goes back as if it had never been leased.
+
+    silent: it stands still, and may go on: what it then has to tell is heard (`Settling.late`).
+    """
+    doubtful, making = [], NOTHING_MADE if silent else queue.deaths.of(worker)
     for lease in queue.leases.of(worker):
         if lease.settling:
             continue
@@ -39,6 +44,8 @@ def lost(queue: Parts, worker: str) -> None:
             lease.asking.add_done_callback(partial(_heard, queue, lease))
         else:
             doubtful.append(lease)
+    if silent:
+        queue.leases.remember(doubtful)
     _doubt(queue, doubtful, {id(entry) for lease in doubtful for entry in _deadly(queue, lease, making)})
     queue.leases.gone(worker)
     queue.core.changed()

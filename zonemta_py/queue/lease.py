@@ -34,6 +34,7 @@ from zonemta_py.zones.site import order
 log = logging.getLogger(__name__)
 _CHANCE = random.Random()
 PATIENCE_S = 1.0
+LATE_MAX = 10_000
 FENCED_S = 0.1
 """How soon to look whether the store can be read again."""
 TOO_LATE = Reply(554, "5.4.7", "its delivery deadline has passed")
@@ -107,6 +108,8 @@ class Leases:
 
     def __init__(self, core: Core, first_number: int) -> None:
         self.out: dict[int, Lease] = {}
+        self.late: dict[int, Lease] = {}
+        """Those that senders lost which may go on, the latest LATE_MAX."""
         self._core = core
         self._next = first_number
         self._takers: deque[Taker] = deque()
@@ -401,6 +404,12 @@ class Leases:
         note = entry.note
         quiet = note.notify == Notify.NEVER and campaign is not None and campaign.notify == REMOTE
         return Recipient(entry.address, 0 if quiet else note.notify, note.orcpt)
+
+    def remember(self, leases: list[Lease]) -> None:
+        """Their sender may have something to tell of them yet."""
+        self.late |= {lease.number: lease for lease in leases}
+        for number in list(self.late)[:-LATE_MAX]:
+            del self.late[number]
 
     def of(self, worker: str) -> list[Lease]:
         return [lease for lease in self.out.values() if lease.worker == worker]

@@ -175,9 +175,9 @@ class LocalQueue(Parts):
 
     # -- what goes wrong
 
-    def lost(self, worker: str) -> None:
-        """A sender has died. What it had is in doubt: its final replies may have been on their way."""
-        doubt.lost(self, worker)
+    def lost(self, worker: str, silent: bool = False) -> None:
+        """A sender has died, or stands still. What it had is in doubt: its final replies may have been on their way."""
+        doubt.lost(self, worker, silent)
 
     def _lost_message(self, group: Group, error: StoreError) -> None:
         """A message whose metadata cannot be read when its turn comes: aside with all that is left of it.

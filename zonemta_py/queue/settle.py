@@ -11,6 +11,8 @@ Rules: a temporary failure waits by the zone's retry schedule, until its life is
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import logging
 from collections.abc import Callable
 from functools import partial
 
@@ -34,8 +36,10 @@ from zonemta_py.queue.notices import wanted
 from zonemta_py.queue.settlement import Row, Settlement, check, deferred_key, leave_out, mark_blocked, told
 from zonemta_py.queue.tally import campaign_of
 from zonemta_py.schedule import hours
-from zonemta_py.schedule.lane import NEVER_MS, Entry, Strand
+from zonemta_py.schedule.lane import NEVER_MS, Entry, Group, Strand
 from zonemta_py.zones.retry import delay_s
+
+log = logging.getLogger(__name__)
 
 WAITING = (DEFERRED, POSTPONED)
 AWAY = frozenset(("connect", "banner", "ehlo"))
@@ -57,7 +61,7 @@ class Settling:
         """Calls `done` once the result is on stable storage; a lease that is not out any more is ignored."""
         lease = self._leases.out.get(result.lease)
         if lease is None or lease.settling:
-            done()
+            self._late(result, done)
             return
         if lease.answered:
             leave_out(lease, result)
@@ -76,6 +80,31 @@ class Settling:
             lease.asking.add_done_callback(lambda _: settled())
         else:
             settled()
+
+    def _late(self, result: Result, done: Callable[[], None]) -> None:
+        """A result of a lease that is not out any more. Where its sender had stood still (`wire.pulse`), its recipients
+        are in doubt: those that nobody has begun again need not be, and are leased once more for this end alone.
+        """
+        lease, doubtful = self._leases.late.get(result.lease), 0
+        for outcome in result.outcomes if lease is not None else ():
+            assert lease is not None
+            if outcome.verdict not in (DELIVERED, BOUNCED):
+                continue
+            entries = [lease.group.entries[index] for index in outcome.recipients]
+            strand = lease.group.zone.strands.by_key.get(lease.group.strand.key)
+            found = lease.group.zone.withdraw(strand, entries.__contains__) if strand else []
+            doubtful += len(entries) - len(found)
+            if strand is None or not found:
+                continue
+            group = Group(strand, found)
+            group.zone.begin(group)
+            again = self._leases.grant(group, lease.worker)
+            if again is not None:
+                one = dataclasses.replace(outcome, recipients=list(range(len(found))))
+                self.settle(dataclasses.replace(result, lease=again.number, outcomes=[one], more=False), _nothing)
+        if doubtful:
+            log.warning("%d recipients may get a message twice: see `zonemta queue in-doubt`", doubtful)
+        self._core.journal.when_stable(done)
 
     def _settled(self, lease: Lease, settlement: Settlement, result: Result, done: Callable[[], None]) -> None:
         group = lease.group
@@ -374,3 +403,7 @@ class Settling:
                     zone.put_away(lease.group.lane.site, lease.group.lane.source, deferred_key(settlement, row))
             zone.due_at(min(row.due_ms for row in waiting))
             zone.deadline_ms = min([zone.deadline_ms, *(row.note.deadline_ms or NEVER_MS for row in waiting)])
+
+
+def _nothing() -> None:
+    """Who told it is answered apart from this."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, cast
@@ -22,7 +23,7 @@ from zonemta_py.disk.bodies import Shrinker, restore, shrink
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import Delivery, QueueRefusal, Receipt, Result, Unanswered, accept_whole
+from zonemta_py.queue.api import RELEASED, Delivery, Outcome, QueueRefusal, Receipt, Result, Unanswered, accept_whole
 from zonemta_py.wire.frames import (
     CHUNKS_AT_ONCE,
     OK,
@@ -34,9 +35,11 @@ from zonemta_py.wire.frames import (
     result_row,
     unpacker,
 )
+from zonemta_py.wire.pulse import Pulse
 
 SOCKET = "socket"
 GONE = Reply(451, "4.3.0", "the queue is starting again, try again in a moment")
+STOOD_STILL = Reply(451, "4.3.0", "the sender stood still")
 NO_CHUNK = Reply(451, "4.3.0", "the body has no such chunk")
 UNANSWERED = Reply(451, "4.3.0", "the queue's process ended before it could tell whether the message is stored")
 RECONNECT_S = 0.02
@@ -74,6 +77,7 @@ class RemoteQueue:
         self._files: dict[str, int] = {}
         """Chunks of messages whose bodies have files, by id."""
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.pulse: Pulse | None = None
         self._back: asyncio.Future[None] | None = None
         self._patience_s = PATIENCE_S if reconnect else 0.0
 
@@ -85,9 +89,16 @@ class RemoteQueue:
         return queue
 
     @classmethod
-    async def connect(cls, folder: Path, name: str, reconnect: bool = False, patience_s: float = 60) -> RemoteQueue:
-        """Waits up to `patience_s` for the queue to be there. Raises QueueRefusal."""
+    async def connect(
+        cls, folder: Path, name: str, reconnect: bool = False, patience_s: float = 60, lease_s: float = 0
+    ) -> RemoteQueue:
+        """Waits up to `patience_s` for the queue to be there. Raises QueueRefusal.
+
+        lease_s: of a sender: as in the configuration, so that the queue hears in time that it runs.
+        """
         queue = cls(folder, name, reconnect)
+        if lease_s:
+            queue.pulse = Pulse(folder / SOCKET, lease_s)
         deadline = asyncio.get_running_loop().time() + patience_s
         while not await queue._connect():
             if asyncio.get_running_loop().time() > deadline:
@@ -102,7 +113,7 @@ class RemoteQueue:
         except OSError:
             return False
         self._protocol = protocol
-        protocol.send((Operation.HELLO, 0, self._name))
+        protocol.send((Operation.HELLO, 0, self._name, self.pulse.token if self.pulse else ""))
         if self._back is not None:
             self._back.set_result(None)
             self._back = None
@@ -193,7 +204,13 @@ class RemoteQueue:
     # -- Outlet
 
     async def lease(self, most: int) -> list[Delivery]:
+        asked = time.monotonic()
         deliveries = [delivery_of(row) for row in await self._request(Operation.LEASE, most)]
+        if self.pulse is not None and self.pulse.stale(asked):
+            for delivery in deliveries:  # it is somebody else's by now; if not, it is nobody's fault
+                untried = Outcome(RELEASED, STOOD_STILL, "queue", list(range(len(delivery.recipients))))
+                await self.settle(Result(delivery.lease, [untried]))
+            return []
         for delivery in deliveries:
             if delivery.body is not None:
                 delivery.body = _whole(delivery.body)

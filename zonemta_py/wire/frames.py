@@ -19,7 +19,7 @@ from zonemta_py.queue.api import Delivery, Outcome, Result
 
 
 class Operation(IntEnum):
-    HELLO = 0  # [name]: who asks; its leases are its own
+    HELLO = 0  # [name, token]: who asks; its leases are its own. With a token: while BEATs with it come, see `pulse.py`
     PUT = 1  # [envelope, body] → id
     CHUNK = 2  # [token, chunks, client] → nil; the first ones begin the message
     COMMIT = 3  # [token, envelope, chunks, last chunk, client] → receipt
@@ -31,6 +31,7 @@ class Operation(IntEnum):
     TEMPLATE = 9  # [campaign, first, most] → chunks
     ACCEPT = 10  # [envelope, body] → receipt
     PART = 11  # [result], no answer
+    BEAT = 13  # [token of a HELLO], no answer: that connection's process runs
     KNOWN = 12  # [token of an envelope] → receipt, if the queue's process before this one has stored it; nil
 
 

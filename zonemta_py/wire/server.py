@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import msgpack
 
@@ -41,13 +41,30 @@ async def serve(queue: LocalQueue, folder: Path) -> asyncio.AbstractServer:
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    queue.core.keep(asyncio.ensure_future(_watch(queue.core.config.queue.lease_s)))
     return server
+
+
+async def _watch(lease_s: float) -> None:
+    """Senders whose pulse has stopped lose their leases."""
+    loop, step = asyncio.get_running_loop(), lease_s / 4
+    while True:
+        due = loop.time() + step
+        await asyncio.sleep(step)
+        now = loop.time()
+        for connection in list(Connection.pulsed.values()):
+            if now - due > step:  # this process itself stood still: their pulses are to be read yet
+                connection.heard_at = now
+            elif now - connection.heard_at > lease_s:
+                connection.fall_silent()
 
 
 class Connection(asyncio.Protocol):
     """One peer."""
 
     count = 0
+    pulsed: ClassVar[dict[str, Connection]] = {}
+    """Those whose process has to show that it runs, by token."""
 
     def __init__(self, queue: LocalQueue) -> None:
         Connection.count += 1
@@ -59,7 +76,9 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._incoming: dict[int, LocalIncoming] = {}
         self._order: dict[int, asyncio.Task[None]] = {}
-        self._takers: set[Taker] = set()
+        self._takers: dict[Taker, int] = {}
+        self._silent, self._pulse = False, ""
+        self.heard_at = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._transport: asyncio.Transport | None = None
         self._handlers: dict[int, Callable[..., None]] = {
@@ -76,6 +95,7 @@ class Connection(asyncio.Protocol):
             Operation.TEMPLATE: self._template,
             Operation.ACCEPT: self._accept,
             Operation.KNOWN: self._known,
+            Operation.BEAT: self._beat,
         }
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -92,6 +112,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self.pulsed.pop(self._pulse, None)
         for taker in self._takers:
             self._queue.leases.leave(taker)
         for task in self._tasks:
@@ -145,8 +166,38 @@ class Connection(asyncio.Protocol):
 
     # -- requests
 
-    def _hello(self, _: int, name: str) -> None:
+    def _hello(self, _: int, name: str, pulse: str = "") -> None:
         self._name = f"{name}-{self._number}"
+        if pulse:
+            self._pulse, self.heard_at = pulse, self._loop.time()
+            self.pulsed[pulse] = self
+
+    def _beat(self, _: int, token: str) -> None:
+        connection = self.pulsed.get(token)
+        if connection is not None:
+            connection.heard_at = self._loop.time()
+            connection._speak_again()
+
+    def fall_silent(self) -> None:
+        """Its process stands still: others send what it had, and it gets nothing more until it runs again."""
+        if self._silent:
+            return
+        self._silent = True
+        log.warning(
+            "%s has not shown for %.0f s that it runs: it loses its leases; what it may have sent is in doubt",
+            self._name, self._loop.time() - self.heard_at,
+        )  # fmt: skip
+        for taker in self._takers:
+            self._queue.leases.leave(taker)
+        self._queue.lost(self._name, silent=True)
+
+    def _speak_again(self) -> None:
+        if self._silent:
+            self._silent = False
+            log.warning("%s runs again", self._name)
+            waiting, self._takers = self._takers, {}
+            for taker, number in waiting.items():
+                self._lease(number, taker.most)
 
     def _put(self, number: int, envelope: list[Any], body: bytes) -> None:
         message = _checked(envelope, body)
@@ -212,11 +263,13 @@ class Connection(asyncio.Protocol):
 
     def _lease(self, number: int, most: int) -> None:
         def deliver(deliveries: list[Delivery]) -> None:
-            self._takers.discard(taker)
+            self._takers.pop(taker, None)
             self._answer(number, OK, [delivery_row(delivery) for delivery in deliveries])
 
         taker = self._queue.leases.take(most, self._name, deliver)
-        self._takers.add(taker)
+        self._takers[taker] = number
+        if self._silent:  # it speaks again when its pulse says so
+            self._queue.leases.leave(taker)
 
     def _settle(self, number: int, result: list[Any]) -> None:
         self._queue.settling.settle(result_of(result), partial(self._answer, number, OK, None))

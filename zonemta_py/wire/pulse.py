@@ -1,0 +1,64 @@
+"""The pulse of a sender: a thread that tells the queue every few seconds that this process runs.
+
+Leases have a deadline. A sender that is stopped, frozen, or out of the scheduler's hands for `queue.lease_s` seconds
+loses what it had leased: what it may have sent already is listed as in doubt, and others send it. The pulse is a
+thread's, with a connection of its own, so that a loop that is busy for a while (a plugin, a large message) costs no
+leases; one that has not turned for LOOP_S is as good as dead.
+
+When it runs again, what it was handed meanwhile is given back untried (`stale`); what it had begun goes on, and its
+results are taken as far as nobody else has begun the same (`Settling.late`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+from secrets import token_hex
+
+from zonemta_py.wire.frames import Operation, pack
+
+BEATS = 6
+"""In the time in which one is needed."""
+LOOP_S = 300.0
+
+
+class Pulse:
+    """Begins when it is made. Its thread ends with the process, or with `stop`."""
+
+    def __init__(self, path: Path, lease_s: float) -> None:
+        self.token, self._path, self._lease_s = token_hex(8), path, lease_s
+        self._last, self._woken = time.monotonic(), 0.0
+        self._loop, self._turned = asyncio.get_running_loop(), time.monotonic()
+        self._stopped = threading.Event()
+        self._turn()
+        threading.Thread(target=self._beat, name="pulse", daemon=True).start()
+
+    def stale(self, since: float) -> bool:
+        """Whether this process has stood still since then (monotonic seconds), so that its leases may be gone."""
+        return self._woken >= since or time.monotonic() - self._last > self._lease_s
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _turn(self) -> None:
+        self._turned = time.monotonic()
+        self._loop.call_later(self._lease_s / BEATS, self._turn)
+
+    def _beat(self) -> None:
+        while not self._stopped.is_set():
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(self._lease_s)
+                connection.connect(os.fspath(self._path))
+                while not self._stopped.wait(self._lease_s / BEATS):
+                    now = time.monotonic()
+                    if now - self._last > self._lease_s:
+                        self._woken = now
+                    self._last = now
+                    if now - self._turned < LOOP_S:
+                        connection.sendall(pack((int(Operation.BEAT), 0, self.token)))
+            self._stopped.wait(self._lease_s / BEATS)
