@@ -19,7 +19,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple, NoReturn
 
@@ -36,10 +36,10 @@ class StartError(Exception):
     """Why the MTA cannot start: one sentence with the remedy."""
 
 
-def run(config: Config, clock: Callable[[], float] = time.time) -> NoReturn:
+def run(config: Config, clock: Callable[[], float] = time.time, opening: Iterable[str] = ()) -> NoReturn:
     """Never returns. Raises StartError, PluginError, ConfigError before the first process is started.
 
-    clock: UNIX time, by which the reporter's day begins.
+    clock: UNIX time, by which the reporter's day begins. opening: lines that are printed once all has been checked.
     """
     sockets = [bind(config.listeners) for _ in range(processes(config.server.receivers))]
     doors = bind([config.http.listener]) if config.http.enabled else []
@@ -57,6 +57,7 @@ def run(config: Config, clock: Callable[[], float] = time.time) -> NoReturn:
         supervisor.start(f"receiver-{number}", work, [bound for _, bound in row])
     children.load_queue()
     children.check_others(config)
+    print("".join(f"{line}\n" for line in opening), end="", file=sys.stderr, flush=True)
     supervisor.start("queue", partial(children.queue, config, host))
     children.load_sender()
     for number in range(1, processes(config.server.senders) + 1):

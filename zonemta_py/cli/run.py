@@ -47,9 +47,8 @@ def run(arguments: list[str]) -> None:
         until(lambda listener=listener: check_port(listener))  # type: ignore[misc]
     from zonemta_py import supervisor
 
-    print("\n".join(opening(config, path)), file=sys.stderr, flush=True)
     try:
-        supervisor.run(config)
+        supervisor.run(config, opening=opening(config, path))
     except supervisor.StartError as error:
         raise Stop(Exit.UNAVAILABLE, str(error)) from None
 
