@@ -161,6 +161,13 @@ def test_html_alone_for_a_browser(source: Callable[..., Source]) -> None:
     assert compile(source(text="x")).html_text({}, "a@example.com", "may") == ""
 
 
+def test_a_browser_is_shown_the_images(source: Callable[..., Source]) -> None:
+    """It knows no cid: they stand in the page itself."""
+    made = compile(source(html='<img src="cid:logo"> cid:logo', images=(File("logo", "image/png", b"\x89PNG"),)))
+    page = made.html_text({}, "a@example.com", "may")
+    assert page == '<img src="data:image/png;base64,iVBORw=="> cid:logo'
+
+
 def test_attachments_are_not_copied_for_each_recipient(everything: Compiled) -> None:
     """In pieces they are the same objects; together the pieces are the message."""
     first, second = (everything.pieces({"x": x}, "ada@example.com", "may", DATE) for x in "ab")

@@ -7,6 +7,8 @@ Everything is 7-bit, so that it passes every server with its signature whole.
 from __future__ import annotations
 
 import hashlib
+import re
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +24,7 @@ from zonemta_py.merge.problems import RenderRefused
 from zonemta_py.merge.source import File
 
 FIELDS_CHARACTERS_MAX = 100_000
+_CID = re.compile(r"""(?<=["'(])cid:([^"')\s]{1,200})(?=["')])""")
 _SAID_MAX = 300
 _DENSE = 1.5  # above this many times its size in quoted-printable, a text is sent in base64
 _Values = dict[str, Any]
@@ -137,8 +140,12 @@ class Compiled:
             raise RenderRefused("a field has half a character (a lone surrogate); mend the list's encoding") from None
 
     def html_text(self, fields: Mapping[str, str], recipient: str, campaign: str) -> str:
-        """The HTML part alone, as a browser shows it; "" if there is none. Raises RenderRefused."""
-        return self.html.text(_values(fields, recipient, campaign)) if self.html else ""
+        """The HTML part alone, its images in it, as a browser shows it; "" if there is none. Raises RenderRefused."""
+        if self.html is None:
+            return ""
+        shown = {one.name: f"data:{one.kind};base64,{b64encode(one.content).decode()}" for one in self.images}
+        text = self.html.text(_values(fields, recipient, campaign))
+        return _CID.sub(lambda found: shown.get(found[1], found[0]), text)
 
     def _header(self, values: _Values, recipient: str, date: str, unique: str) -> list[bytes]:
         sender, domain = self._from or self._sender(values)
