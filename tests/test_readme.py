@@ -98,7 +98,7 @@ def test_by_hand(tmp_path: Path) -> None:
     assert "Recipients by zone" in ran.stdout
     assert "envelope" in ran.stdout
     assert "you@example.com" in ran.stdout
-    assert "campaign spring is lifted" in ran.stdout
+    assert "zone default is lifted" in ran.stdout
 
 
 def test_http(tmp_path: Path) -> None:
