@@ -110,11 +110,17 @@ def listen_to_log(config: Config, host: Host) -> None:
 
 
 def _entry(host: Host, record: logging.LogRecord) -> bool:
+    """Shows a line to plugins, and makes their changes true; False: one of them dropped it."""
+    if getattr(record, "unfiltered", False):
+        return True
     entry = {"level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
     kept = host.filter_log(entry)
-    if kept is not None:
-        record.msg, record.args = kept.get("message", record.msg), None
-    return kept is not None
+    if kept is None:
+        return False
+    record.msg, record.args = str(kept.get("message", record.getMessage())), None
+    record.levelname = str(kept.get("level", record.levelname)).upper()
+    record.name = str(kept.get("logger", record.name))
+    return True
 
 
 def queue(config: Config, host: Host) -> None:

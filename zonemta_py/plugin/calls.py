@@ -2,7 +2,8 @@
 
 A call runs at once, inside the caller, until the plugin first waits; only then is a timer set (`asyncio.timeout`), for
 a timer costs twenty times as much as the call, and most calls never wait. A plugin that computes or blocks instead of
-awaiting cannot be interrupted by anything in its process: the call is still measured, counted as an overrun and logged.
+awaiting cannot be interrupted by anything in its process: `watchdog` names it while it lasts and may leave it out; the
+call is still measured, counted as an overrun and logged.
 
 Failures: `run` and `run_now` raise the verdicts that the hook accepts, `PluginFailed` for everything else a plugin does
 wrong (sys.exit() included), and pass on what is not the plugin's doing: cancellation from outside, Ctrl-C.
@@ -16,12 +17,13 @@ import logging
 import types
 from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any, NoReturn
 
 from zonemta_py.plugin.api import log
 from zonemta_py.plugin.spec import Hook
 from zonemta_py.plugin.verdicts import PluginFailed, Verdict
+from zonemta_py.plugin.watchdog import WATCH
 
 
 class Misbehaved(Exception):
@@ -50,26 +52,40 @@ class Tally:
 class Call:
     """Bound at load; `file` is where the plugin lives, for blame."""
 
-    __slots__ = ("_all", "file", "function", "hook", "limit_s", "plugin", "tally")
+    __slots__ = (
+        "_all", "file", "function", "hook", "limit_s", "out_until", "plugin", "strikes", "struck", "tally",
+    )  # fmt: skip
 
     def __init__(self, plugin: str, file: str, hook: Hook, function: Callable[..., Any], limit_s: float) -> None:
         self.plugin, self.file, self.hook, self.function, self.limit_s = plugin, file, hook, function, limit_s
         self.tally = Tally()
+        self.strikes, self.struck, self.out_until = 0, 0.0, 0.0  # the watchdog's
         taken = inspect.signature(function).parameters.values()
         whole = any(p.kind is p.VAR_KEYWORD for p in taken) or {p.name for p in taken} >= set(hook.arguments)
         self._all = None if whole else frozenset(p.name for p in taken)
 
     def begin(self, arguments: dict[str, Any]) -> Any:
-        """The plugin's coroutine (or async generator), given those of the arguments that it declares."""
+        """The plugin's coroutine (or async generator), given those of the arguments that it declares.
+
+        Raises PluginFailed while it is left out.
+        """
+        if self.out_until and self._left_out():
+            raise PluginFailed(self.plugin, self.hook.name, "is left out, because it blocked its process")
         if self._all is not None:
             arguments = {name: value for name, value in arguments.items() if name in self._all}
         return self.function(**arguments)
+
+    def _left_out(self) -> bool:
+        if monotonic() < self.out_until:
+            return True
+        self.out_until = 0.0
+        return False
 
     async def run(self, arguments: dict[str, Any]) -> None:
         """One whole call."""
         started = perf_counter()
         try:
-            self.expect_nothing(await limited(self.begin(arguments), self.limit_s))
+            self.expect_nothing(await limited(self.begin(arguments), self))
         except BaseException as error:
             self.fail(error, perf_counter() - started)
         self.measure(perf_counter() - started)
@@ -78,7 +94,7 @@ class Call:
         """The same for hooks that must not wait; needs no event loop."""
         started = perf_counter()
         try:
-            self.expect_nothing(_without_waiting(self.begin(arguments)))
+            self.expect_nothing(_without_waiting(self.begin(arguments), self))
         except BaseException as error:
             self.fail(error, perf_counter() - started)
         self.measure(perf_counter() - started)
@@ -157,18 +173,22 @@ class Call:
             raise Misbehaved(f"returned {type(value).__name__}, but this hook returns nothing; change its arguments")
 
 
-async def limited(coroutine: Coroutine[Any, Any, Any], limit_s: float) -> Any:
-    """Awaits a coroutine that may wait for limit_s at most. Raises CutOff when it does."""
+async def limited(coroutine: Coroutine[Any, Any, Any], call: Call) -> Any:
+    """Awaits a call's coroutine, which may wait for its limit at most. Raises CutOff when it does."""
+    limit_s = call.limit_s
     if not inspect.iscoroutine(coroutine):
         raise Misbehaved(f"returned {type(coroutine).__name__} instead of a coroutine, define the hook with async def")
+    before = WATCH.enter(call)
     try:
         waited_for = coroutine.send(None)
     except StopIteration as end:
         return end.value
+    finally:
+        WATCH.leave(before)
     timer = asyncio.timeout(limit_s)
     try:
         async with timer:
-            return await _resumed(coroutine, waited_for)
+            return await _resumed(coroutine, waited_for, call)
     except TimeoutError:
         if timer.expired():
             raise CutOff(_too_long(limit_s)) from None
@@ -176,7 +196,7 @@ async def limited(coroutine: Coroutine[Any, Any, Any], limit_s: float) -> Any:
 
 
 @types.coroutine
-def _resumed(coroutine: Coroutine[Any, Any, Any], waited_for: Any) -> Generator[Any, Any, Any]:
+def _resumed(coroutine: Coroutine[Any, Any, Any], waited_for: Any, call: Call) -> Generator[Any, Any, Any]:
     """Goes on with a coroutine that was started by hand and waits for `waited_for`."""
     try:
         while True:
@@ -186,9 +206,17 @@ def _resumed(coroutine: Coroutine[Any, Any, Any], waited_for: Any) -> Generator[
                 coroutine.close()
                 raise
             except BaseException as error:
-                waited_for = coroutine.throw(error)
+                before = WATCH.enter(call)
+                try:
+                    waited_for = coroutine.throw(error)
+                finally:
+                    WATCH.leave(before)
             else:
-                waited_for = coroutine.send(sent)
+                before = WATCH.enter(call)
+                try:
+                    waited_for = coroutine.send(sent)
+                finally:
+                    WATCH.leave(before)
     except StopIteration as end:
         return end.value
 
@@ -197,13 +225,16 @@ def _too_long(limit_s: float) -> str:
     return f"took longer than {limit_s:g} s and was cut off"
 
 
-def _without_waiting(coroutine: Coroutine[Any, Any, Any]) -> Any:
+def _without_waiting(coroutine: Coroutine[Any, Any, Any], call: Call) -> Any:
     if not inspect.iscoroutine(coroutine):
         raise Misbehaved(f"returned {type(coroutine).__name__} instead of a coroutine, define the hook with async def")
+    before = WATCH.enter(call)
     try:
         coroutine.send(None)
     except StopIteration as end:
         return end.value
+    finally:
+        WATCH.leave(before)
     coroutine.close()
     raise Misbehaved("waits, but this hook must finish at once; do the work elsewhere and only look it up here")
 

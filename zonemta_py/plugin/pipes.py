@@ -154,7 +154,7 @@ class Rewriting:
         try:
             answer = call.begin({**arguments, "stream": meter})
             if not inspect.isasyncgen(answer):
-                answer = await limited(answer, call.limit_s)
+                answer = await limited(answer, call)
             if answer is not None and not isinstance(answer, AsyncIterator):
                 raise Misbehaved(f"returned {type(answer).__name__}; return None or an async iterator of bytes")
         except BaseException as error:

@@ -1,0 +1,103 @@
+"""A plugin that blocks its process: named while it does so, and left out after a limit."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zonemta_py.config import Plugins
+from zonemta_py.mail.envelope import Envelope
+from zonemta_py.plugin import watchdog
+from zonemta_py.plugin.host import Host
+from zonemta_py.plugin.spec import Routing
+from zonemta_py.plugin.verdicts import PluginFailed
+
+BLOCKS = """
+import asyncio, time
+calls = []
+async def queue_route(routing):
+    calls.append(routing.recipient)
+    {before}
+    if routing.recipient == "slow@x.test":
+        time.sleep({seconds})
+async def queue_release(zone):
+    time.sleep({seconds})
+"""
+
+
+@pytest.fixture
+def blocker(tmp_path: Path) -> Callable[..., Host]:
+    """A host with a plugin that blocks for so long; its limit is 0.1 s."""
+
+    def load(seconds: float, before: str = "pass") -> Host:
+        file = tmp_path / "blocker.py"
+        file.write_text(BLOCKS.format(seconds=seconds, before=before))
+        return Host.load(Plugins(enabled=[str(file)], timeout_s=0.1))
+
+    return load
+
+
+async def route(host: Host, name: str = "slow") -> None:
+    await host.call("queue_route", envelope=Envelope("a@b.test", [], 0), routing=Routing(f"{name}@x.test", "default"))
+
+
+@pytest.mark.parametrize("before", ["pass", "await asyncio.sleep(0)"], ids=["at once", "after it has waited"])
+async def test_named_while_it_lasts(before: str, blocker: Any, caplog: Any) -> None:
+    """Plugin, hook, file and line, before the call is over."""
+    host = blocker(1.0, before)
+    ended: list[float] = []
+    heard: list[float] = []
+
+    class Ear(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "blocks its whole process" in record.getMessage():
+                heard.append(time.monotonic())
+
+    ear = Ear()
+    logging.getLogger("zonemta.plugin").addHandler(ear)
+    await route(host)
+    ended.append(time.monotonic())
+    logging.getLogger("zonemta.plugin").removeHandler(ear)
+    assert heard
+    assert heard[0] < ended[0] - 0.1
+    [line] = [r.getMessage() for r in caplog.records if "blocks its whole process" in r.getMessage()][:1]
+    assert "plugin blocker, hook queue_route, " in line
+    assert "blocker.py:8: " in line
+
+
+async def test_left_out_after_a_limit(blocker: Any, caplog: Any, monkeypatch: Any) -> None:
+    """It is not called any more; what it decides about waits, what it only hears of goes on; then it is tried again."""
+    host = blocker(0.5)
+    await route(host)
+    begun = time.monotonic()
+    for _ in range(20):
+        with pytest.raises(PluginFailed, match="left out"):
+            await route(host)
+    assert time.monotonic() - begun < 0.5
+    await host.call("queue_release", zone="default", delivery=None)
+    await host.call("queue_release", zone="default", delivery=None)
+    assert len([r for r in caplog.records if "is left out for 5 min" in r.getMessage()]) == 2
+    now = time.monotonic()
+    monkeypatch.setattr("zonemta_py.plugin.calls.monotonic", lambda: now + watchdog.OUT_S + 1)
+    await route(host, "quick")
+
+
+async def test_a_slip_is_forgiven(blocker: Any) -> None:
+    """One call a little over its limit leaves nobody out, and waiting is not blocking."""
+    host = blocker(0.15, "await asyncio.sleep(0.09)")
+    await route(host)
+    await route(host, "quick")
+
+
+async def test_one_thread(blocker: Any) -> None:
+    """However many calls."""
+    host = blocker(0)
+    for _ in range(50):
+        await route(host, "quick")
+    assert [thread.name for thread in threading.enumerate()].count("plugin-watchdog") == 1

@@ -1,0 +1,116 @@
+"""A plugin that blocks its process is named while it does, and left out when it has done so for too long.
+
+What blocks cannot be interrupted by its own process's loop, and a line in the log when it is over comes late: so a
+thread looks, and says who it is, in which line, and for how long already. It runs only where plugins do.
+
+A call that was over its time limit without awaiting is so many strikes as it took limits; at STRIKES_MAX within
+FORGIVEN_S the hook is not called for OUT_S. What that means is what its failing means: hooks that decide about mail
+answer 451 meanwhile, so that nothing passes a check that was not made; others are passed over.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from time import monotonic, sleep
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from zonemta_py.plugin.api import log
+
+if TYPE_CHECKING:
+    from zonemta_py.plugin.calls import Call
+
+STRIKES_MAX = 3
+FORGIVEN_S = 600.0
+OUT_S = 300.0
+_LOOK_S = 0.5
+UNFILTERED = {"unfiltered": True}
+"""Such a line does not go past `log_entry`: that may be what blocks."""
+
+
+class Watch:
+    """Of one process. Only its main thread runs hooks; now: (call, since when) while one runs."""
+
+    __slots__ = ("_thread", "now")
+
+    def __init__(self) -> None:
+        self.now: tuple[Call, float] | None = None
+        self._thread: threading.Thread | None = None
+        os.register_at_fork(after_in_child=self._forget)
+
+    def enter(self, call: Call) -> tuple[Call, float] | None:
+        """A plugin's code begins to run; returns what `leave` needs."""
+        before, self.now = self.now, (call, monotonic())
+        if self._thread is None:
+            self._start()
+        return before
+
+    def leave(self, before: tuple[Call, float] | None) -> None:
+        """It waits, or has ended."""
+        if self.now is not None:
+            call, since = self.now
+            seconds = monotonic() - since
+            if seconds > call.limit_s:
+                strike(call, seconds)
+        self.now = before
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(
+            target=self._look, args=(threading.get_ident(),), name="plugin-watchdog", daemon=True
+        )
+        self._thread.start()
+
+    def _forget(self) -> None:
+        self._thread, self.now = None, None
+
+    def _look(self, watched: int) -> None:
+        told: tuple[Call, float] | None = None
+        next_s = 0.0
+        while True:
+            now = self.now
+            sleep(_LOOK_S if now is None else min(_LOOK_S, now[0].limit_s / 2))
+            if now is None or now is not self.now:
+                continue
+            call, since = now
+            next_s = call.limit_s if told is not now else next_s
+            if (seconds := monotonic() - since) >= next_s:
+                told, next_s = now, max(2 * seconds, call.limit_s)
+                line = _line(sys._current_frames().get(watched), call.file)
+                log.error(
+                    "plugin %s, hook %s, %s:%d: blocks its whole process, for %.1f s so far (the limit is %g s; what takes "
+                    "time must be awaited); nothing else goes on there",
+                    call.plugin, call.hook.name, call.file, line, seconds, call.limit_s, extra=UNFILTERED,
+                )  # fmt: skip
+
+
+def _line(frame: FrameType | None, file: str) -> int:
+    """Where in the plugin's file it is; 0 if nowhere."""
+    while frame is not None:
+        if frame.f_code.co_filename == file:
+            return frame.f_lineno
+        frame = frame.f_back
+    return 0
+
+
+def strike(call: Call, seconds: float) -> None:
+    """It held everything up for so long."""
+    now = monotonic()
+    if now - call.struck > FORGIVEN_S:
+        call.strikes = 0
+    call.strikes += int(seconds / call.limit_s)
+    call.struck = now
+    if call.strikes >= STRIKES_MAX:
+        call.strikes, call.out_until = 0, now + OUT_S
+        decides = call.hook.failing == "raise"
+        meanwhile = "mail that it would decide about is put off (451)" if decides else "it is skipped"
+        log.log(
+            logging.ERROR,
+            "plugin %s, hook %s, %s: blocked its process for %.1f s and is left out for %g min; meanwhile %s",
+            call.plugin, call.hook.name, call.file, seconds, OUT_S / 60, meanwhile, extra=UNFILTERED,
+        )  # fmt: skip
+
+
+WATCH = Watch()
