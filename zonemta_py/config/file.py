@@ -25,10 +25,26 @@ def read(path: Path) -> Config:
         raise ConfigError(f"{path}: is not TOML: {error}; mend that line") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not UTF-8 text; save it as UTF-8") from None
+    _from_here(path, document.get("plugins"))
     try:
         return Config.model_validate(document)
     except ValidationError as error:
         raise ConfigError(_sentence(path, document, error)) from None
+
+
+def _from_here(path: Path, plugins: Any) -> None:
+    """Plugins that lie beside the configuration are found wherever the command is given."""
+    if not isinstance(plugins, dict):
+        return
+    here = path.absolute().parent
+    enabled, folder = plugins.get("enabled"), plugins.get("folder")
+    if isinstance(enabled, list):
+        plugins["enabled"] = [
+            str(here / name) if isinstance(name, str) and name.endswith(".py") and (here / name).is_file() else name
+            for name in enabled
+        ]
+    if isinstance(folder, str) and (here / folder).is_dir():
+        plugins["folder"] = str(here / folder)
 
 
 def _sentence(path: Path, document: dict[str, Any], error: ValidationError) -> str:

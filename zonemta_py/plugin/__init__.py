@@ -22,6 +22,7 @@ awaiting cannot be cut off and stops its whole process: use `await asyncio.to_th
 """
 
 from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.headers import Headers
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.api import PluginApi, log
 from zonemta_py.plugin.arguments import (
@@ -46,6 +47,6 @@ from zonemta_py.queue.api import Delivery, Outcome, Result
 
 __all__ = [
     "Address", "Attempts", "Auth", "Bounce", "CommandHandler", "ConnectOptions", "Connection", "Defer", "Delivery",
-    "Drop", "Envelope", "Hold", "Info", "Node", "Outcome", "PluginApi", "Recipient", "Reject", "Reply", "Result",
-    "Routing", "Server", "Session", "Sni", "Stream", "Verdict", "decoded", "encoded", "log",
+    "Drop", "Envelope", "Headers", "Hold", "Info", "Node", "Outcome", "PluginApi", "Recipient", "Reject", "Reply",
+    "Result", "Routing", "Server", "Session", "Sni", "Stream", "Verdict", "decoded", "encoded", "log",
 ]  # fmt: skip

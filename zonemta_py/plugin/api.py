@@ -39,5 +39,6 @@ class PluginApi:
         self.commands[name] = function
 
     def count(self, name: str, n: float = 1) -> None:
-        """Adds n to a counter, which begins at 0 in every process; it shows in the statistics and metrics."""
+        """Adds n to a counter of this process, which begins at 0 with it: each receiver, sender and the queue count for
+        themselves, and nothing adds them up. `counters` reads them back; a plugin that wants them seen logs them."""
         self.counters[name] = self.counters.get(name, 0) + n

@@ -5,10 +5,11 @@ Envelope, Headers, Reply, Recipient, Delivery and Result belong to the floors be
 
 from __future__ import annotations
 
+import difflib
 import socket as sockets
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
 from zonemta_py.mail.envelope import Recipient
@@ -22,8 +23,23 @@ Stream = AsyncIterator[bytes]
 """Blocks of bytes, none empty, in order; read it once."""
 
 
+class _Told:
+    """Says what there is, where a name is asked for that there is not."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # to a type checker a wrong name stays one
+
+        def __getattr__(self, name: str) -> Any:
+            kind = type(self)
+            there = [field.name for field in fields(kind)]
+            near = difflib.get_close_matches(name, there, 1, 0.5)
+            meant = f", did you mean {near[0]!r}?" if near else ";"
+            raise AttributeError(f"{kind.__name__} has no {name!r}{meant} it has {', '.join(there)}")
+
+
 @dataclass(slots=True)
-class Session:
+class Session(_Told):
     """One client's connection. id: unique in logs. client, server: IP addresses. helo: what HELO or EHLO named.
 
     user: "" until authenticated. tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384". protocol: "SMTP", "ESMTP", "ESMTPS" …
@@ -44,7 +60,7 @@ class Session:
 
 
 @dataclass(slots=True)
-class Address:
+class Address(_Told):
     """Of MAIL or RCPT. address: without angle brackets, "" for the null sender. parameters: upper-case name → value."""
 
     address: str
@@ -68,7 +84,7 @@ CommandHandler = Callable[[str, Session], Awaitable[Reply]]
 
 
 @dataclass(slots=True)
-class Server:
+class Server(_Told):
     """A listener about to open. ehlo_keywords: lines added to EHLO. commands: upper-case word → handler."""
 
     listener: str = ""
@@ -85,7 +101,7 @@ class Sni:
 
 
 @dataclass(slots=True)
-class Info:
+class Info(_Told):
     """A message about to be committed. size: bytes as stored. headers: as stored; changing them changes nothing now."""
 
     session: Session | None = None
@@ -94,7 +110,7 @@ class Info:
 
 
 @dataclass(slots=True)
-class Node:
+class Node(_Told):
     """A leaf of the MIME tree (RFC 2046): everything that is not a multipart.
 
     content_type: lower case, "text/plain" if none was said. charset, filename: decoded, "" if none. encoding: the
@@ -113,7 +129,7 @@ class Node:
 
 
 @dataclass(slots=True)
-class Routing:
+class Routing(_Told):
     """Where one recipient's mail goes. recipient: not to be changed. zone: one that the configuration has.
 
     host "": as the zone has it, a host of its own or MX lookup. port: of `host`. auth: (username, password).
@@ -135,7 +151,7 @@ class Routing:
 
 
 @dataclass(slots=True)
-class ConnectOptions:
+class ConnectOptions(_Told):
     """How a connection is about to be made. addresses: IPs to try in order, empty until they are looked up.
 
     tls: "none", "opportunistic", "required" or "implicit". hostname: the name for EHLO. socket: a connected,
@@ -166,7 +182,7 @@ class Connection(Protocol):
 
 
 @dataclass(slots=True)
-class Attempts:
+class Attempts(_Told):
     """UNIX times in ms of the first, the last but one and the last attempt; 0 where there was none.
 
     previous_ms is known after the second attempt only, later it is 0.
@@ -178,7 +194,7 @@ class Attempts:
 
 
 @dataclass(slots=True)
-class Bounce:
+class Bounce(_Told):
     """A notification about to be queued (RFC 3464). id, zone: of the message that failed.
 
     sender: who gets it (not to be changed). recipients: who did not get the message; leave some out to keep silent

@@ -87,7 +87,7 @@ class Call:
         try:
             self.expect_nothing(await limited(self.begin(arguments), self))
         except BaseException as error:
-            self.fail(error, perf_counter() - started)
+            self.fail(error, perf_counter() - started, _about(arguments))
         self.measure(perf_counter() - started)
 
     def run_now(self, arguments: dict[str, Any]) -> None:
@@ -99,10 +99,10 @@ class Call:
             self.fail(error, perf_counter() - started)
         self.measure(perf_counter() - started)
 
-    def fail(self, error: BaseException, seconds: float) -> NoReturn:
-        """Ends a call that raised `error` after `seconds`."""
+    def fail(self, error: BaseException, seconds: float, about: str = "") -> NoReturn:
+        """Ends a call that raised `error` after `seconds`. about: the message, for the log."""
         self.measure(seconds, cut_off=isinstance(error, CutOff))
-        verdict = self.judge(error)
+        verdict = self.judge(error, about)
         if verdict is error:
             raise error
         raise verdict from error
@@ -123,7 +123,7 @@ class Call:
         self.tally.overruns += 1
         return self.blame(CutOff(_too_long(self.limit_s)))
 
-    def judge(self, error: BaseException) -> BaseException:
+    def judge(self, error: BaseException, about: str = "") -> BaseException:
         """What to raise for what a plugin raised; counts it, and logs it if it is a failure."""
         if isinstance(error, self.hook.verdicts):
             if error.plugin not in ("", self.plugin):  # of a plugin before this one in a chain of rewriters
@@ -133,13 +133,13 @@ class Call:
             return error.with_traceback(None)  # a plugin may raise one and the same object again and again
         if isinstance(error, (KeyboardInterrupt, GeneratorExit, PluginFailed)) or _from_outside(error):
             return error
-        return self.blame(error)
+        return self.blame(error, about)
 
-    def blame(self, error: BaseException) -> PluginFailed:
+    def blame(self, error: BaseException, about: str = "") -> PluginFailed:
         """Counts and logs a failure."""
         self.tally.failures += 1
         problem = self._problem(error)
-        self._tell(logging.ERROR, problem, self._line(error), error)
+        self._tell(logging.ERROR, problem + about, self._line(error), error)
         return PluginFailed(self.plugin, self.hook.name, problem)
 
     def _problem(self, error: BaseException) -> str:
@@ -171,6 +171,17 @@ class Call:
         """Raises Misbehaved: every hook but message_rewrite speaks by changing its arguments or raising."""
         if value is not None:
             raise Misbehaved(f"returned {type(value).__name__}, but this hook returns nothing; change its arguments")
+
+
+def _about(arguments: dict[str, Any]) -> str:
+    """Which message and whose it was: what a hook that only hears of things (a webhook, say) has lost."""
+    for value in arguments.values():
+        id = getattr(value, "id", "") if hasattr(type(value), "recipients") else ""
+        if id:
+            names = ", ".join(recipient.address for recipient in value.recipients[:3])
+            more = f" and {len(value.recipients) - 3} more" if len(value.recipients) > 3 else ""
+            return f" (message {id}{' to ' if names else ''}{names}{more})"
+    return ""
 
 
 async def limited(coroutine: Coroutine[Any, Any, Any], call: Call) -> Any:

@@ -21,18 +21,23 @@ _QUOTED_CHARACTERS = 75
 """Leaves room for the = of a soft line break."""
 
 
-async def decoded(encoding: str, stream: Stream) -> AsyncIterator[bytes]:
-    """The content itself. encoding: `node.encoding`."""
-    undo = {"base64": _from_base64, "quoted-printable": _from_quoted_printable}.get(encoding, _as_it_is)
-    async for block in undo(stream):
-        yield block
+def decoded(encoding: str, stream: Stream) -> AsyncIterator[bytes]:
+    """The content itself. encoding: `node.encoding`. Raises TypeError at once for anything else."""
+    _check("decoded", encoding, stream)
+    return {"base64": _from_base64, "quoted-printable": _from_quoted_printable}.get(encoding, _as_it_is)(stream)
 
 
-async def encoded(encoding: str, stream: Stream) -> AsyncIterator[bytes]:
-    """The content as it goes on the wire, lines ended by CRLF."""
-    redo = {"base64": _to_base64, "quoted-printable": _to_quoted_printable}.get(encoding, _as_it_is)
-    async for block in redo(stream):
-        yield block
+def encoded(encoding: str, stream: Stream) -> AsyncIterator[bytes]:
+    """The content as it goes on the wire, lines ended by CRLF. Raises TypeError at once for what is no encoding."""
+    _check("encoded", encoding, stream)
+    return {"base64": _to_base64, "quoted-printable": _to_quoted_printable}.get(encoding, _as_it_is)(stream)
+
+
+def _check(name: str, encoding: object, stream: object) -> None:
+    """Here, where the plugin calls, and not when the first block is asked for, in somebody else's line."""
+    if not isinstance(encoding, str) or not hasattr(stream, "__aiter__"):
+        given = f"{type(encoding).__name__}, {type(stream).__name__}"
+        raise TypeError(f"write {name}(node.encoding, stream): it was given ({given})")
 
 
 async def _as_it_is(stream: Stream) -> AsyncIterator[bytes]:

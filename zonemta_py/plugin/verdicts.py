@@ -15,6 +15,8 @@ from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
 
 _ENHANCED = re.compile(r"[45]\.\d{1,3}\.\d{1,3}")
+_CODES = frozenset((421, 450, 451, 452, 454, 455, 500, 501, 502, 503, 504, 530, 535, 550, 551, 552, 553, 554, 555, 556))
+"""Of SMTP replies that say no."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
@@ -49,6 +51,11 @@ class Defer(Verdict):
     """Later. seconds: how long until the next attempt, where we are the one to try; a client is simply told 451."""
 
     def __init__(self, seconds: float, text: str = "Try again later") -> None:
+        if isinstance(seconds, int) and seconds in _CODES:
+            raise ValueError(
+                f"Defer takes seconds, and {seconds} looks like a reply code: raise Reject({seconds}, …) for that "
+                f"reply, or write {seconds}.0 for so many seconds"
+            )
         if not math.isfinite(seconds) or seconds < 0:
             raise ValueError(f"Defer needs seconds from 0 up, not {seconds!r}")
         super().__init__(Reply(451, "4.7.1", _plain(text)))

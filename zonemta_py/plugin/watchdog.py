@@ -80,8 +80,8 @@ class Watch:
                 told, next_s = now, max(2 * seconds, call.limit_s)
                 line = _line(sys._current_frames().get(watched), call.file)
                 log.error(
-                    "plugin %s, hook %s, %s:%d: blocks its whole process, for %.1f s so far (the limit is %g s; what takes "
-                    "time must be awaited); nothing else goes on there",
+                    "plugin %s, hook %s, %s:%d: blocks its whole process, for %.1f s so far (the limit is %g s; await "
+                    "what takes time); nothing else goes on there",
                     call.plugin, call.hook.name, call.file, line, seconds, call.limit_s, extra=UNFILTERED,
                 )  # fmt: skip
 

@@ -1,0 +1,99 @@
+"""What plugin writers stumbled over: wrong names, arguments and paths are answered at once, and in the right place."""
+
+from __future__ import annotations
+
+import logging
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import zonemta_py
+from zonemta_py.config import Plugins, read
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.headers import Headers
+from zonemta_py.plugin import Defer, decoded, encoded
+from zonemta_py.plugin import Headers as Exported
+from zonemta_py.plugin.host import Host
+from zonemta_py.plugin.spec import Address, Node, Routing, Session
+from zonemta_py.queue.api import Delivery, Result
+
+
+def test_a_name_that_there_is_not() -> None:
+    """The answer lists what there is, and what was meant."""
+    with pytest.raises(AttributeError, match=r"Session has no 'remote_address'.* it has id, listener, client, "):
+        Session().remote_address  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match=r"Routing has no 'hots', did you mean 'host'\?"):
+        Routing("a@x.test", "z").hots  # type: ignore[attr-defined]  # noqa: B018
+    assert not hasattr(Address("a"), "local")
+
+
+@pytest.mark.parametrize("code", [421, 450, 452, 550, 554])
+def test_a_reply_code_is_no_time(code: int) -> None:
+    """Defer(452, …) would wait seven and a half minutes; written as seconds it may."""
+    with pytest.raises(ValueError, match=f"Defer takes seconds, and {code} looks like a reply code"):
+        Defer(code, "busy")
+    assert Defer(float(code)).seconds == code
+    assert Defer(60).seconds == 60
+
+
+@pytest.mark.parametrize("helper", [decoded, encoded])
+def test_a_node_is_no_encoding(helper: Any) -> None:
+    """The error comes where the plugin calls, not from inside when the first block is read."""
+
+    async def stream() -> Any:
+        yield b""
+
+    node = Node("text/plain", "", "base64", "", Headers([]))
+    with pytest.raises(TypeError, match=rf"write {helper.__name__}\(node.encoding, stream\): it was given \(Node, "):
+        helper(node, stream())
+    with pytest.raises(TypeError, match=r"node\.encoding, stream"):
+        helper("base64", node)
+
+
+def test_headers_and_types_are_there() -> None:
+    """For annotations of plugins, and for their type checkers."""
+    assert Exported is Headers
+    assert (Path(zonemta_py.__file__).parent / "py.typed").exists()
+
+
+async def test_a_lost_event_names_its_message(tmp_path: Path, caplog: Any) -> None:
+    """A webhook that is down: the log says of which message and recipients nothing was heard."""
+    file = tmp_path / "hook.py"
+    file.write_text("async def sender_delivered(delivery, result):\n    raise ConnectionRefusedError('webhook down')\n")
+    host = Host.load(Plugins(enabled=[str(file)]))
+    people = [Recipient(f"r{number}@x.test") for number in range(5)]
+    delivery = Delivery(1, "00000000000000ff", "default", "x.test", "a@b.test", people, 1, 1)
+    with caplog.at_level(logging.ERROR):
+        await host.call("sender_delivered", delivery=delivery, result=Result(1, []))
+    [line] = [record.getMessage() for record in caplog.records]
+    assert "hook.py:2: raised ConnectionRefusedError: webhook down" in line
+    assert "(message 00000000000000ff to r0@x.test, r1@x.test, r2@x.test and 2 more)" in line
+    await host.call("queue_release", zone="z", delivery=Envelope("a", [], 0))
+
+
+def test_a_path_beside_the_configuration(tmp_path: Path, monkeypatch: Any) -> None:
+    """A relative path is the configuration's, wherever the command is given; names are left alone."""
+    (tmp_path / "etc" / "mine").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "etc" / "one.py").write_text("async def smtp_connect(): pass\n")
+    (tmp_path / "etc" / "mine" / "two.py").write_text("async def smtp_connect(): pass\n")
+    config = tmp_path / "etc" / "zonemta.toml"
+    config.write_text('[plugins]\nenabled = ["one.py", "./mine/two.py", "custom_routing"]\nfolder = "mine"\n')
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    found = read(config)
+    assert Host.load(found.plugins).listens("smtp_connect")
+    assert found.plugins.enabled[2] == "custom_routing"
+    assert found.plugins.folder == tmp_path / "etc" / "mine"
+
+
+def test_the_group_is_documented() -> None:
+    """As the page for authors says it."""
+    from zonemta_py.plugin.loading import BUNDLED, ENTRY_POINTS
+
+    page = (BUNDLED / "README.md").read_text()
+    assert f'[project.entry-points."{ENTRY_POINTS}"]' in page
+    assert EntryPoint("my_plugin", "my_package.my_plugin", ENTRY_POINTS).module in page
+    listed = page.partition("What a `session` has:")[2].partition("\n\n")[0]
+    assert [name for name in Session.__dataclass_fields__ if f"`{name}`" not in listed] == []
