@@ -1,9 +1,10 @@
-"""Damage: one byte flipped, or the tail cut off, in a file of a stopped queue that holds mail in every state.
+"""Damage (`blows`) to a queue that holds mail in every state, and that was killed a moment after its last 250s.
 
-Each blow falls on a copy of the same queue. A process opens the copy and delivers all there is; where it ends because
-it found damage while it ran, it is started again, as the supervisor does. Then: every body that came is right; whatever
-did not come, or came though it had come before, is named (on standard error or by a note in quarantine/); a blow that
-nothing was said about has changed nothing.
+Each blow falls on a copy of the same queue, before it starts or while it runs. A process opens the copy and delivers
+all there is; where it ends because it found damage, it is started again, as the supervisor does. Then: every body that
+came is right; each message that did not come is named, by its id or its recipient, on standard error, in a note in
+quarantine/ or by fsck; what came twice, or changed its state, did not do so without a word; and after
+`fsck --repair` the next fsck finds nothing wrong.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import hashlib
 import json
 import multiprocessing
 import os
-import random
 import shutil
 import sys
 from collections import Counter
@@ -22,21 +22,27 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from survival import blows
+from survival.blows import Blow
 from survival.letters import Letter, again, letter, name_in
 from zonemta_py.config import Config
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
+from zonemta_py.queue import archiving, check
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, Delivery, Outcome, QueueRefusal, Result
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery import open_queue
 from zonemta_py.schedule.clock import Clock
 
 LETTERS = 240
+LATE = 24
+"""Letters that are acknowledged in the moment before the crash."""
+DELIVERIES_BEFORE_BLOW = 20
 STARTS_MAX = 5
 IDLE_S = 3.0
-PATIENCE_S = 120.0
+PATIENCE_S = 60.0
 Progress = Callable[[int, str], None]
 _VERDICTS = {0: DELIVERED, 1: DEFERRED, 2: HELD}
 """By a letter's number modulo 5, of the first two thirds; 3 stays leased at the crash, 4 and the rest are not tried."""
@@ -66,11 +72,11 @@ def _letter(number: int) -> Letter:
 
 def make(folder: Path) -> dict[str, str]:
     """Fills a queue in two lives, both ended by a crash; returns the state that each recipient should be in."""
-    for life in (_first_life, _second_life):
+    for life in (_first_life, _second_life, _last_moments):
         code = _process(life, folder)
         assert code == 0, f"the queue could not be made: exit status {code}"
     states = {}
-    for number in range(LETTERS):
+    for number in range(LETTERS + LATE):
         for address in _letter(number).recipients:
             held_doubt = number % 5 == 3 and address.endswith("@bulk.test")
             tried = number < LETTERS * 2 // 3
@@ -94,13 +100,21 @@ async def _first_life(folder: Path) -> None:
         if number[delivery.lease] % 5 == 4:
             queue.leases.take_back(queue.leases.out[delivery.lease])
     await queue.position()
+    queue.core.rotate()
+    await archiving.publish(queue.core)
 
 
 async def _second_life(folder: Path) -> None:
     queue = await open_queue(_config(folder))
     await _put(queue, range(LETTERS * 2 // 3, LETTERS))
     await queue.position()
-    await _put(queue, range(0))
+
+
+async def _last_moments(folder: Path) -> None:
+    """Ends with the last 250: the journal has heard of none of these."""
+    queue = await open_queue(_config(folder))
+    await queue.position()
+    await _put(queue, range(LETTERS, LETTERS + LATE))
 
 
 async def _put(queue: LocalQueue, numbers: range) -> None:
@@ -109,60 +123,24 @@ async def _put(queue: LocalQueue, numbers: range) -> None:
         envelope = Envelope(one.sender, [Recipient(address) for address in one.recipients], size=len(one.data))
         chunks = [one.data[at : at + CHUNK_BYTES] for at in range(0, len(one.data), CHUNK_BYTES)]
         if len(chunks) == 1:
-            await queue.put(envelope, chunks[0])
-            continue
-        incoming = queue.begin()
-        for chunk in chunks[:-1]:
-            await incoming.write(chunk)
-        await incoming.commit(envelope, chunks[-1])
+            message_id = await queue.put(envelope, chunks[0])
+        else:
+            incoming = queue.begin()
+            for chunk in chunks[:-1]:
+                await incoming.write(chunk)
+            message_id = await incoming.commit(envelope, chunks[-1])
+        with (queue.core.config.folder / "acknowledged").open("a") as ids:
+            ids.write(json.dumps(dict.fromkeys(one.recipients, message_id)) + "\n")
 
 
-# -- what a blow is, and what became of the queue
-
-
-class Blow(NamedTuple):
-    """file: relative to the queue's folder. at: the byte that is flipped, or the length that is left."""
-
-    kind: str
-    file: str
-    at: int
-    bit: int
-
-    def strike(self, folder: Path) -> None:
-        with (folder / self.file).open("r+b") as file:
-            if self.kind == "cut":
-                file.truncate(self.at)
-                return
-            file.seek(self.at)
-            byte = file.read(1)[0]
-            file.seek(self.at)
-            file.write(bytes([byte ^ self.bit]))
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.file} at {self.at}"
-
-
-def blows(folder: Path, *, flips: int, cuts: int, seed: int) -> list[Blow]:
-    """Files are drawn by turns of their kind (journal, tables, LevelDB's own), so that small ones are hit too."""
-    dice = random.Random(seed)
-    kinds: dict[str, list[Path]] = {}
-    for path in [*folder.glob("journal/*"), *folder.glob("store/*")]:
-        if path.stat().st_size:
-            kind = path.suffix if path.suffix in (".journal", ".ldb", ".log") else path.name.partition("-")[0]
-            kinds.setdefault(kind, []).append(path)
-    weights = {".journal": 40, ".ldb": 40, ".log": 8}
-    drawn = dice.choices(sorted(kinds), [weights.get(kind, 4) for kind in sorted(kinds)], k=flips + cuts)
-    rows = []
-    for index, kind in enumerate(drawn):
-        path = dice.choice(sorted(kinds[kind]))
-        what = "flip" if index < flips else "cut"
-        row = Blow(what, str(path.relative_to(folder)), dice.randrange(path.stat().st_size), 1 << dice.randrange(8))
-        rows.append(row)
-    return rows
+# -- what became of the queue
 
 
 class Outcomes(NamedTuple):
-    """came: recipient → how often. wrong: bodies that were not as sent. said: all that was said of damage."""
+    """came: recipient → how often. wrong: bodies that were not as sent. said: all that was said of damage.
+
+    names: each recipient's message. left: what fsck finds wrong after it has repaired.
+    """
 
     came: Counter[str]
     held: set[str]
@@ -171,6 +149,8 @@ class Outcomes(NamedTuple):
     said: str
     starts: int
     finished: bool
+    names: dict[str, str]
+    left: list[str]
 
 
 def deliver_all(folder: Path) -> Outcomes:
@@ -195,9 +175,25 @@ def deliver_all(folder: Path) -> Outcomes:
         came.update(row["recipients"])
         if hashlib.sha256(again(name, kinds="plain", large=0.03).data).hexdigest() != row["sha256"]:
             wrong.append(name)
+    _process(_deliver, folder)  # what was struck while it ran may show with the next start only
+    _process(_check, folder)
+    checked = (folder / "checked").read_text().splitlines() if (folder / "checked").exists() else ["fsck has failed"]
+    names: dict[str, str] = {}
+    for line in (folder / "acknowledged").read_text().splitlines():
+        names |= json.loads(line)
     said = (folder / "stderr").read_text(errors="replace")
     notes = "".join((case / "note.json").read_text() for case in Quarantine(folder / "quarantine").cases())
-    return Outcomes(came, held, in_doubt, wrong, said + notes, starts, code == 0)
+    return Outcomes(came, held, in_doubt, wrong, said + notes, starts, code == 0, names, checked)
+
+
+async def _check(folder: Path) -> None:
+    """`zonemta fsck --repair`, and fsck once more; what it finds then is written down."""
+    config = _config(folder)
+    for problem in check.check(config, repair=True).problems:
+        if problem.severity == "damage":
+            print(f"fsck: {problem}", file=sys.stderr, flush=True)
+    found = [str(problem) for problem in check.check(config).problems if problem.severity != "harmless"]
+    (folder / "checked").write_text("".join(line + "\n" for line in found))
 
 
 class _Later(Clock):
@@ -206,14 +202,21 @@ class _Later(Clock):
     def ms(self) -> int:
         return super().ms() + 7_200_000
 
+    def monotonic(self) -> float:
+        return super().monotonic() + 7_200
+
 
 async def _deliver(folder: Path) -> None:
     queue = await open_queue(_config(folder), clock=_Later())
     queue.start()
+    done = 0
     with (folder / "deliveries").open("a") as log:
         while (deliveries := await _lease(queue)) is not None:
             for delivery in deliveries:
                 await _deliver_one(queue, delivery, log)
+                done += 1
+                if done == DELIVERIES_BEFORE_BLOW and (blow := blows.ordered(folder)) is not None:
+                    blow.strike(folder)
         held = (await queue.ask("list", state="held", limit=10_000))["rows"]
         in_doubt = await queue.ask("in-doubt")
         rows = {"held": held, "in_doubt": in_doubt}
@@ -297,6 +300,19 @@ def judge(blow: Blow, states: dict[str, str], outcomes: Outcomes) -> list[str]:
         + [address for address in held if address not in outcomes.held]
         + [address for address in outcomes.came if address not in alive]
     )
+    missing = [address for address in sorted(alive - doubtful) if not outcomes.came[address]]
+    missing += sorted(held - outcomes.held - outcomes.came.keys())
+    unnamed = [
+        address
+        for address in missing
+        if address not in outcomes.said and outcomes.names.get(address, address) not in outcomes.said
+    ]
+    if unnamed:
+        broken.append(f"{blow}: {len(missing)} recipients are missing, and {len(unnamed)} unnamed: {unnamed[:3]}")
+    known = ("is lost from the store", "the store cannot be read")  # they stay until a repair ends what is lost
+    left = [line for line in outcomes.left if not any(phrase in line for phrase in known)]
+    if left:
+        broken.append(f"{blow}: after a repair fsck finds {len(left)} problems: {left[:2]}")
     if different and not outcomes.said.strip():
         broken.append(
             f"{blow}: nothing was said, and {len(different)} recipients are not as they were: {different[:3]}"
@@ -305,27 +321,27 @@ def judge(blow: Blow, states: dict[str, str], outcomes: Outcomes) -> list[str]:
 
 
 def trial(
-    folder: Path, *, flips: int, cuts: int, seed: int, progress: Progress = lambda done, note: None
+    folder: Path, *, flips: int, cuts: int, files: int, seed: int, progress: Progress = lambda done, note: None
 ) -> dict[str, Any]:
-    """All blows, two at a time."""
+    """All blows, two at a time. flips, cuts: anywhere; files: on whole files, and on the last moments."""
     original = folder / "original"
     states = make(original)
     (original / "stderr").unlink()
-    rows = blows(original, flips=flips, cuts=cuts, seed=seed)
+    rows = blows.anywhere(original, flips=flips, cuts=cuts, seed=seed) + blows.whole_files(original, files, seed)
     figures: Counter[str] = Counter()
     broken: list[str] = []
 
     def one(index: int) -> tuple[Blow, Outcomes]:
         place = folder / f"blow-{index}"
         shutil.copytree(original, place, ignore=shutil.ignore_patterns("stderr"))
-        rows[index].strike(place)
+        rows[index].order(place)
         return rows[index], deliver_all(place)
 
     with ThreadPoolExecutor(2) as pool:
         for index, (blow, outcomes) in enumerate(pool.map(one, range(len(rows)))):
             wrong = judge(blow, states, outcomes)
             broken += wrong
-            figures[f"{'named' if outcomes.said.strip() else 'harmless'}_{blow.kind}s"] += 1
+            figures[f"{'named' if outcomes.said.strip() else 'harmless'}_{blow.kind}"] += 1
             alive = [address for address, state in states.items() if state == "alive"]
             figures["recipients_lost_by_damage"] += sum(not outcomes.came[address] for address in alive)
             figures["recipients_sent_again"] += sum(

@@ -37,7 +37,7 @@ def _power_cuts(folder: Path, seed: int, progress: Callable[[int, str], None]) -
 
 
 def _damage(folder: Path, seed: int, progress: Callable[[int, str], None]) -> dict[str, Any]:
-    return damage.trial(folder, flips=500, cuts=200, seed=seed, progress=progress)
+    return damage.trial(folder, flips=500, cuts=200, files=200, seed=seed, progress=progress)
 
 
 TRIALS: dict[str, tuple[str, int, Callable[[], str], Trial]] = {
@@ -45,7 +45,7 @@ TRIALS: dict[str, tuple[str, int, Callable[[], str], Trial]] = {
     "failing-syncs": ("EIO from the k-th sync", 100, disk.missing, _failing_syncs),
     "full-disk": ("A small disk, really full", 20, disk.cannot_mount, _full_disk),
     "power-cuts": ("Power cuts", 50, powercut.missing, _power_cuts),
-    "damage": ("Flipped bytes and cut tails", 700, lambda: "", _damage),
+    "damage": ("Files flipped, cut, zeroed, emptied and gone", 900, lambda: "", _damage),
 }
 
 

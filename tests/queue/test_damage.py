@@ -241,3 +241,29 @@ async def test_nothing_is_said_after_a_crash(house: Make, capsys: Any) -> None:
     assert capsys.readouterr().err == ""
     assert not (home.folder / "quarantine").exists()
     await home.sound()
+
+
+@pytest.mark.parametrize("back", [1, 3, 40])
+async def test_a_damaged_order_at_the_end_of_the_journal_is_named(house: Make, back: int, capsys: Any) -> None:
+    """The stop was acknowledged, and the store had not noted that yet: it is gone, but not without a word."""
+    home = await house()
+    await home.put("bob@x.test")
+    await home.rest()
+    await home.queue.ask("stop", kind="destination", name="x.test")
+
+    def strike(folder: Path) -> None:
+        path = journal.files(folder / "journal")[-1]
+        data = bytearray(path.read_bytes())
+        data[len(data) - back] ^= 1
+        path.write_bytes(data)
+
+    capsys.readouterr()
+    await struck(home, strike)
+    said = capsys.readouterr().err
+    assert "damage" in said
+    assert "STANDING" in said or "cannot be read" in said
+    (case,) = Quarantine(home.folder / "quarantine").cases()
+    assert len(list(case.iterdir())) == 2
+    await home.crash()
+    assert capsys.readouterr().err == ""
+    await home.sound()

@@ -138,6 +138,14 @@ def _whole(data: bytes, at: int) -> int | None:
     return at + 7 + length if _extend(_CRC_OF_KIND[kind], data[at + 7 : at + 7 + length]) == crc else None
 
 
+def record_at(data: bytes, at: int) -> Record | None:
+    """What a damaged fragment there says of its record: not to be believed, but to be shown."""
+    if at + 7 > len(data):
+        return None
+    length = _HEADER.unpack_from(data, at)[1]
+    return _record(data[at + 7 : at + 7 + length])
+
+
 def _record(payload: bytes) -> Record | None:
     if len(payload) < _RECORD.size:
         return None

@@ -14,6 +14,9 @@ from collections.abc import Callable
 HEADER = struct.Struct("<IHB")
 """Checksum, length, kind."""
 
+_PAGE_BYTES = 4_096
+_HOLE_BYTES = 512
+
 Whole = Callable[[bytes, int], int | None]
 """(bytes, where) → where the whole record that stands there ends; None: there is none."""
 
@@ -36,3 +39,10 @@ def _leads_to(data: bytes, at: int, stop: int, whole: Whole) -> bool:
         if stop - at < HEADER.size:
             return True
     return False
+
+
+def holed(data: bytes, at: int) -> bool:
+    """Whether a page behind `at`, or its first part, is all zero, as after a power cut."""
+    pages = range(-(-at // _PAGE_BYTES) * _PAGE_BYTES, len(data), _PAGE_BYTES)
+    holes = (data[page : page + _PAGE_BYTES] for page in pages)
+    return any(len(hole) >= _HOLE_BYTES and not any(hole) for hole in holes)

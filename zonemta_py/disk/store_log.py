@@ -23,11 +23,9 @@ from typing import NamedTuple
 import google_crc32c
 
 from zonemta_py.disk.resync import HEADER as _HEADER
-from zonemta_py.disk.resync import next_record
+from zonemta_py.disk.resync import holed, next_record
 
 BLOCK_BYTES = 32_768
-_PAGE_BYTES = 4_096
-_HOLE_BYTES = 512
 _BATCH = struct.Struct("<QI")
 """How a batch begins: the sequence number of its first operation, and how many it has."""
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
@@ -80,7 +78,7 @@ def read(data: bytes) -> Log:
         if unfinished and piece.kind in (_FULL, _LAST):
             batches.append((unfinished[0].at, b"".join(p.data for p in unfinished)))
             unfinished, end = [], piece.end
-    if lost and lost[0].at >= end and _holed(data, end):  # a page that never reached the disk
+    if lost and lost[0].at >= end and holed(data, end):  # a page that never reached the disk
         return Log(batches, [], end, data[end:], True, mended)
     start = unfinished[0].at if unfinished else len(data)
     holes = len(unfinished) > 1 and not any(unfinished[-1].data)
@@ -164,13 +162,6 @@ def _with_its_length_mended(data: bytes, at: int, end: int) -> _Piece | None:
     crc, part = _HEADER.unpack_from(data, at)[0], data[at + _HEADER.size : end]
     kinds = [kind for kind in (_FULL, _FIRST, _MIDDLE, _LAST) if _checksum(kind, part) == crc]
     return _Piece(at, end, kinds[0], part, mended=True) if kinds else None
-
-
-def _holed(data: bytes, at: int) -> bool:
-    """Whether a page behind `at`, or its first part, is all zero, as after a power cut."""
-    pages = range(-(-at // _PAGE_BYTES) * _PAGE_BYTES, len(data), _PAGE_BYTES)
-    holes = (data[page : page + _PAGE_BYTES] for page in pages)
-    return any(len(hole) >= _HOLE_BYTES and not any(hole) for hole in holes)
 
 
 def gap(logs: list[Log]) -> tuple[int, int] | None:

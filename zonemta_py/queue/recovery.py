@@ -28,7 +28,7 @@ from zonemta_py.disk.once import Once
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Store, StoreDamaged
-from zonemta_py.queue import check, doubt, judging, restoring, strays, unrecorded
+from zonemta_py.queue import check, doubt, journal_tail, judging, restoring, strays, unrecorded
 from zonemta_py.queue.adoption import adopt
 from zonemta_py.queue.campaigning import begun
 from zonemta_py.queue.campaigns import BEGIN, ORDERS
@@ -328,6 +328,8 @@ def _seal(folder: Path, suffix: Suffix, now_ms: int) -> int:
     files = journal.files(folder)
     if suffix.last is None or not files:
         return 1
+    if suffix.last.type != Type.END:
+        journal_tail.keep(files[-1], Once(folder.parent / "quarantine"))
     return journal.seal(files[-1], suffix.last, now_ms).seq + 1
 
 

@@ -1,0 +1,134 @@
+"""Blows on a queue's files: a bit flipped, a tail cut, a stretch zeroed, a file emptied or gone; at rest or not."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from itertools import cycle, islice
+from pathlib import Path
+from typing import NamedTuple
+
+from zonemta_py.disk import store_log
+
+ORDER = "blow"
+"""A file in the queue's folder: the blow that falls while it delivers."""
+_LATE_BATCHES = 3
+"""So many of LevelDB's newest log were written in the last moments before the crash."""
+
+
+class Blow(NamedTuple):
+    """file: relative to the queue's folder. at: the byte that is struck, or the length that is left."""
+
+    kind: str
+    file: str
+    at: int = 0
+    bit: int = 1
+    running: bool = False
+
+    def strike(self, folder: Path) -> None:
+        """Does it; a file that has meanwhile gone by itself is as good as struck."""
+        path = folder / self.file
+        if not path.exists():
+            return
+        if self.kind == "gone":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            return
+        with path.open("r+b") as file:
+            if self.kind in ("cut", "emptied"):
+                file.truncate(self.at)
+                return
+            length = {"flip": 1, "zeroed": 4_096, "wiped": path.stat().st_size}[self.kind]
+            file.seek(self.at)
+            data = file.read(length)
+            file.seek(self.at)
+            file.write(bytes([data[0] ^ self.bit]) if self.kind == "flip" and data else bytes(len(data)))
+
+    def order(self, folder: Path) -> None:
+        """Strikes now, or leaves word for the process that delivers."""
+        if self.running:
+            (folder / ORDER).write_text(json.dumps(self))
+        else:
+            self.strike(folder)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.file} at {self.at}{' while it runs' if self.running else ''}"
+
+
+def ordered(folder: Path) -> Blow | None:
+    """The blow that somebody left word of; once."""
+    path = folder / ORDER
+    if not path.exists():
+        return None
+    blow = Blow(*json.loads(path.read_text()))
+    path.unlink()
+    return blow
+
+
+def anywhere(folder: Path, *, flips: int, cuts: int, seed: int) -> list[Blow]:
+    """Files are drawn by turns of their kind (journal, tables, LevelDB's own), so that small ones are hit too."""
+    dice = random.Random(seed)
+    kinds: dict[str, list[Path]] = {}
+    for path in [*folder.glob("journal/*"), *folder.glob("store/*")]:
+        if path.stat().st_size:
+            kind = path.suffix if path.suffix in (".journal", ".ldb", ".log") else path.name.partition("-")[0]
+            kinds.setdefault(kind, []).append(path)
+    weights = {".journal": 40, ".ldb": 40, ".log": 8}
+    drawn = dice.choices(sorted(kinds), [weights.get(kind, 4) for kind in sorted(kinds)], k=flips + cuts)
+    rows = []
+    for index, kind in enumerate(drawn):
+        path = dice.choice(sorted(kinds[kind]))
+        what = "flip" if index < flips else "cut"
+        row = Blow(what, str(path.relative_to(folder)), dice.randrange(path.stat().st_size), 1 << dice.randrange(8))
+        rows.append(row)
+    return rows
+
+
+def whole_files(folder: Path, count: int, seed: int) -> list[Blow]:
+    """Each kind of file and folder gone, at rest and while the queue runs; each kind of file emptied, wiped, zeroed.
+
+    And the last moments before the crash: the end of LevelDB's newest log, where the newest 250s are, flipped and cut.
+    """
+    dice = random.Random(seed)
+    names = _names(folder, dice)
+    log = folder / names["log"]
+    rows = [Blow("gone", name) for name in names.values()]
+    rows += _last_moments(folder, log, dice)
+    rows += [Blow("gone", name, running=True) for name in names.values()]
+    rows += [row for _ in range(3) for row in _last_moments(folder, log, dice)]
+    rows += [Blow(kind, name) for kind in ("emptied", "wiped") for name in names.values() if (folder / name).is_file()]
+    for kind in ("log", "table", "newest segment", "oldest segment", "manifest"):
+        size = (folder / names[kind]).stat().st_size
+        rows += [Blow("zeroed", names[kind], dice.randrange(size), running=running) for running in (False, True)]
+    return list(islice(cycle(rows), count))
+
+
+def _names(folder: Path, dice: random.Random) -> dict[str, str]:
+    tables, logs = sorted(folder.glob("store/*.ldb")), sorted(folder.glob("store/*.log"))
+    segments = sorted(folder.glob("journal/*.journal"))
+    found = {
+        "current": folder / "store/CURRENT",
+        "log": logs[-1],
+        "store": folder / "store",
+        "journal": folder / "journal",
+        "newest segment": segments[-1],
+        "table": dice.choice(tables),
+        "manifest": next(folder.glob("store/MANIFEST-*")),
+        "oldest segment": segments[0],
+        "archive": folder / "archive",
+        "receipts": folder / "receipts",
+        "bodies": folder / "bodies",
+    }
+    return {what: str(path.relative_to(folder)) for what, path in found.items() if path.exists()}
+
+
+def _last_moments(folder: Path, log: Path, dice: random.Random) -> list[Blow]:
+    data = log.read_bytes()
+    late = [at for at, _ in store_log.read(data).batches][-_LATE_BATCHES:]
+    start, name = dice.choice(late), str(log.relative_to(folder))
+    return [
+        Blow("flip", name, dice.randrange(start, len(data)), 1 << dice.randrange(8)),
+        Blow("flip", name, start + 4, 1 << dice.randrange(8)),
+        Blow("cut", name, start),
+        Blow("cut", name, dice.randrange(start, len(data))),
+    ]
