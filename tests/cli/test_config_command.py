@@ -1,10 +1,13 @@
 """`zonemta config`: check, show, password."""
 
 import tomllib
+import warnings
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import trustme
 from argon2 import PasswordHasher
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -32,6 +35,48 @@ def test_an_interface_that_is_not_here(zonemta: Callable[..., object], tmp_path:
     assert ran.code == Exit.OK
     assert ran.err.startswith(f"zonemta: {path}: warning: 127.0.0.3 is bound to interface 'eth99', this machine has")
     assert ran.err.count("\n") == 1
+
+
+def test_a_source_that_this_machine_has_not(zonemta: Callable[..., object], tmp_path: Path) -> None:
+    """The file may be meant for another machine: a warning. What a proxy sends from is not ours to have."""
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        "[[pools]]\nname = 'p'\n[[pools.sources]]\naddress = '127.0.0.3'\n[[pools.sources]]\naddress = '192.0.2.7'\n"
+        "[[pools.sources]]\naddress = '192.0.2.8'\nproxy = 'socks5://127.0.0.1:1080'\n"
+        "[[zones]]\nname = 'z'\npool = 'p'\n"
+    )
+    ran = zonemta("config", "check", path)
+    said = "warning: this machine has not the source address 192.0.2.7: nothing can be sent from it here"
+    assert (ran.code, ran.err) == (Exit.OK, f"zonemta: {path}: {said}\n")
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends", "code", "said"),
+    [
+        (-400, -3, Exit.CONFIG, "listeners.smtp.certificate: {pem} has expired on"),
+        (3, 300, Exit.CONFIG, "listeners.smtp.certificate: {pem} is not valid before"),
+        (-300, 5, Exit.OK, "warning: listeners.smtp.certificate: {pem} expires on"),
+        (-300, 90, Exit.OK, ""),
+    ],
+)
+def test_a_certificate_out_of_its_time(
+    zonemta: Callable[..., object], tmp_path: Path, begins: int, ends: int, code: int, said: str
+) -> None:
+    """An expired one is no good anywhere; one that ends within two weeks is good, with a warning."""
+    pem, path, now = tmp_path / "own.pem", tmp_path / "c.toml", datetime.now(UTC)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = trustme.CA().issue_cert(
+            "mx.test", not_before=now + timedelta(days=begins), not_after=now + timedelta(days=ends)
+        )
+    pem.write_bytes(made.private_key_and_cert_chain_pem.bytes())
+    path.write_text(
+        f"[[listeners]]\nname = 'smtp'\nport = 2526\ntls = 'starttls'\ncertificate = '{pem}'\nkey = '{pem}'\n"
+    )
+    ran = zonemta("config", "check", path)
+    assert ran.code == code
+    assert said.format(pem=pem) in ran.err
+    assert bool(ran.err) == bool(said)
 
 
 def test_who_is_not_signed_for_is_named(zonemta: Callable[..., object], tmp_path: Path) -> None:

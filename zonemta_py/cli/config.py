@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from zonemta_py.cli import certificates
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.options import ConfigFile, configuration
 from zonemta_py.config import Config, ConfigError, load, senders
@@ -26,11 +29,12 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="Configurati
     config = load(file)
     try:
         children.check(config, children.plugins(config))
+        warnings = [*_doubts(config), *certificates.doubts(config, datetime.now(UTC))]
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None
     names = ", ".join(zone.name for zone in config.zones)
     where = ", ".join(f"{listener.address}:{listener.port}" for listener in config.doors)
-    for sentence in _doubts(config):
+    for sentence in warnings:
         print(f"zonemta: {file}: {sentence}", file=sys.stderr)
     print(f"{file}: good; listens on {where}; zones: {names}; queue in {config.folder}")
 
@@ -46,6 +50,7 @@ def _check_readable(file: Path) -> None:
 
 def _doubts(config: Config) -> Iterator[str]:
     """What may be right on the machine that is meant, but is not on this one, and what is left open."""
+    from zonemta_py.delivery.reach import is_local
     from zonemta_py.disk.space import LEAST_BYTES
 
     if config.queue.reserve_bytes < LEAST_BYTES:
@@ -58,6 +63,11 @@ def _doubts(config: Config) -> Iterator[str]:
             f"warning: {party.name} is bound to no senders, and is not the only one that hands in mail: no [[dkim]] key"
             f' signs for it; write {party.where}, or ["*"] there if it may send as anybody'
         )
+    for address in sorted(
+        {source.address for zone in config.zones for source in config.sources(zone) if not source.proxy}
+    ):
+        if not is_local(ipaddress.ip_address(address)):
+            yield f"warning: this machine has not the source address {address}: nothing can be sent from it here"
     there = {name for _, name in socket.if_nameindex()}
     for source in (source for pool in config.pools for source in pool.sources):
         if source.interface and source.interface not in there:

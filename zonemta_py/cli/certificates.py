@@ -1,0 +1,36 @@
+"""Whether the certificates that a configuration names are valid today, and for how long still."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from zonemta_py.config import Config, ConfigError
+
+SOON = timedelta(days=14)
+
+
+def doubts(config: Config, now: datetime) -> Iterator[str]:
+    """A warning for each that ends soon. Raises ConfigError for one that is not valid now."""
+    named = {f"listeners.{door.name}.certificate": door.certificate for door in config.doors if door.tls != "none"}
+    named |= {f"zones.{zone.name}.client_certificate": zone.client_certificate for zone in config.zones}
+    for where, path in named.items():
+        if path is None:
+            continue
+        begins, ends = _valid(path.expanduser())
+        if now >= ends:
+            raise ConfigError(f"{where}: {path} has expired on {ends:%Y-%m-%d}; put a new one in its place")
+        if now < begins:
+            raise ConfigError(f"{where}: {path} is not valid before {begins:%Y-%m-%d}; put the present one there")
+        if ends - now < SOON:
+            yield f"warning: {where}: {path} expires on {ends:%Y-%m-%d %H:%M} UTC; renew it"
+
+
+def _valid(path: Path) -> tuple[datetime, datetime]:
+    """From when until when the server's own certificate is, the file's first. Those above it are the clients' matter:
+    old chains end in roots that have expired, and are trusted by another way."""
+    from cryptography import x509
+
+    own = x509.load_pem_x509_certificates(path.read_bytes())[0]
+    return own.not_valid_before_utc, own.not_valid_after_utc
