@@ -134,6 +134,7 @@ def queue(config: Config, host: Host) -> None:
 
 async def _queue(config: Config, host: Host) -> None:
     from zonemta_py.delivery.scout import DnsScout
+    from zonemta_py.disk import identity
     from zonemta_py.disk.store import StoreError
     from zonemta_py.plugin.queue_hooks import PluginHooks
     from zonemta_py.queue.recovery import begin
@@ -148,6 +149,9 @@ async def _queue(config: Config, host: Host) -> None:
         except (StoreError, OSError) as error:
             print(f"zonemta: the queue cannot be opened: {error}; trying again", file=sys.stderr, flush=True)
             await asyncio.sleep(0.5)
+    opening.queue.core.copied = identity.copied(config.folder, identity.this_machine())
+    if opening.queue.core.copied:
+        print(f"zonemta: {opening.queue.core.copied}", file=sys.stderr, flush=True)
     listening = await server.serve(opening.queue, config.folder)
     await asyncio.gather(opening.finish(), asyncio.to_thread(load_rules, config))
     opening.queue.start()

@@ -2,11 +2,14 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
 
 import pytest
+from survival.client import Connection
+from survival.letters import Letter
 from survival.rig import Mta
 
 FOLDERS = ("store", "journal", "archive", "quarantine", "bodies", "receipts")
@@ -73,3 +76,43 @@ def test_a_start_says_what_a_newcomer_asks(mta: Mta) -> None:
         assert mta.children() == children
     finally:
         mta.end()
+
+
+def test_a_copy_of_a_queue_sends_nothing_before_it_is_adopted(tmp_path: Path) -> None:
+    """It takes mail and says why none goes; a folder that was moved, and one that was adopted, are no copies."""
+    first = Mta(tmp_path / "first", 9, home=tmp_path / "a")
+    first.start()
+    asyncio.run(first.taking())
+    first.end()
+    shutil.copytree(first.folder, tmp_path / "copy", ignore=shutil.ignore_patterns("socket"))
+    first.folder.rename(tmp_path / "moved")
+    moved, copy = Mta(tmp_path / "moved", 9, home=tmp_path / "b"), Mta(tmp_path / "copy", 9, home=tmp_path / "c")
+    try:
+        for each in (moved, copy):
+            each.start()
+        for each in (moved, copy):
+            asyncio.run(_give(each))
+        end = time.monotonic() + 60
+        while not moved.ask("list", state="deferred")["rows"]:  # it was tried, for nobody listens at port 9
+            assert time.monotonic() < end
+        assert moved.ask("copied") == ""
+        assert "zonemta queue adopt" in copy.ask("copied")
+        assert [row["state"] for row in copy.ask("list")["rows"]] == ["queued"]
+        with pytest.raises(ValueError, match="no copy"):
+            moved.ask("adopt")
+        copy.ask("adopt")
+        while not copy.ask("list", state="deferred")["rows"]:
+            assert time.monotonic() < end + 60
+        copy.end()
+        copy.start()
+        assert copy.ask("copied") == ""
+    finally:
+        moved.end()
+        copy.end()
+
+
+async def _give(mta: Mta) -> None:
+    await mta.accepting()
+    connection = await Connection.open(mta.port)
+    await connection.transaction(Letter("1.0", "ann@src.test", ["bob@x.test"], b"Subject: x\r\n\r\nHi\r\n"))
+    connection.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from typing import Annotated, Any, Literal
 
 import typer
@@ -43,9 +44,11 @@ def known_zone(config: Config, zone: str | None) -> str | None:
 @app.command()
 def size(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """How much is queued, per zone and per domain (exact, whatever the size)."""
-    sizes = answer(configuration(config, folder), "size")
+    sizes, copied = (answer(configuration(config, folder), question) for question in ("size", "copied"))
     if json:
         return print_json(sizes)
+    if copied:
+        print(f"zonemta: {copied}", file=sys.stderr)
     total = sizes["total"]
     zones = [(name, *_counts(row)) for name, row in (*sorted(sizes["zones"].items()), ("all", total))]
     footer = f"{total['messages']:,} messages, {total['bytes']:,} bytes"
@@ -130,6 +133,13 @@ def show(
     print_table("Recipients", ("recipient", "zone", "state", "tried ", "due", "last reply"), rows)
     header = message["header"].replace("\r\n", "\n").rstrip("\n").split("\n")
     return print_table("Header section", ("header",), [(line,) for line in header])
+
+
+@app.command()
+def adopt(config: ConfigFile = None, folder: Folder = None) -> None:
+    """Let a copy of a queue send, in the original's place, which must never run again."""
+    adopted = answer(configuration(config, folder), "adopt")
+    print(f"queue {adopted['queue']} lives here now (its incarnation {adopted['incarnation']}), and mail goes out")
 
 
 @app.command("in-doubt")

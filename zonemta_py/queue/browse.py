@@ -4,6 +4,8 @@ Questions and answers (plain dicts and lists, ready for JSON):
     size                                    zones, domains, total
     list zone state domain sender recipient limit after     rows and a cursor for the next page
     show id                                 envelope, recipients, header
+    copied                                       one sentence: why nothing is sent, this is a copy; "" if it is none
+    adopt                                        → {queue, incarnation}: the copy takes the original's place
     in-doubt                                recipients whose final reply was awaited at a crash
     release id, drop id                     orders about held recipients; how many there were
     positions                               low-water marks and journal numbers as they are now
@@ -26,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import identity, keys, records
 from zonemta_py.disk.records import Note
 from zonemta_py.disk.store import StoreDamaged, StoreError
 from zonemta_py.queue import archiving, orders, people, sizes, stopping
@@ -298,11 +300,29 @@ async def _campaigns(queue: Parts) -> list[dict[str, Any]]:
     return queue.campaigning.rows()
 
 
+async def _copied(queue: Parts) -> str:
+    """Why nothing is sent, if this is a copy of a queue."""
+    return queue.core.copied
+
+
+async def _adopt(queue: Parts) -> dict[str, Any]:
+    """A copy of a queue takes the original's place. Raises ValueError: it is no copy."""
+    core = queue.core
+    if not core.copied:
+        raise ValueError(f"{core.config.folder}: this is no copy of a queue, so there is nothing to adopt")
+    adopted = identity.adopt(core.config.folder, identity.this_machine())
+    core.copied = ""
+    core.changed()
+    return {"queue": adopted.queue, "incarnation": adopted.incarnation}
+
+
 QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "size": _size,
     "list": _list,
     "show": _show,
     "in-doubt": _in_doubt,
+    "copied": _copied,
+    "adopt": _adopt,
     "release": _release,
     "drop": _drop,
     "positions": _positions,

@@ -100,6 +100,8 @@ class Core:
         self.ready = False
         """Recovery is over: from now on the schedule may read the store."""
         self.when_ready = asyncio.Event()
+        self.copied = ""
+        """Why nothing may be sent: this is a copy of a queue (`disk.identity`)."""
         self._pump_soon = False
         self._tasks: set[asyncio.Future[Any]] = set()
         # Set by the parts that do it; here, because others ask for it.
@@ -225,10 +227,11 @@ class Core:
 
     def changed(self) -> None:
         """Something may be allowed now; the scheduler looks at the end of this turn of the loop."""
-        if self.ready and not self._pump_soon:
+        if self.ready and not self._pump_soon and not self.copied:
             self._pump_soon = True
             asyncio.get_running_loop().call_soon(self._pump)
 
     def _pump(self) -> None:
         self._pump_soon = False
-        self.pump()
+        if not self.copied:
+            self.pump()

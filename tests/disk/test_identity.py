@@ -1,0 +1,34 @@
+"""A copy of a queue's folder is known for one; the folder itself is not, wherever it is moved to."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from zonemta_py.disk import identity
+
+HERE, THERE = "a" * 32, "b" * 32
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "copied"), [(HERE, HERE, False), (HERE, THERE, True), ("", HERE, False), (HERE, "", False)]
+)
+def test_a_folder_knows_its_machine(tmp_path: Path, before: str, after: str, copied: bool) -> None:
+    """Another machine's is a copy; a machine without an id (a container) is not asked for one."""
+    assert identity.copied(tmp_path, before) == ""
+    assert bool(identity.copied(tmp_path, after)) is copied
+
+
+def test_a_copied_folder_is_a_copy_until_it_is_adopted(tmp_path: Path) -> None:
+    """cp makes one, mv does not; the adopted one is a queue of its own right, and the original stays what it was."""
+    first, copy = tmp_path / "first", tmp_path / "copy"
+    first.mkdir()
+    assert identity.copied(first, HERE) == ""
+    shutil.copytree(first, copy)
+    first.rename(tmp_path / "moved")
+    assert identity.copied(tmp_path / "moved", HERE) == ""
+    assert "zonemta queue adopt" in identity.copied(copy, HERE)
+    assert identity.adopt(copy, HERE).incarnation == 2
+    assert identity.copied(copy, HERE) == ""
+    (copy / identity.NAME).write_text("torn")
+    assert "zonemta queue adopt" in identity.copied(copy, HERE)

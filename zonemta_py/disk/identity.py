@@ -1,0 +1,89 @@
+"""Which queue a folder is, and where it lives, so that a copy that starts elsewhere is known for one.
+
+The file `identity` holds the queue's id, how often it was moved on purpose (`incarnation`), the machine's id, and the
+number of its own inode: moving the folder with `mv` keeps that, and a copy, whoever makes it, gets another. A machine
+without an id (/etc/machine-id, which containers often lack) is told by the inode alone. Not known for one is a copy of
+the whole disk on a machine of the same id. A folder without the file gets one. Failures: OSError.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import Any, NamedTuple
+
+NAME = "identity"
+_MACHINE = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
+
+
+class Identity(NamedTuple):
+    """machine: "" where it has no id. inode: of the file itself."""
+
+    queue: str
+    incarnation: int
+    machine: str
+    inode: int
+
+
+def copied(folder: Path, machine: str) -> str:
+    """One sentence with the remedy if the folder is a copy of a queue; "": it is the queue itself."""
+    path = folder / NAME
+    if not path.exists():
+        _write(path, uuid.uuid4().hex, 1, machine)
+        return ""
+    found = _read(path)
+    elsewhere = bool(found.machine and machine and found.machine != machine)
+    if not elsewhere and found.inode == path.stat().st_ino:
+        return ""
+    what = "this queue was used on another machine" if elsewhere else "this folder is a copy of a queue"
+    return (
+        f"{folder}: {what}, and what the original has sent since would be sent again, so mail is taken and none is"
+        " sent; if the original will never run again, say `zonemta queue adopt`"
+    )
+
+
+def adopt(folder: Path, machine: str) -> Identity:
+    """From now on the queue lives here."""
+    path = folder / NAME
+    before = _read(path)
+    _write(path, before.queue, before.incarnation + 1, machine)
+    return _read(path)
+
+
+def this_machine() -> str:
+    """Its id; "" if it has none."""
+    for path in _MACHINE:
+        try:
+            text = path.read_text().strip()
+        except OSError:
+            continue
+        if len(text) == 32:
+            return text
+    return ""
+
+
+def _read(path: Path) -> Identity:
+    """One that cannot be read is nobody's: its folder counts as a copy."""
+    try:
+        row: dict[str, Any] = json.loads(path.read_text())
+        return Identity(str(row["queue"]), int(row["incarnation"]), str(row["machine"]), int(row["inode"]))
+    except (ValueError, KeyError, TypeError):
+        return Identity(uuid.uuid4().hex, 0, "", -1)
+
+
+def _write(path: Path, queue: str, incarnation: int, machine: str) -> None:
+    fresh = path.with_name(path.name + ".new")
+    with fresh.open("w") as file:
+        inode = os.fstat(file.fileno()).st_ino
+        row = Identity(queue, incarnation, machine, inode)._asdict()
+        file.write(json.dumps(row) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    handle = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
