@@ -27,7 +27,7 @@ from benchmark.variants import SECTIONS, Variant
 
 console = Console(highlight=False)
 FOREIGN_SHARE = 0.1
-EVERYTHING = "A,B,C,D,D64,dead,restart"
+EVERYTHING = "A,B,C,D,H,L,dead,restart"
 
 
 def main(

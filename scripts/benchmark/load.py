@@ -7,23 +7,24 @@ Both send one command at a time, over so many sessions at once, each with its co
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
-import random
+import os
 import shutil
 import sys
 import tempfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-LINE = b"X" * 78 + b"\r\n"
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this file is run by its name, too
+
+from benchmark.bodies import body
+
 PATHS = "/usr/sbin:/usr/local/sbin:/usr/bin"
 
 
 @dataclass(frozen=True)
 class Load:
-    """bytes: of the body. recipient: where there are several they are numbered in front of it. attachment: the body is
-    base64 of random bytes, which no queue can make much smaller, instead of lines of X."""
+    """bytes, body: how large, and which of bodies.KINDS. recipient: several are numbered in front of it."""
 
     port: int
     messages: int
@@ -32,29 +33,25 @@ class Load:
     bytes: int = 5120
     reuse: bool = True
     recipient: str = "user@dest.test"
-    attachment: bool = False
+    body: str = "letter"
 
     def command(self, generator: str) -> list[str]:
         """generator: "smtp-source" or "own"."""
         if generator == "own":
             return [sys.executable, __file__, json.dumps(asdict(self))]
-        body = ["-F", str(self._file())] if self.attachment else [f"-l{self.bytes}"]
-        sizes = [f"-s{self.sessions}", *body, f"-m{self.messages}", f"-r{self.recipients}"]
+        sizes = [f"-s{self.sessions}", "-F", str(self._file()), f"-m{self.messages}", f"-r{self.recipients}"]
         names = ["-f", "sender@src.test", "-t", self.recipient, "-M", "source.bench"]
         keep = ["-d"] if self.reuse else []
         return [smtp_source() or "smtp-source", *sizes, *names, *keep, f"127.0.0.1:{self.port}"]
 
-    def body(self) -> bytes:
-        if not self.attachment:
-            return LINE * (self.bytes // len(LINE))
-        text = base64.encodebytes(random.Random(self.bytes).randbytes(self.bytes * 57 // 78))
-        return text.replace(b"\n", b"\r\n")
-
     def _file(self) -> Path:
         """The message for smtp-source, which ends its lines itself."""
-        path = Path(tempfile.gettempdir()) / f"zonemta-bench-{self.bytes}.eml"
-        head = b"From: sender@src.test\nTo: list@src.test\nMessage-ID: <attachment@src.test>\nSubject: x\n\n"
-        path.write_bytes(head + self.body().replace(b"\r\n", b"\n"))
+        path = Path(tempfile.gettempdir()) / f"zonemta-bench-{self.body}-{self.bytes}.eml"
+        if not path.exists():
+            head = b"From: sender@src.test\nTo: list@src.test\nMessage-ID: <bench@src.test>\nSubject: x\n\n"
+            mine = path.with_suffix(f".{os.getpid()}")
+            mine.write_bytes(head + body(self.body, self.bytes).replace(b"\r\n", b"\n"))
+            mine.rename(path)
         return path
 
 
@@ -67,7 +64,7 @@ class _Source:
 
     def __init__(self, load: Load) -> None:
         self.load, self.left = load, iter(range(load.messages))
-        self.body = load.body()
+        self.body = body(load.body, load.bytes)
 
     async def session(self) -> None:
         while (number := next(self.left, None)) is not None:

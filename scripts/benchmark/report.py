@@ -28,7 +28,8 @@ TITLES = {
     "B": RELAYED,
     "C": RELAYED,
     "D": RELAYED,
-    "D64": RELAYED,
+    "H": RELAYED,
+    "L": RELAYED,
     "dead": {
         "seconds": "s until the 100 are delivered",
         "queue_process_mb": "peak RSS MB, queue process",
@@ -59,7 +60,7 @@ class Target:
 
 
 TARGETS = (
-    Target("A", "messages_per_s", "≥", 4),
+    Target("A", "messages_per_s", "≥", 5),
     Target("A", "cpu_ms_per_message", "≤", 0.25),
     Target("A", "peak_pss_mb", "≤", 1),
     Target("A", "kb_written_per_message", "≤", 1),
@@ -67,6 +68,10 @@ TARGETS = (
     Target("C", "recipients_per_s", "≥", 3),
     Target("D", "messages_per_s", "≥", 1),
     Target("D", "growth_mb", "≤", 64, fixed=True),
+    Target("H", "messages_per_s", "≥", 2),
+    Target("L", "messages_per_s", "≥", 1),
+    Target("L", "kb_written_per_message", "≤", 1.05),
+    Target("L", "growth_mb", "≤", 64, fixed=True),
     Target("dead", "seconds", "≤", 3, fixed=True),
     Target("dead", "queue_process_mb", "≤", 150, fixed=True),
     Target("restart", "accepted_s", "≤", 1, fixed=True),

@@ -36,18 +36,20 @@ RELAY = {
     "B": Load(0, messages=5000, reuse=False),
     "C": Load(0, messages=500, recipients=50),
     "D": Load(0, messages=40, sessions=10, bytes=10 * 1024 * 1024),
-    "D64": Load(0, messages=40, sessions=10, bytes=10 * 1024 * 1024, attachment=True),
+    "H": Load(0, messages=1000, bytes=100 * 1024, body="mixed"),
+    "L": Load(0, messages=40, sessions=10, bytes=10 * 1024 * 1024, body="base64"),
 }
 MEANING = {
-    "A": "5,000 messages × 1 recipient, 5 KB, 20 sessions, connections reused",
+    "A": "5,000 messages × 1 recipient, 5 KB of words, 20 sessions, connections reused",
     "B": "the same, one connection a message",
-    "C": "500 messages × 50 recipients, 5 KB",
-    "D": "40 messages of 10 MB, 10 sessions",
-    "D64": "the same with base64 of random bytes instead of lines of X",
+    "C": "500 messages × 50 recipients, 5 KB of words",
+    "D": "40 messages of 10 MB of words, 10 sessions",
+    "H": "1,000 messages of 100 KB, half words, half base64 of random bytes, 20 sessions",
+    "L": "40 messages of 10 MB of base64 of random bytes, 10 sessions",
     "dead": "recipients queued to a dead destination ahead of 100 to a live one",
     "restart": "kill -9 of everything and a new start with recipients queued",
 }
-STRACED = {"A": 300, "B": 300, "C": 30, "D": 4, "D64": 4}
+STRACED = {"A": 300, "B": 300, "C": 30, "D": 4, "H": 100, "L": 4}
 
 
 @dataclass
