@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,8 @@ class Store:
         self.fenced = False
         mapping.forbid()
         folder.mkdir(parents=True, exist_ok=True)
+        self._compacting = threading.Lock()
+        """LevelDB does not survive being closed meanwhile."""
         self._db = self._open()
 
     def _open(self) -> plyvel.DB:
@@ -249,15 +252,28 @@ class Store:
         self._newest = _log_order(logs[-1])
         return logs
 
+    def compact(self, start: bytes, stop: bytes) -> None:
+        """Writes what lives in a range of keys anew, without what was deleted. It takes its time; the others go on."""
+        with self._compacting:
+            if not self.fenced:
+                self._db.compact_range(start=start, stop=stop)
+
+    def table_bytes(self) -> int:
+        """So much do LevelDB's tables take of the disk."""
+        with os.scandir(self.folder) as entries:
+            return sum(entry.stat().st_size for entry in entries if entry.name.endswith(".ldb"))
+
     def reopen(self) -> None:
         """Closes and opens it again, which ends the fence. Raises what opening can raise; then it stays fenced."""
         self.fenced = True
-        self._db.close()
-        self._db = self._open()
+        with self._compacting:
+            self._db.close()
+            self._db = self._open()
         self.fenced = False
 
     def close(self) -> None:
-        self._db.close()
+        with self._compacting:
+            self._db.close()
 
     @staticmethod
     def repair(folder: Path) -> None:

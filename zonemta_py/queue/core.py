@@ -21,6 +21,7 @@ from zonemta_py.disk.store import Operation, Store, StoreDamaged, StoreError
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.bodies import Bodies, Uncommitted
 from zonemta_py.queue.campaigns import Campaigns
+from zonemta_py.queue.cleansing import Cleansing
 from zonemta_py.queue.commit import Hire, JournalLine, StoreLine, Thread
 from zonemta_py.queue.hooks import Hooks
 from zonemta_py.queue.lives import Lives
@@ -75,7 +76,8 @@ class Core:
         self.space = Space(config.folder, max(LEAST_BYTES, config.queue.reserve_bytes))
         uncommitted = Uncommitted(config.queue, lambda: self.space.room(clock.monotonic()))
         self.bodies = Bodies(config.folder, uncommitted, self.lines.after_sync)
-        self.messages = Messages(store, self.bodies)
+        self.cleansing = Cleansing()
+        self.messages = Messages(store, self.bodies, self.cleansing)
         self.router = Router(config.zones)
         self.notices = Notices(self.messages, config.server.name)
         self.segments = segments

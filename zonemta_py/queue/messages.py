@@ -15,6 +15,7 @@ from zonemta_py.disk.bodies import restore
 from zonemta_py.disk.store import Operation, Store, StoreDamaged
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue.bodies import Bodies
+from zonemta_py.queue.cleansing import Cleansing
 
 WARM_BYTES_MAX = 8 * 1024 * 1024
 """Bodies of one chunk that are kept in memory, so that the usual message is never read back from the disk."""
@@ -44,8 +45,8 @@ class Message:
 class Messages:
     """The pinned messages, by id."""
 
-    def __init__(self, store: Store, bodies: Bodies) -> None:
-        self._store, self._bodies = store, bodies
+    def __init__(self, store: Store, bodies: Bodies, cleansing: Cleansing) -> None:
+        self._store, self._bodies, self._cleansing = store, bodies, cleansing
         self._known: dict[str, Message] = {}
         self._warm = 0
         self._fewer: dict[str, Message] = {}
@@ -160,6 +161,8 @@ class Messages:
         self._written.pop(message.id, None)
         if message.filed:
             self._bodies.ended(message.id)
+        else:
+            self._cleansing.ended(message.id)
         numbers = range(1, 0 if message.filed else message.chunks + 1)
         operations: list[Operation] = [(keys.existence(message.id), None), (keys.metadata(message.id), None)]
         operations += [(keys.chunk(message.id, number), None) for number in numbers]

@@ -60,6 +60,7 @@ class Suffix:
         self.segments = Segments(body.get("segments", []))
         self.working: dict[int, list[Any]] = {row[0]: row for row in body.get("working", [])}
         self.opened = set(self.arriving)
+        self.ended: list[str] | None = body.get("ended")
         self.enveloped: set[str] = set()
         self.finished: set[str] = set()
         self.tried: set[str] = set()
@@ -311,6 +312,9 @@ def _begin(
 def _take_up(core: Core, suffix: Suffix) -> None:
     """Limits, suspensions and what was learned go on where they were: a restart grants no second helping."""
     schedule = core.schedule
+    core.cleansing.resume(suffix.ended)
+    for message_id in suffix.finished:
+        core.cleansing.ended(message_id)
     schedule.permits.restore(suffix.permits)
     schedule.standing.restore(suffix.standing)
     for change in suffix.changes:

@@ -29,6 +29,7 @@ RECORDS_BETWEEN_POSITIONS = 20_000
 SWEEP_S = 60.0
 DEADLINES_S = 1.0
 CAMPAIGNS_S = 1.0
+CLEANSING_S = 5.0
 _LOOK_S = 0.25
 
 
@@ -49,6 +50,7 @@ class Upkeep:
             asyncio.create_task(self._forever(self._next_sweep)),
             asyncio.create_task(self._forever(self._next_deadlines)),
             asyncio.create_task(self._forever(self._next_campaigns)),
+            asyncio.create_task(self._forever(self._next_cleansing)),
         ]
 
     async def _forever(self, chore: Callable[[], Awaitable[None]]) -> None:
@@ -95,6 +97,7 @@ class Upkeep:
             "permits": core.schedule.permits.state(),
             "standing": core.schedule.standing.state(),
             "opened": arriving,
+            "ended": list(core.cleansing.slice),
             "clock": core.clock.state(),
         }
         await core.bodies.settled()  # a start from here need not wonder about files of messages that ended before
@@ -127,6 +130,16 @@ class Upkeep:
         await asyncio.sleep(CAMPAIGNS_S)
         while not self._core.store.fenced and self._queue.campaigning.tick():
             await self._core.lines.stable()  # as fast as the disk takes it, and no faster
+
+    async def _next_cleansing(self) -> None:
+        await asyncio.sleep(CLEANSING_S)
+        await self.cleanse()
+
+    async def cleanse(self) -> None:
+        """Lets what has ended leave the disk, if it is time."""
+        core, now_s = self._core, self._core.clock.monotonic()
+        if not core.store.fenced and core.cleansing.due(now_s, core.space.short(now_s)):
+            await core.cleansing.run(core)
 
     async def deadlines(self) -> bool:
         """Looks where a deadline may have passed; True: there is more to look at."""
