@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from zonemta_py.config import load
-from zonemta_py.queue.check import check
+from zonemta_py.queue.fsck import check
 from zonemta_py.queue.recovery import open_queue
 
 
@@ -34,7 +34,7 @@ async def _problems(config_file: Path) -> list[str]:
     queue = await open_queue(config)
     await queue.position()  # with it, all that recovery found out is in the store
     queue.core.store.close()
-    return [str(problem) for problem in check(config).problems if problem.severity != "harmless"]
+    return [str(problem) for problem in (await check(config)).problems if problem.severity != "harmless"]
 
 
 if __name__ == "__main__":

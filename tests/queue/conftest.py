@@ -11,6 +11,7 @@ import random
 import shutil
 import threading
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pytest
 from zonemta_py.config import Config
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue import check
+from zonemta_py.queue import check, fsck
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery, Outcome, Result
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery import Opening, begin
@@ -274,13 +275,15 @@ class House:
                 else:
                     os.truncate(path, die.randint(0, path.stat().st_size))
 
-    async def crash(self, power: bool = False, die: random.Random | None = None, drop: bool = False) -> LocalQueue:
-        """Ends this queue and opens the image."""
-        await (await self.crash_and_begin(power, die, drop)).finish()
+    async def crash(
+        self, power: bool = False, die: random.Random | None = None, drop: bool = False, fsck: str = ""
+    ) -> LocalQueue:
+        """Ends this queue and opens the image. fsck: "look" or "repair" in between, which finds nothing wrong."""
+        await (await self.crash_and_begin(power, die, drop, fsck)).finish()
         return self.queue
 
     async def crash_and_begin(
-        self, power: bool = False, die: random.Random | None = None, drop: bool = False
+        self, power: bool = False, die: random.Random | None = None, drop: bool = False, fsck: str = ""
     ) -> Opening:
         """The same, with all of recovery before it."""
         copy = self.image(power, die, drop)
@@ -288,11 +291,17 @@ class House:
         if self.generation > 1:
             shutil.rmtree(self.folder)
         self.folder = copy
+        if fsck:
+            wrong = [problem for problem in self.check().problems if problem.severity != "harmless"]
+            assert wrong == [], "what a crash leaves is no damage"
+        if fsck == "repair":
+            assert self.check(repair=True).problems == []
         return await self.begin()
 
     def check(self, repair: bool = False) -> check.Report:
         """`fsck` of what is there; the queue must have been abandoned."""
-        return check.check(self.config, repair)
+        with ThreadPoolExecutor(1) as pool:  # it has a loop of its own, as the command has
+            return pool.submit(lambda: asyncio.run(fsck.check(self.config, repair, clock=self.clock))).result()
 
     async def sound(self) -> None:
         """Rests, and finds every count equal to what is there, and nothing wrong, in an image of this instant."""
@@ -300,7 +309,8 @@ class House:
         config = self.config.model_copy(
             update={"server": self.config.server.model_copy(update={"folder": self.image()})}
         )
-        assert [problem for problem in check.check(config).problems if problem.severity != "harmless"] == []
+        problems = (await fsck.check(config, clock=self.clock)).problems
+        assert [problem for problem in problems if problem.severity != "harmless"] == []
         shutil.rmtree(config.folder)
 
 

@@ -309,7 +309,7 @@ async def test_a_damaged_message_stops_no_removal(house: Make) -> None:
     assert await row(home, "removed", "waiting") == (10, 5)
     assert await home.idle()
     assert await row(home, "removed", "waiting") == (15, 0)
-    assert [case.name.split("-")[1] for case in home.queue.core.quarantine.cases()] == ["message"]
+    assert [case.name.split("-")[1] for case in home.queue.core.quarantine.cases()] == ["messages"]
     await home.rest()
     assert [(await home.sizes())[name] for name in ("queued", "messages", "bytes")] == [0, 0, 0]
 

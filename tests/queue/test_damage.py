@@ -11,7 +11,7 @@ import pytest
 from zonemta_py.disk import journal, store_log
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.store import Store
-from zonemta_py.queue import check
+from zonemta_py.queue import fsck
 from zonemta_py.queue.api import DEFERRED
 from zonemta_py.queue.opening import REPAIR_MARK
 
@@ -49,7 +49,7 @@ async def sound(home: Any, lost: set[str]) -> None:
     await home.rest()
     config = home.config
     server = config.server.model_copy(update={"folder": home.image()})
-    report = check.check(config.model_copy(update={"server": server}))
+    report = await fsck.check(config.model_copy(update={"server": server}), clock=home.clock)
     assert [p for p in report.problems if p.severity != "harmless" and p.id not in lost] == []
 
 

@@ -146,7 +146,8 @@ class Life:
         self.epoch += 1
         out = {r.address for delivery, _ in self.out.values() for r in delivery.recipients}
         self.out.clear()
-        await self.house.crash(power, self.die, drop=self.die.random() < 0.5)
+        look = self.die.choice(("", "", "look", "repair"))
+        await self.house.crash(power, self.die, drop=self.die.random() < 0.5, fsck=look)
         for task in list(self.tasks):
             task.cancel()
         named = {row["recipient"] for row in await self.house.queue.ask("in-doubt")}

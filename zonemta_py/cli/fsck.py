@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,10 +30,10 @@ def fsck(
     chosen = configuration(config, folder)
     _needs_a_queue(chosen)
     from zonemta_py.disk.store import StoreError
-    from zonemta_py.queue.check import check
+    from zonemta_py.queue.fsck import check
 
     try:
-        report = check(chosen, repair=repair, progress=lambda text: print(text, file=sys.stderr))
+        report = asyncio.run(check(chosen, repair, lambda text: print(text, file=sys.stderr)))
     except StoreError as error:
         raise Stop(Exit.DISK, str(error)) from None
     if json:

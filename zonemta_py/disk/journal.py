@@ -65,6 +65,12 @@ class Writer:
         if sync:
             self._sync()
 
+    def close(self) -> None:
+        """What was not synced may be lost."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
     def _append(self, records: list[Record]) -> None:
         start = 0
         for index, record in enumerate(records):
@@ -176,8 +182,7 @@ def seal(path: Path, last: Record, now_ms: int) -> Record:
     """
     if last.type == Type.END:
         return last
-    data = path.read_bytes()
-    end = good_end(data, max(0, len(data) - 1) // _WINDOW_BYTES * _WINDOW_BYTES) or good_end(data)
+    end = whole_end(path.read_bytes())
     record = Record(last.seq + 1, now_ms, Type.END, b"\xc0")
     with path.open("r+b") as file:
         file.truncate(end)
@@ -188,11 +193,19 @@ def seal(path: Path, last: Record, now_ms: int) -> Record:
     return record
 
 
-def mend(path: Path, expected: int, quarantine: Quarantine, faults: list[Fault], archive: Path | None = None) -> None:
+def whole_end(data: bytes) -> int:
+    """Where the last whole record of a file's bytes ends; what comes after it is a torn tail."""
+    return good_end(data, max(0, len(data) - 1) // _WINDOW_BYTES * _WINDOW_BYTES) or good_end(data)
+
+
+def mend(
+    path: Path, expected: int, quarantine: Quarantine, faults: list[Fault], archive: Path | None = None, until: int = 0
+) -> None:
     """Replaces a damaged file by one with every record that can still be read, and LOST records for the rest.
 
     expected: the sequence number that should follow the file before. The damaged file goes to quarantine with a note.
-    archive: if the same file has a name there, that is replaced too.
+    archive: if the same file has a name there, that is replaced too. until: the record that follows this file, if it is
+    known.
     """
     kept: list[Record] = []
     for record in read_file(path, []):
@@ -202,6 +215,10 @@ def mend(path: Path, expected: int, quarantine: Quarantine, faults: list[Fault],
             kept.append(Record(record.seq - 1, record.ms, Type.LOST, pack([expected, record.seq - 1])))
         kept.append(record)
         expected = record.seq + 1
+    if expected < until:  # a segment ends with END
+        if expected < until - 1:
+            kept.append(Record(until - 2, 0, Type.LOST, pack([expected, until - 2])))
+        kept.append(Record(until - 1, 0, Type.END, pack(None)))
     note = {
         "file": str(path),
         "faults": [str(fault) for fault in faults],

@@ -1,7 +1,7 @@
 """Quarantine: what is damaged is moved aside with a note, never deleted (the promise, point 4).
 
 Each case is a folder `quarantine/<time>-<what>/` that holds the damaged bytes and `note.json`: what was found, where,
-which messages it concerns, and what a person can do.
+which messages it concerns, and what a person can do. One incident is one case, however many messages it has cost.
 """
 
 from __future__ import annotations
@@ -57,6 +57,10 @@ class Quarantine:
             raise
         return place
 
+    def incident(self, what: str, note: dict[str, Any]) -> Incident:
+        """A case for all messages that one incident has damaged. Raises OSError."""
+        return Incident(self.case(what, note | {"messages": []}), note)
+
     def cases(self) -> list[Path]:
         return sorted(self.folder.glob("[!.]*"))
 
@@ -90,6 +94,27 @@ def _sync_folders(top: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+class Incident:
+    """One case that grows. `rows` stand in its note under "messages", as of the last `save`."""
+
+    def __init__(self, place: Path, note: dict[str, Any]) -> None:
+        self.place, self._note = place, note
+        self.rows: list[dict[str, Any]] = []
+
+    def add(self, message_id: str, row: dict[str, Any], contents: dict[str, bytes]) -> None:
+        """What is left of a message goes to files named by it. Raises OSError."""
+        for name, data in contents.items():
+            _write(self.place / f"{message_id}-{name}", data)
+        self.rows.append({"message": message_id, **row})
+
+    def save(self) -> None:
+        """Raises OSError; the note before it stands then."""
+        fresh = self.place / "note.json.new"
+        text = json.dumps(self._note | {"messages": self.rows}, indent=1, ensure_ascii=False, default=str)
+        _write(fresh, text.encode())
+        fresh.replace(self.place / "note.json")
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -6,9 +6,15 @@ Failures: OSError of the disk; the next call makes good what this one left out.
 
 from __future__ import annotations
 
+import asyncio
+import logging
+
 from zonemta_py.disk import journal
 from zonemta_py.queue import segments
 from zonemta_py.queue.core import Core
+from zonemta_py.queue.journal_repair import mend_segments
+
+log = logging.getLogger(__name__)
 
 
 async def publish(core: Core) -> None:
@@ -29,11 +35,17 @@ async def rotate(core: Core) -> str:
     return newest[0].name if told and newest else ""
 
 
-def retire(core: Core, before_seq: int) -> None:
-    """Takes finished segments out of the journal, and out of the archive what is past its time."""
+async def retire(core: Core, before_seq: int) -> None:
+    """Takes finished segments out of the journal, and out of the archive what is past its time.
+
+    Each is read once more before: whoever reads the archive later is told of what it has lost meanwhile.
+    """
     folder, queue = core.config.folder, core.config.queue
     spans = core.segments.finished(before_seq)
     if spans:
+        places = folder / "journal", folder / "archive"
+        for fault in await asyncio.to_thread(mend_segments, *places, spans, core.quarantine):
+            log.error("damage in the journal: %s; what could be read stays in the archive", fault)
         segments.retire(folder / "journal", folder / "archive", spans)
         oldest = segments.oldest(folder / "journal")
         segments.prune(folder / "archive", core.clock.earlier_ms(), queue.archive_days, queue.archive_bytes, oldest)

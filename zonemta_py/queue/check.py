@@ -4,25 +4,26 @@ The journal says which recipients are alive (an envelope record names them, a fi
 store must have exactly one key for each of those, and for each message its existence, metadata and every chunk of its
 body. Where the journal itself has lost records, the store is believed: mail is never dropped for lack of a record.
 
-With repair: keys of ended recipients go, missing ones come back, counters are counted again, and a message that has
-lost a part of itself goes to quarantine/ with a note that names it.
+What a crash left for the next start to do has been done before anything is compared (`fsck`, `recovery`): results that
+only the journal has are no problem, and nothing may be removed before they are applied.
+
+What would put it right is noted beside each problem (`repair` does it): keys of ended recipients go, missing ones come
+back, counters are counted again, and a message that has lost a part of itself is ended as lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 from zonemta_py.config import Config
 from zonemta_py.disk import body_file, journal, keys, records
-from zonemta_py.disk.frame import Record, frame
-from zonemta_py.disk.quarantine import Quarantine
-from zonemta_py.disk.records import Existence, Note, Type
-from zonemta_py.disk.store import Operation, Store, StoreError
+from zonemta_py.disk.frame import Record
+from zonemta_py.disk.records import Existence, Note
+from zonemta_py.disk.store import Operation, Store
 from zonemta_py.queue import check_bodies, check_campaigns, check_people, sizes
-from zonemta_py.queue.api import BOUNCED, DELIVERED
+from zonemta_py.queue.check_truth import Truth
 from zonemta_py.queue.state import FAMILY
 from zonemta_py.schedule.lane import Path as Flow
 from zonemta_py.zones.zone import destination
@@ -84,107 +85,26 @@ def recipients(store: Store) -> Iterator[tuple[keys.Place, bytes, bytes]]:
             yield keys.place(key), key, value
 
 
-def mend_journal(folder: Path, quarantine: Quarantine, archive: Path) -> None:
-    """Mends every damaged file; afterwards the journal reads without a fault."""
-    expected, ended = 0, True
-    for path in journal.files(folder, archive):
-        faults: list[journal.Fault] = []
-        first, gap = journal.first_seq(path), False
-        if ended:
-            expected, ended = max(expected, first), False
-        start = min(expected, first)
-        for record in journal.read_file(path, faults):
-            if record.seq > expected and record.type != Type.LOST:
-                gap = True
-            if record.seq >= expected:
-                expected, ended = record.seq + 1, record.type == Type.END
-        if faults or gap:
-            journal.mend(path, start, quarantine, faults, archive)
-
-
-def bridge(folder: Path, stable: int) -> None:
-    """Records up to `stable` were on stable storage and are gone: a file that says so, to bridge the gap."""
-    last = 0
-    for path in journal.files(folder)[-1:]:
-        for record in journal.read_file(path, []):
-            last = record.seq
-    if last >= stable:  # the END record has taken the number of the last one that was lost
-        return
-    rows = [
-        Record(stable, 0, Type.LOST, records.pack([last + 1, stable])),
-        Record(stable + 1, 0, Type.END, records.pack(None)),
-    ]
-    (folder / f"{stable:016d}{journal.SUFFIX}").write_bytes(frame(rows, 0))
-
-
-class _Truth:
-    """What the journal says is alive."""
-
-    def __init__(self, applied: int) -> None:
-        self.applied = applied
-        self.pending: set[tuple[str, str]] = set()
-        """Recipients that have ended in the journal, and in the store with the next start only."""
-        self.alive: dict[str, dict[str, tuple[str, int, str | None]]] = {}
-        self.metadata: set[str] = set()
-        self.ended: set[str] = set()
-        self.unsure: set[str] = set()
-        self.records = 0
-        self.last_envelope = ""
-        self.lost = False
-        self.listed = check_people.Listed(applied)
-
-    def take(self, record: Record) -> None:
-        self.records += 1
-        self.listed.take(record)
-        if record.type == Type.ENVELOPE:
-            message_id, _, rows = records.unpack(record.body)[:3]
-            self.last_envelope = max(self.last_envelope, message_id)
-            self.metadata.add(message_id)
-            known = self.alive.setdefault(message_id, {})
-            for zone, address, notify, orcpt in rows:
-                known[address] = (zone, notify, orcpt)
-        elif record.type == Type.DELIVERY:
-            body = records.unpack(record.body)
-            for outcome in body[4]:
-                if outcome[0] in (DELIVERED, BOUNCED):
-                    ended = [who[0] if isinstance(who, list) else who for who in outcome[5]]
-                    self._end(body[1], ended)
-                    if record.seq > self.applied:
-                        self.pending.update((body[1], address) for address in ended)
-        elif record.type == Type.REMOVED:
-            body = records.unpack(record.body)
-            self._end(body[0], body[2])
-        elif record.type == Type.FINISH:
-            message_id = records.unpack(record.body)[0]
-            self.alive.pop(message_id, None)
-            self.ended.add(message_id)
-        elif record.type == Type.LOST:
-            self.lost = True
-
-    def _end(self, message_id: str, addresses: list[str]) -> None:
-        known = self.alive.get(message_id)
-        if known is not None:
-            for address in addresses:
-                known.pop(address, None)
-
-
 def compare(
     config: Config,
     store: Store,
-    repair: bool = False,
-    quarantine: Quarantine | None = None,
+    rows: Iterable[Record],
+    faults: list[journal.Fault],
     progress: Callable[[str], None] = lambda _: None,
-) -> Report:
-    """Compares all there is; reads the whole store and every segment that is not archived."""
-    report = Report(repaired=repair)
-    truth, faults = _Truth(state_of(store).applied), list[journal.Fault]()
+) -> Comparison:
+    """Compares all there is. rows: all records, of every segment that is not archived; faults: met while reading them.
+
+    Raises StoreError: the store cannot be read.
+    """
+    truth = Truth()
     progress("reading the journal")
-    for record in journal.read(config.folder / "journal", 0, faults, config.folder / "archive"):
+    for record in rows:
         truth.take(record)
+    comparison = Comparison(config, store, truth, bool(faults) or truth.lost)
+    report = comparison.report
     for fault in faults:
         report.add("damage", f"the journal: {fault.what}", str(fault.path), "zonemta fsck --repair mends it")
     progress("reading the messages")
-    comparison = _Comparison(config, store, truth, report, bool(faults) or truth.lost)
     comparison.messages()
     progress("reading the recipients")
     comparison.recipients()
@@ -192,28 +112,34 @@ def compare(
     comparison.sizes()
     comparison.campaigns()
     comparison.people()
-    strange = comparison.bodies()
-    if repair:
-        quarantine = quarantine or Quarantine(config.folder / "quarantine")
-        for message_id, reason in comparison.broken.items():
-            _set_aside(store, quarantine, message_id, reason)
-        store.write(comparison.operations, sync=True)
-        check_bodies.clear(config.folder, quarantine, strange, truth.ended, comparison.lossy)
+    comparison.bodies()
     report.counts |= {"journal records": truth.records, "messages": len(comparison.whole)}
-    return report
+    if truth.lost_before:
+        report.counts["messages lost by damage before"] = len(truth.lost_before)
+    return comparison
 
 
-class _Comparison:
-    def __init__(self, config: Config, store: Store, truth: _Truth, report: Report, lossy: bool) -> None:
-        self.config, self.store, self.truth, self.report = config, store, truth, report
+class Comparison:
+    """What was found. operations: what mends it in the store, but for messages that are `broken` (and why)."""
+
+    def __init__(self, config: Config, store: Store, truth: Truth, lossy: bool) -> None:
+        self.config, self.store, self.truth, self.report = config, store, truth, Report()
         self.lossy = lossy
         self.whole: dict[str, tuple[Existence, int]] = {}
         self._merged: set[str] = set()
+        self.strange: list[str] = []
+        """Ids of bodies' files that belong to no message."""
         self.broken: dict[str, str] = {}
+        self.owed: dict[str, dict[str, list[str]]] = {}
+        """By message and zone: recipients that cannot be brought back, all of the broken ones and some of others."""
         self.operations: list[Operation] = []
         self._counted: dict[tuple[str, str], list[int]] = {}
         self._left: dict[str, int] = {}
         self._waiting: dict[str, int] = {}
+
+    def living(self) -> list[str]:
+        """Messages that have recipients left."""
+        return [message_id for message_id in self.whole if self._left.get(message_id)]
 
     # -- messages
 
@@ -221,7 +147,7 @@ class _Comparison:
         """Existence, metadata, and every chunk of each message."""
         parts: dict[str, dict[str, bytes | int]] = {}
         current = ""
-        for key, value in self._readable(keys.MESSAGES):
+        for key, value in self.store.scan(keys.MESSAGES, keys.end(keys.MESSAGES)):
             _, message_id, part = key.decode().split(" ")
             if message_id != current and current:
                 self._message(current, parts.pop(current))
@@ -235,12 +161,14 @@ class _Comparison:
                     "damage", "a message is lost from the store", message_id, "send it again from its source"
                 )
                 self.broken[message_id] = "it is in the journal, and not in the store"
+        for message_id in self.broken:
+            for address, (zone, *_) in self.truth.alive.get(message_id, {}).items():
+                self._owed(message_id, zone, address)
 
-    def _readable(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        try:
-            yield from self.store.scan(prefix, keys.end(prefix))
-        except StoreError as error:
-            self.report.add("damage", f"the store cannot be read: {error}", "store", "zonemta fsck --repair")
+    def _owed(self, message_id: str, zone: str, address: str) -> None:
+        addresses = self.owed.setdefault(message_id, {}).setdefault(zone, [])
+        if address not in addresses:
+            addresses.append(address)
 
     def _message(self, message_id: str, parts: dict[str, bytes | int]) -> None:
         if "#" not in parts and "*" not in parts:
@@ -253,6 +181,10 @@ class _Comparison:
             missing = check_bodies.missing_chunks(metadata, parts)
         except (KeyError, ValueError, TypeError):
             missing, existence, metadata = [0], Existence(0, 0, 0), {"size": 0}
+        if missing and self._ended(message_id):
+            self.report.add("repairable", "rests of a message that has ended", message_id, "they are deleted")
+            self.operations += self._all_keys(message_id)
+            return
         if missing:
             what = "its metadata" if missing == [0] else f"{len(missing)} chunks of its body"
             self.report.add("damage", f"a message has lost {what}", message_id, "it goes to quarantine with a note")
@@ -267,16 +199,15 @@ class _Comparison:
             self._merged.add(message_id)
 
     def _ended(self, message_id: str) -> bool:
-        """The journal has the end of all its recipients, so that nobody needs its body; the store may not know yet."""
+        """The journal has the end of all its recipients, so that nobody needs its body."""
         return message_id in self.truth.ended or self.truth.alive.get(message_id) == {}
 
-    def bodies(self) -> list[str]:
-        """Ids of bodies' files that belong to no message. They are no fault: the next start removes them."""
+    def bodies(self) -> None:
+        """Bodies' files that belong to no message. They are no fault: the next start removes them."""
         known = body_file.ids(self.config.folder / body_file.FOLDER)
-        strange = [one for one in known if one not in self.whole and one not in self.broken]
-        if strange:
-            self.report.counts["bodies to be removed"] = len(strange)
-        return strange
+        self.strange = [one for one in known if one not in self.whole and one not in self.broken]
+        if self.strange:
+            self.report.counts["bodies to be removed"] = len(self.strange)
 
     def _all_keys(self, message_id: str) -> list[Operation]:
         prefix = keys.message_range(message_id)
@@ -313,18 +244,22 @@ class _Comparison:
         return alive is not None and place.recipient not in alive
 
     def _drop(self, place: keys.Place, key: bytes) -> None:
-        if (place.id, place.recipient) in self.truth.pending:
-            self.report.counts["ended since the last write"] = (
-                self.report.counts.get("ended since the last write", 0) + 1
-            )
-        elif place.id not in self.broken:
-            what = "has ended and is still queued" if self._is_over(place) else "is queued twice"
+        if self.lossy and place.id not in self.whole and place.id not in self.broken and not self._is_over(place):
+            self.broken[place.id] = "nothing is left of it but recipients"
+            self.report.add("damage", "a message is lost from the store", place.id, "send it again from its source")
+        if place.id in self.broken:
+            if not self._is_over(place):
+                self._owed(place.id, place.zone, place.recipient)
+        else:
+            twice = place.id in self.whole and not self._is_over(place)
+            what = "is queued twice" if twice else "has ended and is still queued"
             self.report.add("repairable", f"{place.recipient} {what}", place.id, "the key goes")
         self.operations.append((key, None))
 
     def _bring_back(self, message_id: str, zone: str, address: str, note: Note) -> None:
         if message_id in self._merged:  # its values were in its key only
             self.report.add("damage", f"{address} is lost from a merged message", message_id, "make its request again")
+            self._owed(message_id, zone, address)
             return
         self.report.add("repairable", f"{address} is not queued, and has not ended", message_id, "it is queued again")
         home = self.config.zone(zone) or self.config.default_zone
@@ -376,7 +311,7 @@ class _Comparison:
                 what = f"sizes of {key[1]} in zone {key[0]}: {stored.get(key)} noted, {counted} counted"
                 self.report.add("repairable", what, "sizes", "counted again")
                 self.operations.append((keys.size(*key), records.pack(counted) if counted else None))
-        living = [message_id for message_id in self.whole if self._left.get(message_id)]
+        living = self.living()
         size = sum(self.whole[message_id][1] for message_id in living)
         state = state_of(self.store)
         if (state.messages, state.bytes) != (len(living), size):
@@ -386,32 +321,3 @@ class _Comparison:
         self.operations.append((keys.STATE, value))
         for name, index in (("queued", 0), ("deferred", 1), ("held", 2)):
             self.report.counts[name] = sum(counts[index] for counts in self._counted.values())
-
-
-def _set_aside(store: Store, quarantine: Quarantine, message_id: str, reason: str) -> None:
-    prefix = keys.message_range(message_id)
-    found: dict[str, bytes] = {}
-    for key in list(store.keys(prefix, keys.end(prefix))):
-        part = key.decode().rsplit(" ", 1)[1].replace("#", "existence").replace("*", "metadata")
-        try:
-            found[part] = store.get(key) or b""
-        except StoreError:
-            continue
-    note = {"message": message_id, "error": reason, "remedy": "send it again from its source"}
-    place = quarantine.case(f"message-{message_id}", note, found)
-    bodies = store.folder.parent / body_file.FOLDER
-    body_file.keep(bodies, message_id, place)
-    store.write([(key, None) for key in list(store.keys(prefix, keys.end(prefix)))], sync=True)
-    body_file.remove(bodies, message_id)
-
-
-def check(config: Config, repair: bool = False, progress: Callable[[str], None] = lambda _: None) -> Report:
-    """`zonemta fsck`: opens the store itself, so the MTA must be stopped. Raises StoreLocked, StoreError."""
-    store = Store(config.folder / "store", config.queue.write_buffer_bytes)
-    try:
-        if repair:
-            folder = config.folder
-            mend_journal(folder / "journal", Quarantine(folder / "quarantine"), folder / "archive")
-        return compare(config, store, repair, progress=progress)
-    finally:
-        store.close()

@@ -15,13 +15,11 @@ from zonemta_py.queue.suppression import Suppressed
 
 
 class Listed:
-    """What the journal that is left says of the list. applied: the store has been given all up to this record."""
+    """What the journal that is left says of the list."""
 
-    def __init__(self, applied: int) -> None:
-        self._applied = applied
+    def __init__(self) -> None:
         self.last: dict[str, bytes | None] = {}
         """The value by address; None: it was taken off."""
-        self.pending: set[str] = set()
 
     def take(self, record: Record) -> None:
         if record.type not in (Type.SUPPRESS, Type.UNSUPPRESS):
@@ -32,8 +30,6 @@ class Listed:
         else:
             said = dict.fromkeys(body[0])
         self.last |= said
-        if record.seq > self._applied:
-            self.pending.update(said)
 
 
 def findings(store: Store, listed: Listed, lossy: bool) -> Iterator[Finding]:
@@ -60,7 +56,7 @@ def _entries(store: Store) -> Iterator[Finding]:
 def _against_journal(store: Store, listed: Listed) -> Iterator[Finding]:
     for address, value in listed.last.items():
         key = keys.suppressed(address)
-        if address in listed.pending or store.get(key) == value:
+        if store.get(key) == value:
             continue
         what, remedy = "is listed otherwise than the journal says", "it is listed as there"
         if value is None:

@@ -66,6 +66,21 @@ class Thread:
                 return
 
 
+class Inline:
+    """A worker that does the job at once; what follows comes in the loop's next turn."""
+
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def run(self, job: Callable[[], None], then: Callable[[Exception | None], None]) -> None:
+        error: Exception | None = None
+        try:
+            job()
+        except Exception as caught:  # handed on, as from a thread
+            error = caught
+        self._loop.call_soon(then, error)
+
+
 Hire = Callable[[str, asyncio.AbstractEventLoop], Worker]
 """(name, loop) → a worker for one line."""
 
@@ -331,6 +346,10 @@ class JournalLine:
             self._loop.call_soon(self._start)
         elif self._buffer and self._timer is None:
             self._timer = self._loop.call_later(self.lazy_s, self._start)
+
+    def close(self) -> None:
+        """Nothing may be under way."""
+        self._writer.close()
 
     def _retry(self) -> None:
         self._busy = False

@@ -62,6 +62,8 @@ class Core:
         hooks: Hooks,
         scout: Scout | None = None,
         hire: Hire = Thread,
+        receipts: Receipts | None = None,
+        bodies: Bodies | None = None,
     ) -> None:
         self.hooks = hooks
         self.config, self.store, self.journal, self.clock = config, store, journal, clock
@@ -71,11 +73,11 @@ class Core:
         self.campaigns = Campaigns(store)
         self.message_count, self.message_bytes = totals
         self.batches = batches
-        self.receipts = Receipts(config.folder)
+        self.receipts = receipts or Receipts(config.folder)
         self.lines = StoreLine(store, self, damaged, hire, self.receipts)
         self.space = Space(config.folder, max(LEAST_BYTES, config.queue.reserve_bytes))
         uncommitted = Uncommitted(config.queue, lambda: self.space.room(clock.monotonic()))
-        self.bodies = Bodies(config.folder, uncommitted, self.lines.after_sync)
+        self.bodies = bodies or Bodies(config.folder, uncommitted, self.lines.after_sync)
         self.cleansing = Cleansing()
         self.messages = Messages(store, self.bodies, self.cleansing)
         self.router = Router(config.zones)

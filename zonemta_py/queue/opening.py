@@ -25,7 +25,7 @@ def open_store(config: Config, quarantine: Quarantine) -> tuple[Store, bool]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     if not mark.exists():
         try:
-            return Store(folder, buffer, receipts.last(config.folder), _keep(quarantine)), False
+            return Store(folder, buffer, receipts.last(config.folder), keep(quarantine)), False
         except StoreDamaged as error:
             mark.write_text(str(error))
     reason = mark.read_text()
@@ -42,7 +42,7 @@ def open_store(config: Config, quarantine: Quarantine) -> tuple[Store, bool]:
     return store, True
 
 
-def _keep(quarantine: Quarantine) -> Cut:
+def keep(quarantine: Quarantine) -> Cut:
     """What a power cut tore was acknowledged to nobody; but where it names mail, its bytes are kept."""
 
     def cut(path: Path, end: int, data: bytes) -> None:

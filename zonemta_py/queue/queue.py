@@ -10,14 +10,14 @@ import logging
 from functools import partial
 from typing import Any
 
-from zonemta_py.disk import body_file, keys, records
+from zonemta_py.disk import keys, records
 from zonemta_py.disk.bodies import restore, shrink
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import Operation, StoreDamaged, StoreError
+from zonemta_py.disk.store import StoreDamaged, StoreError
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue import browse, doubt
+from zonemta_py.queue import browse, doubt, lost
 from zonemta_py.queue.accept import Done
 from zonemta_py.queue.api import POSTPONED, Delivery, Outcome, QueueRefusal, Receipt, Result, accept_whole
 from zonemta_py.queue.campaigns import NO_TEMPLATE, whole
@@ -43,8 +43,9 @@ class LocalQueue(Parts):
     def __init__(self, core: Core, first_lease: int) -> None:
         super().__init__(core, first_lease)
         self.upkeep = Upkeep(self)
-        self._aside: set[str] = set()
-        """Messages that were set aside since the start."""
+        self._aside = lost.Aside(core.quarantine, core.store, core.bodies.folder)
+        self._lost: set[str] = set()
+        """Messages that were ended as lost since the start."""
         core.lost_message = self._lost_message
         core.end = self.end
         core.finish = self.settling.finish
@@ -146,7 +147,7 @@ class LocalQueue(Parts):
         except StoreError as error:
             over = message is not None and message.left <= 0  # asked ahead, by one who does not need it any more
             if isinstance(error, StoreDamaged) and not over:
-                self._quarantine(message_id, error)
+                self._aside.put(message_id, str(error))
             raise QueueRefusal(UNREADABLE) from None
 
     def filed(self, message_id: str) -> int:
@@ -180,63 +181,43 @@ class LocalQueue(Parts):
         doubt.lost(self, worker, silent)
 
     def _lost_message(self, group: Group, error: StoreError) -> None:
-        """A message whose metadata cannot be read when its turn comes: aside with all that is left of it.
+        """A message whose metadata cannot be read when its turn comes: aside with all that is left of it, and ended.
 
         Each of its recipients that are leased alone finds that out; the first one's is the message's end.
         """
-        core = self.core
-        message_id, zone = group.entries[0].id, group.zone.zone.name
-        first = message_id not in self._aside
+        core, entries = self.core, group.entries
+        message_id, zone = entries[0].id, group.zone.zone.name
+        case = self._aside.put(message_id, str(error))  # where that finds no space, the next to find out tries it again
+        due = [keys.place(entry.key).due_ms for entry in entries]
+        where = {"destination": group.strand.key, "due": due if any(due) else []}
+        addresses = [entry.address for entry in entries]
+        seq = core.record(Type.REMOVED, lost.body(message_id, zone, addresses, str(error), case, **where))
+        core.unsettled.append(seq)
+        first = message_id not in self._lost
         if first:
-            self._quarantine(message_id, error)  # where that finds no space, the next to find out tries it again
-            self._aside.add(message_id)
-        core.messages.drop(message_id)
-        addresses = [entry.address for entry in group.entries]
-        core.record(Type.REMOVED, records.pack([message_id, zone, addresses, str(error)]))
-        operations: list[Operation] = [(entry.key, None) for entry in group.entries]
-        for entry in group.entries:
-            core.sizes.add(zone, entry.address.rpartition("@")[2], state_of(entry), -1)
-            if entry.note.values is not None:
-                core.campaigns.tallies.result(group.strand.path.campaign, REMOVED, core.clock.ms())
-        left: list[Operation] = [(key, None) for key in _all_keys(core, message_id)] if first else []
-        if left:
-            core.bodies.ended(message_id)
-            core.message_count -= 1
-            core.message_bytes -= self._size_left(message_id, group)
+            self._lost.add(message_id)
             core.record(Type.FINISH, records.pack([message_id]))
             core.segments.ended(message_id)
-        gone = [entry.key for entry in group.entries]
-        core.lines.submit(
-            operations + left, lambda _: core.schedule.busy.difference_update(gone), sync=False, keep=True
-        )
+        core.journal.when_stable(partial(self._gone, group, seq, first))
         group.zone.done(group)
 
-    def _size_left(self, message_id: str, group: Group) -> int:
-        """A merged message has no body, and what it counted for was its campaign's size."""
-        campaign = self.core.campaigns.by_name.get(group.strand.path.campaign)
-        merged = campaign is not None and group.entries[0].note.values is not None
-        try:
-            size = self.core.messages.size_left(message_id)
-        except StoreError:
-            size = 0  # fsck counts again
-        return size or (campaign.size if campaign is not None and merged else 0)
+    def _gone(self, group: Group, seq: int, first: bool) -> None:
+        """Gives the store what the record says."""
+        core, message_id, zone = self.core, group.entries[0].id, group.zone.zone.name
+        for entry in group.entries:
+            if entry.note.values is not None:
+                core.campaigns.tallies.result(group.strand.path.campaign, REMOVED, core.clock.ms())
+        found = {entry.address: (entry.key, state_of(entry)) for entry in group.entries}
+        operations = lost.apply(core, message_id, zone, found, first, self._merged_size(group))
+        if core.unsettled and core.unsettled[0] <= seq:
+            core.unsettled.popleft()
+        gone = [entry.key for entry in group.entries]
+        core.lines.submit(operations, lambda _: core.schedule.busy.difference_update(gone), sync=False, keep=True)
 
-    def _quarantine(self, message_id: str, error: StoreError) -> None:
-        core, found = self.core, {}
-        for key in _all_keys(core, message_id):
-            try:
-                found[key.decode().replace(" ", "_").replace("*", "metadata").replace("#", "existence")] = (
-                    core.store.get(key) or b""
-                )
-            except StoreError:
-                continue
-        note = {
-            "message": message_id,
-            "error": str(error),
-            "remedy": "send it again from its source; fsck shows the rest",
-        }
-        place = core.quarantine.case(f"message-{message_id}", note, found)
-        body_file.keep(core.bodies.folder, message_id, place)
+    def _merged_size(self, group: Group) -> int:
+        """A merged message has no body, and what it counted for was its campaign's size; 0: it is not merged."""
+        campaign = self.core.campaigns.by_name.get(group.strand.path.campaign)
+        return campaign.size if campaign is not None and group.entries[0].note.values is not None else 0
 
     def postpone(self, lease: Lease, seconds: float) -> None:
         """Puts off a lease nobody has heard of: its hours are not open."""
@@ -246,7 +227,7 @@ class LocalQueue(Parts):
     def end(self, lease: Lease, verdict: int, reply: Reply, error: StoreError | None) -> None:
         """Settles a lease without a sender: it expired, a plugin refused it, or its body is damaged."""
         if error is not None:
-            self._quarantine(lease.message.id, error)
+            self._aside.put(lease.message.id, str(error))
         outcome = Outcome(verdict, reply, "queue", list(range(len(lease.group.entries))))
         self.settling.settle(Result(lease.number, [outcome]), lambda: None)
 
@@ -258,11 +239,3 @@ def _nothing() -> None:
 def _wake(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _all_keys(core: Core, message_id: str) -> list[bytes]:
-    prefix = keys.message_range(message_id)
-    try:
-        return list(core.store.keys(prefix, keys.end(prefix)))
-    except StoreError:
-        return []

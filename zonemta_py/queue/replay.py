@@ -15,7 +15,7 @@ from zonemta_py.disk.records import Note, Type
 from zonemta_py.disk.store import StoreDamaged
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rule import BLOCKED_CLASSES
-from zonemta_py.queue import doubt, sizes
+from zonemta_py.queue import doubt, lost, sizes
 from zonemta_py.queue.api import DEFERRED, POSTPONED, RELEASED
 from zonemta_py.queue.check import state_of
 from zonemta_py.queue.commit import immediately
@@ -86,8 +86,19 @@ class Replay:
             return  # it never was in the store
         if where:  # it says where they were: nothing needs to be searched
             found = places_of(get, zone, where["destination"], message_id, addresses, where["due"])
+        if lost.LOST in where and not self._readable(message_id):
+            operations = lost.apply(self._core, message_id, zone, found or {})
+            self._core.lines.submit(operations, immediately, sync=False, keep=True)
+            return
         if not apply_drop(self._queue, message_id, zone, addresses, reason, record.ms, found):
             self._ended_already(message_id, zone)
+
+    def _readable(self, message_id: str) -> bool:
+        try:
+            self._core.messages.peek(message_id)
+        except StoreDamaged:
+            return False
+        return True
 
     async def _delivery(self, record: Record, body: list[Any]) -> None:
         _, message_id, zone, target, outcomes, trace = body[:6]

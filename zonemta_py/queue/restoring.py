@@ -57,6 +57,16 @@ def restore(config: Config, store: Store, stable: int, known: list[list[Any]], q
     return changed
 
 
+def missing(config: Config, known: list[list[Any]]) -> list[tuple[int, int]]:
+    """Records of segments that `restore` would name as lost, as (first, last)."""
+    there = _by_first(config.folder / "journal").keys() | _by_first(config.folder / "archive").keys()
+    return [
+        (int(row[0]), int(following[0]) - 1)
+        for row, following in pairwise(known)
+        if row[0] not in there and (row[2] > 0 or row[3])
+    ]
+
+
 def _all_gone(config: Config, store: Store, stable: int, quarantine: Quarantine) -> bool:
     folder = config.folder / "journal"
     back = _needed(store, journal.files(config.folder / "archive"))

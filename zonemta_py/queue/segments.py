@@ -58,6 +58,16 @@ class Segments:
                 for segment in self._all:
                     segment.late.discard(message_id)
 
+    def count_again(self, living: list[str]) -> None:
+        """After damage, which may have cost the records that count them. living: the messages in the store."""
+        alive = set(living)
+        for segment in self._all:
+            segment.live, segment.late = 0, segment.late & alive
+        for message_id in living:
+            home = self._home(message_id)
+            if home is not None:
+                home.live += 1
+
     def rows(self) -> list[list[Any]]:
         """For the position record."""
         return [segment.row() for segment in self._all]

@@ -104,7 +104,7 @@ class Upkeep:
         core.record(Type.POSITION, records.pack(body))
         await core.journal.stable()
         self._position_seq = core.journal.next_seq
-        archiving.retire(core, applied + 1)
+        await archiving.retire(core, applied + 1)
 
     async def _next_closed(self) -> None:
         await self._core.rotated.wait()

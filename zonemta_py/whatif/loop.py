@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 import selectors
-from collections.abc import Callable
-from typing import Any
 
 from zonemta_py.schedule.clock import Clock
 
@@ -52,18 +50,3 @@ class SimulatedClock(Clock):
 
     def random(self) -> float:
         return self._chance.random()
-
-
-class Inline:
-    """A worker (`queue.commit.Worker`) that does the job at once; what follows comes in the loop's next turn."""
-
-    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-
-    def run(self, job: Callable[[], None], then: Callable[[Exception | None], Any]) -> None:
-        error: Exception | None = None
-        try:
-            job()
-        except Exception as caught:  # handed on, as from a thread
-            error = caught
-        self._loop.call_soon(then, error)

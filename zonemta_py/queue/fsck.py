@@ -1,0 +1,112 @@
+"""`zonemta fsck`: opens a stopped queue itself, and says what is wrong with it, or puts that right.
+
+Without repair nothing is changed: the queue is judged as the next start would make it (`view`), for what a crash has
+left in the journal only is no damage. With repair it is recovered as a start recovers it, and then compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+
+from zonemta_py.config import Config
+from zonemta_py.disk import journal, receipts
+from zonemta_py.disk.frame import Record
+from zonemta_py.disk.once import Once
+from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.disk.store import Store, StoreDamaged
+from zonemta_py.queue import recovery, restoring
+from zonemta_py.queue.check import Report, compare, state_of
+from zonemta_py.queue.commit import Inline
+from zonemta_py.queue.hooks import NoHooks
+from zonemta_py.queue.opening import keep, open_store
+from zonemta_py.queue.suffix import read_suffix
+from zonemta_py.queue.view import LookedAt, NoReceipts, Unwritten, View
+from zonemta_py.schedule.clock import Clock
+
+Progress = Callable[[str], None]
+
+
+def _silent(_: str) -> None:
+    """Nobody watches."""
+
+
+async def check(
+    config: Config, repair: bool = False, progress: Progress = _silent, clock: Clock | None = None
+) -> Report:
+    """What was found (and repaired). Raises StoreLocked, StoreError, OSError."""
+    clock = clock or Clock()
+    if repair:
+        return await _repaired(config, progress, clock)
+    acknowledged, quarantine = receipts.last(config.folder), Quarantine(config.folder / "quarantine")
+    store = Store(config.folder / "store", config.queue.write_buffer_bytes, acknowledged, keep(quarantine))
+    try:
+        return await _judged(config, store, progress, clock)
+    except StoreDamaged as error:
+        report = Report()
+        report.add("damage", f"the store cannot be read: {error}", "store", "zonemta fsck --repair")
+        return report
+    finally:
+        store.close()
+
+
+async def _judged(config: Config, store: Store, progress: Progress, clock: Clock) -> Report:
+    folder, archive, view = config.folder / "journal", config.folder / "archive", View(store)
+    fresh, faults = Unwritten(folder), list[journal.Fault]()
+    progress("looking what the next start would do")
+    suffix, state = read_suffix(folder, []), state_of(store)
+    behind = recovery.store_is_behind(store, state, suffix)
+    rebuild = recovery.Rebuild(
+        config, NoHooks(), clock, _raise, None, Inline, NoReceipts(config.folder), LookedAt(config.folder)
+    )
+    opening = rebuild.opening(view, fresh, suffix, max(suffix.last_seq, state.stable) + 1, marks=False)
+    await opening.apply()
+    rows = chain(_records(folder, archive, state.stable, faults), fresh.records)
+    report = compare(config, view, rows, faults, progress).report
+    known = suffix.floor, suffix.arriving, suffix.enveloped
+    for body in restoring.unknown(config, store, state.batches, *known):
+        report.add("damage", "a message is lost from the store", body[0], "send it again from its source")
+    for first, last in restoring.missing(config, suffix.segments.rows()):
+        report.add("damage", f"the journal's records {first} to {last} are gone", str(folder), "zonemta fsck --repair")
+    if behind:
+        report.add("damage", "the end of the store is missing", "store", "zonemta fsck --repair")
+    return report
+
+
+def _records(folder: Path, archive: Path, stable: int, faults: list[journal.Fault]) -> Iterator[Record]:
+    """All of them; at the end `faults` has what a crash does not explain: it may tear what comes after `stable`."""
+    found, last = list[journal.Fault](), 0
+    for record in journal.read(folder, 0, found, archive):
+        last = record.seq
+        yield record
+    files = journal.files(folder)
+    if files and last >= stable:
+        end = journal.whole_end(files[-1].read_bytes())
+        found = [fault for fault in found if fault.path != files[-1] or fault.offset < end]
+    elif last < stable:
+        where = files[-1] if files else folder
+        found.append(journal.Fault(where, 0, f"it ends before record {stable}, which was on stable storage"))
+    faults += found
+
+
+async def _repaired(config: Config, progress: Progress, clock: Clock) -> Report:
+    progress("recovering the queue")
+    store, repaired = open_store(config, Once(config.folder / "quarantine"))
+    try:
+        rebuild = recovery.Rebuild(config, NoHooks(), clock, recovery.stop_for_repair(config.folder))
+        opening, report = await recovery.recover(rebuild, store, repaired, thorough=True, progress=progress)
+        assert report is not None
+        await opening.finish()
+        await opening.queue.position()  # the next start begins with what was found here
+        await opening.queue.core.bodies.settled()
+        opening.queue.core.journal.close()
+    finally:
+        store.close()
+    if repaired:
+        report.add("damage", "the store was damaged", "store", "what could be read was kept")
+    return report
+
+
+def _raise(error: StoreDamaged) -> None:
+    raise error

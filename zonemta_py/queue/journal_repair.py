@@ -1,0 +1,66 @@
+"""Repair of the journal's files: what can be read stays, LOST records stand for the rest.
+
+A damaged file is copied to quarantine/ with a note first. Failures: OSError.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from zonemta_py.disk import journal, records
+from zonemta_py.disk.frame import Record, frame
+from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.disk.records import Type
+
+
+def mend(paths: list[Path], quarantine: Quarantine, archive: Path, until: int = 0) -> list[journal.Fault]:
+    """Mends every damaged file of these, which follow each other; returns what was wrong.
+
+    Afterwards they read without a fault, under their names in the archive too. until: the record that follows the last
+    of them, if that is known.
+    """
+    found: list[journal.Fault] = []
+    expected, ended = 0, True
+    for path in paths:
+        faults: list[journal.Fault] = []
+        first, gap = journal.first_seq(path), False
+        if ended:
+            expected, ended = max(expected, first), False
+        start = min(expected, first)
+        for record in journal.read_file(path, faults):
+            gap |= record.seq > expected and record.type != Type.LOST
+            if record.seq >= expected:
+                expected, ended = record.seq + 1, record.type == Type.END
+        last = until if path == paths[-1] else 0
+        if (gap or expected < last) and not faults:
+            faults.append(journal.Fault(path, 0, "records are missing"))
+        if faults:
+            journal.mend(path, start, quarantine, faults, archive, last)
+            found += faults
+    return found
+
+
+def mend_segments(
+    folder: Path, archive: Path, spans: list[tuple[int, int]], quarantine: Quarantine
+) -> list[journal.Fault]:
+    """The same for closed segments, each given as (first record, first record of the next one)."""
+    found: list[journal.Fault] = []
+    for first, following in spans:
+        paths = [path for path in journal.files(folder) if first <= journal.first_seq(path) < following]
+        found += mend(paths, quarantine, archive, following)
+    return found
+
+
+def bridge(folder: Path, stable: int) -> None:
+    """Records up to `stable` were on stable storage and are gone: a file that says so, to bridge the gap."""
+    last = 0
+    for path in journal.files(folder)[-1:]:
+        for record in journal.read_file(path, []):
+            last = record.seq
+    if last >= stable:  # the END record has taken the number of the last one that was lost
+        return
+    rows = [
+        Record(stable, 0, Type.LOST, records.pack([last + 1, stable])),
+        Record(stable + 1, 0, Type.END, records.pack(None)),
+    ]
+    (folder / f"{stable:016d}{journal.SUFFIX}").write_bytes(frame(rows, 0))
