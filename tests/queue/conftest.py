@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from zonemta_py.config import Config
+from zonemta_py.disk import journal
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import check, fsck
@@ -262,8 +263,8 @@ class House:
             return False
 
     def _cut(self, copy: Path, die: random.Random) -> None:
-        """What was not synced is there to a random point only."""
-        for path in (*copy.glob("journal/*"), *copy.glob("store/*.log"), *copy.glob("receipts/*")):
+        """What was not synced is there to a random point; of the journal's files all but the last are synced."""
+        for path in (*journal.files(copy / "journal")[-1:], *copy.glob("store/*.log"), *copy.glob("receipts/*")):
             size, synced = path.stat().st_size, self.synced.get(str(path.relative_to(copy)), 0)
             if size > synced:
                 with path.open("r+b") as file:
