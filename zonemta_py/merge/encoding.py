@@ -1,7 +1,7 @@
 """Bodies as they travel: quoted-printable piece by piece, or base64 (RFC 2045 6.7, 6.8). All of it is 7-bit.
 
-Each piece of quoted-printable begins a line and ends one (with a soft line break where the text goes on), so that the
-pieces that are the same in all messages are encoded once, and joined with what is a recipient's own.
+Pieces of quoted-printable that are the same in all messages are encoded once, and joined with what is a recipient's
+own; a soft line break stands between two only where they find no room on one line.
 No encoded line has "=_" in it: a boundary that begins so cannot stand in any part, whatever the fields say. And none
 begins with a dot, so that SMTP has none to double (RFC 5321 4.5.2): looking is a fifth of the work of doubling.
 """
@@ -13,6 +13,8 @@ from base64 import encodebytes
 from binascii import b2a_qp
 
 _SOFT = b"=\r\n"
+Piece = tuple[bytes, int, int]
+"""Encoded text; octets of its first line, with the "=" of a soft line break; of its last line, -1 if that is ended."""
 _LINE_MAX = 75  # and the "=" of a soft line break
 _TOO_LONG = re.compile(rb"^([^\n]{74,75})(=(?:20|09))$", re.MULTILINE)
 """Where b2a_qp encodes a space at a line's end it forgets to count: 77 or 78 octets."""
@@ -45,10 +47,35 @@ def _escaped(dots: re.Match[bytes]) -> bytes:
     return b"=2E=\n" * len(dots[0])
 
 
-def join(pieces: list[bytes]) -> bytes:
-    """A body of quoted-printable pieces, without the CRLF that ends it."""
-    body = b"".join(pieces)
-    return body[:-3] if body.endswith(_SOFT) else body
+def piece(text: str) -> Piece:
+    """For `join`. Raises UnicodeEncodeError for surrogates."""
+    if _PLAIN.fullmatch(text):
+        return text.encode(), len(text) + 1, len(text)
+    encoded = quoted_printable(text)
+    last = -1
+    if encoded.endswith(_SOFT):
+        encoded = encoded[:-3]
+        last = len(encoded) - encoded.rfind(b"\n") - 1
+    first = encoded.find(b"\r")
+    return encoded, first if first >= 0 else len(encoded) + 1, last
+
+
+def join(pieces: list[Piece]) -> bytes:
+    """A body of quoted-printable pieces, without a soft line break at its end."""
+    made: list[bytes] = []
+    line = 0
+    for encoded, first, last in pieces:
+        if not encoded:
+            continue
+        if line and line + first > _LINE_MAX + 1:
+            made.append(_SOFT)
+            line = 0
+        made.append(encoded)
+        if first > len(encoded):  # all of it is in the line
+            line += last
+        else:
+            line = max(last, 0)
+    return b"".join(made)
 
 
 def base64(text: str) -> bytes:

@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Template, TemplateError
 
 from zonemta_py.merge import header
-from zonemta_py.merge.encoding import base64, base64_bytes, join, quoted_printable
+from zonemta_py.merge.encoding import base64, base64_bytes, join, piece
 from zonemta_py.merge.language import FUNCTIONS
 from zonemta_py.merge.limits import FIELD_CHARACTERS_MAX
 from zonemta_py.merge.meter import WORK_MAX, Work
@@ -59,9 +59,9 @@ class Part:
     def __init__(self, kind: str, template: Template, strings: list[str]) -> None:
         self._name = "html" if kind == "html" else "text"
         self._template = template
-        self._encoded = {one: quoted_printable(one) for one in strings}
+        self._encoded = {one: piece(one) for one in strings}
         size = sum(len(one.encode()) for one in strings)
-        self._base64 = sum(map(len, self._encoded.values())) > _DENSE * size + 500
+        self._base64 = sum(len(one) for one, _, _ in self._encoded.values()) > _DENSE * size + 500
         encoding = "base64" if self._base64 else "quoted-printable"
         self._head = (
             f"Content-Type: text/{kind}; charset=utf-8\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n"
@@ -77,7 +77,7 @@ class Part:
         if self._base64:
             return self._head + base64("".join(pieces))
         known = self._encoded
-        return self._head + join([known[one] if one in known else quoted_printable(one) for one in pieces])
+        return self._head + join([known[one] if one in known else piece(one) for one in pieces])
 
 
 def _pieces(name: str, template: Template, values: _Values) -> list[str]:

@@ -7,7 +7,7 @@ Values have been checked (`models`); fields are written by `merge.header`, which
 from __future__ import annotations
 
 from zonemta_py.merge import header
-from zonemta_py.merge.encoding import base64, base64_bytes, join, quoted_printable
+from zonemta_py.merge.encoding import base64, base64_bytes, join, piece
 from zonemta_py.reception.http.models import Attachment, Message, Person
 
 _DENSE = 6
@@ -49,7 +49,7 @@ def _content(message: Message, files: list[bytes]) -> bytes:
 
 def _text(kind: str, text: str) -> bytes:
     dense = len(text) and sum(map(str.isascii, text)) < len(text) * (1 - 1 / _DENSE)
-    encoding, body = ("base64", base64(text)) if dense else ("quoted-printable", join([quoted_printable(text)]))
+    encoding, body = ("base64", base64(text)) if dense else ("quoted-printable", join([piece(text)]))
     head = f"Content-Type: text/{kind}; charset=utf-8\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n"
     return head.encode() + body
 
