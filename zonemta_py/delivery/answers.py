@@ -99,6 +99,8 @@ class Answers:
         outcome, and the connection ends. That it goes away it may say at any time (421, RFC 5321 3.8).
         """
         dialogue = self.session.dialogue
+        if dialogue.in_step:
+            return True
         early = dialogue.early
         if early is not None and early.code == 421:
             self._settle_refused(self._open(), early, "data")

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from zonemta_py.delivery.connections import Key
 from zonemta_py.delivery.egress import Egress
-from zonemta_py.delivery.letter import NotMade, not_made
+from zonemta_py.delivery.letter import NotMade, letter, not_made
 from zonemta_py.delivery.means import Means
-from zonemta_py.delivery.portions import Portions, made
+from zonemta_py.delivery.portions import Portion, Portions, split
 from zonemta_py.delivery.session import Route, Session, TlsFallback, open_session
 from zonemta_py.delivery.targets import Choice, Target
 from zonemta_py.delivery.tls.failures import POLICY, UNDECIDED, TlsTrouble, TlsUnmet
@@ -111,10 +111,13 @@ class Attempt:
     async def _outcomes(self) -> list[Outcome]:
         portions = self._portions
         try:
-            waiting, decisions = await made(self._means, self._delivery)
-            portions.outcomes = _together(decided(verdict, [index]) for index, verdict in decisions.items())
-            if waiting:
-                portions.waiting += waiting
+            if len(self._delivery.recipients) == 1 or not self._means.host.listens("sender_headers"):
+                everyone = list(range(len(self._delivery.recipients)))
+                portions.waiting.append(Portion(everyone, self._delivery, await letter(self._means, self._delivery)))
+            else:
+                portions.waiting, decisions = await split(self._means, self._delivery)
+                portions.outcomes = _together(decided(verdict, [index]) for index, verdict in decisions.items())
+            if portions.waiting:
                 await self._transact()
             return portions.outcomes
         except Verdict as verdict:

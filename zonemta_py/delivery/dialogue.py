@@ -80,6 +80,11 @@ class Dialogue(asyncio.Protocol):
             self._behind = behind + _TLS_OVERHEAD_BYTES if behind else 0
 
     @property
+    def in_step(self) -> bool:
+        """Whether the server has said no more than it was asked."""
+        return not (self._replies or self._buffer or self._lines or self.astray)
+
+    @property
     def early(self) -> Reply | None:
         """What the server has said though nothing it was asked is open; half a line counts as a reply of code 0."""
         if self._replies:

@@ -10,19 +10,18 @@ Each portion's answers go to the queue before the next one begins. What the conn
 released, as if never leased; so is what a group of commands was not answered for (a tarpit), for the queue then knows
 to ask one command at a time. Nobody is released unless something has been learned, or somebody has come to an end.
 
-Failures: `made` raises one of NotMade, or QueueRefusal.
+Failures: `split` raises one of NotMade, or QueueRefusal.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from zonemta_py.delivery.body import Body
-from zonemta_py.delivery.letter import fetched, finished, letter
+from zonemta_py.delivery.letter import fetched, finished
 from zonemta_py.delivery.transaction import Transaction
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.verdicts import Verdict
@@ -59,12 +58,10 @@ def restricted(delivery: Delivery, indices: list[int]) -> Delivery:
     return Delivery(*fields)
 
 
-async def made(means: Means, delivery: Delivery) -> tuple[list[Portion], dict[int, Verdict]]:
-    """The portions, and what plugins have decided of recipients who are in none. Raises one of NotMade, or a Verdict
-    about all of them."""
+async def split(means: Means, delivery: Delivery) -> tuple[list[Portion], dict[int, Verdict]]:
+    """As `sender_headers` wants it: the portions, and what plugins have decided of recipients who are in none. Raises
+    one of NotMade, or a Verdict about all of them."""
     everyone = list(range(len(delivery.recipients)))
-    if len(everyone) == 1 or not means.host.listens("sender_headers"):
-        return [Portion(everyone, delivery, await letter(means, delivery))], {}
     body = await fetched(means, delivery)
     wanted: dict[bytes, list[int]] = {}
     decided: dict[int, Verdict] = {}
@@ -89,13 +86,12 @@ class Portions:
     """
 
     __slots__ = (
-        "_guess", "_means", "_until", "manner", "outcomes", "recipients_max", "stalled", "told", "waiting", "whole",
+        "_guess", "_means", "manner", "outcomes", "recipients_max", "stalled", "told", "waiting", "whole",
     )  # fmt: skip
 
     def __init__(self, means: Means, whole: Delivery) -> None:
         self._means, self.whole = means, whole
-        self.waiting: deque[Portion] = deque()
-        self._until = time.monotonic() + PORTIONS_S
+        self.waiting: list[Portion] = []
         self._guess = 0
         self.outcomes: list[Outcome] = []
         self.told: list[Outcome] = []
@@ -113,10 +109,12 @@ class Portions:
 
     def over(self, transaction: Transaction) -> None:
         """The first one's is over: its recipients have their outcomes, or are to be tried again at once."""
-        portion = self.waiting.popleft()
-        for outcome in transaction.outcomes:
-            outcome.recipients = [portion.indices[place] for place in outcome.recipients]
-            self.outcomes.append(outcome)
+        portion = self.waiting.pop(0)
+        outcomes = transaction.outcomes
+        if portion.delivery is not self.whole:
+            for outcome in outcomes:
+                outcome.recipients = [portion.indices[place] for place in outcome.recipients]
+        self.outcomes += outcomes
         if self._guess and transaction.takes:
             self.recipients_max, self._guess = self._guess, 0  # the same ones it had no room for before
         if transaction.again:
@@ -135,13 +133,14 @@ class Portions:
             Portion([portion.indices[place] for place in places], restricted(portion.delivery, places), portion.body)
             for places in pieces
         ]
-        self.waiting.extendleft(reversed(parts))
+        self.waiting[:0] = parts
 
     async def after(self, session: Session, first: Transaction, most: int, started_ms: int) -> Transaction:
         """All that follow the first over its session, at most so many messages; the last one's transaction."""
         transaction, begun = first, time.monotonic()
+        until = begun + PORTIONS_S
         while self.waiting and not self.whole.counted and session.usable and not transaction.down:
-            if session.sent >= most or time.monotonic() >= self._until:
+            if session.sent >= most or time.monotonic() >= until:
                 break
             self._tell(session, started_ms, int((time.monotonic() - begun) * 1000))
             started_ms, begun = int(time.time() * 1000), time.monotonic()

@@ -93,6 +93,7 @@ class Following:
     def __init__(self, means: Means, own: list[Delivery]) -> None:
         self._means, self._lease = means, own[0].lease
         self._most = means.zone(own[0].zone).messages_per_connection
+        self._stepwise = own[0].stepwise
         self._until = time.monotonic() + SERIES_S
         self.told = False
         self.security: list[Any] = []
@@ -142,7 +143,8 @@ class Following:
 
     def may_announce(self, session: Session) -> bool:
         """Whether an envelope may leave together with the end of the message before it."""
-        return "pipelining" in session.keywords and not session.lmtp and session.remote not in self._means.shy
+        able = "pipelining" in session.keywords and not session.lmtp and not self._stepwise
+        return able and session.remote not in self._means.shy
 
     def _remember(self, server: str) -> None:
         if len(self._means.shy) >= SHY_MAX:

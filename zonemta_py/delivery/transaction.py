@@ -59,6 +59,8 @@ class Transaction(Answers):
             if self._judge_envelope(replies, data):
                 if after is not None and self._body.whole is not None and after.may_announce(self.session):
                     self.following = await after.next(self.session)
+                    if not self._in_step():  # the next one has taken its time to be made
+                        return
                 await self._message()
             if self._over:
                 self._judge_over()
@@ -170,8 +172,6 @@ class Transaction(Answers):
     async def _message(self) -> None:
         session = self.session
         dialogue, stage = session.dialogue, "dot"
-        if not self._in_step():  # what follows may have taken a while to make
-            return
         if not self._accepted and session.lmtp:
             dialogue.abort()  # 354 after no RCPT, and to no message would there be a reply (RFC 2033 4.2)
             return

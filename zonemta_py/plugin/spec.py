@@ -211,7 +211,11 @@ async def sender_connection(delivery: Delivery, connection: Connection) -> None:
 
 @hook("sender", Reject, Defer, Hold)
 async def sender_headers(delivery: Delivery, headers: Headers) -> None:
-    """Last change of the header section for this delivery, before signing. The stored message stays as it is."""
+    """Last change of the header section, before signing, once for each recipient: `delivery` has only that one.
+
+    Those whose fields come out equal share one message, so what is everybody's costs nothing; a field that names one of
+    them goes to him alone. A verdict is about this recipient. The stored message stays as it is.
+    """
 
 
 @hook("sender", failing="pass")
