@@ -54,7 +54,11 @@ def authors(value: str) -> list[str]:
         else:
             bare += " " if part in ",;:" else part
     found += bare.replace(" @", "@").replace("@ ", "@").split()
-    return [_address(one) for one in found if "@" in one]
+    named = [_address(one) for one in found if "@" in one]
+    signed = author_domain(value)  # which reads what is broken in its own way
+    if signed and all(one.rpartition("@")[2] != signed for one in named):
+        named.append("@" + signed)
+    return named
 
 
 def _address(address: str) -> str:
