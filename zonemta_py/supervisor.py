@@ -29,6 +29,8 @@ PAUSE_MAX_S = 2.0
 AGAIN_S = 60.0
 ASK_S = 3_600.0
 """How often it is asked when an occasional child is due: the clock may be set meanwhile."""
+WAITED_FOR = {signal.SIGCHLD, signal.SIGHUP}
+"""Signals that the supervisor takes one at a time."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -109,7 +111,7 @@ class Supervisor:
         self._started: dict[str, float] = {}
         self._pause: dict[str, float] = {}
         self._due: dict[str, float] = {}
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # it is waited for
+        signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)
 
     def start(
         self,
@@ -157,9 +159,11 @@ class Supervisor:
     def _wait(self) -> None:
         """Until children end, or it is time to start one."""
         if not self._due:
-            signal.sigwait({signal.SIGCHLD})
+            told: signal.struct_siginfo | None = signal.sigwaitinfo(WAITED_FOR)
         else:
-            signal.sigtimedwait({signal.SIGCHLD}, max(0.0, min(self._due.values()) - time.monotonic()))
+            told = signal.sigtimedwait(WAITED_FOR, max(0.0, min(self._due.values()) - time.monotonic()))
+        if told is not None and told.si_signo == signal.SIGHUP:
+            _hung_up()
         while self._running:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
@@ -190,11 +194,11 @@ class Supervisor:
             return pid
         status = os.EX_SOFTWARE
         try:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, WAITED_FOR)
             ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:  # the supervisor died in between
                 os._exit(0)
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
             _rename(role)
             for bound in self._sockets:
                 if bound not in self._roles[role].sockets:

@@ -4,13 +4,18 @@ import asyncio
 import os
 import shutil
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
-from survival.client import Connection
+from survival.client import Client, Connection
+from survival.ledger import Ledger
 from survival.letters import Letter
-from survival.rig import Mta
+from survival.rig import Mta, sink
+
+from zonemta_py.disk import journal
+from zonemta_py.disk.records import Type, unpack
 
 FOLDERS = ("store", "journal", "archive", "quarantine", "bodies", "receipts")
 
@@ -109,6 +114,45 @@ def test_a_copy_of_a_queue_sends_nothing_before_it_is_adopted(tmp_path: Path) ->
     finally:
         moved.end()
         copy.end()
+
+
+async def test_a_backup_of_a_running_queue_is_a_queue(tmp_path: Path) -> None:
+    """Made while mail comes in and goes out: sound, and all that was acknowledged before is in it."""
+    ledger = Ledger()
+    async with sink(ledger, dot_latency_s=0.02, rules=()) as running:
+        mta = Mta(tmp_path / "queue", running.port, home=tmp_path / "a")
+        mta.start()
+        restored = Mta(tmp_path / "backup", running.port, home=tmp_path / "b")
+        try:
+            await mta.taking()
+            client = Client(mta.port, ledger)
+            letters = asyncio.create_task(client.hand_in(range(400), sessions=5))
+            while client.replies[250] < 150:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            before = ledger.acknowledged
+            words = ["backup", str(restored.folder), "--config", str(mta.config_file)]
+            command = [sys.executable, "-m", "zonemta_py", *words]
+            done = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+            assert await done.wait() == 0
+            await letters
+            await mta.drained()
+            mta.end()
+            assert not (mta.folder / "backup.making").exists()
+            restored.start()
+            await restored.taking()
+            assert "zonemta queue adopt" in restored.ask("copied")
+            waiting = restored.ask("size")["total"]
+            restored.ask("adopt")
+            await restored.drained()
+            restored.end()
+            assert await restored.problems() == []
+            records = [one for name in ("archive", "journal") for one in journal.read(restored.folder / name)]
+            known = {unpack(one.body)[0] for one in records if one.type == Type.ENVELOPE}
+            assert len(known) >= before >= 150
+            assert waiting["messages"] <= len(known)
+        finally:
+            mta.end()
+            restored.end()
 
 
 async def _give(mta: Mta) -> None:

@@ -15,6 +15,7 @@ import typer
 from zonemta_py.cli import (
     address,
     api_key,
+    backup,
     campaign,
     config,
     dkim,
@@ -38,7 +39,7 @@ from zonemta_py.cli.errors import Exit, Stop, guarded
 from zonemta_py.config import load
 
 _COMMANDS: dict[str, Callable[..., None]] = {
-    "send": send.send, "route": route.route, "sink": sink.sink, "fsck": fsck.fsck,
+    "backup": backup.backup, "send": send.send, "route": route.route, "sink": sink.sink, "fsck": fsck.fsck,
     "explain": explain.explain, "lanes": explain.lanes, "standing": standing.standing, "stop": standing.stop,
     "lift": standing.lift, "whatif": whatif.whatif, "forget": suppression.forget,
 }  # fmt: skip

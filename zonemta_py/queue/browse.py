@@ -31,7 +31,7 @@ from typing import Any
 from zonemta_py.disk import identity, keys, records
 from zonemta_py.disk.records import Note
 from zonemta_py.disk.store import StoreDamaged, StoreError
-from zonemta_py.queue import archiving, orders, people, sizes, stopping
+from zonemta_py.queue import archiving, backup, orders, people, sizes, stopping
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.explain import explain
 from zonemta_py.queue.parts import Parts
@@ -316,6 +316,14 @@ async def _adopt(queue: Parts) -> dict[str, Any]:
     return {"queue": adopted.queue, "incarnation": adopted.incarnation}
 
 
+async def _backup(queue: Parts) -> str:
+    """The folder in which a copy of the queue was made. Raises ValueError: the disk said no."""
+    try:
+        return str(await backup.make(queue.core))
+    except OSError as error:
+        raise ValueError(f"no backup could be made: {error}; make room, or mend the disk") from None
+
+
 QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "size": _size,
     "list": _list,
@@ -323,6 +331,7 @@ QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "in-doubt": _in_doubt,
     "copied": _copied,
     "adopt": _adopt,
+    "backup": _backup,
     "release": _release,
     "drop": _drop,
     "positions": _positions,
