@@ -91,16 +91,21 @@ def compare(
     rows: Iterable[Record],
     faults: list[journal.Fault],
     progress: Callable[[str], None] = lambda _: None,
+    older: Iterable[Record] | None = None,
 ) -> Comparison:
     """Compares all there is. rows: all records, of every segment that is not archived; faults: met while reading them.
 
+    older: where the store has lost something, the records of the archive before those: the suppression list is made
+    of all of them again.
     Raises StoreError: the store cannot be read.
     """
     truth = Truth()
     progress("reading the journal")
+    for record in older or ():
+        truth.listed.take(record)
     for record in rows:
         truth.take(record)
-    comparison = Comparison(config, store, truth, bool(faults) or truth.lost)
+    comparison = Comparison(config, store, truth, bool(faults) or truth.lost, older is not None)
     report = comparison.report
     for fault in faults:
         report.add("damage", f"the journal: {fault.what}", str(fault.path), "zonemta fsck --repair mends it")
@@ -122,9 +127,9 @@ def compare(
 class Comparison:
     """What was found. operations: what mends it in the store, but for messages that are `broken` (and why)."""
 
-    def __init__(self, config: Config, store: Store, truth: Truth, lossy: bool) -> None:
+    def __init__(self, config: Config, store: Store, truth: Truth, lossy: bool, lost: bool) -> None:
         self.config, self.store, self.truth, self.report = config, store, truth, Report()
-        self.lossy = lossy
+        self.lossy, self.lost = lossy, lost
         self.whole: dict[str, tuple[Existence, int]] = {}
         self._merged: set[str] = set()
         self.strange: list[str] = []
@@ -296,7 +301,7 @@ class Comparison:
 
     def people(self) -> None:
         """The suppression list, and the keys of requests."""
-        for found in check_people.findings(self.store, self.truth.listed, self.lossy):
+        for found in check_people.findings(self.store, self.truth.listed, self.lossy, self.lost):
             self.report.add(*found[:4])
             self.operations += found.operations
 

@@ -32,11 +32,12 @@ class Listed:
         self.last |= said
 
 
-def findings(store: Store, listed: Listed, lossy: bool) -> Iterator[Finding]:
-    """lossy: the journal has lost records; the store is believed then."""
+def findings(store: Store, listed: Listed, lossy: bool, lost: bool) -> Iterator[Finding]:
+    """lossy: the journal has lost records; the store is believed then. lost: the store has, too: whom it does not know
+    stays listed, for nobody may be written to because of damage."""
     yield from _entries(store)
-    if not lossy:
-        yield from _against_journal(store, listed)
+    if not lossy or lost:
+        yield from _against_journal(store, listed, only_missing=lossy)
     yield from _requests(store)
 
 
@@ -53,10 +54,11 @@ def _entries(store: Store) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _against_journal(store: Store, listed: Listed) -> Iterator[Finding]:
+def _against_journal(store: Store, listed: Listed, only_missing: bool) -> Iterator[Finding]:
     for address, value in listed.last.items():
         key = keys.suppressed(address)
-        if store.get(key) == value:
+        there = store.get(key)
+        if there == value or (only_missing and (there is not None or value is None)):
             continue
         what, remedy = "is listed otherwise than the journal says", "it is listed as there"
         if value is None:

@@ -74,7 +74,7 @@ class Rebuild:
             segments=suffix.segments,
             last_id=last_id,
             totals=(state.messages, state.bytes),
-            batches=state.batches,
+            batches=max(state.batches, suffix.batches),  # what is lost has been named by then
             clock=steady,
             damaged=self.damaged,
             hooks=self.hooks,
@@ -206,7 +206,7 @@ async def recover(
     if not (faults or lost_tail or repaired or thorough):
         return rebuild.opening(store, Writer(folder), suffix, next_seq, marks=True), None
     faults = _mend_journal(config, quarantine, state.stable if lost_tail else 0)
-    found = await _checked(rebuild, store, quarantine, progress)
+    found = await _checked(rebuild, store, quarantine, progress, repaired)
     for fault in faults:
         found.report.add("damage", f"the journal: {fault.what}", str(fault.path), "what could be read was kept")
     suffix = read_suffix(folder, [])
@@ -216,7 +216,9 @@ async def recover(
     return opening, found.report
 
 
-async def _checked(rebuild: Rebuild, store: Store, quarantine: Quarantine, progress: Progress) -> check.Comparison:
+async def _checked(
+    rebuild: Rebuild, store: Store, quarantine: Quarantine, progress: Progress, repaired: bool
+) -> check.Comparison:
     """Compares everything, and repairs it.
 
     What waits to be applied comes first: a check of a store without it would take away what is still owed.
@@ -229,10 +231,29 @@ async def _checked(rebuild: Rebuild, store: Store, quarantine: Quarantine, progr
     core = opening.queue.core
     await core.bodies.settled()
     rows = journal.read(folder, 0, [], rebuild.config.folder / "archive")
-    found = check.compare(rebuild.config, store, rows, [], progress)
+    before = _before(folder, rebuild.config.folder / "archive") if repaired else None
+    older = journal.read_files(before) if before is not None else None
+    found = check.compare(rebuild.config, store, rows, [], progress, older)
+    if before is not None:
+        _name_what_the_store_alone_had(folder, before, found.report)
     await repair(core, found, quarantine)
     writer.close()
     return found
+
+
+def _before(folder: Path, archive: Path) -> list[Path]:
+    """Archived segments from before the journal's oldest one."""
+    known = {path.name for path in journal.files(folder, archive)}
+    return [path for path in journal.every_file(folder, archive) if path.name not in known]
+
+
+def _name_what_the_store_alone_had(folder: Path, before: list[Path], report: check.Report) -> None:
+    oldest = [*before, *journal.files(folder)][:1]
+    if not oldest or journal.first_seq(oldest[0]) > 1:
+        what = "the journal and its archive do not go back to the beginning: suppressions from before may be missing"
+        report.add("damage", what, "suppression list", "import the list again: zonemta suppression import")
+    what = "keys of requests and templates of campaigns are in the store only: what it has lost of them is lost"
+    report.add("damage", what, "store", "a request that is repeated may be taken as new; look at zonemta campaign list")
 
 
 def _take_up(core: Core, suffix: Suffix) -> None:

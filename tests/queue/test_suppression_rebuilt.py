@@ -1,0 +1,61 @@
+"""The suppression list after the store is gone: made again of the journal and its archive, or its loss is named."""
+
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from zonemta_py.disk import journal
+
+Make = Callable[..., Any]
+
+
+async def suppress(home: Any, *addresses: str) -> None:
+    rows = [[address, "manual", "", "", "", ""] for address in addresses]
+    await home.queue.ask("suppress", rows=rows)
+
+
+async def listed(home: Any) -> set[str]:
+    return {row["address"] for row in (await home.queue.ask("suppressions"))["rows"]}
+
+
+async def without_store(house: Make) -> Any:
+    """40 people listed, three segments ago; 2 of them taken off since; then the store goes."""
+    home = await house()
+    await suppress(home, *(f"p{number}@x.test" for number in range(40)))
+    await home.queue.ask("unsuppress", addresses=["p0@x.test"])
+    for _ in range(2):
+        await home.rest()
+        home.queue.core.rotate()
+        await home.queue.ask("unsuppress", addresses=["p1@x.test"])
+        await home.queue.position()
+    await home.put("waits@y.test")
+    await home.rest()
+    await home.queue.position()
+    home.folder, _ = home.image(), home.abandon()
+    assert journal.first_seq(journal.files(home.folder / "journal")[0]) > 1, "the list is in the archive only"
+    shutil.rmtree(home.folder / "store")
+    return home
+
+
+@pytest.mark.parametrize("by", ["start", "fsck"])
+async def test_the_list_is_made_again(house: Make, by: str) -> None:
+    """Also of segments that are in the archive only; who was taken off stays off."""
+    home = await without_store(house)
+    if by == "fsck":
+        home.check(repair=True)
+    await home.open()
+    assert await listed(home) == {f"p{number}@x.test" for number in range(2, 40)}
+    home.abandon()
+    assert home.check().problems == []
+
+
+async def test_what_cannot_be_made_again_is_named(house: Make, capfd: Any) -> None:
+    """Where the archive was cut; and what only the store had."""
+    home = await without_store(house)
+    journal.files(home.folder / "archive")[0].unlink()
+    await home.open()
+    said = capfd.readouterr().err
+    assert "suppressions from before may be missing" in said
+    assert "keys of requests and templates of campaigns" in said
