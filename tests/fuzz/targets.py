@@ -100,7 +100,7 @@ def loop() -> asyncio.AbstractEventLoop:
 
 def blocks(data: bytes) -> list[bytes]:
     """Cut where the input itself says."""
-    size = 1 + (data[0] if data else 0) * 7
+    size = max(1 + (data[0] if data else 0) * 7, len(data) // 500)
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
@@ -308,10 +308,20 @@ async def _queue() -> Any:
     return _QUEUES[0]
 
 
+async def _stop(core: Any) -> None:
+    """A thread that writes must not meet a closed store."""
+    await core.lines.stable()
+    await core.journal.stable()
+    core.ready, core.pump = False, lambda: None
+    core.lines.submit = lambda *_, **__: None
+    core.lines._start = lambda: None
+    core.store.close()
+
+
 def close() -> None:
     """Gives back what targets keep between inputs."""
     for queue in _QUEUES:
-        queue.core.store.close()
+        loop().run_until_complete(_stop(queue.core))
     if _QUEUES:
         _QUEUES.clear()
         shutil.rmtree(_folder())
