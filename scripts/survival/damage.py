@@ -30,7 +30,7 @@ from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue import archiving, check
+from zonemta_py.queue import archiving, fsck
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, Delivery, Outcome, QueueRefusal, Result
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery import open_queue
@@ -175,7 +175,6 @@ def deliver_all(folder: Path) -> Outcomes:
         came.update(row["recipients"])
         if hashlib.sha256(again(name, kinds="plain", large=0.03).data).hexdigest() != row["sha256"]:
             wrong.append(name)
-    _process(_deliver, folder)  # what was struck while it ran may show with the next start only
     _process(_check, folder)
     checked = (folder / "checked").read_text().splitlines() if (folder / "checked").exists() else ["fsck has failed"]
     names: dict[str, str] = {}
@@ -189,10 +188,11 @@ def deliver_all(folder: Path) -> Outcomes:
 async def _check(folder: Path) -> None:
     """`zonemta fsck --repair`, and fsck once more; what it finds then is written down."""
     config = _config(folder)
-    for problem in check.check(config, repair=True).problems:
+    for problem in (await fsck.check(config, repair=True, clock=_Later())).problems:
         if problem.severity == "damage":
             print(f"fsck: {problem}", file=sys.stderr, flush=True)
-    found = [str(problem) for problem in check.check(config).problems if problem.severity != "harmless"]
+    again = await fsck.check(config, clock=_Later())
+    found = [str(problem) for problem in again.problems if problem.severity != "harmless"]
     (folder / "checked").write_text("".join(line + "\n" for line in found))
 
 
@@ -309,10 +309,8 @@ def judge(blow: Blow, states: dict[str, str], outcomes: Outcomes) -> list[str]:
     ]
     if unnamed:
         broken.append(f"{blow}: {len(missing)} recipients are missing, and {len(unnamed)} unnamed: {unnamed[:3]}")
-    known = ("is lost from the store", "the store cannot be read")  # they stay until a repair ends what is lost
-    left = [line for line in outcomes.left if not any(phrase in line for phrase in known)]
-    if left:
-        broken.append(f"{blow}: after a repair fsck finds {len(left)} problems: {left[:2]}")
+    if outcomes.left:
+        broken.append(f"{blow}: after a repair fsck finds {len(outcomes.left)} problems: {outcomes.left[:2]}")
     if different and not outcomes.said.strip():
         broken.append(
             f"{blow}: nothing was said, and {len(different)} recipients are not as they were: {different[:3]}"

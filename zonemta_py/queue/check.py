@@ -162,6 +162,8 @@ class Comparison:
             self._message(current, parts.pop(current))
         for message_id, alive in self.truth.alive.items():
             if alive and message_id not in self.whole and message_id not in self.broken:
+                if self._end_is_gone(message_id):
+                    continue
                 self.report.add(
                     "damage", "a message is lost from the store", message_id, "send it again from its source"
                 )
@@ -261,7 +263,17 @@ class Comparison:
             self.report.add("repairable", f"{place.recipient} {what}", place.id, "the key goes")
         self.operations.append((key, None))
 
+    def _end_is_gone(self, message_id: str) -> bool:
+        """Whether the store is believed, which has not got it: mail that was delivered must not be sent again."""
+        if not self.truth.gaps or self.lost:
+            return False
+        what = "its end stood in a segment that is gone from the archive"
+        self.report.add("harmless", what, message_id, "it is taken for ended")
+        return True
+
     def _bring_back(self, message_id: str, zone: str, address: str, note: Note) -> None:
+        if self._end_is_gone(message_id):
+            return
         if message_id in self._merged:  # its values were in its key only
             self.report.add("damage", f"{address} is lost from a merged message", message_id, "make its request again")
             self._owed(message_id, zone, address)

@@ -22,9 +22,14 @@ class Truth:
         self.lost_before: set[str] = set()
         """Messages that damage has cost, and that an earlier repair has ended."""
         self.listed = check_people.Listed()
+        self.gaps = False
+        """Archived segments are gone that may hold the ends of mail: what the store has not is over."""
+        self._next = 0
 
     def take(self, record: Record) -> None:
         self.records += 1
+        self.gaps |= 0 < self._next < record.seq and record.type != Type.LOST
+        self._next = record.seq + 1
         self.listed.take(record)
         if record.type == Type.ENVELOPE:
             message_id, metadata, rows = records.unpack(record.body)[:3]

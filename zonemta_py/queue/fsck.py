@@ -20,7 +20,7 @@ from zonemta_py.queue import recovery, restoring
 from zonemta_py.queue.check import Report, compare, state_of
 from zonemta_py.queue.commit import Inline
 from zonemta_py.queue.hooks import NoHooks
-from zonemta_py.queue.opening import keep, open_store
+from zonemta_py.queue.opening import REPAIR_MARK, keep, open_store
 from zonemta_py.queue.suffix import read_suffix
 from zonemta_py.queue.view import LookedAt, NoReceipts, Unwritten, View
 from zonemta_py.schedule.clock import Clock
@@ -91,6 +91,14 @@ def _records(folder: Path, archive: Path, stable: int, faults: list[journal.Faul
 
 
 async def _repaired(config: Config, progress: Progress, clock: Clock) -> Report:
+    try:
+        return await _repaired_once(config, progress, clock)
+    except StoreDamaged as error:  # in a part that opening does not read
+        (config.folder / REPAIR_MARK).write_text(str(error))
+        return await _repaired_once(config, progress, clock)
+
+
+async def _repaired_once(config: Config, progress: Progress, clock: Clock) -> Report:
     progress("recovering the queue")
     store, repaired = open_store(config, Once(config.folder / "quarantine"))
     try:

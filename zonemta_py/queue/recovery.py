@@ -125,9 +125,12 @@ class Opening:
             self._damaged(error)  # met only now, in a part that opening does not read
             raise
 
-    async def apply(self, clear: bool = False) -> None:
-        """Makes store and journal agree. clear: files of bodies that nobody has go, too. Raises StoreError."""
-        await self._replay.run()
+    async def apply(self, clear: bool = False, whole: bool = True) -> None:
+        """Makes store and journal agree. Raises StoreError.
+
+        clear: files of bodies that nobody has go, too. whole: as for `Replay.run`.
+        """
+        await self._replay.run(whole)
         await _leftovers(self.queue, self._suffix, self._last_id, clear)
         await self.queue.core.lines.stable()
         await self.queue.core.journal.stable()
@@ -227,7 +230,7 @@ async def _checked(
     writer, suffix = Writer(folder), read_suffix(folder, [])
     # Not one number more: what the store takes for stable must be.
     opening = replace(rebuild, hire=Inline).opening(store, writer, suffix, suffix.last_seq + 1, marks=False)
-    await opening.apply()
+    await opening.apply(whole=False)
     core = opening.queue.core
     await core.bodies.settled()
     rows = journal.read(folder, 0, [], rebuild.config.folder / "archive")
@@ -289,7 +292,8 @@ def _tell_lost(config: Config, store: Store, batches: int, suffix: Suffix, next_
     bodies = restoring.unknown(config, store, batches, suffix.floor, suffix.arriving, suffix.enveloped)
     if not bodies:
         return next_seq
-    suffix.enveloped.update(body[0] for body in bodies)
+    for body in bodies:
+        suffix.accepted(body)
     return restoring.tell(config.folder / "journal", next_seq, bodies, now_ms)
 
 
@@ -297,8 +301,8 @@ def store_is_behind(store: Store, state: check.State, suffix: Suffix) -> bool:
     """Whether batches are gone that were on stable storage: LevelDB takes the lost end of its log for a crash's."""
     if state.batches < suffix.batches:
         return True
-    known = suffix.enveloped - suffix.finished - suffix.tried
-    return any(store.get(keys.existence(message_id)) is None for message_id in known)
+    living = (message_id for message_id, left in suffix.left.items() if left)
+    return any(store.get(keys.existence(message_id)) is None for message_id in living)
 
 
 def _keep_tail(folder: Path, quarantine: Quarantine, stable: int) -> None:

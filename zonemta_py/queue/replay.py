@@ -35,6 +35,7 @@ class Replay:
     def __init__(self, queue: Parts, results: list[Record], finished: set[str]) -> None:
         self._queue, self._core, self._results = queue, queue.core, results
         self._pending: set[str] = set()
+        self._whole = True
         self._applied = state_of(queue.core.store).applied
         """For records that do not show whether the store has them: it has all up to this one."""
         queue.settling.finished = finished
@@ -51,8 +52,9 @@ class Replay:
             elif record.type == Type.STANDING:
                 self._core.campaigns.again(records.unpack(record.body))
 
-    async def run(self) -> None:
-        """Once, after `foresee`."""
+    async def run(self, whole: bool = True) -> None:
+        """Once, after `foresee`. whole: what is not in the store has ended; else it may be lost, as a check finds."""
+        self._whole = whole
         for number, record in enumerate(self._results, 1):
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)  # mail comes meanwhile
@@ -161,6 +163,8 @@ class Replay:
     def _ended_already(self, message_id: str, zone: str) -> None:
         """The store had it; the FINISH record may not have reached the disk."""
         core = self._core
+        if not self._whole:
+            return
         if message_id not in self._queue.settling.finished and core.store.get(keys.existence(message_id)) is None:
             core.record(Type.FINISH, records.pack([message_id]))
             core.segments.ended(message_id)

@@ -7,7 +7,7 @@ from typing import Any
 
 from zonemta_py.disk import journal, records
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import BOUNCED, DELIVERED, Type
 from zonemta_py.queue.campaigns import BEGIN, ORDERS
 from zonemta_py.queue.segments import Segments
 
@@ -32,6 +32,8 @@ class Suffix:
         self.enveloped: set[str] = set()
         self.finished: set[str] = set()
         self.tried: set[str] = set()
+        self.left: dict[str, set[str]] = {}
+        """By message that was accepted since: recipients that have not ended."""
         self.known: dict[str, tuple[str, int, int]] = {}
         """See `Core.known`."""
         self.results: list[Record] = []
@@ -75,17 +77,21 @@ class Suffix:
         elif record.type == Type.DELIVERY:
             self._heard(body[0], body[4])
             self.tried.add(body[1])
+            for outcome in body[4]:
+                if outcome[0] in (DELIVERED, BOUNCED):
+                    self._end(body[1], outcome[5])
             if counts:
                 self.results_since.append(body)
         elif record.type == Type.REMOVED:
             self.tried.add(body[0])
+            self._end(body[0], body[2])
             if len(body) > 4:
                 self.owed(body[0], body[4].get("envelope", {}), 0)
         elif record.type == Type.IN_DOUBT:
             for lease in body[0]:
                 self.working.pop(lease, None)
         elif record.type == Type.ENVELOPE:
-            self.enveloped.add(body[0])
+            self.accepted(body)
             self.owed(body[0], body[1], len(body[2]))
             self.opened.discard(body[0])
             if counts:
@@ -94,11 +100,22 @@ class Suffix:
             self.opened.add(body[0])
         elif record.type == Type.FINISH:
             self.finished.add(body[0])
+            self.left.pop(body[0], None)
             if counts:
                 self.segments.ended(body[0])
         elif record.type == Type.SEGMENT and counts:
             self.segments.begin(body["first"], body["floor"])
             self.clock = body.get("clock", self.clock)
+
+    def accepted(self, body: list[Any]) -> None:
+        """The body of an ENVELOPE record."""
+        self.enveloped.add(body[0])
+        self.left[body[0]] = {row[1] for row in body[2]}
+
+    def _end(self, message_id: str, recipients: list[Any]) -> None:
+        left = self.left.get(message_id)
+        if left:
+            left.difference_update(map(_address, recipients))
 
     def _heard(self, lease: int, outcomes: list[list[Any]]) -> None:
         """The others of the lease may be under way still."""
