@@ -8,13 +8,18 @@ import ctypes
 import logging
 import os
 import resource
+import signal
 import socket
 import sys
+from typing import TYPE_CHECKING
 
 import uvloop
 
 from zonemta_py.config import Config, Listener, processes
 from zonemta_py.plugin.host import Host
+
+if TYPE_CHECKING:
+    from zonemta_py.queue.queue import LocalQueue
 
 log = logging.getLogger(__name__)
 
@@ -149,6 +154,7 @@ async def _queue(config: Config, host: Host) -> None:
         except (StoreError, OSError) as error:
             print(f"zonemta: the queue cannot be opened: {error}; trying again", file=sys.stderr, flush=True)
             await asyncio.sleep(0.5)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _drain, opening.queue)
     opening.queue.core.copied = identity.copied(config.folder, identity.this_machine())
     if opening.queue.core.copied:
         print(f"zonemta: {opening.queue.core.copied}", file=sys.stderr, flush=True)
@@ -159,6 +165,22 @@ async def _queue(config: Config, host: Host) -> None:
     counts = ", ".join(f"{total[state]:,} {state}" for state in ("queued", "deferred", "held"))
     print(f"zonemta: ready; recipients: {counts}", file=sys.stderr, flush=True)
     await listening.serve_forever()
+
+
+def _drain(queue: LocalQueue) -> None:
+    """Grants no more leases, and ends when all that are out have their results and no receiver is left."""
+    queue.core.stopping = True
+    queue.core.keep(asyncio.ensure_future(_until_drained(queue)))
+
+
+async def _until_drained(queue: LocalQueue) -> None:
+    from zonemta_py.wire.server import Connection
+
+    while queue.leases.out or Connection.receivers:  # noqa: ASYNC110 (it ends soon, or is killed)
+        await asyncio.sleep(0.02)
+    await queue.core.journal.stable()
+    await queue.core.lines.stable()
+    os._exit(os.EX_OK)
 
 
 def receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.socket]], share: int) -> None:
@@ -189,7 +211,11 @@ async def _door(config: Config, host: Host, bound: socket.socket) -> None:
 
 
 def sender(config: Config, host: Host, name: str) -> None:
-    """A process that delivers. It ends with the queue's process: what it had is in doubt then."""
+    """A process that delivers. It ends with the queue's process: what it had is in doubt then.
+
+    SIGTERM is the queue's to heed, which then gives it nothing more.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     listen_to_log(config, host)
     uvloop.run(_sender(config, host, name))
 

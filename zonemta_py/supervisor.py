@@ -1,11 +1,12 @@
 """`zonemta run`: binds the ports, forks queue, receivers, HTTP door and senders, and starts again who ends.
 
-There is no shutdown: SIGTERM and SIGKILL end all of them alike (children die with the supervisor), and starting is
-recovering. Receivers are started first and greet clients while the rest is still being loaded; what a child needs is
-imported here, once, so that one that died is back as soon as it is forked. The listening sockets stay open here, so
-clients that connect while a receiver starts again only wait; of the children each has its own alone. A child that keeps
-ending at once is started more and more slowly, every two seconds at the slowest. The reporter is there only while there
-is something to report: once a day, and after AGAIN_S if it failed.
+There is no shutdown: SIGKILL ends all of them alike (children die with the supervisor), and starting is recovering.
+SIGTERM does the same after some seconds, in which nothing new is begun: the queue grants no leases, receivers end their
+messages (`server.stop_s`); a second SIGTERM does it at once. Receivers are started first and greet clients while the
+rest is still being loaded; what a child needs is imported here, once, so that one that died is back as soon as it is
+forked. The listening sockets stay open here, so clients that connect while a receiver starts again only wait; of the
+children each has its own alone. A child that keeps ending at once is started more and more slowly, every two seconds at
+the slowest. The reporter is there only while there is something to report: once a day, and after AGAIN_S if it failed.
 
 Failures: a port that is taken or a bad plugin is a `StartError`, one sentence. After the start nothing is final.
 """
@@ -29,7 +30,7 @@ PAUSE_MAX_S = 2.0
 AGAIN_S = 60.0
 ASK_S = 3_600.0
 """How often it is asked when an occasional child is due: the clock may be set meanwhile."""
-WAITED_FOR = {signal.SIGCHLD, signal.SIGHUP}
+WAITED_FOR = {signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM}
 """Signals that the supervisor takes one at a time."""
 _PR_SET_PDEATHSIG = 1
 
@@ -52,7 +53,7 @@ def run(config: Config, clock: Callable[[], float] = time.time, opening: Iterabl
     signal.signal(signal.SIGHUP, _hung_up)
     host = children.plugins(config)
     children.check_doors(config, host)
-    supervisor = Supervisor([bound for row in [*sockets, doors] for _, bound in row])
+    supervisor = Supervisor([bound for row in [*sockets, doors] for _, bound in row], config.server.stop_s)
     children.load_receiver()
     for number, row in enumerate(sockets, 1):
         work = partial(children.receiver, config, host, row, len(sockets))
@@ -104,8 +105,8 @@ class Role(NamedTuple):
 class Supervisor:
     """Keeps one process for each role. sockets: all that are open here; a child keeps those of its role."""
 
-    def __init__(self, sockets: Sequence[socket.socket] = ()) -> None:
-        self._sockets = sockets
+    def __init__(self, sockets: Sequence[socket.socket] = (), stop_s: float = 0.0) -> None:
+        self._sockets, self._stop_s = sockets, stop_s
         self._roles: dict[str, Role] = {}
         self._running: dict[int, str] = {}
         self._started: dict[str, float] = {}
@@ -164,6 +165,29 @@ class Supervisor:
             told = signal.sigtimedwait(WAITED_FOR, max(0.0, min(self._due.values()) - time.monotonic()))
         if told is not None and told.si_signo == signal.SIGHUP:
             _hung_up()
+        if told is not None and told.si_signo == signal.SIGTERM:
+            self._stop()
+        self._reap()
+
+    def _stop(self) -> NoReturn:
+        """Lets what is under way come to its end for a while; then all die."""
+        end = time.monotonic() + self._stop_s
+        print(f"zonemta: stopping; what is under way has {self._stop_s:g} s", file=sys.stderr, flush=True)
+        for bound in self._sockets:
+            bound.close()
+        for pid, role in self._running.items():
+            if _ends_by_itself(role):
+                os.kill(pid, signal.SIGTERM)
+        while any(map(_ends_by_itself, self._running.values())) and (left_s := end - time.monotonic()) > 0:
+            told = signal.sigtimedwait({signal.SIGCHLD, signal.SIGTERM}, left_s)
+            if told is not None and told.si_signo == signal.SIGTERM:
+                break
+            self._reap()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, WAITED_FOR)
+        os.kill(os.getpid(), signal.SIGTERM)  # as default: the children die with us
+        os._exit(os.EX_OK)
+
+    def _reap(self) -> None:
         while self._running:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
@@ -224,6 +248,11 @@ def _hung_up(*_: object) -> None:
         )
     except OSError:
         os._exit(os.EX_OK)
+
+
+def _ends_by_itself(role: str) -> bool:
+    """Whether a child heeds SIGTERM by ending what it has begun, and then itself."""
+    return role == "queue" or role.startswith("receiver")
 
 
 def _how(status: int) -> str:

@@ -155,6 +155,40 @@ async def test_a_backup_of_a_running_queue_is_a_queue(tmp_path: Path) -> None:
             restored.end()
 
 
+async def test_sigterm_ends_what_is_under_way_and_begins_nothing(tmp_path: Path) -> None:
+    """A delivery gets its answer, a message its 250, an idle client 421, a newcomer nothing; nobody is in doubt."""
+    ledger = Ledger()
+    async with sink(ledger, dot_latency_s=1.0, rules=()) as running:
+        mta = Mta(tmp_path / "queue", running.port, home=tmp_path)
+        mta.config_file.write_text(mta.config_file.read_text().replace("[server]", "[server]\nstop_s = 30"))
+        mta.start()
+        try:
+            await mta.taking()
+            await _give(mta)
+            while (await asyncio.to_thread(mta.ask, "size"))["total"]["leased"] < 1:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            reader, writer = await asyncio.open_connection("127.0.0.1", mta.port)
+            idle, _ = await asyncio.open_connection("127.0.0.1", mta.port)
+            await idle.readline()
+            writer.write(b"EHLO x\r\nMAIL FROM:<a@src.test>\r\nRCPT TO:<b@x.test>\r\nDATA\r\nSubject: x\r\n")
+            while not (await reader.readline()).startswith(b"354"):
+                pass
+            assert mta._process is not None
+            mta._process.terminate()
+            assert (await asyncio.wait_for(idle.readline(), 30)).startswith(b"421")
+            writer.write(b"\r\nHi\r\n.\r\n")
+            assert (await asyncio.wait_for(reader.readline(), 30)).startswith(b"250")
+            assert await asyncio.to_thread(mta._process.wait, 60) == -signal.SIGTERM
+            with pytest.raises(OSError, match="Connect call failed"):
+                await asyncio.open_connection("127.0.0.1", mta.port)
+            mta.start()
+            assert await asyncio.to_thread(mta.in_doubt) == []
+            await mta.drained()
+            assert running.counters.messages == 2
+        finally:
+            mta.end()
+
+
 async def _give(mta: Mta) -> None:
     await mta.accepting()
     connection = await Connection.open(mta.port)

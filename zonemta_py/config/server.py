@@ -22,6 +22,8 @@ class Server(Section):
     """Receiver processes; 0: half of the processors, at least 1."""
     senders: int = Field(0, ge=0, le=64)
     """Sender processes; 0: half of the processors, at least 1."""
+    stop_s: float = Field(5, ge=0)
+    """Seconds that SIGTERM gives to what is under way, deliveries and messages; 0: none. Then all is killed."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe line that is written to standard error."""
 

@@ -104,6 +104,8 @@ class Core:
         self.ready = False
         """Recovery is over: from now on the schedule may read the store."""
         self.when_ready = asyncio.Event()
+        self.stopping = False
+        """Nothing more is leased: the process is to end."""
         self.copied = ""
         """Why nothing may be sent: this is a copy of a queue (`disk.identity`)."""
         self._pump_soon = False
@@ -231,11 +233,11 @@ class Core:
 
     def changed(self) -> None:
         """Something may be allowed now; the scheduler looks at the end of this turn of the loop."""
-        if self.ready and not self._pump_soon and not self.copied:
+        if self.ready and not (self._pump_soon or self.copied or self.stopping):
             self._pump_soon = True
             asyncio.get_running_loop().call_soon(self._pump)
 
     def _pump(self) -> None:
         self._pump_soon = False
-        if not self.copied:
+        if not (self.copied or self.stopping):
             self.pump()

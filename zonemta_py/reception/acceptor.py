@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import signal
 import socket
+import threading
 
 from zonemta_py.config import Config, Listener
 from zonemta_py.plugin.host import Host
@@ -26,12 +28,15 @@ log = logging.getLogger(__name__)
 _HEADER_S_MAX = 10.0
 _SHORT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _REST_S = 0.2
+_LEAVE_S = 0.05
 
 
 async def serve(
     config: Config, sockets: list[tuple[Listener, socket.socket]], intake: Intake, host: Host, share: int
 ) -> None:
-    """Serves for ever. sockets: bound and listening. share: receiver processes that divide the limits.
+    """Serves until SIGTERM, and then until nobody has a message under way.
+
+    sockets: bound and listening. share: receiver processes that divide the limits.
 
     Raises ConfigError.
     """
@@ -42,7 +47,26 @@ async def serve(
     for site in sites:
         await site.init()
     gate.watch(asyncio.get_running_loop())
-    await asyncio.gather(*(_open(site, bound) for site, (_, bound) in zip(sites, sockets, strict=True)))
+    loop = asyncio.get_running_loop()
+    opened = [loop.create_task(_open(site, bound)) for site, (_, bound) in zip(sites, sockets, strict=True)]
+    stopping = asyncio.Event()
+    if threading.current_thread() is threading.main_thread():
+        loop.add_signal_handler(signal.SIGTERM, stopping.set)
+    stop = loop.create_task(stopping.wait())
+    try:
+        await asyncio.wait([*opened, stop], return_when=asyncio.FIRST_COMPLETED)
+        for task in opened:
+            if task.done():
+                task.result()
+    finally:
+        stop.cancel()
+        for task in opened:
+            task.cancel()
+    while len(gate):
+        for guest in gate.guests():
+            if isinstance(guest, Door):
+                guest.leave()
+        await asyncio.sleep(_LEAVE_S)
 
 
 async def _open(site: Site, bound: socket.socket) -> None:

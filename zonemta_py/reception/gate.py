@@ -57,6 +57,10 @@ class Gate:
         self._clients[client] = here + 1
         return True
 
+    def guests(self) -> tuple[Guest, ...]:
+        """Who is in."""
+        return tuple(self._guests)
+
     def know(self, guest: Guest) -> None:
         """The stranger has authenticated."""
         self._strangers.discard(guest)

@@ -362,6 +362,11 @@ class Door(Patience, Authentication):
         if name != session.protocol:
             session.protocol, self._opening = name, ""
 
+    def leave(self) -> None:
+        """The process is to end: goes, unless it has a message under way."""
+        if self.transaction is None and self._task is None and not self._closing:
+            self.hang_up(replies.STOPPING)
+
     def reset(self) -> None:
         """Forgets the transaction; its recipients were idle talk."""
         if self.transaction is not None:

@@ -27,6 +27,7 @@ from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row, 
 
 log = logging.getLogger(__name__)
 
+RECEIVER = "receiver"
 SOCKET = "socket"
 """Name of the socket in the queue's folder."""
 
@@ -63,6 +64,8 @@ class Connection(asyncio.Protocol):
     """One peer."""
 
     count = 0
+    receivers: ClassVar[set[Connection]] = set()
+    """Those that hand in mail by SMTP."""
     pulsed: ClassVar[dict[str, Connection]] = {}
     """Those whose process has to show that it runs, by token."""
 
@@ -112,6 +115,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self.receivers.discard(self)
         self.pulsed.pop(self._pulse, None)
         for taker in self._takers:
             self._queue.leases.leave(taker)
@@ -168,6 +172,8 @@ class Connection(asyncio.Protocol):
 
     def _hello(self, _: int, name: str, pulse: str = "") -> None:
         self._name = f"{name}-{self._number}"
+        if name == RECEIVER:
+            self.receivers.add(self)
         if pulse:
             self._pulse, self.heard_at = pulse, self._loop.time()
             self.pulsed[pulse] = self
