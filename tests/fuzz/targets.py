@@ -20,6 +20,7 @@ from typing import Any
 
 from aiosmtpd.proxy_protocol import get_proxy
 
+from tests.fuzz import http_targets
 from tests.reception.conftest import MemoryIntake
 from zonemta_py.config import Config, Signing
 from zonemta_py.delivery.dialogue import Dialogue
@@ -330,7 +331,7 @@ def close() -> None:
 
 TARGETS: dict[str, Target] = {
     "smtp": smtp, "body": body, "proxy": proxy, "parts": parts, "header": header, "address": address,
-    "replies": replies, "frames": frames,
+    "replies": replies, "frames": frames, "template": http_targets.template, "json": http_targets.json_body,
 }  # fmt: skip
 
 

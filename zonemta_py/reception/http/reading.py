@@ -61,7 +61,11 @@ def _too_large(most: int, size: int = 0) -> Problem:
 async def json_object(request: Request, most: int, elements: int = ELEMENTS_MAX) -> dict[str, Any]:
     """elements: members of objects and lists, at most; "recipients" is not counted. Raises Problem."""
     media_type(request, JSON)
-    body = b"".join([block async for block in blocks(request, most)])
+    return parsed(b"".join([block async for block in blocks(request, most)]), elements)
+
+
+def parsed(body: bytes, elements: int) -> dict[str, Any]:
+    """The same of the whole body. Raises Problem."""
     _check_marks(body)
     try:
         content = from_json(body, allow_inf_nan=False, catch_duplicate_keys=True)
