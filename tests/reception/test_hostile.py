@@ -102,7 +102,7 @@ def test_clients_that_never_read_cost_little_and_are_cut_off(open_door: Any) -> 
         assert memory_bytes() - before < 48_000_000
         for connection in hostile:
             connection.settimeout(30)
-        time.sleep(2)
+        time.sleep(4)
         assert all(len(ended(connection)) < 8_000_000 for connection in hostile[:3])
 
 
@@ -135,22 +135,23 @@ def test_a_byte_now_and_then_keeps_nobody_alive(open_door: Any, said: bytes) -> 
 
 def test_a_message_that_comes_steadily_may_take_its_time(open_door: Any) -> None:
     """Three times as long as the client may be silent."""
-    door = open_door(limits={"timeout_s": 1, "least_bytes_s": 100})
+    door = open_door(limits={"timeout_s": 2, "least_bytes_s": 100})
     with door.greeted() as wire:
         for command in ("MAIL FROM:<a@b.test>", "RCPT TO:<c@d.test>", "DATA"):
             wire.ask(command)
         for _ in range(12):
             wire.send(b"x" * 500 + b"\r\n")
-            time.sleep(0.25)
+            time.sleep(0.5)
         assert wire.ask(b".")[:3] == "250"
 
 
 def test_half_a_handshake_takes_a_place(open_door: Any, certificate: Path) -> None:
     """They were not counted; now they are from the first packet on, end in time, and give their places back."""
-    door = open_door(limits={"connections": 4, "timeout_s": 3}, tls="implicit", certificate=str(certificate))
+    door = open_door(limits={"connections": 4, "timeout_s": 6}, tls="implicit", certificate=str(certificate))
     with connections(door, 12) as hostile:
-        time.sleep(0.3)
-        waiting = [connection for connection in hostile if not gone(connection)]
+        waiting, until = hostile, time.monotonic() + 4
+        while len(waiting) > 4 and time.monotonic() < until:
+            waiting = [connection for connection in waiting if not gone(connection)]
         assert len(waiting) == 4
         assert all(ended(connection) == b"" for connection in waiting)
     with trusting().wrap_socket(socket.create_connection((door.address, door.port), timeout=30)) as client:
@@ -171,7 +172,7 @@ def gone(connection: socket.socket) -> bool:
 
 def test_who_does_not_say_who_he_is_must_go(open_door: Any) -> None:
     """A stranger has login_s to authenticate, however busy he is meanwhile; who may relay is not asked."""
-    door = open_door(limits={"login_s": 0.5}, relay_networks=["127.0.0.2/32"])
+    door = open_door(limits={"login_s": 2}, relay_networks=["127.0.0.2/32"])
     with door.greeted() as stranger, connections(door, 1, "127.0.0.2") as [known]:
         answer = "250"
         while answer == "250":
