@@ -34,6 +34,8 @@ CAMPAIGNS = b"campaign "
 REQUESTS = b"request "
 REQUEST_ENDS = b"request-end "
 SUPPRESSED = b"suppressed "
+STANDING = b"standing "
+STANDING_STATE = STANDING + b"*"
 
 
 class Place(NamedTuple):
@@ -167,6 +169,11 @@ class Ids:
     def following(self) -> str:
         """No id to come is below this one."""
         return f"{self._last + 1:016x}"
+
+
+def standing(seq: int) -> bytes:
+    """The second copy of the STANDING record of that number."""
+    return STANDING + b"%016d" % seq
 
 
 def id_at(ms: int) -> str:

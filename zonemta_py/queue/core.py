@@ -30,6 +30,7 @@ from zonemta_py.queue.notices import Notices
 from zonemta_py.queue.requests import Requests
 from zonemta_py.queue.segments import Segments
 from zonemta_py.queue.sizes import DEFERRED, QUEUED, Sizes
+from zonemta_py.queue.standing_copy import StandingCopy
 from zonemta_py.queue.suppression import Suppression
 from zonemta_py.schedule import hours
 from zonemta_py.schedule.lane import Group
@@ -116,6 +117,7 @@ class Core:
         self.end: Callable[[Lease, int, Reply, StoreError | None], None]
         self.postpone: Callable[[Lease, float], None]
         self.finish: Callable[[Message, str], None]
+        self.standing_copy = StandingCopy(self)
         wants = Wants()
         wants.rekey, wants.changed, wants.unpin, wants.requeued = self._rekey, self.changed, self._unpin, self._requeued
         wants.terms_of, wants.record = self._terms_of, self._stand
@@ -200,7 +202,8 @@ class Core:
 
     def _stand(self, body: list[object]) -> None:
         """A change of standing: a suspension, a rest, a rate learned."""
-        self.record(Type.STANDING, records.pack(body))
+        packed = records.pack(body)
+        self.standing_copy.add(self.record(Type.STANDING, packed), packed)
 
     def _clock_set(self, steps: list[list[Any]]) -> None:
         """The machine's clock was set: when messages came is known by both clocks from now on."""

@@ -29,7 +29,17 @@ from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.receipts import Receipts
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Store, StoreDamaged
-from zonemta_py.queue import check, doubt, journal_repair, journal_tail, judging, restoring, strays, unrecorded
+from zonemta_py.queue import (
+    check,
+    doubt,
+    journal_repair,
+    journal_tail,
+    judging,
+    restoring,
+    standing_copy,
+    strays,
+    unrecorded,
+)
 from zonemta_py.queue.adoption import adopt
 from zonemta_py.queue.bodies import Bodies
 from zonemta_py.queue.campaigning import begun
@@ -209,9 +219,13 @@ async def recover(
     if not (faults or lost_tail or repaired or thorough):
         return rebuild.opening(store, Writer(folder), suffix, next_seq, marks=True), None
     faults = _mend_journal(config, quarantine, state.stable if lost_tail else 0)
+    orders_lost = bool(faults) and (repaired or not standing_copy.is_kept(store))
     found = await _checked(rebuild, store, quarantine, progress, repaired)
     for fault in faults:
         found.report.add("damage", f"the journal: {fault.what}", str(fault.path), "what could be read was kept")
+    if orders_lost:
+        what = "stops, lifts, warm-up days and learned limits of the time that is lost in the journal may be lost"
+        found.report.add("damage", what, "standing", "look at zonemta standing before mail goes; give orders again")
     suffix = read_suffix(folder, [])
     next_seq = _seal(folder, suffix, clock.ms())
     opening = rebuild.opening(store, Writer(folder), suffix, next_seq, marks=not repaired)
@@ -265,9 +279,10 @@ def _take_up(core: Core, suffix: Suffix) -> None:
     core.cleansing.resume(suffix.ended)
     for message_id in suffix.finished:
         core.cleansing.ended(message_id)
-    schedule.permits.restore(suffix.permits)
-    schedule.standing.restore(suffix.standing)
-    for change in suffix.changes:
+    standing, permits, changes = standing_copy.taken_up(core.store, suffix)
+    schedule.permits.restore(permits)
+    schedule.standing.restore(standing)
+    for change in changes:
         schedule.standing.apply(change)
     for ms, body in suffix.given:
         _, _, zone, place, recipients, _, provider, size = [*body, "", 0][:8]

@@ -40,8 +40,8 @@ class Suffix:
         self.last: Record | None = position
         self.permits: dict[str, Any] = body.get("permits", {})
         self.standing: dict[str, Any] = body.get("standing", {})
-        self.changes: list[list[Any]] = []
-        """Changes of standing since the position."""
+        self.changes: list[tuple[int, list[Any]]] = []
+        """Changes of standing since the position, and the numbers of their records."""
         self.results_since: list[list[Any]] = []
         self.begun: set[str] = set()
         """Campaigns that began since then."""
@@ -149,7 +149,7 @@ class Suffix:
         elif kind == "campaign" and what == BEGIN:
             self.begun.add(name)
         elif counts:
-            self.changes.append(body)
+            self.changes.append((record.seq, body))
 
 
 def _address(who: Any) -> str:

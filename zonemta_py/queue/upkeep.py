@@ -85,6 +85,8 @@ class Upkeep:
             zone_marks["fresh"] = min(_to_id(zone_marks["fresh"], 3), keys.fresh_range(name) + lowest)
             zone_marks["due"] = _to_id(zone_marks["due"], 4)
         working = [lease.row() for lease in self._queue.leases.out.values()]
+        await core.journal.stable()
+        core.standing_copy.save(core.schedule.standing.state(), core.schedule.permits.state())
         batches = core.batches
         await core.lines.stable()
         body = {

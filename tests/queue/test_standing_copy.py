@@ -1,0 +1,80 @@
+"""What is stopped is kept twice: wherever the journal is damaged, no order is lost, and no stopped mail goes."""
+
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from zonemta_py.disk import journal
+from zonemta_py.disk.frame import Record, frame
+from zonemta_py.disk.records import Type
+
+Make = Callable[..., Any]
+
+
+async def stopped(home: Any) -> set[tuple[str, str]]:
+    return {(row["kind"], row["name"]) for row in await home.queue.ask("standing") if row["kind"] == "zone"}
+
+
+@pytest.mark.parametrize("position", [False, True])
+async def test_orders_that_the_journal_has_lost(house: Make, position: bool) -> None:
+    """A stop, and a lift, of which no record is left: with and without the position record after them."""
+    home = await house(zones=[{"name": "z", "default": True}, {"name": "other"}])
+    await home.queue.ask("stop", kind="zone", name="other")
+    await home.queue.position()
+    await home.put("a@x.test")
+    await home.queue.ask("stop", kind="zone", name="z")
+    await home.queue.ask("lift", kind="zone", name="other")
+    await home.rest()
+    if position:
+        await home.queue.position()
+    home.folder, _ = home.image(), home.abandon()
+    strike(home)
+    await home.open()
+    assert await stopped(home) == {("zone", "z")}
+    assert await home.idle(), "nothing of a stopped zone goes"
+    await home.rest()
+    await home.crash()
+    assert await stopped(home) == {("zone", "z")}
+
+
+def strike(home: Any) -> None:
+    """Takes the orders, and every position after the first, out of the journal: as damage to their blocks does."""
+    seen = False
+    for path in journal.files(home.folder / "journal"):
+        kept: list[Record] = []
+        for record in journal.read_file(path, []):
+            if record.type == Type.POSITION and not seen:
+                seen = True
+                kept.append(record)
+            elif record.type not in (Type.POSITION, Type.STANDING) or not seen:
+                kept.append(record)
+        path.write_bytes(frame(kept, 0))
+
+
+async def test_the_journal_is_gone(house: Make) -> None:
+    """All that was stopped still is."""
+    home = await house(zones=[{"name": "z", "default": True}, {"name": "other"}])
+    await home.queue.ask("stop", kind="zone", name="other")
+    await home.queue.position()
+    await home.queue.ask("stop", kind="zone", name="z")
+    await home.rest()
+    home.folder, _ = home.image(), home.abandon()
+    shutil.rmtree(home.folder / "journal")
+    await home.open()
+    assert await stopped(home) == {("zone", "z"), ("zone", "other")}
+
+
+async def test_where_both_are_damaged_that_is_said(house: Make, capfd: Any) -> None:
+    """Orders may be lost then, and whoever runs the MTA hears of it."""
+    home = await house(zones=[{"name": "z", "default": True}, {"name": "other"}])
+    await home.queue.position()
+    await home.queue.ask("stop", kind="zone", name="z")
+    await home.put("a@x.test")
+    await home.rest()
+    home.folder, _ = home.image(), home.abandon()
+    strike(home)
+    shutil.rmtree(home.folder / "store")
+    await home.open()
+    assert "stops, lifts, warm-up days" in capfd.readouterr().err
