@@ -75,9 +75,9 @@ def list_(
     if json:
         print_json(rows)
         return
-    names = ("name", "state", "accepted ", "delivered ", "bounced ", "waiting ", "rate/s ", "created", "cause")
+    names = ("name", "state", "handed in ", "delivered ", "failed ", "waiting ", "rate/s ", "created", "cause")
     cells = [
-        (row["name"], row["state"], f"{row['accepted']:,}", f"{row['delivered']:,}", f"{row['bounced']:,}",
+        (row["name"], said(row), f"{row['accepted']:,}", f"{row['delivered']:,}", f"{row['bounced']:,}",
          f"{row['waiting']:,}", f"{row['rate_per_s']:,}", moment(row["created_ms"]), row["cause"])
         for row in rows
     ]  # fmt: skip
@@ -107,12 +107,12 @@ class Asked:
             return rows
         return self._remote(lambda nodes: nodes.campaigns())  # type: ignore[no-any-return]
 
-    def order(self, name: str, verb: str, cause: str) -> None:
-        """Raises Stop."""
+    def order(self, name: str, verb: str, cause: str) -> dict[str, Any] | None:
+        """How it is then, if that is told. Raises Stop."""
         if self._folder is not None:
-            self._local(f"campaign-{verb}", name=name, cause=cause)
-        else:
-            self._remote(lambda nodes: nodes.order(name, verb, cause))
+            return self._local(f"campaign-{verb}", name=name, cause=cause)  # type: ignore[no-any-return]
+        self._remote(lambda nodes: nodes.order(name, verb, cause))
+        return None
 
     def _local(self, question: str, **arguments: Any) -> Any:
         from zonemta_py.wire.client import QueueGone, ask
@@ -140,20 +140,45 @@ class Asked:
 
 
 def _order(asked: Asked, name: str, verb: str, cause: str) -> None:
-    asked.order(name, verb, cause)
-    row = asked.status(name)
-    print(f"{name} is {row['state']}, {row['waiting']:,} recipients wait")
+    answered = asked.order(name, verb, cause)
+    row = answered or asked.status(name)
+    print(f"{name} is {said(row)}; {row['waiting']:,} recipients wait")
 
 
 def described(row: dict[str, Any]) -> list[tuple[str, str]]:
     """What a person wants to know of a status row, in order."""
-    state = f"{row['state']}: {row['cause']}" if row["cause"] else row["state"]
-    counts = ("planned", "accepted", "delivered", "deferred", "bounced", "blocked", "complaints", "removed")
-    lines = [("state", state)] + [(name, f"{row[name]:,}") for name in (*counts, "suppressed", "waiting")]
-    known = row["eta_ms"] and row["state"] != "paused"
-    end = moment(row["eta_ms"]) if known else "not known" if row["waiting"] else "nothing waits"
-    done = (row["accepted"] - row["waiting"]) / row["accepted"] if row["accepted"] else 0.0
-    return [*lines, ("done", f"{done:.1%}"), ("rate", f"{row['rate_per_s']:,}/s"), ("estimated end", end)]
+    state = said(row)
+    state = f"{state}: {row['cause']}" if row["cause"] else state
+    handed_in = f"{row['accepted']:,}" + (f" of {row['planned']:,}" if row["planned"] > row["accepted"] else "")
+    lines = [("state", state), ("handed in", handed_in)]
+    lines += [(name, f"{row[key]:,}") for name, key in _COUNTS]
+    all_of_it = max(row["planned"], row["accepted"])
+    done = (row["accepted"] - row["waiting"]) / all_of_it if all_of_it else 0.0
+    return [*lines, ("done", f"{done:.1%}"), ("rate", f"{row['rate_per_s']:,}/s"), ("estimated end", _end(row))]
+
+
+_COUNTS = (
+    ("waiting", "waiting"), ("delivered", "delivered"), ("failed", "bounced"), ("blocked", "blocked"),
+    ("complaints", "complaints"), ("removed", "removed"), ("suppressed", "suppressed"),
+    ("attempts put off", "deferred"),
+)  # fmt: skip
+
+
+def said(row: dict[str, Any]) -> str:
+    """The state in words: that all batches are in is not that all is delivered."""
+    if row["state"] == "complete":
+        return "all handed in, some waits"
+    return str(row["state"])
+
+
+def _end(row: dict[str, Any]) -> str:
+    if row["state"] == "paused":
+        return "not while it is paused"
+    if row["eta_ms"]:
+        return str(moment(row["eta_ms"]))
+    if row["waiting"]:
+        return "not known"
+    return "nothing waits" if row["state"] in ("ended", "canceled") else "nothing waits; more may be handed in"
 
 
 def sparkline(values: list[int]) -> str:

@@ -61,7 +61,8 @@ class Note(NamedTuple):
     returned, or its sender told; 0: never, or done. put_off_ms: when it was last put off without an attempt. values: of
     a merged message, what its template is filled with; else None. kept_ms: for how long it was held by choice, which is
     not of its life; below 0 while it is held: that, less the (steady) time at which it was. seq: number of the record
-    that put it where it is. away: the latest try failed only for its destination being away.
+    that put it where it is. away: the latest try failed only for its destination being away. counted:
+    it is in the tally of its campaign although it is not merged.
     """
 
     notify: int = 0
@@ -79,6 +80,7 @@ class Note(NamedTuple):
     kept_ms: int = 0
     seq: int = 0
     away: bool = False
+    counted: bool = False
 
     def value(self) -> bytes:
         return b"" if self == _PLAIN else pack(self)
@@ -92,6 +94,11 @@ class Note(NamedTuple):
             last=reply[:REPLY_TEXT_STORED_MAX],
             away=False,
         )
+
+    @property
+    def tallied(self) -> bool:
+        """Whether it is its campaign's, which counts it, and may be canceled."""
+        return self.counted or self.values is not None
 
     def held(self, now_ms: int) -> Note:
         """From that (steady) time on it is held by choice."""

@@ -72,6 +72,8 @@ class Acceptance:
         core = self._core
         if envelope.merged:
             return merging.admit(core.campaigns, envelope)
+        if envelope.campaign and envelope.campaign in core.campaigns.canceled and envelope.protocol != "LOCAL":
+            return merging.canceled(envelope.campaign)
         return None
 
     async def asked_routes(self, envelope: Envelope) -> list[Routed]:
@@ -133,9 +135,11 @@ class Acceptance:
         metadata["chunks"] = len(chunks)
         if stored:
             metadata["chunks"], metadata["file"] = stored.chunks, stored.bytes
+        if counted := self._counted(envelope):
+            metadata["counted"] = True
         packed = records.pack(metadata)
         kept = [row for row in routed if row.recipient.address not in left_out] if left_out else routed
-        placed = [self._place(message_id, row, envelope, now_ms) for row in kept]
+        placed = [self._place(message_id, row, envelope, now_ms, counted) for row in kept]
         message = Message(message_id, metadata, now_ms, len(placed), len(placed))
         operations = along or []
         operations += [(keys.chunk(message_id, number), chunk) for number, chunk in enumerate(chunks, 1)]
@@ -169,6 +173,14 @@ class Acceptance:
 
         core.lines.submit(operations, finish, sync=True, keep=along is not None, envelope=told)
 
+    def _counted(self, envelope: Envelope) -> bool:
+        """Whether a message that is not merged is one of a campaign that is under way."""
+        campaigns = self._core.campaigns
+        if not envelope.campaign or envelope.merged or envelope.protocol == "LOCAL":  # what we say of it is not of it
+            return False
+        campaign = campaigns.by_name.get(envelope.campaign)
+        return campaign is not None and not campaigns.over(campaign)
+
     def _undo(self, operations: list[Operation], placed: list[_Placed], envelope: Envelope) -> None:
         """A batch that failed may be found in LevelDB's log all the same; until it is deleted nobody may read it."""
         core = self._core
@@ -180,7 +192,7 @@ class Acceptance:
 
         core.lines.submit([(key, None) for key, _ in operations], gone, sync=False, keep=True)
 
-    def _place(self, message_id: str, routed: Routed, envelope: Envelope, now_ms: int) -> _Placed:
+    def _place(self, message_id: str, routed: Routed, envelope: Envelope, now_ms: int, counted: bool) -> _Placed:
         recipient = routed.recipient
         zone = self._core.schedule.zones[routed.zone]
         priority = zone.zone.priority if envelope.priority is None else envelope.priority
@@ -192,7 +204,7 @@ class Acceptance:
         deadline_ms = envelope.deadline_ms and envelope.deadline_ms + apart_ms
         note = Note(
             recipient.notify, recipient.orcpt, routing=routed.routing, flow=flow, deadline_ms=deadline_ms,
-            values=recipient.values,
+            values=recipient.values, counted=counted,
         )  # fmt: skip
         wait_s = max(routed.delay_s, hours.wait_s(self._core.config, zone.zone, envelope, now_ms))
         if envelope.deadline_mode == "R":

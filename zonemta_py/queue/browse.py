@@ -167,7 +167,8 @@ async def _show(queue: Parts, id: str) -> dict[str, Any]:
         for place, key, value in _places(queue, None, b"")
         if place.id == id
     ]
-    if campaign := campaign_of(message.metadata):
+    if "columns" in message.metadata:
+        campaign = campaign_of(message.metadata)
         header = f"(each recipient's own, made from the template of campaign {campaign})"
         return {"id": id, "envelope": message.metadata, "recipients": rows, "header": header}
     try:
@@ -293,7 +294,7 @@ async def _campaign_complete(queue: Parts, name: str) -> dict[str, Any]:
 
 
 async def _campaign(queue: Parts, name: str) -> dict[str, Any]:
-    return queue.campaigning.full_row(name)
+    return await queue.campaigning.full_row(name)
 
 
 async def _campaigns(queue: Parts) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from zonemta_py.disk.store import Operation
 from zonemta_py.mail.schedule_fields import Unclear
 from zonemta_py.mail.schedule_fields import name as checked_name
 from zonemta_py.merge.source import Source
-from zonemta_py.queue import bounds
+from zonemta_py.queue import bounds, labelled
 from zonemta_py.queue.campaigns import BEGIN, CANCEL, COMPLETE, NOTIFY, REMOTE, Campaign, name_of
 from zonemta_py.queue.commit import immediately
 from zonemta_py.queue.core import Core
@@ -61,6 +61,10 @@ class Campaigning:
         return {"created": created}
 
     async def pause(self, name: str, cause: str) -> dict[str, Any]:
+        if name not in self._core.campaigns.by_name and await labelled.row(self._core, name):
+            self._core.schedule.standing.stop("campaign", name, math.inf, cause, chosen=True)
+            await self._core.journal.stable()
+            return await labelled.row(self._core, name)
         campaign = self._going(name)
         self._core.schedule.standing.stop("campaign", name, math.inf, cause, chosen=True)
         await self._core.journal.stable()
@@ -68,6 +72,11 @@ class Campaigning:
 
     async def resume(self, name: str, cause: str) -> dict[str, Any]:
         """Its bounds count from here on."""
+        if name not in self._core.campaigns.by_name and await labelled.row(self._core, name):
+            self._core.schedule.standing.lift("campaign", name, cause)
+            self._core.schedule.lift()
+            await self._core.journal.stable()
+            return await labelled.row(self._core, name)
         campaign, schedule = self._going(name), self._core.schedule
         campaign.base = bounds.figures(self._core.campaigns.tally(name))
         await self._core.campaigns.save(campaign, self._core.lines)
@@ -77,6 +86,8 @@ class Campaigning:
         return self.row(campaign)
 
     async def cancel(self, name: str, cause: str) -> dict[str, Any]:
+        if name not in self._core.campaigns.by_name and (row := await labelled.cancel(self._core, name, cause)):
+            return row
         campaign = self._core.campaigns.get(name)
         if not campaign.canceled_ms:
             if self._core.campaigns.over(campaign):
@@ -143,7 +154,9 @@ class Campaigning:
             "eta_ms": eta_ms,
         }
 
-    def full_row(self, name: str) -> dict[str, Any]:
+    async def full_row(self, name: str) -> dict[str, Any]:
+        if name not in self._core.campaigns.by_name and (row := await labelled.row(self._core, name)):
+            return row | {"history": [], "bounds": {}, "priority": 0, "life_h": 0, "notify": ""}
         campaign = self._core.campaigns.get(name)
         now = [self._core.clock.ms(), (tally := self._core.campaigns.tally(name)).waiting, tally.delivered]
         return self.row(campaign) | {

@@ -233,7 +233,7 @@ class Comparison:
             seen.add(who)
             self._count(place.zone, place.recipient, _STATE_OF[place.family], place.id)
             note = Note.of(value)
-            if place.id in self._merged:
+            if place.id in self._merged or note.counted:
                 campaign = Flow.of(note.flow).campaign
                 self._waiting[campaign] = self._waiting.get(campaign, 0) + 1
         for message_id, alive in self.truth.alive.items():

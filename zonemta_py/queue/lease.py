@@ -274,7 +274,7 @@ class Leases:
     def _canceled(self, group: Group) -> bool:
         """Whether its campaign was canceled."""
         names, note = self._core.campaigns.canceled, group.entries[0].note
-        return bool(names) and note.values is not None and group.strand.path.campaign in names
+        return bool(names) and note.tallied and group.strand.path.campaign in names
 
     def _reason(self, group: Group) -> str:
         return canceled(self._core.campaigns.get(group.strand.path.campaign))

@@ -19,7 +19,7 @@ def admit(campaigns: Campaigns, envelope: Envelope) -> Reply | None:
     if campaign is None:
         return _refused(f"there is no campaign {name!r}, put it first")
     if campaign.canceled_ms:
-        return _refused(f"campaign {name!r} was canceled")
+        return canceled(name)
     if campaigns.over(campaign):
         return _refused(f"campaign {name!r} has ended")
     columns = len(envelope.columns)
@@ -36,6 +36,11 @@ def admit(campaigns: Campaigns, envelope: Envelope) -> Reply | None:
             one.notify = one.notify or int(Notify.NEVER)
     envelope.life_h = envelope.life_h or campaign.life_h
     return None
+
+
+def canceled(name: str) -> Reply:
+    """Nothing more of it is taken."""
+    return _refused(f"campaign {name!r} was canceled")
 
 
 def source_refusal(config: Config, source: str, zones: set[str]) -> Reply | None:

@@ -119,7 +119,11 @@ class Messages:
         return data
 
     def text(self, message: Message) -> bytes:
-        """The first chunk, restored: the header section, and all of the body where that is one chunk."""
+        """The first chunk, restored: the header section, and all of the body where that is one chunk. Empty of a merged
+        message, which has none.
+        """
+        if not message.chunks:
+            return b""
         try:
             return restore(message.body or self.chunks(message, 1, 1)[0], CHUNK_BYTES)
         except ValueError as error:

@@ -205,7 +205,7 @@ class LocalQueue(Parts):
         """Gives the store what the record says."""
         core, message_id, zone = self.core, group.entries[0].id, group.zone.zone.name
         for entry in group.entries:
-            if entry.note.values is not None:
+            if entry.note.tallied:
                 core.campaigns.tallies.result(group.strand.path.campaign, REMOVED, core.clock.ms())
         found = {entry.address: (entry.key, state_of(entry)) for entry in group.entries}
         operations = lost.apply(core, message_id, zone, found, first, self._merged_size(group))

@@ -35,8 +35,9 @@ class _Range(NamedTuple):
 class Sweep:
     """One pass over everything that waits, for the campaigns that were canceled when it began."""
 
-    def __init__(self, core: Core, campaigns: dict[str, Campaign]) -> None:
-        self._core, self._campaigns = core, campaigns
+    def __init__(self, core: Core, campaigns: dict[str, Campaign], all_of_it: bool = False) -> None:
+        """all_of_it: also what is in no tally."""
+        self._core, self._campaigns, self._all = core, campaigns, all_of_it
         self._ranges = self._all_ranges()
         self._range = next(self._ranges, None)
 
@@ -63,7 +64,7 @@ class Sweep:
             for strand in zone.strands.by_key.values():
                 if strand.path.campaign not in self._campaigns:
                     continue
-                if remove_in_memory(self._core, strand, _is_merged, self._reason):
+                if remove_in_memory(self._core, strand, self._is_tallied, self._reason):
                     return True
         return False
 
@@ -80,12 +81,11 @@ class Sweep:
         remove_walked(self._core, walk.zone, walk.family, found, self._reason)
         return rest
 
+    def _is_tallied(self, entry: Entry) -> bool:
+        return self._all or entry.note.tallied
+
     def _is_canceled(self, note: Note) -> bool:
-        return note.values is not None and Path.of(note.flow).campaign in self._campaigns
+        return (note.tallied or self._all) and Path.of(note.flow).campaign in self._campaigns
 
     def _reason(self, entry: Entry) -> str:
         return canceled(self._campaigns[Path.of(entry.note.flow).campaign])
-
-
-def _is_merged(entry: Entry) -> bool:
-    return entry.note.values is not None

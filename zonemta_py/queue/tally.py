@@ -3,7 +3,8 @@
 Kept as `sizes.py` keeps its counters: in memory, and written, those that changed, into the same LevelDB batch as the
 recipient's key; so whatever batch a crash leaves as the last one, tally and recipients agree. `fsck` counts again.
 
-Only recipients of merged messages are counted: they are the campaign's for certain, from the first one on.
+Counted are the recipients of merged messages, and of such others as name the campaign (X-Campaign) and come while it
+is under way: for these a note and the metadata say so, since others of that name have come before it began.
 """
 
 from __future__ import annotations
@@ -124,4 +125,4 @@ class Tallies:
 
 def campaign_of(metadata: dict[str, Any]) -> str:
     """The campaign in whose tally the recipients of a message are; "" if they are in none."""
-    return metadata["campaign"] if "columns" in metadata else ""
+    return metadata["campaign"] if "columns" in metadata or "counted" in metadata else ""
