@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from survival import damage, disk, powercut
+from survival import broken_off, damage, disk, powercut
 from survival.report import bar, table
 
 Trial = Callable[[Path, int, Callable[[int, str], None]], dict[str, Any]]
@@ -40,11 +40,16 @@ def _damage(folder: Path, seed: int, progress: Callable[[int, str], None]) -> di
     return damage.trial(folder, flips=500, cuts=200, files=200, seed=seed, progress=progress)
 
 
+def _broken_off(folder: Path, seed: int, progress: Callable[[int, str], None]) -> dict[str, Any]:
+    return asyncio.run(broken_off.trial(folder, seconds=3600, seed=seed, progress=progress))
+
+
 TRIALS: dict[str, tuple[str, int, Callable[[], str], Trial]] = {
     "no-space": ("ENOSPC at random offsets", 100, disk.missing, _no_space),
     "failing-syncs": ("EIO from the k-th sync", 100, disk.missing, _failing_syncs),
     "full-disk": ("A small disk, really full", 20, disk.cannot_mount, _full_disk),
     "power-cuts": ("Power cuts", 50, powercut.missing, _power_cuts),
+    "broken-off": ("Large bodies broken off and delivered, for an hour", 3600, lambda: "", _broken_off),
     "damage": ("Files flipped, cut, zeroed, emptied and gone", 900, lambda: "", _damage),
 }
 

@@ -148,6 +148,7 @@ class LocalIncoming:
         self._gathered, self._gathered_bytes = [], 0
         if self._job is not None:
             self._job.add_done_callback(_ignore)
+            self._job.cancel()  # it may wait for a thread still
         if self._file is not None:
             self._core.bodies.dispose(self._file.abort)
         if self._id:

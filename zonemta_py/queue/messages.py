@@ -111,6 +111,9 @@ class Messages:
         last = min(first + most - 1, message.chunks)
         return [self._chunk(message.id, number) for number in range(first, last + 1)]
 
+    def _first(self, message: Message) -> bytes:
+        return self.chunks(message, 1, 1)[0] if message.filed else self._chunk(message.id, 1)
+
     def _chunk(self, message_id: str, number: int) -> bytes:
         """A chunk as it is kept. Raises StoreDamaged."""
         data = self._store.get(keys.chunk(message_id, number))
@@ -125,7 +128,7 @@ class Messages:
         if not message.chunks:
             return b""
         try:
-            return restore(message.body or self.chunks(message, 1, 1)[0], CHUNK_BYTES)
+            return restore(message.body or self._first(message), CHUNK_BYTES)
         except ValueError as error:
             raise StoreDamaged(f"message {message.id}: {error}") from None
 

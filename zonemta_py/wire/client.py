@@ -47,6 +47,8 @@ PATIENCE_S = 30.0
 """So long a request waits for a queue that is starting."""
 ASK_S = 240.0
 """How long to wait for a queue that can tell; clients wait ten minutes behind the dot (RFC 5321 4.5.3.2.6)."""
+FRAMES_AHEAD_MAX = 16
+"""Frames of chunks that the queue has not answered yet, of all messages on their way in together."""
 MESSAGES_AHEAD_MAX = 32
 """Messages of which chunks are kept that came along with the one asked for."""
 
@@ -74,6 +76,8 @@ class RemoteQueue:
         self._token, self._secret = 0, token_hex(6)
         self._ahead: dict[str, _Ahead] = {}
         self._bodies = folder / body_file.FOLDER
+        self.room = asyncio.Semaphore(FRAMES_AHEAD_MAX)
+        """For frames of chunks."""
         self._files: dict[str, int] = {}
         """Chunks of messages whose bodies have files, by id."""
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -277,6 +281,7 @@ class RemoteIncoming:
         self._queue, self._token, self._client = queue, token, client
         self._shrink = Shrinker().shrink
         self._gathered: list[bytes] = []
+        self._given_up = False
         self._open: asyncio.Future[Any] | None = None
         self._protocol: _Protocol | None = None  # which has the chunks that were sent
 
@@ -284,12 +289,24 @@ class RemoteIncoming:
         self._gathered.append(self._shrink(chunk))
         if len(self._gathered) < CHUNKS_AT_ONCE:
             return
-        await self._check()
         before = self._open
-        chunks, self._gathered = self._gathered, []
-        self._open = self._queue._request_chunks(self._token, chunks, self._client)
+        self._open = await self._send()
         if before is not None:
             await before
+
+    async def _send(self) -> asyncio.Future[Any]:
+        """What was gathered leaves when there is room: of what was broken off some may be on its way still."""
+        room = self._queue.room
+        await room.acquire()
+        try:
+            await self._check()
+            chunks, self._gathered = self._gathered, []
+            answer = self._queue._request_chunks(self._token, chunks, self._client)
+        except BaseException:
+            room.release()
+            raise
+        answer.add_done_callback(lambda _: room.release())
+        return answer
 
     async def commit(self, envelope: Envelope, last_chunk: bytes) -> str:
         return (await self.accept(envelope, last_chunk)).id
@@ -309,6 +326,7 @@ class RemoteIncoming:
             return await self._queue._found(envelope)
 
     def abort(self) -> None:
+        self._given_up = True
         if self._open is not None:
             self._open.add_done_callback(_ignore)
         if self._queue._protocol is self._protocol and self._protocol is not None:
@@ -318,7 +336,7 @@ class RemoteIncoming:
         """The chunks went to a queue process that is no more: the message cannot be completed."""
         if self._protocol is None:  # none were sent yet
             self._protocol = self._queue._protocol or await self._queue._there()
-        if self._queue._protocol is not self._protocol:
+        if self._given_up or self._queue._protocol is not self._protocol:
             raise QueueRefusal(GONE)
 
 
