@@ -356,7 +356,7 @@ async def _leftovers(queue: LocalQueue, suffix: Suffix, last_id: str, clear: boo
             core.lines.submit(list(operations), lambda _: None, sync=False, keep=True)
     if clear:
         known = suffix.opened | suffix.finished | suffix.tried | core.bodies.ending
-        strays.clear(core, suffix.floor, last_id, known)
+        strays.clear(core, suffix.floor, known)
     for message_id, metadata, rows in await unrecorded.without_envelope(core.store, suffix.enveloped, *among):
         core.record(Type.ENVELOPE, b"\x93" + records.pack(message_id) + metadata + records.pack(rows))
         core.segments.born(message_id)

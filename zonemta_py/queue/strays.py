@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def clear(core: Core, floor: str, last_id: str, known: set[str]) -> None:
-    """last_id: what is behind it has come since the start. known: ids below `floor` that may have been on their way in,
-    or to their end. Raises StoreError, OSError."""
+def clear(core: Core, floor: str, known: set[str]) -> None:
+    """known: ids below `floor` that may have been on their way in, or to their end. Raises StoreError, OSError."""
     folder, exists = core.bodies.folder, core.store.get
-    found = [one for one in body_file.ids(folder) if one <= last_id and one not in core.arriving]
+    found = [one for one in core.bodies.found if one not in core.arriving]
     strays = [one for one in found if exists(keys.existence(one)) is None]
     lost = [one for one in strays if one < floor and one not in known]
     if lost:
