@@ -147,6 +147,8 @@ class Life:
         out = {r.address for delivery, _ in self.out.values() for r in delivery.recipients}
         self.out.clear()
         look = self.die.choice(("", "", "look", "repair"))
+        if self.die.random() < 0.5:  # somebody has set the machine's clock, by an hour or by days
+            self.house.clock.set_s = self.die.choice((0.0, -3_600.0, 3_600.0, -86_400.0, 3 * 86_400.0))
         await self.house.crash(power, self.die, drop=self.die.random() < 0.5, fsck=look)
         for task in list(self.tasks):
             task.cancel()
