@@ -299,10 +299,12 @@ class House:
             assert self.check(repair=True).problems == []
         return await self.begin()
 
-    def check(self, repair: bool = False) -> check.Report:
-        """`fsck` of what is there; the queue must have been abandoned."""
+    def check(self, repair: bool = False, folder: Path | None = None) -> check.Report:
+        """`fsck` of what is there, or of an image; the queue must have been abandoned."""
+        server = self.config.server.model_copy(update={"folder": folder or self.folder})
+        config = self.config.model_copy(update={"server": server})
         with ThreadPoolExecutor(1) as pool:  # it has a loop of its own, as the command has
-            return pool.submit(lambda: asyncio.run(fsck.check(self.config, repair, clock=self.clock))).result()
+            return pool.submit(lambda: asyncio.run(fsck.check(config, repair, clock=self.clock))).result()
 
     async def sound(self) -> None:
         """Rests, and finds every count equal to what is there, and nothing wrong, in an image of this instant."""
@@ -322,6 +324,12 @@ def folder(request: pytest.FixtureRequest, memory: Path, tmp_path: Path) -> Path
     What a crash leaves is an image that `House` makes itself, of what it saw written and synced, wherever that was.
     """
     return tmp_path if request.node.get_closest_marker("disk") else memory
+
+
+@pytest.fixture
+def house_class() -> type[House]:
+    """For tests that make their houses themselves."""
+    return House
 
 
 @pytest.fixture
