@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple, NoReturn
 
+from zonemta_py import privileges
 from zonemta_py.config import Config, Listener, processes
 
 PAUSE_MAX_S = 2.0
@@ -32,7 +33,7 @@ ASK_S = 3_600.0
 """How often it is asked when an occasional child is due: the clock may be set meanwhile."""
 WAITED_FOR = {signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM}
 """Signals that the supervisor takes one at a time."""
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
 class StartError(Exception):
@@ -40,12 +41,14 @@ class StartError(Exception):
 
 
 def run(config: Config, clock: Callable[[], float] = time.time, opening: Iterable[str] = ()) -> NoReturn:
-    """Never returns. Raises StartError, PluginError, ConfigError before the first process is started.
+    """Never returns. Raises StartError, PluginError, ConfigError before the first process is started. Root is given up
+    once the ports are bound (`server.user`).
 
     clock: UNIX time, by which the reporter's day begins. opening: lines that are printed once all has been checked.
     """
     sockets = [bind(config.listeners) for _ in range(processes(config.server.receivers))]
     doors = bind([config.http.listener]) if config.http.enabled else []
+    privileges.drop(config)
     from zonemta_py import children
 
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
@@ -262,9 +265,5 @@ def _how(status: int) -> str:
 
 
 def _rename(role: str) -> None:
-    """The role in `ps` and `top`: the thread's name."""
-    try:
-        with open("/proc/self/comm", "w") as comm:
-            comm.write(f"zonemta {role}"[:15])
-    except OSError:
-        return  # not Linux, or /proc is not there: only looks
+    """The role in `ps` and `top`: the thread's name. Not by /proc, which is root's where root was given up."""
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, f"zonemta {role}"[:15].encode())

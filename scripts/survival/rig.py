@@ -91,11 +91,12 @@ class Mta:
         text = _CONFIG.format(folder=folder, port=self.port, sink=sink_port, **values | settings)
         self.config_file.write_text(text + more)
         self.environment = environment or {}
+        self.python = sys.executable
         self.program = ["-m", "zonemta_py", "run", "--config", str(self.config_file)]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        command = [sys.executable, *self.program]
+        command = [self.python, *self.program]
         with self.log.open("ab") as log:
             environment = os.environ | {"PYTHONPATH": str(TOP)} | self.environment
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=TOP)

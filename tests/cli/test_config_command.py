@@ -1,5 +1,6 @@
 """`zonemta config`: check, show, password."""
 
+import os
 import tomllib
 import warnings
 from collections.abc import Callable
@@ -14,13 +15,50 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from zonemta_py.cli.errors import Exit
 
+ROOT = "[server]\nfolder = '/q'\nuser = 'root'\n"
+"""Nobody need be told that it stays root: it is meant."""
+
 
 def test_check_says_what_a_good_file_means(zonemta: Callable[..., object], tmp_path: Path) -> None:
     """Where it listens, which zones there are, where the queue is."""
     path = tmp_path / "good.toml"
-    path.write_text("[server]\nfolder = '/q'\n[[zones]]\nname = 'bulk'\n[[listeners]]\nport = 2626")
+    path.write_text("[server]\nfolder = '/q'\nuser = 'root'\n[[zones]]\nname = 'bulk'\n[[listeners]]\nport = 2626")
     ran = zonemta("config", "check", path)
     assert ran == (Exit.OK, f"{path}: good; listens on 127.0.0.1:2626; zones: bulk; queue in /q\n", "")
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640])
+def test_a_file_with_passwords_that_everybody_can_read(
+    zonemta: Callable[..., object], tmp_path: Path, mode: int
+) -> None:
+    """A warning, as at the start."""
+    path = tmp_path / "c.toml"
+    path.write_text(f"{ROOT}[return_path]\nsecret = 'open sesame, please'")
+    path.chmod(mode)
+    ran = zonemta("config", "check", path)
+    said = f"zonemta: {path}: warning: holds passwords or secrets, and everybody can read it; `chmod o-r {path}`\n"
+    assert (ran.code, ran.err) == (Exit.OK, said if mode == 0o644 else "")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root stays root")
+def test_root_that_stays_root(zonemta: Callable[..., object], tmp_path: Path) -> None:
+    """A warning where no user is named, and one where there is no such user."""
+    path = tmp_path / "c.toml"
+    path.write_text("")
+    assert 'started as root it stays root; write server.user = "NAME"' in zonemta("config", "check", path).err
+    path.write_text("[server]\nfolder = '/q'\nuser = 'no-such-user'\n")
+    ran = zonemta("config", "check", path)
+    assert (ran.code, "this machine has no user 'no-such-user'; `useradd --system" in ran.err) == (Exit.OK, True)
+
+
+@pytest.mark.parametrize("section", ["user = 'mail'", "folder = '/q'\ngroup = 'mail'"])
+def test_a_user_needs_a_folder_and_a_group_a_user(zonemta: Callable[..., object], tmp_path: Path, section: str) -> None:
+    """The home folder that ~ means would be another before and after."""
+    path = tmp_path / "c.toml"
+    path.write_text(f"[server]\n{section}")
+    ran = zonemta("config", "check", path)
+    assert ran.code == Exit.CONFIG
+    assert "needs a folder that begins with /" in ran.err or "user, which is not set" in ran.err
 
 
 def test_an_interface_that_is_not_here(zonemta: Callable[..., object], tmp_path: Path) -> None:
@@ -30,7 +68,7 @@ def test_an_interface_that_is_not_here(zonemta: Callable[..., object], tmp_path:
         f"[[pools.sources]]\naddress = '127.0.0.{number}'\ninterface = '{name}'\n"
         for number, name in enumerate(("lo", "eth99"), 2)
     )
-    path.write_text(f"[[pools]]\nname = 'p'\n{sources}")
+    path.write_text(f"{ROOT}[[pools]]\nname = 'p'\n{sources}")
     ran = zonemta("config", "check", path)
     assert ran.code == Exit.OK
     assert ran.err.startswith(f"zonemta: {path}: warning: 127.0.0.3 is bound to interface 'eth99', this machine has")
@@ -41,7 +79,8 @@ def test_a_source_that_this_machine_has_not(zonemta: Callable[..., object], tmp_
     """The file may be meant for another machine: a warning. What a proxy sends from is not ours to have."""
     path = tmp_path / "mine.toml"
     path.write_text(
-        "[[pools]]\nname = 'p'\n[[pools.sources]]\naddress = '127.0.0.3'\n[[pools.sources]]\naddress = '192.0.2.7'\n"
+        f"{ROOT}[[pools]]\nname = 'p'\n"
+        "[[pools.sources]]\naddress = '127.0.0.3'\n[[pools.sources]]\naddress = '192.0.2.7'\n"
         "[[pools.sources]]\naddress = '192.0.2.8'\nproxy = 'socks5://127.0.0.1:1080'\n"
         "[[zones]]\nname = 'z'\npool = 'p'\n"
     )
@@ -71,7 +110,7 @@ def test_a_certificate_out_of_its_time(
         )
     pem.write_bytes(made.private_key_and_cert_chain_pem.bytes())
     path.write_text(
-        f"[[listeners]]\nname = 'smtp'\nport = 2526\ntls = 'starttls'\ncertificate = '{pem}'\nkey = '{pem}'\n"
+        f"{ROOT}[[listeners]]\nname = 'smtp'\nport = 2526\ntls = 'starttls'\ncertificate = '{pem}'\nkey = '{pem}'\n"
     )
     ran = zonemta("config", "check", path)
     assert ran.code == code

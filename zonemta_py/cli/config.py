@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 import sys
 from collections.abc import Iterator
@@ -12,10 +13,12 @@ from typing import Annotated
 
 import typer
 
+from zonemta_py import privileges
 from zonemta_py.cli import certificates
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.options import ConfigFile, configuration
 from zonemta_py.config import Config, ConfigError, load, senders
+from zonemta_py.config.secret import warning as exposed
 
 app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True)
 
@@ -28,8 +31,9 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="Configurati
     _check_readable(file)
     config = load(file)
     try:
+        warnings = [*_open(file, config), *_become(config)]
         children.check(config, children.plugins(config))
-        warnings = [*_doubts(config), *certificates.doubts(config, datetime.now(UTC))]
+        warnings += [*_doubts(config), *certificates.doubts(config, datetime.now(UTC))]
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None
     names = ", ".join(zone.name for zone in config.zones)
@@ -46,6 +50,31 @@ def _check_readable(file: Path) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ConfigError(f"{file}: cannot be read ({reason}); name an existing file in its place") from None
+
+
+def _open(file: Path, config: Config) -> Iterator[str]:
+    if sentence := exposed(file, config.model_dump()):
+        yield f"warning: {sentence.removeprefix(f'{file}: ')}"
+
+
+def _become(config: Config) -> Iterator[str]:
+    """What is checked is checked as the user that the MTA would be, so root becomes it here too."""
+    if os.geteuid():
+        return
+    if not config.server.user:
+        yield (
+            'warning: started as root it stays root; write server.user = "NAME", a user of its own (or "root", if that'
+            " is meant)"
+        )
+        return
+    try:
+        who = privileges.identity(config)
+    except ConfigError as error:
+        yield f"warning: {error}"
+        return
+    if who and config.folder.is_dir() and (sentence := privileges.stranger(config.folder, who)):
+        yield f"warning: {sentence}"
+    privileges.drop(config)
 
 
 def _doubts(config: Config) -> Iterator[str]:
@@ -73,6 +102,8 @@ def _doubts(config: Config) -> Iterator[str]:
         if source.interface and source.interface not in there:
             names = ", ".join(sorted(there))
             yield f"warning: {source.address} is bound to interface {source.interface!r}, this machine has only {names}"
+        elif source.interface and (fault := privileges.interface_fault(source.interface)):
+            yield f"warning: {source.address} cannot be bound to interface {source.interface!r}: {fault}"
 
 
 @app.command()

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from zonemta_py import privileges
 from zonemta_py.cli.errors import Exit, Stop, from_os
 from zonemta_py.cli.patience import until
 
@@ -15,16 +16,31 @@ _MAIL = ("store", "journal", "archive", "quarantine", "bodies", "receipts")
 """Where there is mail, or what became of it."""
 
 
-def ensure_writable(folder: Path) -> None:
-    """Makes the folder if it is missing (for its owner only). Raises Stop if it cannot be made or written."""
+def ensure_writable(folder: Path, who: privileges.Identity | None = None) -> None:
+    """Makes the folder if it is missing (for its owner only). Raises Stop if it cannot be made or written.
+
+    who: root will become that user before the folder is used.
+    """
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _make(folder, who)
     except FileExistsError:
         raise Stop(Exit.CANT_CREATE, f"{folder}: is not a folder; name another in server.folder or --folder") from None
     except OSError as error:
         raise from_os(error) from None
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
         raise Stop(Exit.PERMISSION, f"{folder}: may not be written; make it yours, or name another with --folder")
+
+
+def _make(folder: Path, who: privileges.Identity | None) -> None:
+    if who and not folder.exists():
+        for parent in [each for each in reversed(folder.parents) if not each.exists()]:
+            parent.mkdir()
+            parent.chmod(0o755)  # or that user could not enter it
+        folder.mkdir(mode=0o700)
+        os.chown(folder, who.uid, who.gid)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if who and (sentence := privileges.stranger(folder, who)):
+        raise Stop(Exit.PERMISSION, sentence)
 
 
 def kept_to_oneself(folder: Path) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zonemta_py import privileges
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.folder import wait_until_unlocked
 from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration
@@ -29,6 +30,7 @@ def fsck(
     """Check the queue's files: journal against store against counters. Exit status 1 if something stays wrong."""
     chosen = configuration(config, folder)
     _needs_a_queue(chosen)
+    privileges.drop(chosen)  # what is written is to be the MTA's
     from zonemta_py.disk.store import StoreError
     from zonemta_py.queue.fsck import check
 

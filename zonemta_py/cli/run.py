@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+from zonemta_py import privileges
 from zonemta_py.cli.errors import Exit, Stop, guarded
 from zonemta_py.cli.folder import ensure_writable, kept_to_oneself, wait_until_unlocked
 from zonemta_py.cli.patience import until
@@ -38,7 +39,8 @@ def run(arguments: list[str]) -> None:
     """Returns never, unless something is wrong before the first process starts: then Stop or ConfigError."""
     os.umask(0o077)  # mail is nobody else's business, whatever file it is in
     config, path = configured(arguments)
-    ensure_writable(config.folder)
+    who = privileges.identity(config)
+    ensure_writable(config.folder, who)
     for sentence in [secret.warning(path, config.model_dump()) if path else "", *kept_to_oneself(config.folder)]:
         if sentence:
             print(f"zonemta: {sentence}", file=sys.stderr, flush=True)
@@ -57,6 +59,8 @@ def opening(config: Config, path: Path | None) -> Iterator[str]:
     """What somebody who starts it wants to know; the queue itself says when it is ready."""
     yield f"{program()}: {path.absolute() if path else 'no configuration file, so the defaults'}"
     yield f"zonemta: queue in {config.folder}; `zonemta queue size` shows what is in it"
+    if config.server.user:
+        yield f"zonemta: runs as user {privileges.me()!r}"
     for listener in config.doors:
         what = "mail by HTTP" if listener is config.doors[-1] and config.http.enabled else "mail by SMTP"
         yield f"zonemta: {what} at {listener.address} port {listener.port}"

@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from zonemta_py.config.section import Port, Section, ip_address
 
@@ -18,6 +18,10 @@ class Server(Section):
     """Name in banner, EHLO and trace fields; empty: the machine's own name."""
     folder: Path = Path("~/.local/state/zonemta")
     """Where the queue lives: store/, journal/, archive/, quarantine/ and the socket."""
+    user: str = ""
+    """User that root becomes once the ports are open, whose the folder must be; empty: none, who starts it stays."""
+    group: str = ""
+    """Group that goes with it; empty: all groups of that user."""
     receivers: int = Field(0, ge=0, le=64)
     """Receiver processes; 0: half of the processors, at least 1."""
     senders: int = Field(0, ge=0, le=64)
@@ -26,6 +30,14 @@ class Server(Section):
     """Seconds that SIGTERM gives to what is under way, deliveries and messages; 0: none. Then all is killed."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe line that is written to standard error."""
+
+    @model_validator(mode="after")
+    def _check_user(self) -> Server:
+        if self.user and not self.folder.is_absolute():
+            raise ValueError(f"user {self.user!r} needs a folder that begins with /, such as /var/lib/zonemta")
+        if self.group and not self.user:
+            raise ValueError("group goes with user, which is not set; set it too")
+        return self
 
     @property
     def name(self) -> str:
