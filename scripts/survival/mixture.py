@@ -12,7 +12,9 @@ import random
 
 from survival.letters import Letter, _body
 
-KINDS = {"plain": 60, "later": 10, "drop": 8, "slow": 6, "gone": 8, "never": 4, "shy": 4}
+KINDS = {"plain": 60, "later": 10, "drop": 8, "slow": 6, "gone": 8, "shy": 4}
+NEVER = 0.04
+"""Letters whose recipients are all put off until the deadline, which holds for a whole letter."""
 DOMAINS = {"one.test": 40, "two.test": 20, "bulk.test": 20, "careful.test": 10, "stopped.test": 10}
 REFUSED = ("gone-", "never-")
 SILENT = ("shy-",)
@@ -64,7 +66,8 @@ def letter(number: int, attempt: int = 0) -> Letter:
     dice = random.Random(f"mixture {number}")
     name = f"{number}.{attempt}"
     count = dice.choice((2, 5, 20, 60)) if dice.random() < 0.125 else 1
-    recipients = [f"{_one(dice, KINDS)}-{name}.{index}@{_one(dice, DOMAINS)}" for index in range(count)]
+    kinds = ["never"] * count if dice.random() < NEVER else [_one(dice, KINDS) for _ in range(count)]
+    recipients = [f"{kind}-{name}.{index}@{_one(dice, DOMAINS)}" for index, kind in enumerate(kinds)]
     size = dice.choices((1, dice.randint(200, 6_000), dice.randint(65_536, 400_000), HUGE_BYTES), (10, 84, 5, 1))[0]
     head = (
         f"Message-ID: <{name}@letters.test>\r\nDate: Sat, 21 Nov 2026 04:00:00 +0000\r\nFrom: writer@letters.test\r\n"

@@ -4,6 +4,7 @@ A recipient that waits keeps its segment in the journal too, for a restart may n
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -137,4 +138,42 @@ async def test_repair_repairs_both_names_of_a_segment(house: Make) -> None:
     assert list(journal.read(home.folder / "archive", 0, faults))
     assert faults == []
     await home.open()
+    await home.sound()
+
+
+async def test_segments_that_leave_in_any_order_are_whole(house: Make) -> None:
+    """One leaves the journal long after those behind it have left: what is between them is in the archive, not lost."""
+    home = await house()
+    await home.put("bob@x.test")
+    (waits,) = await home.lease()
+    for _ in range(3):
+        await home.queue.ask("rotate")
+        await home.put("ann@y.test")
+        await home.settle((await home.lease())[0])
+        await home.queue.position()
+        await home.queue.position()
+    await home.queue.ask("rotate")
+    await home.settle(waits)
+    for _ in range(2):
+        await home.rest()
+        await home.queue.position()
+    assert len(list((home.folder / "journal").iterdir())) == 1
+    assert not list(home.folder.glob("quarantine/*"))
+    assert Type.LOST not in _archived(home)
+    await home.sound()
+
+
+async def test_a_segment_whose_end_is_gone_is_noticed_when_it_leaves(house: Make) -> None:
+    home = await house()
+    await home.put("bob@x.test")
+    (waits,) = await home.lease()
+    closed = home.folder / "journal" / (await home.queue.ask("rotate"))["closed"]
+    await home.settle(waits)
+    os.truncate(closed, closed.stat().st_size - 30)
+    for _ in range(2):
+        await home.rest()
+        await home.queue.position()
+    assert not closed.exists()
+    assert len(list(home.folder.glob("quarantine/*"))) == 1
+    assert Type.LOST in _archived(home)
     await home.sound()

@@ -17,7 +17,7 @@ def mend(paths: list[Path], quarantine: Quarantine, archive: Path, until: int = 
     """Mends every damaged file of these, which follow each other; returns what was wrong.
 
     Afterwards they read without a fault, under their names in the archive too. until: the record that follows the last
-    of them, if that is known.
+    of them, if that is known and they are closed.
     """
     found: list[journal.Fault] = []
     expected, ended = 0, True
@@ -32,7 +32,7 @@ def mend(paths: list[Path], quarantine: Quarantine, archive: Path, until: int = 
             if record.seq >= expected:
                 expected, ended = record.seq + 1, record.type == Type.END
         last = until if path == paths[-1] else 0
-        if (gap or expected < last) and not faults:
+        if (gap or (expected < last and not ended)) and not faults:
             faults.append(journal.Fault(path, 0, "records are missing"))
         if faults:
             journal.mend(path, start, quarantine, faults, archive, last)
@@ -43,11 +43,16 @@ def mend(paths: list[Path], quarantine: Quarantine, archive: Path, until: int = 
 def mend_segments(
     folder: Path, archive: Path, spans: list[tuple[int, int]], quarantine: Quarantine
 ) -> list[journal.Fault]:
-    """The same for closed segments, each given as (first record, first record of the next one)."""
+    """The same for closed segments, each given as (first record, first record of the next one in the journal).
+
+    What lies between two of the journal's segments may have gone to the archive before them.
+    """
     found: list[journal.Fault] = []
     for first, following in spans:
         paths = [path for path in journal.files(folder) if first <= journal.first_seq(path) < following]
-        found += mend(paths, quarantine, archive, following)
+        last = max(map(journal.first_seq, paths), default=first)
+        later = (seq for seq in map(journal.first_seq, journal.every_file(folder, archive)) if seq > last)
+        found += mend(paths, quarantine, archive, min(later, default=0))
     return found
 
 
