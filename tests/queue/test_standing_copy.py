@@ -9,6 +9,7 @@ import pytest
 from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record, frame
 from zonemta_py.disk.records import Type
+from zonemta_py.queue import recovery
 
 Make = Callable[..., Any]
 
@@ -78,3 +79,54 @@ async def test_where_both_are_damaged_that_is_said(house: Make, capfd: Any) -> N
     shutil.rmtree(home.folder / "store")
     await home.open()
     assert "stops, lifts, warm-up days" in capfd.readouterr().err
+    for again in (False, True):
+        rows = {row["name"]: row["cause"] for row in await home.queue.ask("standing") if row["kind"] == "lost"}
+        assert rows.keys() == {"orders"}
+        assert "may be lost; look at zonemta standing" in rows["orders"]
+        if again:
+            await home.queue.position()
+        await home.crash()
+    assert await home.queue.ask("lift", kind="lost", name="orders")
+    assert not await home.queue.ask("lift", kind="lost", name="orders")
+    await home.rest()
+    await home.crash()
+    assert not await home.queue.ask("standing")
+
+
+async def test_a_crash_while_the_loss_is_being_said(house: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal is whole again by then: the next start says it all the same."""
+    home = await house()
+    await home.queue.position()
+    await home.queue.ask("stop", kind="zone", name="default")
+    await home.put("a@x.test")
+    await home.rest()
+    home.folder, _ = home.image(), home.abandon()
+    strike(home)
+    shutil.rmtree(home.folder / "store")
+
+    def crash(*_: Any) -> None:
+        raise KeyError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recovery, "_checked", crash)
+        with pytest.raises(KeyError):
+            await home.open()
+    home.abandon()
+    await home.open()
+    assert [row["name"] for row in await home.queue.ask("standing")] == ["orders"]
+    assert not (home.folder / recovery.ORDERS_MARK).exists()
+
+
+async def test_fsck_repair_leaves_word_for_the_operator(house: Make) -> None:
+    """Whoever reads `zonemta standing` need not be who ran the repair."""
+    home = await house()
+    await home.queue.position()
+    await home.queue.ask("stop", kind="zone", name="default")
+    await home.put("a@x.test")
+    await home.rest()
+    home.folder, _ = home.image(), home.abandon()
+    strike(home)
+    shutil.rmtree(home.folder / "store")
+    home.check(repair=True)
+    await home.open()
+    assert [row["name"] for row in await home.queue.ask("standing")] == ["orders"]

@@ -17,7 +17,7 @@ from zonemta_py.cli.queue import answer
 _WHAT = {
     "rest": "source rests there", "resting": "cannot be reached", "rate": "slowed down",
     "concurrency": "fewer connections", "no-tls": "TLS is switched off", "recipients": "fewer recipients a message",
-    "pipelining": "one command at a time",
+    "pipelining": "one command at a time", "lost": "may be lost",
 }  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def lift(
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Undo a stop, a rest, or what was learned of a site: mail goes on at once."""
+    """Undo a stop, a rest, or what was learned of a site: mail goes on at once. What may be lost has been seen then."""
     full = " ".join(name)
     if not answer(configuration(config, folder), "lift", kind=kind, name=full):
         raise Stop(Exit.DATA, f"there is no {kind} {full!a} to lift; `zonemta standing` lists what there is")
@@ -65,7 +65,8 @@ def lift(
 
 
 def standing(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """All stops, rests, and what was learned of sites: why, since when, until when, and how to undo each."""
+    """All stops, rests, what was learned of sites, what damage may have cost of these: why, since when, until when, how
+    to undo each."""
     rows = answer(configuration(config, folder), "standing")
     if json:
         return print_json([row | {"undo": _undo(row)} for row in rows])
@@ -92,6 +93,8 @@ def _now(row: dict[str, Any]) -> str:
         return f"{row['most']} a message"
     if row["kind"] == "pipelining":
         return "no pipelining"
+    if row["kind"] == "lost":
+        return "damaged files had it"
     if row["kind"] == "no-tls":
         return "mail goes without TLS"
     return "nothing goes" if row["kind"] != "resting" or row["until_ms"] else "one tries"

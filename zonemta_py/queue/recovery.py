@@ -56,6 +56,11 @@ from zonemta_py.schedule.sites import Scout
 from zonemta_py.schedule.steady import Steady
 
 Progress = Callable[[str], None]
+ORDERS_MARK = "orders-lost"
+"""A file in the queue's folder: the journal was mended, and that orders may be lost is not in it yet."""
+_STANDING, _SUPPRESSIONS = "standing", "suppression list"
+_SHOWN = {_STANDING: "orders", _SUPPRESSIONS: "suppressions"}
+"""Places where a check found a loss, and what `zonemta standing` calls it."""
 
 
 @dataclass(frozen=True)
@@ -216,21 +221,32 @@ async def recover(
         say("damage in the store: its end is missing; what the journal still knows of it is named here")
         note = {"error": "the end of the store is missing", "remedy": "send what is named from its source again"}
         quarantine.case("store", note)
-    if not (faults or lost_tail or repaired or thorough):
+    if not (faults or lost_tail or repaired or thorough or (config.folder / ORDERS_MARK).exists()):
         return rebuild.opening(store, Writer(folder), suffix, next_seq, marks=True), None
     faults = _mend_journal(config, quarantine, state.stable if lost_tail else 0)
-    orders_lost = bool(faults) and (repaired or not standing_copy.is_kept(store))
+    if faults and (repaired or not standing_copy.is_kept(store)):
+        (config.folder / ORDERS_MARK).touch()
     found = await _checked(rebuild, store, quarantine, progress, repaired)
     for fault in faults:
         found.report.add("damage", f"the journal: {fault.what}", str(fault.path), "what could be read was kept")
-    if orders_lost:
+    if (config.folder / ORDERS_MARK).exists():
         what = "stops, lifts, warm-up days and learned limits of the time that is lost in the journal may be lost"
-        found.report.add("damage", what, "standing", "look at zonemta standing before mail goes; give orders again")
+        found.report.add("damage", what, _STANDING, "look at zonemta standing before mail goes; give orders again")
     suffix = read_suffix(folder, [])
     next_seq = _seal(folder, suffix, clock.ms())
     opening = rebuild.opening(store, Writer(folder), suffix, next_seq, marks=not repaired)
     opening.queue.core.segments.count_again(found.living())
+    await _remember(opening.queue.core, found.report)
     return opening, found.report
+
+
+async def _remember(core: Core, report: check.Report) -> None:
+    """What may be lost of orders is said again by `zonemta standing`, until an operator has seen it."""
+    for problem in report.problems:
+        if problem.id in _SHOWN:
+            core.schedule.standing.lost(_SHOWN[problem.id], f"{problem.what}; {problem.remedy}")
+    await core.journal.stable()
+    (core.config.folder / ORDERS_MARK).unlink(missing_ok=True)
 
 
 async def _checked(
@@ -268,7 +284,7 @@ def _name_what_the_store_alone_had(folder: Path, before: list[Path], report: che
     oldest = [*before, *journal.files(folder)][:1]
     if not oldest or journal.first_seq(oldest[0]) > 1:
         what = "the journal and its archive do not go back to the beginning: suppressions from before may be missing"
-        report.add("damage", what, "suppression list", "import the list again: zonemta suppression import")
+        report.add("damage", what, _SUPPRESSIONS, "import the list again: zonemta suppression import")
     what = "keys of requests and templates of campaigns are in the store only: what it has lost of them is lost"
     report.add("damage", what, "store", "a request that is repeated may be taken as new; look at zonemta campaign list")
 

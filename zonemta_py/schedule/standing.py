@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 NO_TLS = "no-tls"
 """What a rule stops at a site where TLS fails: opportunistic TLS."""
+LOST = "lost"
+"""What damage may have cost of all this, and of the suppression list: shown until an operator has seen it."""
 RATES_MAX = 10_000
 SEEN_MAX = 10_000
 KINDS = ("destination", "tenant", "campaign", "zone", "source", "rest")
@@ -67,6 +69,7 @@ class Standing:
         self._config, self._now, self._now_ms, self._record = config, now, now_ms, record
         self.stops: dict[tuple[str, str], Stop] = {}
         self.pauses = Pauses()
+        self._lost: dict[str, tuple[int, str]] = {}
         self._rates: OrderedDict[tuple[str, str], Learned] = OrderedDict()
         self._seen: OrderedDict[tuple[str, ...], deque[float]] = OrderedDict()
         self.warmups = Warmups(config.warmups, [source for pool in config.pools for source in pool.sources])
@@ -173,6 +176,8 @@ class Standing:
             found = self.earned.knows(name)
         elif kind in MANNERS:
             found = self.manners.knows(kind, name)
+        elif kind == LOST:
+            found = name in self._lost
         else:
             found = self._stop(kind, name) is not None
         if found:
@@ -197,12 +202,20 @@ class Standing:
             self.earned.apply(name, value, cause)
         elif kind in MANNERS and what in ("manner", "lift"):
             self.manners.apply(kind, name, value, cause)
+        elif what == LOST:
+            self._lost[name] = (value, cause)
+        elif kind == LOST:
+            self._lost.pop(name, None)
         elif what == "lift":
             self._ended(kind, name, value or self._steady_ms())
         elif what == "rate":
             self._rate(kind, name).restore(value, self._now())
         elif what == "warmup" and value is not None and (days := self.warmups.of(kind, name)) is not None:
             days.set_step(*value)
+
+    def lost(self, name: str, cause: str) -> None:
+        """Damage may have cost something that was ordered: it stands here until it is lifted."""
+        self._change([LOST, [LOST, name], self._now_ms(), cause])
 
     # -- what was learned
 
@@ -299,7 +312,8 @@ class Standing:
         stops = [[kind, name, *stop] for (kind, name), stop in list(self.stops.items()) if self._stop(kind, name)]
         rates = [[*key, rate.state()] for key, rate in self._rates.items() if rate.rate(now) is not None]
         found = {"stops": stops, "rates": rates, "warmups": self.warmups.state()}
-        return found | {"manners": self.manners.state(), "pauses": self.pauses.state(self._steady_ms())}
+        found |= {"manners": self.manners.state(), "pauses": self.pauses.state(self._steady_ms())}
+        return found | {"lost": [[name, *row] for name, row in self._lost.items()]}
 
     def restore(self, state: dict[str, Any]) -> None:
         for kind, name, *stop in state.get("stops", []):
@@ -309,6 +323,7 @@ class Standing:
             self._rate(source, provider).restore(learnt, self._now())
         self.warmups.restore(state.get("warmups", []))
         self.manners.restore(state.get("manners", []))
+        self._lost.update((name, (since_ms, cause)) for name, since_ms, cause in state.get("lost", []))
 
     def rows(self) -> list[dict[str, Any]]:
         """All stops, and what was learned and holds back, for people."""
@@ -328,4 +343,8 @@ class Standing:
                 name = f"{source} {provider}".strip()
                 row = {"kind": "rate", "name": name, "rate": round(rate, 3), "cause": found.cause}
                 rows.append(row | {"since_ms": max(0, int(found.lowered * 1000)), "until_ms": 0})
-        return [*rows, *self.earned.rows(), *self.manners.rows()]
+        lost = [
+            {"kind": LOST, "name": name, "cause": cause, "since_ms": since_ms, "until_ms": 0}
+            for name, (since_ms, cause) in self._lost.items()
+        ]
+        return [*lost, *rows, *self.earned.rows(), *self.manners.rows()]

@@ -17,12 +17,12 @@ from zonemta_py.mail.classify import NoRoute
 from zonemta_py.schedule.lane import Lane, Strand
 from zonemta_py.schedule.manners import KINDS as MANNERS
 from zonemta_py.schedule.schedule import Schedule
-from zonemta_py.schedule.standing import NO_TLS
+from zonemta_py.schedule.standing import LOST, NO_TLS
 from zonemta_py.schedule.zone import ZoneSchedule
 from zonemta_py.zones.site import Providers, Site
 
 STOPPED = ("destination", "tenant", "campaign", "zone", "source")
-LIFTED = (*STOPPED, "rest", "resting", "rate", "concurrency", *MANNERS, NO_TLS)
+LIFTED = (*STOPPED, "rest", "resting", "rate", "concurrency", *MANNERS, NO_TLS, LOST)
 
 
 async def stop(schedule: Schedule, kind: str, name: str, seconds: float | None, cause: str) -> int:
