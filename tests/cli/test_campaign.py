@@ -1,5 +1,6 @@
 """`zonemta campaign`: check and preview."""
 
+import csv
 import email
 import email.policy
 from collections.abc import Callable
@@ -24,7 +25,8 @@ def template(tmp_path: Path) -> Path:
 def test_the_shipped_example_is_good(zonemta: Callable[..., object]) -> None:
     """For every row of its list."""
     ran = zonemta("campaign", "check", EXAMPLE, "--list", LIST)
-    assert (ran.code, ran.err) == (Exit.OK, "")
+    assert (ran.code, ran.err.count("\n")) == (Exit.OK, 1)
+    assert f"{LIST}: read as CSV in UTF-8, commas between columns" in ran.err
     assert f"good for all 2 rows of {LIST}" in ran.out
     assert zonemta("campaign", "check", EXAMPLE).out == f"{EXAMPLE}: good\n"
 
@@ -63,17 +65,19 @@ def test_preview_into_files(zonemta: Callable[..., object], tmp_path: Path, temp
     ("rows", "said"),
     [
         ("email,nam\na@b.example,x", ":1:21: the list has no column 'name'; did you mean nam?"),
-        ("email,name\na@b.example", "list.csv:2: the row has 1 fields, the header 2; mend its commas and quotes"),
+        ("email,name\na@b.example", "list.csv:2: the row has 1 fields, the header 2; mend its separators and quotes"),
         ("email,name\na@b.example,x\nnobody,y", "list.csv:3: To: 'nobody' is no e-mail address; write name@domain"),
-        ("email,first name,name\n", "list.csv:1: a template cannot name the column 'first name'"),
-        ("mail,name\n", "no column says who the recipient is; name one of them email"),
-        (b"email,name\n\xff", "this is not CSV in UTF-8"),
+        ("who,name\n", "no column says who the recipient is, among 'who', 'name'; map one with --map email=COLUMN"),
+        (b"email,n\xffme\n", "this is not CSV in UTF-8"),
+        (b"email,name\na@b.net,J\xfcrgen\n", "list.csv:2: it is not UTF-8; save the list as UTF-8"),
     ],
 )
 def test_check_finds_what_is_wrong_with_a_list(
-    zonemta: Callable[..., object], tmp_path: Path, template: Path, rows: str | bytes, said: str
-) -> None:
+    zonemta: Callable[..., object], tmp_path: Path, template: Path, rows: str | bytes, said: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """Before the first message: line and remedy, exit code 65."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "list.csv").write_bytes(rows.encode() if isinstance(rows, str) else rows)
     ran = zonemta("campaign", "check", template, "--list", tmp_path / "list.csv")
     assert (ran.code, ran.out) == (Exit.DATA, "")
@@ -106,11 +110,80 @@ def test_a_recipient_who_is_not_in_the_list(zonemta: Callable[..., object]) -> N
     assert "x@example.com is not in the list" in ran.err
 
 
-def test_check_shows_the_first_bad_rows_and_counts_the_rest(
+def test_check_names_all_bad_rows_of_all_kinds_at_once(
     zonemta: Callable[..., object], tmp_path: Path, template: Path
 ) -> None:
-    """A list that is wrong everywhere fills no screen."""
-    (tmp_path / "list.csv").write_text("email,name\n" + "nobody,x\n" * 30)
+    """The first fill no screen, the rest is counted; all are in one file that can be mended and checked again."""
+    bad = [b"nobody,x", b"a@b.net", b"a@b.net,J\xfcrgen", b"a@b.net,x,y"]
+    content = [b"email,name", *(row for row in bad * 13 for row in (row, b"good@b.net,Ann")), b""]
+    (tmp_path / "list.csv").write_bytes(b"\n".join(content))
+    words = ("campaign", "check", template, "--list", tmp_path / "list.csv", "--rejects", tmp_path / "r.csv")
+    ran = zonemta(*words)
+    lines = ran.err.splitlines()
+    assert len(lines) == 22
+    assert lines[0].endswith(
+        "list.csv: read as CSV in UTF-8, commas between columns; columns email, name; recipients in email"
+    )
+    shown = [int(line.partition("list.csv:")[2].partition(":")[0]) for line in lines[1:21]]
+    assert shown == list(range(2, 42, 2))
+    assert lines[21] == f"and 32 more; 52 of 104 rows are bad, all with their reasons in {tmp_path / 'r.csv'}"
+    rejected = list(csv.DictReader((tmp_path / "r.csv").read_text().splitlines()))
+    assert [int(row["line"]) for row in rejected] == list(range(2, 106, 2))
+    assert {row["problem"].partition(";")[0] for row in rejected} == {
+        "To: 'nobody' is no e-mail address", "the row has 1 fields, the header 2", "it is not UTF-8",
+        "the row has 3 fields, the header 2",
+    }  # fmt: skip
+    assert rejected[2]["name"] == "J\\xfcrgen"
+    assert (tmp_path / "r.csv").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|", "sep=;"])
+def test_lists_as_spreadsheets_write_them(
+    zonemta: Callable[..., object], tmp_path: Path, template: Path, encoding: str, separator: str
+) -> None:
+    """Separator and characters are seen; addresses may have names; a column such as E-Mail is the recipient's."""
+    rows = [
+        ["E-Mail", "name"],
+        ["Ann <ann@b.net>", "J\u00fcrgen"],
+        ['"""M., Bob"" <bob@b.net>"', "1,5"],
+        ["mailto:cy@b.net", "x"],
+    ]
+    between = ";" if separator == "sep=;" else separator
+    rows[2][1] = '"1,5"'
+    text = "".join(between.join(row) + "\r\n" for row in rows)
+    (tmp_path / "list.csv").write_text(("sep=;\r\n" if separator == "sep=;" else "") + text, encoding, newline="")
     ran = zonemta("campaign", "check", template, "--list", tmp_path / "list.csv")
-    assert ran.err.splitlines()[-1] == "and 10 more rows"
-    assert len(ran.err.splitlines()) == 21
+    assert (ran.code, "good for all 3 rows" in ran.out) == (Exit.OK, True), ran.err
+    assert ran.err.count("\n") == 1
+    shown = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}[between]
+    kind = "UTF-16" if encoding.startswith("utf-16") else "UTF-8"
+    assert f"read as CSV in {kind}, {shown} between columns; columns E-Mail, name; recipients in E-Mail" in ran.err
+    ran = zonemta("campaign", "preview", template, "--list", tmp_path / "list.csv", "--recipient", "bob@b.net")
+    assert ("To: bob@b.net\n" in ran.out, "Subject: Hello 1,5\n" in ran.out) == (True, True)
+
+
+def test_check_takes_maps_and_folders(
+    zonemta: Callable[..., object], tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `campaign send` does; what an earlier check left in the folder is no part of the list."""
+    people = tmp_path / "people"
+    people.mkdir()
+    monkeypatch.chdir(people)
+    (people / "a.csv").write_text("Kontakt;First name\na@b.net;Ann\n")
+    (people / "b.csv").write_text("Kontakt\tFirst name\nb@b.net\tBob\n")
+    ran = zonemta("campaign", "check", template, "--list", people)
+    assert "b.csv: it is written in UTF-8, tabs between columns, a.csv in UTF-8, semicolons between columns" in ran.err
+    (people / "b.csv").unlink()
+    (people / "b.tsv").write_text("Kontakt;First name\nb@b.net;Bob\nnobody;Cy\n")
+    (people / "README.txt").write_text("no list")
+    words = ("campaign", "check", template, "--list", people, "--map", "email=Kontakt", "--map", "name=First name")
+    ran = zonemta(*words)
+    assert (ran.code, ran.out) == (Exit.DATA, "")
+    assert "people/b.tsv:3: To: 'nobody' is no e-mail address" in ran.err
+    assert "1 of 3 row is bad, all with their reasons in people.rejects.csv" in ran.err
+    assert (people / "people.rejects.csv").exists()
+    (people / "b.tsv").write_text("Kontakt;First name\nb@b.net;Bob\n")
+    assert "good for all 2 rows" in zonemta(*words).out
+    ran = zonemta(*words[:-1], "name=Vorname")
+    assert (ran.code, "there is no column 'Vorname', it has Kontakt, First name" in ran.err) == (Exit.DATA, True)

@@ -1,5 +1,6 @@
 """`zonemta suppression …` and `zonemta forget` against a real queue."""
 
+import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -84,10 +85,7 @@ def test_a_list_of_addresses_alone(served: Told, told: Told, tmp_path: Path) -> 
     [
         (b"name\nann\n", "its first line names no column address or email"),
         (b"", "its first line names no column address or email"),
-        (b"email\n\xff\xfe@x.test\n", "this is no CSV in UTF-8"),
-        (b"email,since\nann@x.test,yesterday\n", "list.csv:2: since is 'yesterday'; write a date such as 2026-03-01"),
-        (b"email\nann\n", "'ann' is no address; give one such as ann@example.com"),
-        (b"email,kind\nann@x.test,angry\n", "there is no kind 'angry'; take hard-bounce, manual"),
+        (b"em\xffil\nann@x.test\n", "this is no CSV in UTF-8"),
     ],
 )
 def test_what_is_wrong_with_a_file(served: Told, told: Told, tmp_path: Path, content: bytes, sentence: str) -> None:
@@ -99,6 +97,84 @@ def test_what_is_wrong_with_a_file(served: Told, told: Told, tmp_path: Path, con
     assert ran.code == Exit.DATA
     assert sentence in ran.err
     assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("bad", "sentence"),
+    [
+        (b"\xff\xfe@x.test,,", "it is not UTF-8; save the file as UTF-8"),
+        (b"cy@x.test,,yesterday", "since is 'yesterday'; write a date such as 2026-03-01"),
+        (b"cy,,", "'cy' is no address; give one such as ann@example.com"),
+        (b"cy@x.test,angry,", "there is no kind 'angry'; take hard-bounce, manual"),
+        (b",unsubscribe,", "there is no address"),
+        (b"cy@x.test <dan@x.test>,,", "is no address"),
+    ],
+)
+def test_a_bad_row_keeps_nobody_else_out(
+    served: Told, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: bytes, sentence: str
+) -> None:
+    """Good rows go in, the bad one is named with file and line and is in a file of its own; the exit status says so."""
+    served()
+    monkeypatch.chdir(tmp_path)
+    Path("old.csv").write_bytes(b"email,kind,since\nann@x.test,unsubscribe,\n" + bad + b"\nbob@x.test,,\n")
+    ran = told("suppression", "import", "old.csv")
+    assert (ran.code, ran.out) == (Exit.DATA, "2 added to the suppression list, 0 known before\n")
+    assert "old.csv:3: " in ran.err
+    assert sentence in ran.err
+    assert "1 of 3 row is bad, all with their reasons in old.rejects.csv" in ran.err
+    rows = list(csv.DictReader(Path("old.rejects.csv").read_text().splitlines()))
+    assert [(row["file"], row["line"], sentence in row["problem"]) for row in rows] == [("old.csv", "3", True)]
+    assert Path("old.rejects.csv").stat().st_mode & 0o777 == 0o600
+    assert [row["address"] for row in json.loads(told("suppression", "list", "--json").out)["rows"]] == [
+        "ann@x.test", "bob@x.test",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le"])
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_what_spreadsheets_write_can_be_imported(
+    served: Told, told: Told, tmp_path: Path, encoding: str, separator: str
+) -> None:
+    """Whatever stands between columns, in any Unicode, with names beside the addresses; how it is read is said."""
+    served()
+    rows = [
+        ["Name", "E-Mail", "Reason"],
+        ["J\u00f6rg", "J\u00f6rg <JORG@x.test>", "said no"],
+        ["Ann", '"""Ann, M."" <ann@x.test>"', "a"],
+    ]
+    rows.append(["Bob", "mailto:bob@x.test", "b"])
+    file = tmp_path / "list.txt"
+    file.write_text("\r\n".join(map(separator.join, rows)) + "\r\n", encoding, newline="")
+    ran = told("suppression", "import", file)
+    assert (ran.code, ran.out) == (Exit.OK, "3 added to the suppression list, 0 known before\n")
+    assert ran.err.count("\n") == 1
+    assert "between columns; addresses in E-Mail" in ran.err
+    entries = json.loads(told("suppression", "list", "--json").out)["rows"]
+    assert [row["address"] for row in entries] == ["ann@x.test", "bob@x.test", "jorg@x.test"]
+    assert entries[2]["reason"] == "said no"
+
+
+def test_a_list_from_standard_input(served: Told, told: Told, zonemta: Told, tmp_path: Path) -> None:
+    """As a pipe gives it."""
+    served()
+    ran = zonemta(
+        "suppression",
+        "import",
+        "-",
+        "--folder",
+        tmp_path,
+        stdin="sep=;\naddress;kind\nann@x.test;complaint\n".encode("utf-16"),
+    )
+    assert (ran.code, ran.out, ran.err) == (Exit.OK, "1 added to the suppression list, 0 known before\n", "")
+
+
+def test_add_understands_names_beside_addresses(served: Told, told: Told) -> None:
+    """What is pasted from a mail program is the person, and nobody with a bracket in the domain."""
+    served()
+    told("suppression", "add", "Ann <ann@x.test>", "mailto:bob@x.test?subject=no")
+    assert [row["address"] for row in json.loads(told("suppression", "list", "--json").out)["rows"]] == [
+        "ann@x.test", "bob@x.test",
+    ]  # fmt: skip
 
 
 def test_a_file_that_is_not_there(served: Told, told: Told, tmp_path: Path) -> None:

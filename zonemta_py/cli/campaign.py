@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from zonemta_py.cli import campaign_orders, campaign_send
-from zonemta_py.cli.campaign_list import ADDRESS_COLUMNS, Row, address_column, columns, row_of, rows
+from zonemta_py.cli.campaign_list import CampaignList, Row
 from zonemta_py.cli.errors import Exit, Stop
+from zonemta_py.cli.rejects import Rejects, beside
 from zonemta_py.mail.domain import canonical
 from zonemta_py.mail.trace import date
+from zonemta_py.mail.written import bare
+from zonemta_py.pipeline.prepare.dialect import ADDRESS_COLUMNS
 
 if TYPE_CHECKING:
     from zonemta_py.merge.render import Compiled
@@ -28,34 +33,44 @@ app.command("list")(campaign_orders.list_)
 Template = Annotated[Path, typer.Argument(metavar="TEMPLATE", help="A folder with template.toml, or a file.")]
 List = Annotated[
     Path | None,
-    typer.Option("--list", metavar="FILE", help="CSV, JSON lines or Parquet; its column email is the recipient."),
+    typer.Option("--list", metavar="FILE", help="CSV, JSON lines, Parquet or a folder; the recipient is in email."),
+]
+Map = Annotated[
+    list[str] | None, typer.Option("--map", metavar="NAME=COLUMN", help="A field's column in the list; repeatable.")
 ]
 _SHOWN = 20
-_SPACES = " \t\r\n\v\f\u00a0\u200b\ufeff"
 
 
 @app.command()
-def check(template: Template, list_: List = None) -> None:
+def check(
+    template: Template,
+    list_: List = None,
+    map_: Map = None,
+    rejects: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where bad rows go, with reasons; none: LIST.rejects.csv here.")
+    ] = None,
+) -> None:
     """Say all that is wrong with a template, and with every row of the list it is for."""
-    compiled = _compiled(template, list_)
     if list_ is None:
+        _compiled(template, None)
         print(f"{template}: good")
         return
-    column = address_column(list_)
-    now = date(int(time.time()))
-    count = size = bad = 0
-    shown: list[str] = []
-    for line, row in rows(list_):
-        count += 1
-        try:
-            size += len(_rendered(compiled, row, row[column], "check", now))
-        except Stop as stop:
-            bad += 1
-            if bad <= _SHOWN:
-                shown.append(f"{list_}:{line}: {stop.sentence}")
-    if bad:
-        more = [f"and {bad - _SHOWN} more rows"] if bad > _SHOWN else []
-        raise Stop(Exit.DATA, "\n".join([*shown, *more]))
+    chosen = CampaignList(list_, map_ or [])
+    print(chosen.said, file=sys.stderr)
+    compiled = _compiled(template, chosen)
+    now, count, size = date(int(time.time())), 0, 0
+    bad = Rejects(rejects or beside(list_), chosen.columns)
+    with closing(bad):
+        for line in chosen.rows():
+            count += 1
+            try:
+                if line.wrong:
+                    raise Stop(Exit.DATA, line.wrong)
+                size += len(_rendered(compiled, line.row, _spelled(line.row[chosen.address]), "check", now))
+            except Stop as stop:
+                bad.add(str(line.file), line.line, stop.sentence, line.values)
+    if bad.count:
+        raise Stop(Exit.DATA, bad.sentence(count))
     print(f"{template}: good for all {count} rows of {list_}, {size // max(1, count):,} bytes each on average")
 
 
@@ -63,6 +78,7 @@ def check(template: Template, list_: List = None) -> None:
 def preview(
     template: Template,
     list_: List = None,
+    map_: Map = None,
     recipient: Annotated[str, typer.Option(metavar="ADDRESS", help="Whose message; none: the list's first.")] = "",
     field: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A field; can be given again.")] = None,
     campaign: Annotated[str, typer.Option(metavar="NAME", help="What the campaign is called.")] = "preview",
@@ -70,8 +86,9 @@ def preview(
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to write, in place of stdout.")] = None,
 ) -> None:
     """Print one recipient's message exactly as it would go out, but for its date."""
-    compiled = _compiled(template, list_)
-    row = row_of(list_, recipient) if list_ else {}
+    chosen = CampaignList(list_, map_ or []) if list_ else None
+    compiled = _compiled(template, chosen)
+    row = chosen.row_of(recipient) if chosen else {}
     named = next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), recipient)  # the list's spelling goes out
     row |= _given(field or [])
     address = _spelled(named or next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), "recipient@example.com"))
@@ -91,17 +108,17 @@ def preview(
 
 
 def _spelled(address: str) -> str:
-    """As `campaign send` spells it: trimmed, the domain in lower case and A-labels."""
-    local, at, domain = address.strip(_SPACES).rpartition("@")
+    """As `campaign send` spells it: the address alone, the domain in lower case and A-labels."""
+    local, at, domain = bare(address).rpartition("@")
     return f"{local}{at}{canonical(domain) if at else domain}"
 
 
-def _compiled(template: Path, list_: Path | None) -> Compiled:
+def _compiled(template: Path, list_: CampaignList | None) -> Compiled:
     from zonemta_py.merge.compile import compile, prepare
     from zonemta_py.merge.load import load
     from zonemta_py.merge.problems import TemplateRefused, ToolMissing
 
-    names = columns(list_) if list_ else None
+    names = list(list_.fields) if list_ else None
     try:
         return compile(prepare(load(template), names))
     except TemplateRefused as refused:

@@ -16,9 +16,10 @@ import typer
 
 from zonemta_py.cli import campaign_settings
 from zonemta_py.cli.campaign_nodes import Ca, KeyFile, Nodes, Patience, target
-from zonemta_py.cli.campaign_work import Work, look, read_columns, rendered, show, sound
+from zonemta_py.cli.campaign_work import Work, describe, look, read_columns, readable, rendered, show, sound
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.options import ConfigFile, Folder
+from zonemta_py.pipeline.prepare.dialect import ADDRESS_COLUMNS
 
 if TYPE_CHECKING:
     from zonemta_py.pipeline.nodes import Announcement
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 _LONG_BYTES = 100_000_000
 """Of a list that is worth a compiler that takes its time."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_SEPARATORS = re.compile(r"[;\t|]")
-ADDRESS_COLUMNS = ("email", "address", "recipient")
 
 Many = list[str] | None
 
@@ -93,26 +92,28 @@ def send(
     if not list_ or template is None:
         raise Stop(Exit.USAGE, "a list and a template are needed; write `zonemta campaign send LIST --template T`")
     work = Work(to, master, memory, config, long=_bytes(list_) > _LONG_BYTES)
-    names = read_columns(work, list_, multiline)
-    fields = campaign_settings.mapping(map_ or [], names)
-    email = _email(fields, list_, names)
-    packed, used, default = sound(template, fields)
-    settings = _settings(
-        campaign=name, email=email, fields={one: fields[one] for one in sorted(used & fields.keys())},
-        lanes=campaign_settings.lanes(zone or [], source or []), caps=campaign_settings.caps(cap or []), days=days,
-        drop_roles=roles == "drop", keep_reserved=reserved == "keep", where=where, recent_days=recent,
-        as_of=f"{datetime.now(UTC):%Y-%m-%d}", engaged_only=only_recent,
-        canary=campaign_settings.share("--canary", canary), chunk=chunk, multiline=multiline,
-        providers=work.providers(),
-    )  # fmt: skip
-    announced: dict[str, Any] = {
-        "name": name, "sender": sender or default, "template": packed, "tenant": tenant, "priority": priority,
-        "zone": settings.lanes[0].zone if len(settings.lanes) == 1 else "", "life_h": life,
-        "bounds": work.bounds(campaign_settings.bounds(bounds), lake),
-    }  # fmt: skip
-    if not announced["sender"]:
-        raise Stop(Exit.USAGE, "the template's From is made from fields, so say who sends with --sender ADDRESS")
-    plan = work.plan(settings, list_, plan_folder, suppressions, engagement)
+    with readable(list_, plan_folder) as (copy, name_of):
+        names = read_columns(work, copy, multiline)
+        fields = campaign_settings.with_recipient(campaign_settings.mapping(map_ or [], names), list_, names)
+        email = next(fields[one] for one in ADDRESS_COLUMNS if one in fields)
+        print(describe(list_, names, email), file=sys.stderr)
+        packed, used, default = sound(template, fields)
+        settings = _settings(
+            campaign=name, email=email, fields={one: fields[one] for one in sorted(used & fields.keys())},
+            lanes=campaign_settings.lanes(zone or [], source or []), caps=campaign_settings.caps(cap or []), days=days,
+            drop_roles=roles == "drop", keep_reserved=reserved == "keep", where=where, recent_days=recent,
+            as_of=f"{datetime.now(UTC):%Y-%m-%d}", engaged_only=only_recent,
+            canary=campaign_settings.share("--canary", canary), chunk=chunk, multiline=multiline,
+            providers=work.providers(),
+        )  # fmt: skip
+        announced: dict[str, Any] = {
+            "name": name, "sender": sender or default, "template": packed, "tenant": tenant, "priority": priority,
+            "zone": settings.lanes[0].zone if len(settings.lanes) == 1 else "", "life_h": life,
+            "bounds": work.bounds(campaign_settings.bounds(bounds), lake),
+        }  # fmt: skip
+        if not announced["sender"]:
+            raise Stop(Exit.USAGE, "the template's From is made from fields, so say who sends with --sender ADDRESS")
+        plan = work.plan(settings, copy, plan_folder, suppressions, engagement, name_of)
     announced["bounds"] = campaign_settings.for_canary(announced["bounds"], plan.report["canary"])
     announcement = Announcement(**announced, planned=plan.report["kept"])
     store(announcement, plan_folder)
@@ -161,16 +162,6 @@ def _bytes(list_: str) -> int:
     path = Path(list_)
     files = path.rglob("*") if path.is_dir() else (path,)
     return sum(file.stat().st_size for file in files if file.is_file())
-
-
-def _email(fields: dict[str, str], list_: str, names: list[str]) -> str:
-    for name in ADDRESS_COLUMNS:
-        if name in fields:
-            return fields[name]
-    if len(names) == 1 and (between := _SEPARATORS.search(names[0])):
-        raise Stop(Exit.DATA, f"{list_}: its columns stand apart by {between[0]!r}; save it with commas between them")
-    there = f", among {', '.join(map(repr, names))}" if names else "; it has no columns at all"
-    raise Stop(Exit.DATA, f"{list_}: no column says who the recipient is{there}; map one with --map email=COLUMN")
 
 
 def _announcement(folder: Path) -> Announcement:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from zonemta_py.cli.errors import Exit, Stop
+from zonemta_py.pipeline.prepare.dialect import ADDRESS_COLUMNS, recipient_column
 from zonemta_py.pipeline.prepare.settings import Cap, Lane
 
 SHARES = ("deferred", "bounced", "blocked", "complaints")
@@ -25,6 +26,16 @@ def mapping(given: Iterable[str], names: Iterable[str]) -> dict[str, str]:
         pairs[name] = column
     taken = set(pairs.values())
     return {name: name for name in names if name.isidentifier() and name not in taken} | pairs
+
+
+def with_recipient(fields: dict[str, str], list_: str, names: list[str]) -> dict[str, str]:
+    """The fields with one of ADDRESS_COLUMNS among them; a column such as E-Mail is taken for email."""
+    if any(name in fields for name in ADDRESS_COLUMNS):
+        return fields
+    if column := recipient_column(names):
+        return fields | {"email": column}
+    there = f", among {', '.join(map(repr, names))}" if names else "; it has no columns at all"
+    raise Stop(Exit.DATA, f"{list_}: no column says who the recipient is{there}; map one with --map email=COLUMN")
 
 
 def lanes(zones: Iterable[str], sources: Iterable[str]) -> tuple[Lane, ...]:

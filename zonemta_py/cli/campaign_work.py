@@ -73,14 +73,17 @@ class Work:
         made = {name: max(_BOUND_LEAST[name], _BOUND_FACTOR * share) for name, share in usual.items()}
         return {name: min(bound, made.get(name, bound)) for name, bound in given.items()}
 
-    def plan(self, settings: Settings, list_: str, folder: Path, suppressions: str, engagement: str) -> Plan:
-        """Raises Stop."""
+    def plan(
+        self, settings: Settings, list_: str, folder: Path, suppressions: str, engagement: str,
+        name_of: Callable[[str], str] = lambda text: text,
+    ) -> Plan:  # fmt: skip
+        """name_of: a path in the list as people know it. Raises Stop."""
         from zonemta_py.pipeline.prepare.plan import plan
 
         with _sentences(), _steps("plan") as (say, _):
             return plan(
                 self.spark, settings, list_, folder, lambda spark: self._suppressed(spark, suppressions, folder),
-                lambda spark: _events(spark, engagement), say,
+                lambda spark: _events(spark, engagement), say, name_of,
             )  # fmt: skip
 
     def found(self, folder: Path) -> Plan:
@@ -137,6 +140,32 @@ def look(list_: str, multiline: bool, master: str) -> None:
         raise Stop(Exit.DATA, str(refused)) from None
 
 
+@contextmanager
+def readable(list_: str, plan: Path) -> Iterator[tuple[str, Callable[[str], str]]]:
+    """The list as Spark can read it, for as long as it is planned, and what its paths are called. Raises Stop."""
+    from zonemta_py.pipeline.prepare import copies
+
+    folder = plan.with_name(plan.name + ".copy")
+
+    def name_of(text: str) -> str:
+        return copies.of_list(text, list_, folder)
+
+    try:
+        with _sentences(), copies.plain(list_, folder) as copy:
+            yield copy, name_of
+    except Stop as stop:
+        raise Stop(stop.code, name_of(stop.sentence)) from None
+
+
+def describe(list_: str, names: list[str], email: str) -> str:
+    """How the list is read, in one line."""
+    from zonemta_py.cli.campaign_list import understood
+    from zonemta_py.pipeline.prepare.dialect import Dialect, dialect_of, files, kind_of
+
+    kind, found = kind_of(list_), files(list_)
+    return understood(list_, kind, dialect_of(found[0]) if found and kind == "csv" else Dialect(), names, email)
+
+
 def read_columns(work: Work, list_: str, multiline: bool) -> list[str]:
     """The list's columns, whatever kind it is. Raises Stop."""
     from zonemta_py.pipeline.prepare.read import columns
@@ -185,6 +214,8 @@ def rendered(work: Work, plan: Plan, template: bytes) -> None:
 
 def show(plan: Plan) -> None:
     """The report, for people."""
+    from zonemta_py.pipeline.prepare.plan import REJECTED
+
     report = plan.report
     title = f"{report['campaign']}: {'planned' if plan.made else 'was planned before'}"
     steps = [row for row in report["steps"] if row["removed"] or row["step"] == "read"]
@@ -194,6 +225,9 @@ def show(plan: Plan) -> None:
     for row in report["examples"][:_SHOWN]:
         place = f"{row['file']}:{row['line']}: " if row["line"] else ""
         print(f"{place}{row['reason']}: {row['text']}", file=sys.stderr)
+    if report.get("rejected"):
+        file = plan.folder / REJECTED
+        print(f"{report['rejected']:,} rows rejected, all with their reasons in {file}", file=sys.stderr)
     for row in report["typos"][:_SHOWN]:
         print(f"{row['domain']}: {row['n']:,} recipients; is {row['meant']} meant? It was not changed", file=sys.stderr)
     for name, n in report["empty"].items():

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import getpass
 import sys
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,6 +19,8 @@ from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.output import moment, print_json, print_table, printable
 from zonemta_py.cli.progress import bar
 from zonemta_py.cli.queue import answer
+from zonemta_py.cli.rejects import Rejects, beside
+from zonemta_py.cli.suppression_file import COLUMNS, STDIN, opened
 from zonemta_py.config import Config
 
 app = typer.Typer(help="The suppression list: people to whom nothing is sent, and why.", no_args_is_help=True)
@@ -25,7 +28,6 @@ app = typer.Typer(help="The suppression list: people to whom nothing is sent, an
 Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
 Addresses = Annotated[list[str], typer.Argument(metavar="ADDRESS…", help="One or more addresses.")]
 Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="An address, in any spelling.")]
-COLUMNS = ("address", "kind", "since", "reason", "evidence", "by", "campaign")
 AT_ONCE = 1_000
 
 
@@ -93,70 +95,36 @@ def _cells(row: dict[str, Any]) -> list[str]:
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="With a header line; - reads standard input.")],
     kind: Annotated[Kind, typer.Option(help="Kind of rows that do not say one.")] = "manual",
+    rejects: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where bad rows go, with reasons; none: NAME.rejects.csv here.")
+    ] = None,
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
     """Add everybody in a CSV file: column address (or email), and any of kind, since, reason, evidence, by, campaign.
 
-    What `export` writes can be imported as it is; doing it twice changes nothing.
+    What `export` writes can be imported as it is; doing it twice changes nothing. Bad rows keep nobody else out: they
+    are named, go into a file of their own with the reasons, and the command ends with 65.
     """
-    chosen, total = configuration(config, folder), {"added": 0, "known": 0}
-    with _opened(file) as stream, bar("importing") as move:
-        size, rows = file.stat().st_size if file.is_file() else 0, list[list[Any]]()
-        for row in _rows(file, stream, kind):
-            rows.append(row)
-            if len(rows) == AT_ONCE:
-                _import(chosen, rows, total)
-                rows = []
-                move(stream.buffer.tell() if size else 0, size)  # type: ignore[attr-defined]
-        _import(chosen, rows, total)
+    chosen = configuration(config, folder)
+    with opened(file) as source:
+        if file != STDIN:
+            print(source.said, file=sys.stderr)
+        bad = Rejects(rejects or (Path("suppressions.rejects.csv") if file == STDIN else beside(file)), source.columns)
+        with closing(bad), bar("importing") as move:
+            total = _import(chosen, source.rows(kind, _me(), bad), lambda: move(source.bytes_read, source.bytes))
     _say(total)
+    if bad.count:
+        raise Stop(Exit.DATA, bad.sentence(source.count))
 
 
-def _import(config: Config, rows: list[list[Any]], total: dict[str, int]) -> None:
-    if rows:
-        for name, count in answer(config, "suppress", rows=rows).items():
+def _import(config: Config, rows: Iterator[list[Any]], moved: Callable[[], object]) -> dict[str, int]:
+    total = {"added": 0, "known": 0}
+    while portion := list(islice(rows, AT_ONCE)):
+        for name, count in answer(config, "suppress", rows=portion).items():
             total[name] += count
-
-
-def _opened(file: Path) -> IO[str]:
-    """Raises OSError."""
-    if str(file) == "-":
-        return sys.stdin
-    return file.open(encoding="utf-8-sig", errors="strict", newline="")
-
-
-def _rows(file: Path, stream: IO[str], kind: str) -> Iterator[list[Any]]:
-    """Rows as the question `suppress` takes them. Raises Stop naming file and line."""
-    reader = csv.DictReader(stream)
-    try:
-        names = [(name or "").strip().lower() for name in reader.fieldnames or []]
-        column = next((name for name in ("address", "email") if name in names), None)
-        if column is None:
-            raise Stop(Exit.DATA, f"{file}: its first line names no column address or email; add one")
-        reader.fieldnames = names
-        for row in reader:
-            said = {name: (row.get(name) or "").strip() for name in (column, *COLUMNS)}
-            if said[column]:
-                yield [
-                    said[column], said["kind"] or kind, said["reason"], said["evidence"], said["by"] or _me(),
-                    said["campaign"], _ms(said["since"], f"{file}:{reader.line_num}"),
-                ]  # fmt: skip
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise Stop(Exit.DATA, f"{file}:{reader.line_num}: this is no CSV in UTF-8 ({error})") from None
-
-
-def _ms(since: str, where: str) -> int:
-    """UNIX ms of a date as it is exported, 0 for none. Raises Stop."""
-    if not since:
-        return 0
-    try:
-        date = datetime.fromisoformat(since)
-    except ValueError:
-        raise Stop(
-            Exit.DATA, f"{where}: since is {since!a}; write a date such as 2026-03-01 or 2026-03-01 12:00:00Z"
-        ) from None
-    return int((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() * 1000)
+        moved()
+    return total
 
 
 @app.command()

@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Operation, StoreError, StoreFenced
+from zonemta_py.mail.address import AddressRefused, parse_mailbox
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import ADDRESS_BYTES_MAX
 from zonemta_py.mail.person import person
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.written import bare
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.commit import immediately
 from zonemta_py.queue.hooks import Routed
@@ -255,12 +257,14 @@ def checked(row: list[Any], now_ms: int) -> Suppressed:
 
 
 def checked_person(address: Any) -> str:
-    """The address in its one spelling. Raises ValueError for what is no address."""
+    """The address in its one spelling, also where it has a name beside it. Raises ValueError for what is no address."""
     if not isinstance(address, str) or not address.isprintable():
         raise ValueError(f"{address!r} is no address; give one such as ann@example.com")
-    spelling = person(address.strip())
-    local, at, domain = spelling.rpartition("@")
-    if not (local and at and domain) or " " in domain or len(spelling.encode()) > ADDRESS_BYTES_MAX:
+    try:
+        spelling = person(parse_mailbox(bare(address)))
+    except AddressRefused:
+        spelling = ""
+    if not spelling or len(spelling.encode()) > ADDRESS_BYTES_MAX:
         raise ValueError(f"{address!r} is no address; give one such as ann@example.com")
     return spelling
 

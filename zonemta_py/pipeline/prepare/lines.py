@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-_EDGES = b"\r\n,;\t \"'"
+_EDGES = b"\r\n,;\t| \"'"
+_WITH_LINES = (".csv", ".tsv", ".tab", ".txt", ".jsonl", ".ndjson", ".json")
+_MISSES_MAX = 100
+"""Texts that are not in a file as they were read (escaped, say); each costs a walk to its end."""
 
 
 def locate(examples: list[dict[str, Any]], files: list[Path]) -> list[dict[str, Any]]:
@@ -17,11 +21,42 @@ def locate(examples: list[dict[str, Any]], files: list[Path]) -> list[dict[str, 
     found = []
     for number, group in sorted(by_file.items()):
         path = files[number] if number < len(files) else None
-        lines = _lines(path, group) if path and path.suffix.lower() in (".csv", ".jsonl", ".ndjson", ".json") else {}
+        lines = _lines(path, group) if path and path.suffix.lower() in _WITH_LINES else {}
         for example in group:
             place = {"file": str(path or ""), "line": lines.get(example["text"], 0)}
             found.append({key: value for key, value in example.items() if key not in ("file", "block")} | place)
     return sorted(found, key=lambda one: (one["file"], one["line"], one["reason"]))
+
+
+class Walk:
+    """Finds lines of texts that come in the order of the list: each file is gone through once."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._files, self._number = files, -1
+        self._content: mmap.mmap | None = None
+        self._offset = self._line = self._misses = 0
+
+    def line(self, file: int, block: int, text: str) -> int:
+        """From 1; 0 where it cannot be told."""
+        if file != self._number:
+            self._open(file)
+        if self._content is None or not text or self._misses > _MISSES_MAX:
+            return 0
+        found = _find(self._content, text.encode(), max(self._offset, block))
+        if found < 0:
+            self._misses += 1
+            return 0
+        self._line += _newlines(self._content, self._offset, found)
+        self._offset = found
+        line, self._offset = self._line, found + 1
+        return line
+
+    def _open(self, file: int) -> None:
+        path = self._files[file] if file < len(self._files) else None
+        self._number, self._content, self._offset, self._line, self._misses = file, None, 0, 1, 0
+        if path and path.suffix.lower() in _WITH_LINES and path.stat().st_size:
+            with path.open("rb") as content:
+                self._content = mmap.mmap(content.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _lines(path: Path, examples: list[dict[str, Any]]) -> dict[str, int]:

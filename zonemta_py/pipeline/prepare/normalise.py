@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from zonemta_py.mail.written import SPACES
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SPACES = " \t\r\n\v\f\u00a0\u200b\ufeff"
 ORDINARY_CHARACTERS_MAX = 252
 _ATEXT = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _LDH = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"

@@ -1,8 +1,9 @@
 """The plan of a campaign: who gets it, in which requests and in which order, written before the first of them leaves.
 
-`<name>.plan/` holds Parquet rows (chunks.PLAN) and report.json with the counts of every step. It appears whole, by one
-rename, or not at all. The same list and settings give it again, byte for byte in every body; another list, or other
-settings, under a campaign's name that has a plan are refused, or someone might get the campaign twice or never.
+`<name>.plan/` holds Parquet rows (chunks.PLAN), report.json with the counts of every step and rejects.csv with the rows
+that were none. It names people, so it is its owner's alone. It appears whole, by one rename, or not at all. The same
+list and settings give it again, byte for byte in every body; another list, or other settings, under a campaign's name
+that has a plan are refused, or someone might get the campaign twice or never.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 from zonemta_py.pipeline.prepare.assign import assign, within_caps
 from zonemta_py.pipeline.prepare.chunks import chunks
 from zonemta_py.pipeline.prepare.count import Counts, count, examples, proposals
+from zonemta_py.pipeline.prepare.dialect import files
 from zonemta_py.pipeline.prepare.duplicates import unique
 from zonemta_py.pipeline.prepare.lines import locate
 from zonemta_py.pipeline.prepare.normalise import normalise
-from zonemta_py.pipeline.prepare.read import files, fingerprint, read
+from zonemta_py.pipeline.prepare.read import fingerprint, read
+from zonemta_py.pipeline.prepare.refused import write_rejects
 from zonemta_py.pipeline.prepare.segments import engaged, in_segment
 from zonemta_py.pipeline.prepare.settings import PlanRefused, Settings
 from zonemta_py.pipeline.prepare.suppressed import without_suppressed
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 REPORT = "report.json"
+REJECTED = "rejects.csv"
+_OWNERS = 0o700
 _SETTINGS = {
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
@@ -75,9 +80,9 @@ def plan(
     spark: SparkSession, settings: Settings, list_: str, folder: Path,
     suppressed: Callable[[SparkSession], DataFrame | None] = lambda spark: None,
     engagement: Callable[[SparkSession], DataFrame | None] = lambda spark: None,
-    say: Callable[[str], object] = lambda step: None,
+    say: Callable[[str], object] = lambda step: None, name: Callable[[str], str] = lambda text: text,
 ) -> Plan:  # fmt: skip
-    """list_: as `read.read` takes it. suppressed and engagement: give tables, or None.
+    """list_: as `read.read` takes it. suppressed and engagement: give tables, or None. name: a path as people know it.
 
     Raises PlanRefused, OSError.
     """
@@ -85,13 +90,15 @@ def plan(
     mark = {"list": fingerprint(spark, list_, settings), "settings": settings.digest()}
     found = existing(folder)
     if found is not None:
+        folder.chmod(_OWNERS)
         return Plan(folder, _same(found, mark, folder), made=False)
     fresh = folder.with_name(folder.name + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    fresh.mkdir(_OWNERS)
     try:
         with tuned(spark, _SETTINGS):
-            report = mark | _make(spark, settings, list_, fresh, suppressed(spark), engagement(spark), say)
+            report = mark | _make(spark, settings, list_, fresh, suppressed(spark), engagement(spark), say, name)
         _write(fresh / REPORT, report)
         os.rename(fresh, folder)
     finally:
@@ -128,8 +135,10 @@ def _same(report: dict[str, Any], mark: dict[str, str], folder: Path) -> dict[st
 
 def _make(
     spark: SparkSession, settings: Settings, list_: str, folder: Path, suppressed: DataFrame | None,
-    engagement: DataFrame | None, say: Callable[[str], object],
+    engagement: DataFrame | None, say: Callable[[str], object], name: Callable[[str], str],
 ) -> dict[str, Any]:  # fmt: skip
+    from pyspark.sql import functions as F
+
     say("clean the list")
     found = people(read(spark, list_, settings), settings, suppressed, engagement)
     found = _staged(_needed(found, settings), folder / "people")
@@ -142,11 +151,16 @@ def _make(
     bad, typos = examples(found) if counts.kept < counts.read else [], proposals(found)
     if not counts.kept:
         _clear(folder)
-        raise PlanRefused(f"{list_}: nobody is left of {counts.read:,} rows: {_why(counts)}")
+        raise PlanRefused(f"{name(list_)}: nobody is left of {counts.read:,} rows: {_why(counts)}")
     say("write the plan")
     chunks(found, counts.groups, settings).write.options(**_PARQUET).parquet(str(folder / "chunks"))
     _clear(folder)
-    return _report(counts, settings, locate(bad, files(list_)), typos)
+    if sum(counts.reasons[reason] for reason in REASONS):
+        say("write down what is rejected")
+        refused = validate(normalise(read(spark, list_, settings)), settings).where(F.col("reason").isNotNull())
+        write_rejects(refused, folder / REJECTED, settings, files(list_), name)
+    bad = [one | {"file": name(one["file"])} for one in locate(bad, files(list_))]
+    return _report(counts, settings, bad, typos)
 
 
 def _needed(people: DataFrame, settings: Settings) -> DataFrame:
@@ -189,6 +203,7 @@ def _report(
         "fields": list(settings.fields),
         "read": counts.read,
         "kept": counts.kept,
+        "rejected": sum(counts.reasons[reason] for reason in REASONS),
         "steps": counts.steps(),
         "suppressed": [{"kind": kind, "by": by, "n": n} for (kind, by), n in sorted(counts.suppressed.items())],
         "examples": bad,

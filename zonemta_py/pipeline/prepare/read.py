@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zonemta_py.pipeline.prepare import sound
+from zonemta_py.pipeline.prepare.dialect import dialect_of, files, kind_of
 from zonemta_py.pipeline.prepare.settings import FIELDS_MAX, PlanRefused, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-SUFFIXES = {".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".parquet": "parquet"}
 BROKEN = "_broken"
 CLEANED = FIELDS_MAX
 _GLOB = re.compile(r"[\[\]{}*?\\]")
@@ -57,36 +57,6 @@ def look(list_: str, multiline: bool = False, local: bool = True) -> None:
         raise FileNotFoundError(errno.ENOENT, "there is no such list", list_)
 
 
-def kind_of(list_: str) -> str:
-    """ "csv", "json", "parquet" or "table". Raises PlanRefused."""
-    path = Path(list_)
-    if path.is_dir():
-        kinds = {kind for file in path.rglob("*") if (kind := _kind(file))}
-        if len(kinds) != 1:
-            found = " and ".join(sorted(kinds)) or "neither CSV nor JSON lines nor Parquet"
-            raise PlanRefused(f"{list_}: the folder has {found}; one kind is read at a time")
-        return kinds.pop()
-    if kind := _kind(path):
-        return kind
-    if path.exists():
-        raise PlanRefused(f"{list_}: what is it? Let its name end in .csv, .jsonl or .parquet")
-    return "table"
-
-
-def _kind(path: Path) -> str:
-    """Of a file by its name; "" if that says nothing."""
-    name = path if path.suffix.lower() != ".gz" else path.with_suffix("")
-    return SUFFIXES.get(name.suffix.lower(), "")
-
-
-def files(list_: str) -> list[Path]:
-    """The local files that are the list, in the order of their names; none for a table or a remote path."""
-    path = Path(list_)
-    if path.is_dir():
-        return sorted(file for file in path.rglob("*") if _kind(file) and file.is_file())
-    return [path] if path.is_file() else []
-
-
 def fingerprint(spark: SparkSession, list_: str, settings: Settings) -> str:
     """Hex digest of the list's content. Of local files their bytes; else of all rows, in whatever order.
 
@@ -119,7 +89,8 @@ def _load(spark: SparkSession, list_: str, multiline: bool) -> tuple[DataFrame, 
         if kind == "parquet":
             return spark.read.parquet(*paths), kind
         if kind == "csv":
-            return _csv(spark, paths, multiline, sound.plain_header(files(list_), multiline)), kind
+            separator = dialect_of(files(list_)[0]).separator if files(list_) else ","
+            return _csv(spark, paths, multiline, sound.plain_header(files(list_), multiline), separator), kind
         return _json(spark, paths), kind
     except AnalysisException as error:
         said = (error.getMessage() or str(error)).splitlines()[0]
@@ -130,13 +101,13 @@ def _load(spark: SparkSession, list_: str, multiline: bool) -> tuple[DataFrame, 
         raise PlanRefused(f"{list_}: {said}; name a file, a folder or a table") from None
 
 
-def _csv(spark: SparkSession, paths: list[str], multiline: bool, names: list[str]) -> DataFrame:
+def _csv(spark: SparkSession, paths: list[str], multiline: bool, names: list[str], separator: str) -> DataFrame:
     """RFC 4180 in UTF-8, first row the header. Without column pruning, or short rows would pass unseen.
 
     names: the columns, where they are known; asking Spark takes it a second or two.
     """
     reader = spark.read.option("header", True).option("escape", '"').option("columnPruning", False)
-    reader = reader.option("multiLine", multiline).option("mode", "PERMISSIVE")
+    reader = reader.option("multiLine", multiline).option("mode", "PERMISSIVE").option("sep", separator)
     names = names or reader.csv(paths[:1]).columns
     fields = ", ".join(f"`{name.replace('`', '``')}` string" for name in [*names, BROKEN])
     return reader.option("columnNameOfCorruptRecord", BROKEN).schema(fields).csv(paths)

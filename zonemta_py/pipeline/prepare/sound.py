@@ -1,8 +1,8 @@
 """Is a list of local files what it seems? Looked at before Spark is, which would guess where a person must decide.
 
-Text has to be UTF-8, all CSV files of a folder have to have the same header, in which no name stands twice, a quoted
-field has to end on its line unless line breaks in fields are expected, JSON has to have its objects on lines of their
-own. Raises PlanRefused with file, line and remedy.
+Text has to be UTF-8 (`copies` makes it so of UTF-16), all CSV files of a folder have to have the same separator and
+header, in which no name stands twice, a quoted field has to end on its line unless line breaks in fields are expected,
+JSON has to have its objects on lines of their own. Raises PlanRefused with file, line and remedy.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from typing import IO
 
 import numpy as np
 
+from zonemta_py.pipeline.prepare.dialect import SEPARATORS, dialect_of, opened
 from zonemta_py.pipeline.prepare.settings import PlanRefused
 
 _BLOCK_BYTES = 1 << 24
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _HEAD_BYTES_MAX = 1 << 24
-_QUOTED = re.compile(rb'(?:^|,)"')
+_QUOTED = {separator: re.compile(rb'(?:^|%b)"' % re.escape(separator).encode()) for separator in SEPARATORS}
 
 
 def check(files: Sequence[Path], kind: str, multiline: bool) -> None:
@@ -51,6 +52,7 @@ def begins(files: Sequence[Path], kind: str, multiline: bool) -> None:
 
 def _text(file: Path, quotes: bool) -> None:
     decoder, line, rest = codecs.getincrementaldecoder("utf-8")(), 1, b""
+    quoted = _QUOTED[dialect_of(file).separator]
     with _open(file) as content:
         for block in _blocks(content):
             try:
@@ -59,19 +61,19 @@ def _text(file: Path, quotes: bool) -> None:
                 at = line + block.count(b"\n", 0, error.start)
                 raise PlanRefused(f"{file}: line {at} is not UTF-8; save the list as UTF-8") from None
             if quotes and b'"' in (whole := rest + (block or b"\n")):
-                _ended_quotes(file, whole, line)
+                _ended_quotes(file, whole, line, quoted)
             rest = block[block.rfind(b"\n") + 1 :] if b"\n" in block else rest + block
             line += block.count(b"\n")
 
 
-def _ended_quotes(file: Path, text: bytes, line: int) -> None:
+def _ended_quotes(file: Path, text: bytes, line: int, quoted: re.Pattern[bytes]) -> None:
     """Of the lines that end in this text: a field that begins with a quote ends with one."""
     found = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(found == 10)
     odd = (np.cumsum(found == 34, dtype=np.uint8)[ends] & 1).astype(np.int8)
     for place in np.flatnonzero(np.diff(odd, prepend=0)):
         start = int(ends[place - 1]) + 1 if place else 0
-        if _QUOTED.search(text[start : int(ends[place])]):
+        if quoted.search(text[start : int(ends[place])]):
             raise PlanRefused(
                 f"{file}: line {line + int(place)} has a quote that does not end on it; give --multiline if fields "
                 "have line breaks, else mend the quote"
@@ -98,6 +100,10 @@ def _same_header(files: Sequence[Path], multiline: bool) -> None:
         if first is None:
             first = file, names
             _each_once(file, names)
+        elif (form := dialect_of(file)).separator != dialect_of(first[0]).separator:
+            raise PlanRefused(
+                f"{file}: it is written in {form}, {first[0].name} in {dialect_of(first[0])}; save all files alike"
+            )
         elif names != first[1]:
             raise PlanRefused(
                 f"{file}: its columns are {', '.join(names)}, but those of {first[0].name} are {', '.join(first[1])}; "
@@ -106,16 +112,20 @@ def _same_header(files: Sequence[Path], multiline: bool) -> None:
 
 
 def _header(file: Path, multiline: bool) -> list[str]:
-    with _open(file) as content:
-        head = content.read(_HEAD_BYTES_MAX) if multiline else content.readline(_HEAD_BYTES_MAX)
+    form = dialect_of(file)
+    with _unpacking(file), opened(file, form, "surrogateescape") as content:
+        head = "\n"
+        while not head.strip("\r\n") and (more := content.readline(_HEAD_BYTES_MAX)):
+            head = more
+        head += content.read(_HEAD_BYTES_MAX) if multiline else ""
     try:
-        # What multiline reads may end within a character.
-        text = head.decode("utf-8-sig", "replace" if multiline else "strict")
-        return next(csv.reader(io.StringIO(text, newline="")), [])
-    except UnicodeDecodeError:
+        names = next(csv.reader(io.StringIO(head, newline=""), delimiter=form.separator), [])
+        "".join(names).encode()
+    except UnicodeEncodeError:
         raise PlanRefused(f"{file}: line 1 is not UTF-8; save the list as UTF-8") from None
     except csv.Error as error:
         raise PlanRefused(f"{file}: its header is no line of CSV ({error}); mend its quotes") from None
+    return names
 
 
 def plain_header(files: Sequence[Path], multiline: bool) -> list[str]:
@@ -142,11 +152,17 @@ def _open(file: Path) -> Iterator[IO[bytes]]:
         if file.suffix != ".gz":
             yield content
             return
-        try:
-            with gzip.open(content) as unpacked:
-                yield unpacked  # type: ignore[misc]
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise PlanRefused(f"{file}: it cannot be unpacked ({error}); make it again") from None
+        with _unpacking(file), gzip.open(content) as unpacked:
+            yield unpacked  # type: ignore[misc]
+
+
+@contextmanager
+def _unpacking(file: Path) -> Iterator[None]:
+    """Raises PlanRefused."""
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise PlanRefused(f"{file}: it cannot be unpacked ({error}); make it again") from None
 
 
 def _blocks(content: IO[bytes]) -> Iterator[bytes]:

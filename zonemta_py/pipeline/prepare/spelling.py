@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 
 from zonemta_py.mail.address import AddressRefused, parse_rcpt
 from zonemta_py.mail.domain import canonical
+from zonemta_py.mail.written import bare
 
 
 def judged(addresses: pa.Array) -> pa.Array:
@@ -18,7 +19,11 @@ def judged(addresses: pa.Array) -> pa.Array:
 
 
 def spelled(text: str) -> str | None:
-    """The address as the parser gives it back, its domain in A-labels; None if it is none, or names no domain."""
+    """The address as the parser gives it back, its domain in A-labels; None if it is none, or names no domain.
+
+    A name beside it, brackets and `mailto:` are left out.
+    """
+    text = bare(text)
     try:
         found = parse_rcpt(f"<{text}>", smtputf8=True)[0].address
     except AddressRefused:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zonemta_py.pipeline.node import Node, Target
+from zonemta_py.pipeline.prepare.dialect import dialect_of, opened, recipient_column
+from zonemta_py.pipeline.prepare.normalise import normalise
 from zonemta_py.pipeline.prepare.settings import PlanRefused
+from zonemta_py.pipeline.small import small
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,15 +44,34 @@ def read(spark: SparkSession, file: str) -> DataFrame:
     from pyspark.sql import functions as F
 
     try:
-        frame = spark.read.parquet(file) if file.endswith(".parquet") else spark.read.option("header", True).csv(file)
+        frame = spark.read.parquet(file) if file.endswith(".parquet") else _csv(spark, file)
     except AnalysisException as error:
         raise PlanRefused(f"{file}: {str(error).splitlines()[0]}; name a CSV or Parquet file") from None
-    address = next((name for name in frame.columns if name in ("address", "email", "recipient")), "")
+    address = "address" if "address" in frame.columns else recipient_column(frame.columns)
     if not address:
         raise PlanRefused(f"{file}: there is no column address; name one so")
-    known = {"address": F.col(address), "kind": F.lit("listed"), "since_ms": F.lit(None), "by": F.lit(Path(file).name)}
-    chosen = {name: F.col(name) if name in frame.columns else made for name, made in known.items()}
+    frame = normalise(frame.withColumn("raw", F.col(f"`{address}`")))
+    whom = F.coalesce("address", "raw")
+    known = {"address": whom, "kind": F.lit("listed"), "since_ms": F.lit(None), "by": F.lit(Path(file).name)}
+    chosen = {name: F.col(name) if name in frame.columns and name != "address" else known[name] for name in known}
     return frame.select(*(chosen[name].cast(kind).alias(name) for name, kind in _columns()))
+
+
+def _csv(spark: SparkSession, file: str) -> DataFrame:
+    """As any spreadsheet writes it: one who is overlooked for a semicolon would get mail."""
+    if not Path(file).is_file():
+        return spark.read.option("header", True).csv(file)
+    form = dialect_of(Path(file))
+    if form.plain():
+        return spark.read.option("header", True).option("escape", '"').option("sep", form.separator).csv(file)
+    try:
+        with opened(Path(file), form) as text:
+            header, *rows = filter(None, csv.reader(text, delimiter=form.separator))
+    except (ValueError, csv.Error) as error:
+        raise PlanRefused(f"{file}: it cannot be read as {form} ({error}); save it as CSV in UTF-8") from None
+    width = len(header)
+    values = [(row + [""] * width)[:width] for row in rows]
+    return small(spark, values, ", ".join(f"`{name.replace('`', '``')}` string" for name in header))
 
 
 def from_node(spark: SparkSession, target: Target, folder: Path) -> DataFrame | None:

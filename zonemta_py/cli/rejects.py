@@ -1,0 +1,66 @@
+"""Rows that are not taken: the first are shown, all go into one CSV file that can be mended and given again.
+
+The file (mode 0600, for it names people) has the columns file, line, problem, and those of the list itself; it is made
+at the first row. Failures: OSError, if it cannot be written.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+SHOWN = 20
+COLUMNS = ("file", "line", "problem")
+
+
+class Rejects:
+    """count: rows so far. shown: sentences of the first."""
+
+    def __init__(self, file: Path, columns: Sequence[str]) -> None:
+        self.file, self.count = file, 0
+        self.shown: list[str] = []
+        self._columns = columns
+        self._stream: IO[str] | None = None
+        self._writer: Any = None
+
+    def add(self, list_: str, line: int, problem: str, values: Sequence[str]) -> None:
+        """line: from 1; 0 if nobody knows it."""
+        self.count += 1
+        if self.count <= SHOWN:
+            self.shown.append(f"{list_}:{line}: {problem}" if line else f"{list_}: {problem}")
+        if self._stream is None:
+            self._stream = private(self.file)
+            self._writer = csv.writer(self._stream, lineterminator="\n")
+            self._writer.writerow([*COLUMNS, *self._columns])
+        self._writer.writerow([list_, line or "", problem, *map(_writable, values)])
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
+    def sentence(self, of: int) -> str:
+        """All of it for stderr."""
+        more = f"and {self.count - SHOWN:,} more; " if self.count > SHOWN else ""
+        rows = "row is" if self.count == 1 else "rows are"
+        return "\n".join(
+            [*self.shown, f"{more}{self.count:,} of {of:,} {rows} bad, all with their reasons in {self.file}"]
+        )
+
+
+def beside(list_: Path) -> Path:
+    """Where the rejects of a list go by themselves: the current folder."""
+    return Path(f"{list_.resolve().name.partition('.')[0] or 'list'}.rejects.csv")
+
+
+def private(file: Path) -> IO[str]:
+    """A new text file that only its owner reads, in place of one that is there. Raises OSError."""
+    file.unlink(missing_ok=True)
+    return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8", newline="")
+
+
+def _writable(value: str) -> str:
+    """Bytes that were no UTF-8 are shown as such."""
+    return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,0 +1,37 @@
+"""Addresses as people and spreadsheets write them: `Ann <a@b.net>`, `"Ann, M." <a@b.net>`, `mailto:a@b.net`.
+
+Only what stands around the address is taken off; whether it is one, `mail.address` says. Text that may mean somebody
+else as well (two addresses, an address as the name of another) is given back as it came, and so is refused there.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+SPACES = " \t\r\n\v\f\u00a0\u200b\ufeff"
+_TEXT_MAX = 2_000
+_NAMED = re.compile(r'(?P<name>(?:"(?:[^"\\]|\\.)*"|[^"<>])*)<(?P<address>[^<>]*)>')
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_MAILTO = "mailto:"
+
+
+def bare(text: str) -> str:
+    """The address alone, trimmed; what is no such form comes back trimmed and otherwise as it is."""
+    text = text.strip(SPACES)
+    if len(text) > _TEXT_MAX:
+        return text
+    if found := _NAMED.fullmatch(text):
+        address, name = _linked(found["address"].strip(SPACES)), found["name"].strip(SPACES)
+        inner = name.strip("\"'() ").lower()
+        if "@" in _QUOTED.sub("", name) and inner not in (address.lower(), _MAILTO + address.lower()):
+            return text
+        return address
+    return _linked(text)
+
+
+def _linked(text: str) -> str:
+    """RFC 6068: percent-encoded, with a subject and such behind a question mark."""
+    if text[: len(_MAILTO)].lower() != _MAILTO:
+        return text
+    return unquote(text[len(_MAILTO) :].partition("?")[0]).strip(SPACES)

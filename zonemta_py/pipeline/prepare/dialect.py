@@ -1,0 +1,147 @@
+"""How a CSV file is written, seen from its beginning: characters and separator; and which files are lists at all.
+
+Spreadsheets write commas, semicolons (where the comma is the decimal sign), tabs, or bars; UTF-8 with or without a byte
+order mark, or UTF-16; and sometimes a first line `sep=;`. The separator is the one with which most of the first rows
+have as many fields as the header, and of those the one with most fields. Characters of other sets are never guessed.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import zlib
+from itertools import islice
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from zonemta_py.pipeline.prepare.settings import PlanRefused
+
+SUFFIXES = {
+    ".csv": "csv", ".tsv": "csv", ".tab": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json",
+    ".parquet": "parquet",
+}  # fmt: skip
+ALONE = {".txt": "csv"}
+"""Of these a file that is named is a list; one that lies in a folder beside lists is not."""
+REJECTS = ".rejects.csv"
+HEAD_BYTES = 1 << 16
+_ROWS = 50
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_SPOKEN = {"utf-8-sig": "UTF-8"}
+_HEADS = ("email", "emailaddress", "mail", "mailaddress", "emailadresse", "mailadresse", "address", "recipient")
+ADDRESS_COLUMNS = ("email", "address", "recipient")
+
+
+class Dialect(NamedTuple):
+    """encoding: a codec of Python that takes the byte order mark off. announced: the first line is `sep=…`."""
+
+    encoding: str = "utf-8-sig"
+    separator: str = ","
+    announced: bool = False
+
+    def plain(self) -> bool:
+        """It is UTF-8 from its header on, as Spark wants it."""
+        return self.encoding == "utf-8-sig" and not self.announced
+
+    def __str__(self) -> str:
+        return f"{_SPOKEN.get(self.encoding, 'UTF-16')}, {SEPARATORS[self.separator]} between columns"
+
+
+def dialect_of(file: Path) -> Dialect:
+    """Raises OSError, PlanRefused for what cannot be unpacked."""
+    try:
+        with _bytes(file) as content:
+            return dialect(content.read(HEAD_BYTES))
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise PlanRefused(f"{file}: it cannot be unpacked ({error}); make it again") from None
+
+
+def dialect(head: bytes) -> Dialect:
+    """head: the beginning of a file; its last line may be cut."""
+    encoding = _encoding(head)
+    text = codecs.getincrementaldecoder(encoding)("replace").decode(head)
+    first, _, rest = text.partition("\n")
+    if first.strip().lower().startswith("sep=") and first.strip()[4:5] in SEPARATORS:
+        return Dialect(encoding, first.strip()[4], announced=True)
+    if first.lower().startswith("sep=\t"):
+        return Dialect(encoding, "\t", announced=True)
+    whole = text if len(head) < HEAD_BYTES or not rest else text[: text.rindex("\n") + 1]
+    return Dialect(encoding, max(SEPARATORS, key=lambda separator: _fit(whole, separator)))
+
+
+def opened(file: Path, dialect: Dialect, errors: str = "strict") -> IO[str]:
+    """The text from its header on, line ends as they are; packed or not. Raises OSError."""
+    if errors == "surrogateescape" and dialect.encoding != "utf-8-sig":
+        errors = "replace"  # the escapes are of single bytes
+    text = io.TextIOWrapper(_bytes(file), dialect.encoding, errors, newline="")
+    if dialect.announced:
+        text.readline()
+    return text
+
+
+def kind_of(list_: str) -> str:
+    """ "csv", "json", "parquet" or "table". Raises PlanRefused."""
+    path = Path(list_)
+    if path.is_dir():
+        kinds = {_kind(file) for file in files(list_)}
+        if len(kinds) != 1:
+            found = " and ".join(sorted(kinds)) or "neither CSV nor JSON lines nor Parquet"
+            raise PlanRefused(f"{list_}: the folder has {found}; one kind is read at a time")
+        return kinds.pop()
+    if kind := _kind(path) or ALONE.get(_unpacked(path).suffix.lower(), ""):
+        return kind
+    if path.exists():
+        raise PlanRefused(f"{list_}: what is it? Let its name end in .csv, .jsonl or .parquet")
+    return "table"
+
+
+def files(list_: str) -> list[Path]:
+    """The local files that are the list, in the order of their names; none for a table or a remote path."""
+    path = Path(list_)
+    if path.is_dir():
+        found = (file for file in path.rglob("*") if _kind(file) and file.is_file())
+        return sorted(file for file in found if not file.name.endswith(REJECTS))
+    return [path] if path.is_file() else []
+
+
+def recipient_column(names: list[str]) -> str:
+    """The column of the recipients, "" if there is none: email, address, recipient, else the like of E-Mail."""
+    for name in ADDRESS_COLUMNS:
+        if name in names:
+            return name
+    folded = {"".join(filter(str.isalnum, name.lower())): name for name in reversed(names)}
+    return next((folded[head] for head in _HEADS if head in folded), "")
+
+
+def _kind(path: Path) -> str:
+    """Of a file by its name; "" if that says nothing."""
+    return SUFFIXES.get(_unpacked(path).suffix.lower(), "")
+
+
+def _unpacked(path: Path) -> Path:
+    return path.with_suffix("") if path.suffix.lower() == ".gz" else path
+
+
+def _bytes(file: Path) -> IO[bytes]:
+    return gzip.open(file) if file.suffix == ".gz" else file.open("rb")  # type: ignore[return-value]
+
+
+def _encoding(head: bytes) -> str:
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    for encoding, zeros in (("utf-16-le", head[1::2]), ("utf-16-be", head[::2])):
+        if zeros and zeros.count(0) * 2 > len(zeros):  # mostly ASCII: every other byte is none
+            return encoding
+    return "utf-8-sig"
+
+
+def _fit(text: str, separator: str) -> tuple[float, int]:
+    """How many of the first rows have the header's number of fields, and that number; (0, 0) for one column."""
+    try:
+        rows = list(islice(filter(None, csv.reader(io.StringIO(text, newline=""), delimiter=separator)), _ROWS))
+    except csv.Error:
+        return 0.0, 0
+    if not rows or len(rows[0]) < 2:
+        return 0.0, 0
+    return sum(len(row) == len(rows[0]) for row in rows) / len(rows), len(rows[0])
