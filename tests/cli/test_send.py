@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -206,3 +207,36 @@ def test_smtputf8_needs_a_server_that_knows_it(zonemta: Callable[..., object]) -
         ran = zonemta("send", "--port", sink.port, "ü@x.org", stdin=b"\nx\n")
     assert ran.code == Exit.UNAVAILABLE
     assert "SMTPUTF8" in ran.err
+
+
+def test_a_campaign_is_tested_with_ones_own_mailbox(zonemta: Callable[..., object], sink: Sink, tmp_path: Path) -> None:
+    """The message that the list's recipient would get, at once, to oneself alone; byte for byte but for its date."""
+    (tmp_path / "t.toml").write_text(
+        'subject = "Hi {{ name }}"\nfrom = "news@b.net"\nheaders = { X-Deliver-After = "3600" }\n'
+        'text = """\nDear {{ name }}\n"""\n'
+    )
+    (tmp_path / "l.csv").write_text("E-Mail;Vorname\nann@x.org;Ann\nbob@x.org;J\u00f6rg\n")
+    words = (tmp_path / "t.toml", "--list", tmp_path / "l.csv", "--map", "name=Vorname", "--recipient", "Bob@x.org")
+    ran = zonemta("campaign", "test", *words, "--to", "Me <me@example.org>", "--port", sink.port)
+    said = "the message of bob@x.org is in the queue for me@example.org; links in it are theirs\n"
+    assert (ran.code, ran.out) == (Exit.OK, said), ran.err
+    (message,) = sink.messages
+    assert (message.sender, message.recipients) == ("news@b.net", ["me@example.org"])
+    assert "X-Deliver-After" not in message.body.decode()
+    assert "To: bob@x.org\r\nSubject: =?utf-8?" in message.body.decode()
+    shown = zonemta("campaign", "preview", *words, "--campaign", "test").out.replace("\n", "\r\n").splitlines()
+    dated = ("Date:", "X-Deliver-After:")
+    assert [line for line in message.body.decode().splitlines() if not line.startswith(dated)] == [
+        line for line in shown if not line.startswith(dated)
+    ]
+
+
+def test_a_campaign_test_says_what_is_in_its_way(zonemta: Callable[..., object], tmp_path: Path) -> None:
+    """A template that is not sound, nobody to send to, no MTA."""
+    (tmp_path / "t.toml").write_text('subject = "Hi"\nfrom = "news@b.net"\ntext = """\n{{ name }}\n"""\n')
+    ran = zonemta("campaign", "test", tmp_path / "t.toml", "--to", "me@x.org")
+    assert (ran.code, "'name' is undefined" in ran.err) == (Exit.DATA, True)
+    ran = zonemta("campaign", "test", tmp_path / "t.toml", "--to", "me@x.org", "--field", "name=A", "--port", "1")
+    assert (ran.code, "start the MTA with `zonemta run`" in ran.err) == (Exit.TEMPORARY, True)
+    ran = zonemta("campaign", "test", tmp_path / "t.toml")
+    assert (ran.code, "--to" in ran.err) == (Exit.USAGE, True)

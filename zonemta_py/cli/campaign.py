@@ -1,4 +1,7 @@
-"""`zonemta campaign …`: is a template sound, and what would one recipient get; the other commands are beside this."""
+"""`zonemta campaign …`: is a template sound, and what would one recipient get; the other commands are beside this.
+
+Whatever shows one recipient's message (`preview`, `test`) makes it as a sender makes it when it leaves.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,11 @@ import typer
 from zonemta_py.cli import campaign_orders, campaign_send
 from zonemta_py.cli.campaign_list import CampaignList, Row
 from zonemta_py.cli.errors import Exit, Stop
+from zonemta_py.cli.options import ConfigFile, configuration
 from zonemta_py.cli.rejects import Rejects, beside
+from zonemta_py.cli.send import compose, door, hand_in
 from zonemta_py.mail.domain import canonical
+from zonemta_py.mail.headers import split
 from zonemta_py.mail.trace import date
 from zonemta_py.mail.written import bare
 from zonemta_py.pipeline.prepare.dialect import ADDRESS_COLUMNS
@@ -39,6 +45,7 @@ Map = Annotated[
     list[str] | None, typer.Option("--map", metavar="NAME=COLUMN", help="A field's column in the list; repeatable.")
 ]
 _SHOWN = 20
+_TIMES = ("X-Deliver-After", "X-Deliver-By", "X-Window", "X-Time-Zone")
 
 
 @app.command()
@@ -86,12 +93,7 @@ def preview(
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to write, in place of stdout.")] = None,
 ) -> None:
     """Print one recipient's message exactly as it would go out, but for its date."""
-    chosen = CampaignList(list_, map_ or []) if list_ else None
-    compiled = _compiled(template, chosen)
-    row = chosen.row_of(recipient) if chosen else {}
-    named = next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), recipient)  # the list's spelling goes out
-    row |= _given(field or [])
-    address = _spelled(named or next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), "recipient@example.com"))
+    compiled, row, address = _one(template, list_, map_, recipient, field)
     message = _rendered(compiled, row, address, campaign, date(int(time.time())))
     if html:
         content = compiled.html_text(row, address, campaign).encode()
@@ -105,6 +107,48 @@ def preview(
         print(output)
     else:
         print(message.decode().replace("\r\n", "\n"), end="")
+
+
+@app.command("test")
+def to_oneself(
+    template: Template,
+    to: Annotated[list[str], typer.Option("--to", metavar="ADDRESS", help="Who gets it: you; can be given again.")],
+    list_: List = None,
+    map_: Map = None,
+    recipient: Annotated[str, typer.Option(metavar="ADDRESS", help="Whose message; none: the list's first.")] = "",
+    field: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A field; can be given again.")] = None,
+    sender: Annotated[str, typer.Option(metavar="ADDRESS", help="Return path; none: the template's From.")] = "",
+    host: Annotated[str | None, typer.Option(help="Hand it in there; none: the running MTA.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Hand it in at that port.")] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Send one recipient's message to yourself, through the running MTA. The recipient gets nothing.
+
+    What the template's header says of the time of sending is left out: it goes at once.
+    """
+    settings = configuration(config)
+    compiled, row, address = _one(template, list_, map_, recipient, field)
+    message = _rendered(compiled, row, address, "test", date(int(time.time())))
+    headers, body = split(message)
+    for name in _TIMES:
+        headers.remove(name)
+    message = headers.build() + message[body:]
+    submission = compose(message, [_spelled(one) for one in to], from_header=False, sender=sender or None, whole=True)
+    hand_in(submission, door(settings, host, port), settings.limits.recipients)
+    print(f"the message of {address} is in the queue for {', '.join(submission.recipients)}; links in it are theirs")
+
+
+def _one(
+    template: Path, list_: Path | None, map_: list[str] | None, recipient: str, field: list[str] | None
+) -> tuple[Compiled, Row, str]:
+    """What one recipient's message is made of, and the address as it is sent. Raises Stop."""
+    chosen = CampaignList(list_, map_ or []) if list_ else None
+    compiled = _compiled(template, chosen)
+    row = chosen.row_of(recipient) if chosen else {}
+    named = next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), recipient)  # the list's spelling goes out
+    row |= _given(field or [])
+    named = named or next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), "recipient@example.com")
+    return compiled, row, _spelled(named)
 
 
 def _spelled(address: str) -> str:
