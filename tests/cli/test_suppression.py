@@ -206,6 +206,34 @@ def test_forget(served: Told, told: Told) -> None:
     assert json.loads(told("queue", "size", "--json").out)["total"]["messages"] == 0
 
 
+def test_forget_looks_into_plans(served: Told, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the folder one is in, or of others: those that name the person are named, and deleted where that is asked."""
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    served()
+    monkeypatch.chdir(tmp_path)
+    for name, people in (("may", ["Ann@x.test", "bob@x.test"]), ("june", ["xann@x.test", "ann+news@x.test"])):
+        folder = tmp_path / "plans" / f"{name}.plan"
+        (folder / "chunks").mkdir(parents=True)
+        body = json.dumps({"campaign": name, "recipients": [[one, "A"] for one in people]}).encode()
+        parquet.write_table(pa.table({"chunk": ["main-0"], "body": [body]}), folder / "chunks" / "part-0.parquet")
+        (folder / "report.json").write_text("{}")
+    (tmp_path / "plans" / "july.plan").mkdir()
+    (tmp_path / "plans" / "july.plan" / "rejects.csv").write_text("file,line,problem\nl.csv,3,Ann <ANN@x.test\n")
+    assert told("forget", "ann@x.test").code == Exit.OK
+    monkeypatch.chdir(tmp_path / "plans")
+    ran = told("forget", "ann@x.test")
+    assert (ran.code, "july.plan, may.plan: name the person still" in ran.err) == (Exit.PROBLEMS, True)
+    ran = told("forget", "ann@x.test", "--subaddresses")
+    assert "july.plan, june.plan, may.plan: name the person still" in ran.err
+    monkeypatch.chdir(tmp_path)
+    ran = told("forget", "ann@x.test", "--plans", "plans", "--delete-plans")
+    assert (ran.code, "plans/may.plan: named the person; deleted" in ran.out) == (Exit.OK, True)
+    assert [folder.name for folder in (tmp_path / "plans").iterdir()] == ["june.plan"]
+    ran = told("forget", "ann@x.test", "--plans", "none")
+    assert (ran.code, "none: there is no such folder" in ran.err) == (Exit.NO_INPUT, True)
+
+
 def test_forget_says_what_is_no_address(served: Told, told: Told) -> None:
     """Nothing is removed for a slip of the pen."""
     served()

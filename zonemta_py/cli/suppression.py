@@ -15,6 +15,7 @@ import typer
 
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.forgetting import Archive, FilesOnly, InLake, Proof, Subaddresses, in_files
+from zonemta_py.cli.forgetting_plans import DeletePlans, Plans, in_plans
 from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.output import moment, print_json, print_table, printable
 from zonemta_py.cli.progress import bar
@@ -169,17 +170,21 @@ def forget(
     proof: Proof = Path("forgotten.json"),
     subaddresses: Subaddresses = False,
     files_only: FilesOnly = False,
+    plans: Plans = None,
+    delete_plans: DeletePlans = False,
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
     """Take a person out of the queue: all that waits for the address, and what the queue keeps beside it; and out of
-    archive and lake, where a stand-in drawn by chance takes the address's place."""
+    archive and lake, where a stand-in drawn by chance takes the address's place. Plans of campaigns that name the
+    person are named, or deleted."""
     chosen = configuration(config, folder)
     done = None if files_only else _forget_in_queue(chosen, address, keep)
     if archive or lake:
         in_files(address, proof, archive, lake, chosen.folder, subaddresses, done)
-    elif files_only:
-        raise Stop(Exit.USAGE, "--files-only needs files; name them with --archive, --lake or both")
+    elif files_only and not plans:
+        raise Stop(Exit.USAGE, "--files-only needs files; name them with --archive, --lake, --plans or all of them")
+    in_plans(address, plans or [Path()], subaddresses, delete_plans)
 
 
 def _forget_in_queue(chosen: Config, address: str, keep: bool) -> dict[str, Any]:
