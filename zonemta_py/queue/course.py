@@ -26,6 +26,11 @@ class Course:
         self.dirty = False
         self.saved_ms = 0
 
+    @classmethod
+    def begun(cls, ms: int) -> Course:
+        """Of a campaign that began then, when nobody waited yet."""
+        return cls([_FIRST_MS, [[ms, 0, 0]]])
+
     def look(self, now_ms: int, tally: Tally) -> None:
         """Called about every second."""
         self._recent.append((now_ms, tally.ended))

@@ -106,7 +106,7 @@ class Following:
         course = self._courses.get(campaign.name)
         if course is None:
             value = self._core.store.get(keys.course(campaign.name))
-            course = Course(records.unpack(value) if value else None)
+            course = Course(records.unpack(value)) if value else Course.begun(campaign.created_ms)
             if not campaign.ended_ms:
                 self._courses[campaign.name] = course
         return course

@@ -108,7 +108,8 @@ def test_a_campaign_is_found_with_its_time_and_its_rival(spark: "SparkSession", 
     assert (scope.rival, scope.end - scope.start) == ("winter", 2 * 3600)
     found = facts.gather(spark, lake, scope)
     assert (found.now.recipients, found.before.recipients) == (60, 40)
-    assert (found.left[0].accepted > 0, found.left[-1][1:]) == (True, (60, 48, 6))
+    assert (found.left[0][1:], found.left[1].accepted > 0, found.left[-1][1:]) == ((0, 0, 0), True, (60, 48, 6))
+    assert found.left[0].at < found.left[1].at
     assert found.ends is not None
     assert facts.of_campaign(spans, "sprig") is None
     first = facts.of_campaign(spans, "winter")

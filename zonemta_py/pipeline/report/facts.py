@@ -55,7 +55,7 @@ def gather(spark: SparkSession, lake: Path, scope: Scope) -> Facts:
         warm = pool.submit(lambda: warmups.gather(spark, lake, scope))
         changes = queries.burn_down(read("outcomes"), scope).collect() if scope.kind is Kind.CAMPAIGN else []
     counts, accepted = asked.result(), people.result()
-    left = burnt(sorted((row.at, row.came, row.got, row.went) for row in changes))
+    left = burnt(sorted((row.at, row.first, row.came, row.got, row.went) for row in changes))
     return Facts(
         now=accepted.totals(True, counts.tally(True)),
         before=accepted.totals(False, counts.tally(False)),
@@ -205,10 +205,12 @@ def every_step(moments: Sequence[Moment], scope: Scope) -> list[Moment]:
     return [found.get(at, Moment(at, Tally())) for at in range(first, scope.end, scope.step_s)] if found else []
 
 
-def burnt(changes: Iterable[tuple[int, int, int, int]]) -> list[Left]:
-    """(moment, accepted, delivered, ended since the one before) → sums so far."""
-    rows, accepted, delivered, waiting = [], 0, 0, 0
-    for at, came, got, went in changes:
+def burnt(changes: Iterable[tuple[int, int, int, int, int]]) -> list[Left]:
+    """(moment, first of these, accepted, delivered, ended since the one before) → sums so far, from the first on."""
+    rows, accepted, delivered, waiting = list[Left](), 0, 0, 0
+    for at, first, came, got, went in changes:
+        if not rows:
+            rows.append(Left(first, 0, 0, 0))
         accepted, delivered, waiting = accepted + came, delivered + got, waiting + came - went
         rows.append(Left(at, accepted, delivered, waiting))
     return rows

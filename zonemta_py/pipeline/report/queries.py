@@ -84,7 +84,8 @@ def replies(deliveries: DataFrame, scope: Scope) -> DataFrame:
 
 
 def burn_down(outcomes: DataFrame, scope: Scope) -> DataFrame:
-    """at, came, got, went: recipients accepted, delivered and ended until `at`, since the row before; not sorted."""
+    """at, first, came, got, went: recipients accepted, delivered, ended until `at`, since the row before; first: when
+    that began. Not sorted."""
     step = next((s for s in _STEPS_S if (scope.end - scope.start) / s <= POINTS_MAX), DAY_S)
     got = (F.col("state") == "delivered").cast("int")
     came = F.struct(F.unix_seconds("received_at").alias("at"), *_named(came=F.lit(1), got=F.lit(0), went=F.lit(0)))
@@ -92,7 +93,7 @@ def burn_down(outcomes: DataFrame, scope: Scope) -> DataFrame:
     rows = outcomes.filter(mine(scope) & F.col("received_at").isNotNull())
     events = rows.select(F.explode(F.array(came, went)).alias("event")).select("event.*").filter("at is not null")
     end = (F.floor(F.col("at") / step) * step + step).alias("at")
-    return events.groupBy(end).agg(_sum("came"), _sum("got"), _sum("went"))
+    return events.groupBy(end).agg(F.min("at").alias("first"), _sum("came"), _sum("got"), _sum("went"))
 
 
 def campaigns(outcomes: DataFrame) -> DataFrame:
