@@ -41,7 +41,7 @@ from zonemta_py.schedule.steady import Steady
 from zonemta_py.zones.router import Router
 
 if TYPE_CHECKING:
-    from zonemta_py.queue.lease import Lease
+    from zonemta_py.queue.lent import Lease
 
 
 class Core:

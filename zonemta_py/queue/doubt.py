@@ -19,7 +19,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import sizes
 from zonemta_py.queue.commit import immediately
 from zonemta_py.queue.core import Core
-from zonemta_py.queue.lease import Lease
+from zonemta_py.queue.lent import Lease
 from zonemta_py.queue.making import checksum
 from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.places import find_entry, leased_keys, state_of

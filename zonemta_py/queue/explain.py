@@ -24,7 +24,7 @@ from zonemta_py.disk.keys import Place
 from zonemta_py.disk.records import Note
 from zonemta_py.disk.store import StoreError
 from zonemta_py.queue import sizes
-from zonemta_py.queue.lease import Lease
+from zonemta_py.queue.lent import Lease
 from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.state import FAMILY, State
 from zonemta_py.schedule import hours

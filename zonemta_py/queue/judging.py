@@ -21,7 +21,7 @@ from zonemta_py.mail.rules import Rules, Ruling
 from zonemta_py.mail.waiting_time import said_wait_s
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Outcome, Result
 from zonemta_py.queue.core import Core
-from zonemta_py.queue.lease import Lease
+from zonemta_py.queue.lent import Lease
 from zonemta_py.schedule.lane import Lane
 from zonemta_py.schedule.standing import NO_TLS
 

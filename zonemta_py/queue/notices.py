@@ -9,10 +9,13 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
+from zonemta_py.config import Config
 from zonemta_py.disk.store import StoreError
 from zonemta_py.mail import dsn
 from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.queue.api import BOUNCED, DELIVERED
 from zonemta_py.queue.messages import Message, Messages
+from zonemta_py.queue.settlement import Settlement
 from zonemta_py.schedule import hours
 
 
@@ -68,3 +71,29 @@ def failed(
     code, _, rest = reply_line.partition(" ")
     reply = Reply.from_lines(int(code) if code.isdigit() else 550, [rest])
     return dsn.Failed(Recipient(address, notify, orcpt), reply, remote, attempts, last_ms)
+
+
+def due(config: Config, settlement: Settlement) -> list[tuple[dsn.Kind, list[dsn.Failed]]]:
+    """What the sender is to be told of a settlement, by kind."""
+    rows = [row for row in settlement.rows if row.verdict == BOUNCED or row.relayed or row.delayed]
+    if not rows:
+        return []
+    kinds: dict[dsn.Kind, list[dsn.Failed]] = {}
+    life_h = settlement.message.metadata.get("life_h") or config.retry.life_h
+    until_ms = settlement.message.created_ms + int(life_h * 3_600_000)
+    zone = config.zone(settlement.zone)
+    lmtp = zone is not None and zone.protocol == "lmtp"  # its server is the mail store: nothing comes after it
+    for row in rows:
+        if row.verdict == BOUNCED:
+            kind: dsn.Kind = "failed"
+        elif row.verdict == DELIVERED and row.relayed:
+            kind = "delivered" if lmtp else "relayed"
+        elif row.delayed:
+            kind = "delayed"
+        else:
+            continue
+        recipient = Recipient(row.address, row.note.notify, row.note.orcpt)
+        kinds.setdefault(kind, []).append(
+            dsn.Failed(recipient, row.reply, settlement.remote, row.note.attempts, row.note.last_ms, until_ms)
+        )
+    return list(kinds.items())

@@ -24,7 +24,7 @@ from zonemta_py.queue.campaigns import NO_TEMPLATE, whole
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.forgone import forgo
 from zonemta_py.queue.incoming import LocalIncoming, take
-from zonemta_py.queue.lease import Lease
+from zonemta_py.queue.lent import Lease
 from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.places import state_of
 from zonemta_py.queue.tally import REMOVED

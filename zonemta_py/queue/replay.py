@@ -19,6 +19,7 @@ from zonemta_py.queue import doubt, lost, sizes
 from zonemta_py.queue.api import DEFERRED, POSTPONED, RELEASED
 from zonemta_py.queue.check import state_of
 from zonemta_py.queue.commit import immediately
+from zonemta_py.queue.notices import due
 from zonemta_py.queue.orders import apply_drop, apply_release
 from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.places import find, places_of
@@ -131,7 +132,7 @@ class Replay:
         settlement = Settlement(message, zone, rows, trace[0], record.ms, record.seq)
         for row in rows:
             row.delayed = self._queue.settling.late(message, row, record.ms + self._core.clock.apart_ms())
-        settlement.notices = self._queue.settling.notices(settlement)
+        settlement.notices = due(self._core.config, settlement)
         self._queue.settling.apply(settlement)
         self._pending.add(message_id)
 

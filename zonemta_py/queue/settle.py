@@ -21,7 +21,7 @@ from zonemta_py.disk.bodies import shrink
 from zonemta_py.disk.records import Note, Type
 from zonemta_py.disk.store import Operation
 from zonemta_py.mail.dsn import Failed, Kind
-from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules import Ruling
@@ -30,9 +30,10 @@ from zonemta_py.queue.accept import Acceptance
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED, Outcome, Result
 from zonemta_py.queue.core import Core
 from zonemta_py.queue.judging import Judging
-from zonemta_py.queue.lease import Lease, Leases
+from zonemta_py.queue.lease import Leases
+from zonemta_py.queue.lent import Lease
 from zonemta_py.queue.messages import Message
-from zonemta_py.queue.notices import wanted
+from zonemta_py.queue.notices import due, wanted
 from zonemta_py.queue.settlement import Row, Settlement, check, deferred_key, leave_out, mark_blocked, told
 from zonemta_py.queue.tally import campaign_of
 from zonemta_py.schedule import hours
@@ -140,7 +141,7 @@ class Settling:
         ]
         settlement = Settlement(lease.message, zone.name, rows, result.remote, now_ms, lease=lease, rulings=rulings)
         mark_blocked(rows, result.outcomes, rulings)
-        settlement.notices = self.notices(settlement)
+        settlement.notices = due(self._core.config, settlement)
         return settlement
 
     def _row(
@@ -213,32 +214,6 @@ class Settling:
 
     # -- notices
 
-    def notices(self, settlement: Settlement) -> list[tuple[Kind, list[Failed]]]:
-        """What the sender is to be told, by kind."""
-        rows = [row for row in settlement.rows if row.verdict == BOUNCED or row.relayed or row.delayed]
-        if not rows:
-            return []
-        kinds: dict[Kind, list[Failed]] = {}
-        retry = self._core.config.retry
-        life_h = settlement.message.metadata.get("life_h") or retry.life_h
-        until_ms = settlement.message.created_ms + int(life_h * 3_600_000)
-        zone = self._core.config.zone(settlement.zone)
-        lmtp = zone is not None and zone.protocol == "lmtp"  # its server is the mail store: nothing comes after it
-        for row in rows:
-            if row.verdict == BOUNCED:
-                kind: Kind = "failed"
-            elif row.verdict == DELIVERED and row.relayed:
-                kind = "delivered" if lmtp else "relayed"
-            elif row.delayed:
-                kind = "delayed"
-            else:
-                continue
-            recipient = Recipient(row.address, row.note.notify, row.note.orcpt)
-            kinds.setdefault(kind, []).append(
-                Failed(recipient, row.reply, settlement.remote, row.note.attempts, row.note.last_ms, until_ms)
-            )
-        return list(kinds.items())
-
     async def _ask(self, settlement: Settlement) -> None:
         hooks, message = self._core.hooks, settlement.message
         asked: list[tuple[Kind, list[Failed]]] = []
@@ -270,7 +245,7 @@ class Settling:
         settlement = Settlement(
             message, zone, [self._told(message, entry, reply, now_ms) for entry in entries], ms=now_ms
         )
-        settlement.notices = self.notices(settlement)
+        settlement.notices = due(self._core.config, settlement)
         operations: list[Operation] = [(row.key, row.note.value()) for row in settlement.rows]
 
         def write() -> None:

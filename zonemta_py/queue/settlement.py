@@ -15,7 +15,7 @@ from zonemta_py.mail.rule import BLOCKED_CLASSES
 from zonemta_py.mail.rules import Ruling
 from zonemta_py.queue import sizes
 from zonemta_py.queue.api import Outcome, Result
-from zonemta_py.queue.lease import Lease
+from zonemta_py.queue.lent import Lease
 from zonemta_py.queue.messages import Message
 from zonemta_py.schedule.lane import Entry
 

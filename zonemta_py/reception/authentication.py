@@ -22,6 +22,16 @@ _LINE_BYTES_MAX = 12_288
 """RFC 4954 4."""
 
 
+class Client(Session):
+    """The session as aiosmtpd's methods expect it."""
+
+    __slots__ = ()
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        return self.client, self.client_port
+
+
 class Authentication(SMTP):
     """The part of a connection that finds out who the client is."""
 

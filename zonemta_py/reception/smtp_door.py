@@ -23,11 +23,10 @@ from typing import Any
 from zonemta_py.mail.limits import COMMAND_BYTES_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.trace import Trace, protocol
-from zonemta_py.plugin.arguments import Session
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import Unanswered
 from zonemta_py.reception import replies, tls
-from zonemta_py.reception.authentication import Authentication
+from zonemta_py.reception.authentication import Authentication, Client
 from zonemta_py.reception.commands import COMMANDS
 from zonemta_py.reception.gate import plain_ip
 from zonemta_py.reception.pace import Pace
@@ -52,27 +51,17 @@ _ENDLESS_BYTES_MAX = 65_536
 HANDSHAKE_S_MAX = 30.0
 
 
-class _Client(Session):
-    """The session as aiosmtpd's methods expect it."""
-
-    __slots__ = ()
-
-    @property
-    def peer(self) -> tuple[str, int]:
-        return self.client, self.client_port
-
-
 class Door(Patience, Authentication):
     """origin: who is really connected, where a PROXY header said so."""
 
-    session: _Client
+    session: Client
     _reader: Any
 
     def __init__(self, site: Site, origin: Origin | None = None) -> None:
         # The constructors of the base classes are left out on purpose: they look through all methods, make a stream and
         # ask for the host's name, once per connection; nothing that is inherited here needs what they set up.
         self.site, self.loop, self._origin = site, site.loop, origin
-        self.session = _Client(id=site.next_id(), listener=site.listener.name)
+        self.session = Client(id=site.next_id(), listener=site.listener.name)
         self.transport: Any = None
         self._pace = Pace(site.limits.timeout_s, site.limits.least_bytes_s, site.loop.time())
         self._login_by = self._leave_by = self._read_by = 0.0
@@ -223,7 +212,7 @@ class Door(Patience, Authentication):
             self.wait_for(self._commit(transaction))
             return decoder.rest
         if busy:
-            self.wait_for(self._pump(transaction))
+            self.wait_for(transaction.pump())
         return b""
 
     def _command(self, line: bytes) -> None:
@@ -328,9 +317,6 @@ class Door(Patience, Authentication):
         self._advance(self._held)
         if self._eof and self._task is None:
             self.transport.close()
-
-    async def _pump(self, transaction: Transaction) -> None:
-        await transaction.pump()
 
     async def _commit(self, transaction: Transaction) -> bytes:
         try:

@@ -14,7 +14,7 @@ import socket
 import time
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, cast
+from typing import Any
 
 import msgpack
 
@@ -24,21 +24,19 @@ from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import RELEASED, Delivery, Outcome, QueueRefusal, Receipt, Result, Unanswered, accept_whole
+from zonemta_py.wire.channel import GONE, Channel, Lost, ignore
 from zonemta_py.wire.frames import (
     CHUNKS_AT_ONCE,
     OK,
-    REFUSED,
     Operation,
     delivery_of,
     pack,
-    pack_chunks,
     result_row,
     unpacker,
 )
 from zonemta_py.wire.pulse import Pulse
 
 SOCKET = "socket"
-GONE = Reply(451, "4.3.0", "the queue is starting again, try again in a moment")
 STOOD_STILL = Reply(451, "4.3.0", "the sender stood still")
 NO_CHUNK = Reply(451, "4.3.0", "the body has no such chunk")
 UNANSWERED = Reply(451, "4.3.0", "the queue's process ended before it could tell whether the message is stored")
@@ -51,10 +49,6 @@ FRAMES_AHEAD_MAX = 16
 """Frames of chunks that the queue has not answered yet, of all messages on their way in together."""
 MESSAGES_AHEAD_MAX = 32
 """Messages of which chunks are kept that came along with the one asked for."""
-
-
-class Lost(QueueRefusal):
-    """The queue's process has ended with the request in its hands."""
 
 
 class _Ahead:
@@ -72,7 +66,7 @@ class RemoteQueue:
 
     def __init__(self, folder: Path, name: str, reconnect: bool) -> None:
         self._path, self._name, self._reconnect = folder / SOCKET, name, reconnect
-        self._protocol: _Protocol | None = None
+        self._protocol: Channel | None = None
         self._token, self._secret = 0, token_hex(6)
         self._ahead: dict[str, _Ahead] = {}
         self._bodies = folder / body_file.FOLDER
@@ -113,7 +107,7 @@ class RemoteQueue:
     async def _connect(self) -> bool:
         loop = asyncio.get_running_loop()
         try:
-            _, protocol = await loop.create_unix_connection(lambda: _Protocol(self._lost), str(self._path))
+            _, protocol = await loop.create_unix_connection(lambda: Channel(self._lost), str(self._path))
         except OSError:
             return False
         self._protocol = protocol
@@ -134,7 +128,7 @@ class RemoteQueue:
         while not await self._connect():  # noqa: ASYNC110 (another process is waited for, no event can tell)
             await asyncio.sleep(RECONNECT_S)
 
-    async def _there(self) -> _Protocol:
+    async def _there(self) -> Channel:
         """Waits for a queue that is starting. Raises QueueRefusal."""
         end = asyncio.get_running_loop().time() + self._patience_s
         while self._protocol is None:
@@ -238,7 +232,7 @@ class RemoteQueue:
         chunk, ahead.chunks, ahead.first = ahead.chunks[0], ahead.chunks[1:], number + 1
         if ahead.following is None and len(ahead.chunks) == CHUNKS_AT_ONCE - 1:  # there may be more: it comes meanwhile
             ahead.following = asyncio.ensure_future(self._fetch(message_id, number + CHUNKS_AT_ONCE))
-            ahead.following.add_done_callback(_ignore)
+            ahead.following.add_done_callback(ignore)
         if ahead.chunks or ahead.following is not None:
             self._ahead[message_id] = ahead
             if len(self._ahead) > MESSAGES_AHEAD_MAX:
@@ -283,7 +277,7 @@ class RemoteIncoming:
         self._gathered: list[bytes] = []
         self._given_up = False
         self._open: asyncio.Future[Any] | None = None
-        self._protocol: _Protocol | None = None  # which has the chunks that were sent
+        self._protocol: Channel | None = None  # which has the chunks that were sent
 
     async def write(self, chunk: bytes) -> None:
         self._gathered.append(self._shrink(chunk))
@@ -328,7 +322,7 @@ class RemoteIncoming:
     def abort(self) -> None:
         self._given_up = True
         if self._open is not None:
-            self._open.add_done_callback(_ignore)
+            self._open.add_done_callback(ignore)
         if self._queue._protocol is self._protocol and self._protocol is not None:
             self._protocol.send((Operation.ABORT, 0, self._token))
 
@@ -338,72 +332,6 @@ class RemoteIncoming:
             self._protocol = self._queue._protocol or await self._queue._there()
         if self._given_up or self._queue._protocol is not self._protocol:
             raise QueueRefusal(GONE)
-
-
-class _Protocol(asyncio.Protocol):
-    def __init__(self, lost: Any) -> None:
-        self._lost = lost
-        self._loop = asyncio.get_running_loop()
-        self._unpacker = unpacker()
-        self._open: dict[int, asyncio.Future[Any]] = {}
-        self._number = 0
-        self._out: list[bytes] = []
-        self._transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods only
-
-    def send(self, frame: tuple[Any, ...]) -> None:
-        if not self._out:
-            self._loop.call_soon(self._flush)
-        self._out.append(pack(frame))
-
-    def _flush(self) -> None:
-        if self._transport is not None:
-            self._transport.write(b"".join(self._out))
-        self._out = []
-
-    def request(self, operation: Operation, arguments: tuple[Any, ...]) -> asyncio.Future[Any]:
-        self._number += 1
-        future = self._open[self._number] = self._loop.create_future()
-        self.send((operation, self._number, *arguments))
-        return future
-
-    def request_chunks(self, token: int, chunks: list[bytes], client: str) -> asyncio.Future[Any]:
-        self._number += 1
-        future = self._open[self._number] = self._loop.create_future()
-        if not self._out:
-            self._loop.call_soon(self._flush)
-        self._out += pack_chunks((int(Operation.CHUNK), self._number, token), chunks, (client,))
-        return future
-
-    def data_received(self, data: bytes) -> None:
-        self._unpacker.feed(data)
-        for number, status, payload in self._unpacker:
-            future = self._open.pop(number, None)
-            if future is None or future.done():
-                continue
-            if status == OK:
-                future.set_result(payload)
-            elif status == REFUSED:
-                future.set_exception(QueueRefusal(Reply(*payload)))
-            else:
-                future.set_exception(ValueError(payload))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        for future in self._open.values():
-            if not future.done():
-                future.set_exception(Lost(GONE))
-                future.add_done_callback(_ignore)
-        self._open.clear()
-        self._lost()
-
-
-def _ignore(future: asyncio.Future[Any]) -> None:
-    """Nobody may be left to look at it."""
-    if not future.cancelled():
-        future.exception()
 
 
 def _restored(kept: bytes) -> bytes:

@@ -14,7 +14,7 @@ from starlette.routing import Match, Route
 
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal
-from zonemta_py.reception.http import campaigns, inject, models, suppressions
+from zonemta_py.reception.http import campaigns, inject, models, people, suppressions
 from zonemta_py.reception.http.problem import MEDIA_TYPE, Problem, of_status
 from zonemta_py.reception.http.reading import of_validation
 from zonemta_py.reception.http.visits import OPEN, answer, described, entrance, told
@@ -26,7 +26,7 @@ _ABOUT = (
     " Retry-After when to come again. Show a key as Authorization: Bearer <key>."
 )
 _BODIES = (
-    models.Message, models.Batch, models.Campaign, models.Order, models.Suppressions, models.Forget, models.Person,
+    models.Message, models.Batch, models.Campaign, models.Order, people.Suppressions, people.Forget, models.Person,
 )  # fmt: skip
 _MODULES = (inject, campaigns, suppressions)
 _REFUSALS = (Problem, QueueRefusal, Verdict, Refused)

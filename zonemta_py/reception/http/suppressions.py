@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from zonemta_py.reception.http import models, reading
+from zonemta_py.reception.http import models, people, reading
 from zonemta_py.reception.http.problem import Fault, Problem, invalid
 from zonemta_py.reception.http.visits import answer, described, entrance, visit
 
@@ -19,7 +19,7 @@ _Address = Annotated[models.Address, Path(description="An e-mail address.")]
 @router.post(
     "/suppressions",
     summary="Put addresses on the suppression list",
-    response_model=models.Added,
+    response_model=people.Added,
     openapi_extra=reading.body_of("Suppressions"),
     responses=described(400, 413, 415, 422),
 )
@@ -28,13 +28,13 @@ async def add(request: Request) -> Response:
     the new kind weighs more: hard-bounce, manual, unsubscribe, complaint, erased."""
     here, who = entrance(request), visit(request)
     who.key.check("suppressions")
-    content = await reading.json_object(request, here.config.http.body_bytes, models.SUPPRESSIONS_MAX * 10)
+    content = await reading.json_object(request, here.config.http.body_bytes, people.SUPPRESSIONS_MAX * 10)
     given, rows = content.get("rows"), list[list[str]]()
-    if not isinstance(given, list) or not 1 <= len(given) <= models.SUPPRESSIONS_MAX or len(content) > 1:
-        reading.checked(models.Suppressions, content | {"rows": given[:1] if isinstance(given, list) else given})
-        raise invalid([Fault("rows", f"is not 1 to {models.SUPPRESSIONS_MAX:,} rows; send fewer at once")])
+    if not isinstance(given, list) or not 1 <= len(given) <= people.SUPPRESSIONS_MAX or len(content) > 1:
+        reading.checked(people.Suppressions, content | {"rows": given[:1] if isinstance(given, list) else given})
+        raise invalid([Fault("rows", f"is not 1 to {people.SUPPRESSIONS_MAX:,} rows; send fewer at once")])
     for at in range(0, len(given), _AT_ONCE):
-        part = reading.checked(models.Suppressions, {"rows": given[at : at + _AT_ONCE]}, within=("rows", at))
+        part = reading.checked(people.Suppressions, {"rows": given[at : at + _AT_ONCE]}, within=("rows", at))
         rows += [[one.address, one.kind, one.reason, one.evidence, one.by or who.key.name, one.campaign]
                  for one in part.rows]  # fmt: skip
         await asyncio.sleep(0)
@@ -42,13 +42,13 @@ async def add(request: Request) -> Response:
 
 
 @router.get(
-    "/suppressions", summary="The suppression list", response_model=models.SuppressionRows, responses=described(422)
+    "/suppressions", summary="The suppression list", response_model=people.SuppressionRows, responses=described(422)
 )
 async def every(
     request: Request,
     after: Annotated[models.Line, Query(description="The last answer's next; not given: from the beginning.")] = "",
     limit: Annotated[int, Query(ge=1, le=10_000, description="How many rows at most.")] = 1000,
-    kind: Annotated[models.Kind | None, Query(description="Only those of this kind.")] = None,
+    kind: Annotated[people.Kind | None, Query(description="Only those of this kind.")] = None,
 ) -> Response:
     """In the order of addresses, a page at a time."""
     visit(request).key.check("suppressions", "read")
@@ -58,7 +58,7 @@ async def every(
 @router.get(
     "/suppressions/{address}",
     summary="Whether an address is suppressed, and why",
-    response_model=models.SuppressionRow,
+    response_model=people.SuppressionRow,
     responses=described(404, 422),
 )
 async def one(request: Request, address: _Address) -> Response:
@@ -72,7 +72,7 @@ async def one(request: Request, address: _Address) -> Response:
 @router.delete(
     "/suppressions/{address}",
     summary="Take an address from the suppression list",
-    response_model=models.Removed,
+    response_model=people.Removed,
     responses=described(404, 422),
 )
 async def remove(request: Request, address: _Address) -> Response:
@@ -88,7 +88,7 @@ async def remove(request: Request, address: _Address) -> Response:
 @router.post(
     "/forget",
     summary="Forget a person",
-    response_model=models.Forgotten,
+    response_model=people.Forgotten,
     openapi_extra=reading.body_of("Forget"),
     responses=described(400, 413, 415, 422),
 )
@@ -96,7 +96,7 @@ async def forget(request: Request) -> Response:
     """Takes what waits for that person out of the queue, and what is remembered of requests."""
     here, who = entrance(request), visit(request)
     who.key.check("suppressions")
-    content = reading.checked(models.Forget, await reading.json_object(request, here.config.http.body_bytes))
+    content = reading.checked(people.Forget, await reading.json_object(request, here.config.http.body_bytes))
     return answer(await here.ask("forget", address=content.address, keep=content.keep, by=who.key.name))
 
 

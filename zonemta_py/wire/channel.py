@@ -1,0 +1,89 @@
+"""One connection to the queue's socket: numbers requests, and gives each its answer, in whatever order they come.
+
+Requests of one turn of the event loop leave in one write. Failures: when the connection ends, everything that is open
+fails with Lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.wire.frames import OK, REFUSED, Operation, pack, pack_chunks, unpacker
+
+GONE = Reply(451, "4.3.0", "the queue is starting again, try again in a moment")
+
+
+class Lost(QueueRefusal):
+    """The queue's process has ended with the request in its hands."""
+
+
+class Channel(asyncio.Protocol):
+    """lost: called when it has ended."""
+
+    def __init__(self, lost: Callable[[], None]) -> None:
+        self._lost = lost
+        self._loop = asyncio.get_running_loop()
+        self._unpacker = unpacker()
+        self._open: dict[int, asyncio.Future[Any]] = {}
+        self._number = 0
+        self._out: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods only
+
+    def send(self, frame: tuple[Any, ...]) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(pack(frame))
+
+    def _flush(self) -> None:
+        if self._transport is not None:
+            self._transport.write(b"".join(self._out))
+        self._out = []
+
+    def request(self, operation: Operation, arguments: tuple[Any, ...]) -> asyncio.Future[Any]:
+        self._number += 1
+        future = self._open[self._number] = self._loop.create_future()
+        self.send((operation, self._number, *arguments))
+        return future
+
+    def request_chunks(self, token: int, chunks: list[bytes], client: str) -> asyncio.Future[Any]:
+        self._number += 1
+        future = self._open[self._number] = self._loop.create_future()
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out += pack_chunks((int(Operation.CHUNK), self._number, token), chunks, (client,))
+        return future
+
+    def data_received(self, data: bytes) -> None:
+        self._unpacker.feed(data)
+        for number, status, payload in self._unpacker:
+            future = self._open.pop(number, None)
+            if future is None or future.done():
+                continue
+            if status == OK:
+                future.set_result(payload)
+            elif status == REFUSED:
+                future.set_exception(QueueRefusal(Reply(*payload)))
+            else:
+                future.set_exception(ValueError(payload))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        for future in self._open.values():
+            if not future.done():
+                future.set_exception(Lost(GONE))
+                future.add_done_callback(ignore)
+        self._open.clear()
+        self._lost()
+
+
+def ignore(future: asyncio.Future[Any]) -> None:
+    """Nobody may be left to look at it."""
+    if not future.cancelled():
+        future.exception()
