@@ -65,7 +65,7 @@ def test_options_become_fields_and_parameters(options: dict[str, Any], expected:
         ({"campaign": "a b"}, "--campaign: 'a b' is no name"),
         ({"window": "x\r\nBcc: y"}, "--window: .* is no name"),
         ({"time_zone": "x\r\nBcc: y"}, "--time-zone: .* is no time zone"),
-        ({"at": "tomorrow"}, "--at: 'tomorrow' is no date"),
+        ({"at": "tomorrow"}, "--at: 'tomorrow' is no moment; write it like 2h, 14:30, tomorrow 9:00"),
         ({"by": "0"}, "--by: '0' is past already"),
     ],
 )

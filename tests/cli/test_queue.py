@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from zonemta_py.cli.errors import Exit
+from zonemta_py.cli.output import moment
 from zonemta_py.config import Config
 from zonemta_py.disk.store import Store
 from zonemta_py.mail.envelope import Envelope, Recipient
@@ -208,3 +209,22 @@ def test_what_is_in_doubt_is_listed(ask_after_a_crash: Callable[..., object]) ->
     text = ask_after_a_crash("in-doubt").out
     assert "In doubt: 1" in text
     assert "bob@x.org" in text
+
+
+def test_show_for_people_has_no_bytes_in_it(served: Callable[..., object], told: Callable[..., object]) -> None:
+    """Digests are hexadecimal, moments are local time with their offset, an empty sender is <>."""
+
+    async def put(queue: LocalQueue) -> str:
+        envelope = Envelope(
+            "", [Recipient("bob@x.org")], len(BODY), received_ms=1_700_000_000_000, user="ann", smtputf8=True,
+            hashes={"relaxed": b"\xe6\x00'"}, hold_until_ms=1_700_000_060_000,
+        )  # fmt: skip
+        return await queue.put(envelope, BODY)
+
+    text = told("queue", "show", served().do(put)).out  # type: ignore[attr-defined]
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert {"sender <>", "user ann", "smtputf8 yes", "hashes: relaxed e60027"} <= {*lines}
+    assert f"received {moment(1_700_000_000_000)}" in lines
+    assert f"hold until {moment(1_700_000_060_000)}" in lines
+    assert "b'" not in text
+    assert "{" not in text

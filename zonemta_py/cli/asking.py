@@ -12,15 +12,18 @@ from typing import Annotated, NamedTuple, TypeVar
 
 import typer
 
+from zonemta_py.cli import when
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.mail.headers import split
-from zonemta_py.mail.schedule_fields import BY_S_MIN, Unclear, moment, name, utc
+from zonemta_py.mail.schedule_fields import BY_S_MIN, Unclear, name, utc
 
 T = TypeVar("T")
 Campaign = Annotated[str | None, typer.Option(help="Campaign it belongs to.")]
 Tenant = Annotated[str | None, typer.Option(help="Tenant it is sent for.")]
 Priority = Annotated[int | None, typer.Option(min=-9, max=9, help="Priority (MT-PRIORITY).")]
-At = Annotated[str | None, typer.Option(metavar="WHEN", help="Hold it until then: a date, or seconds from now.")]
+At = Annotated[
+    str | None, typer.Option(metavar="WHEN", help="Hold it until then: 2h, 14:30, tomorrow 9:00, 2026-12-01 09:00.")
+]
 By = Annotated[str | None, typer.Option(metavar="WHEN", help="Return it if not delivered by then: the same.")]
 Window = Annotated[str | None, typer.Option(metavar="NAME", help="Send it in these [[windows]] hours only.")]
 TimeZone = Annotated[str | None, typer.Option(metavar="NAME", help="The recipients' time zone (Europe/Berlin).")]
@@ -61,15 +64,14 @@ def asked(
 
 
 def _hold(at: str, now_ms: int) -> dict[str, str]:
-    at_ms = _checked("--at", lambda text: moment(text, now_ms), at)
-    seconds = at.strip().removeprefix("+")
+    at_ms, seconds = when.at(at, "--at", now_ms), when.ahead(at, "--at", now_ms)
     if at_ms <= now_ms:
         return {}
-    return {"FUTURERELEASE": f"HOLDFOR={int(seconds)}" if seconds.isdigit() else f"HOLDUNTIL={utc(at_ms)}"}
+    return {"FUTURERELEASE": f"HOLDUNTIL={utc(at_ms)}" if seconds is None else f"HOLDFOR={max(1, round(seconds))}"}
 
 
 def _deadline(by: str, now_ms: int) -> dict[str, str]:
-    by_s = (_checked("--by", lambda text: moment(text, now_ms), by) - now_ms) // 1000
+    by_s = (when.at(by, "--by", now_ms) - now_ms) // 1000
     if by_s < BY_S_MIN:
         raise Stop(Exit.USAGE, f"--by: {by!a} is past already; say a later deadline, or leave it out")
     return {"DELIVERBY": f"BY={by_s};R"}

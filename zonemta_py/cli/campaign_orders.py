@@ -10,8 +10,8 @@ import typer
 
 from zonemta_py.cli.campaign_nodes import Ca, KeyFile, Nodes, target
 from zonemta_py.cli.errors import Exit, Stop
-from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration
-from zonemta_py.cli.output import moment, print_json, print_table
+from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.output import moment, print_aside, print_json, print_table
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the campaign.")]
 Cause = Annotated[str, typer.Option(metavar="TEXT", help="Why; it is shown wherever the state is.")]
@@ -50,6 +50,7 @@ def cancel(
     _order(asked, name, "cancel", because)
 
 
+@tabled
 def status(
     name: Name, json: AsJson = False, nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
     config: ConfigFile = None, folder: Folder = None,
@@ -59,13 +60,14 @@ def status(
     if json:
         print_json(row)
         return
-    print_table(f"campaign {name}", ["", " "], described(row))
+    print_table(f"campaign {name}", ["what", "value"], described(row))
     if len(row["history"]) > 1:
         waiting = [point[1] for point in row["history"]]
         first, last = row["history"][0][0], row["history"][-1][0]
-        print(f"waiting  {sparkline(waiting)}  {moment(first)} to {moment(last)}, {max(waiting):,} at most")
+        print_aside(f"waiting  {sparkline(waiting)}  {moment(first)} to {moment(last)}, {max(waiting):,} at most")
 
 
+@tabled
 def list_(
     json: AsJson = False, nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None, config: ConfigFile = None,
     folder: Folder = None,
@@ -77,8 +79,8 @@ def list_(
         return
     names = ("name", "state", "handed in ", "delivered ", "failed ", "waiting ", "rate/s ", "created", "cause")
     cells = [
-        (row["name"], said(row), f"{row['accepted']:,}", f"{row['delivered']:,}", f"{row['bounced']:,}",
-         f"{row['waiting']:,}", f"{row['rate_per_s']:,}", moment(row["created_ms"]), row["cause"])
+        (row["name"], said(row), row["accepted"], row["delivered"], row["bounced"],
+         row["waiting"], row["rate_per_s"], moment(row["created_ms"]), row["cause"])
         for row in rows
     ]  # fmt: skip
     print_table("campaigns", names, cells)
@@ -145,13 +147,13 @@ def _order(asked: Asked, name: str, verb: str, cause: str) -> None:
     print(f"{name} is {said(row)}; {row['waiting']:,} recipients wait")
 
 
-def described(row: dict[str, Any]) -> list[tuple[str, str]]:
+def described(row: dict[str, Any]) -> list[tuple[str, object]]:
     """What a person wants to know of a status row, in order."""
     state = said(row)
     state = f"{state}: {row['cause']}" if row["cause"] else state
     handed_in = f"{row['accepted']:,}" + (f" of {row['planned']:,}" if row["planned"] > row["accepted"] else "")
-    lines = [("state", state), ("handed in", handed_in)]
-    lines += [(name, f"{row[key]:,}") for name, key in _COUNTS]
+    lines: list[tuple[str, object]] = [("state", state), ("handed in", handed_in)]
+    lines += [(name, row[key]) for name, key in _COUNTS]
     all_of_it = max(row["planned"], row["accepted"])
     done = (row["accepted"] - row["waiting"]) / all_of_it if all_of_it else 0.0
     return [*lines, ("done", f"{done:.1%}"), ("rate", f"{row['rate_per_s']:,}/s"), ("estimated end", _end(row))]

@@ -16,8 +16,8 @@ from pydantic import ValidationError
 
 from zonemta_py.cli import rotation
 from zonemta_py.cli.errors import Exit, Stop
-from zonemta_py.cli.options import AsJson, ConfigFile, configuration
-from zonemta_py.cli.output import print_json, print_table
+from zonemta_py.cli.options import AsJson, ConfigFile, configuration, tabled
+from zonemta_py.cli.output import print_aside, print_json, print_table
 from zonemta_py.config import Config, ConfigError, DkimKey
 from zonemta_py.mail.domain import canonical
 
@@ -49,6 +49,7 @@ class Checked(NamedTuple):
 
 
 @app.command()
+@tabled
 def check(
     domain: Annotated[str | None, typer.Argument(metavar="[DOMAIN]", help="Only keys of this domain.")] = None,
     config: ConfigFile = None,
@@ -65,7 +66,7 @@ def check(
         print_table("DKIM keys", columns, [tuple(_row(one).values())[:6] for one in checked])
         for one in checked:
             if not one.good and one.key is not None and one.status != "no answer":
-                print(f"\npublish: {zone_line(one.name, one.key.record())}")
+                print_aside(f"publish: {zone_line(one.name, one.key.record())}")
     if not all(one.good for one in checked):
         raise Stop(Exit.PROBLEMS)
 

@@ -10,8 +10,8 @@ import typer
 
 from zonemta_py.cli import when
 from zonemta_py.cli.errors import Exit, Stop
-from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration
-from zonemta_py.cli.output import print_json, print_table, printable
+from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.output import print_aside, print_json, print_table, printable
 from zonemta_py.cli.queue import ZoneName, answer, known_zone
 
 _WORDS = {
@@ -30,6 +30,7 @@ _NOTHING = "nothing holds it"
 _LEARNED = {"recipients": "it takes {} recipients a message", "pipelining": "it is told one command at a time"}
 
 
+@tabled
 def explain(
     what: Annotated[
         str,
@@ -81,9 +82,9 @@ def _show_recipients(found: dict[str, Any], now_ms: int) -> None:
     print_table(f"Why {found['kind']} {found['about']} waits", columns, cells, _more(found))
     free = [row for row in found["rows"] if not row["reasons"] and row["state"] == "queued"]
     if free:
-        print(_turn(free[0]))
+        print_aside(_turn(free[0]))
     if life := next((row["life"] for row in found["rows"] if row.get("life", {}).get("until_ms")), None):
-        print(_life(life, now_ms))
+        print_aside(_life(life, now_ms))
 
 
 def _recipient_rows(row: dict[str, Any], now_ms: int) -> Iterator[Sequence[object]]:
@@ -96,7 +97,7 @@ def _recipient_rows(row: dict[str, Any], now_ms: int) -> Iterator[Sequence[objec
     if row["state"] != "queued":
         before = ""
     for number, reason in enumerate(row["reasons"]):
-        yield *(about if number == 0 else ("", "", "")), *_reason(reason, now_ms), before if number == 0 else ""
+        yield *about, *_reason(reason, now_ms), before if number == 0 else ""
     if not row["reasons"]:
         yield *about, "its turn", _NOTHING, "", "", before
 
@@ -133,12 +134,12 @@ def _show_lines(found: dict[str, Any], now_ms: int) -> None:
     print_table(f"Why {found['kind']} {found['about']} waits", columns, cells, footer)
     _show_learned(found)
     if counts.get("deferred"):
-        print(printable(f"Those deferred: `zonemta queue list --domain {found['about']} --state deferred`"))
+        print_aside(f"Those deferred: `zonemta queue list --domain {found['about']} --state deferred`")
 
 
 def _show_learned(found: dict[str, Any]) -> None:
     for row in found.get("learned", ()):
-        print(printable(f"Learned of {row['name']}: {_LEARNED[row['kind']].format(row['most'])} ({row['cause']})"))
+        print_aside(f"Learned of {row['name']}: {_LEARNED[row['kind']].format(row['most'])} ({row['cause']})")
 
 
 def _line_rows(row: dict[str, Any], now_ms: int) -> Iterator[Sequence[object]]:
@@ -146,8 +147,8 @@ def _line_rows(row: dict[str, Any], now_ms: int) -> Iterator[Sequence[object]]:
         yield "", row["name"], "", "", "", *_reason(row["reasons"][0], now_ms)
         return
     about = (row["zone"], _to(row), row["source"], _flow(row), _waiting(row))
-    for number, reason in enumerate(row["reasons"]):
-        yield *(about if number == 0 else ("",) * len(about)), *_reason(reason, now_ms)
+    for reason in row["reasons"]:
+        yield *about, *_reason(reason, now_ms)
     if not row["reasons"]:
         yield *about, "its turn" if row["waiting"] or row["parked"] else "", _NOTHING, "", ""
 
@@ -180,6 +181,7 @@ def _more(found: dict[str, Any]) -> str:
 # -- all of them
 
 
+@tabled
 def lanes(zone: ZoneName = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Every line of mail that the scheduler has in memory, the longest first, and why it does not go now."""
     chosen = configuration(config, folder)

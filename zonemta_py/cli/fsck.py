@@ -11,7 +11,7 @@ import typer
 from zonemta_py import privileges
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.folder import wait_until_unlocked
-from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration
+from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration, readable
 from zonemta_py.cli.output import print_json, print_table
 from zonemta_py.config import Config
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from zonemta_py.queue.check import Problem, Report
 
 
+@readable
 def fsck(
     repair: Annotated[
         bool, typer.Option("--repair", help="Put right what can be; nothing damaged is deleted.")

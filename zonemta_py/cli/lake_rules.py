@@ -17,7 +17,7 @@ import typer
 
 from zonemta_py.cli.campaign_nodes import Ca, KeyFile, Nodes, Patience, target
 from zonemta_py.cli.errors import Exit, Stop
-from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration
+from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.output import print_json, print_table
 from zonemta_py.cli.spark import Master, Memory, spark, told
 from zonemta_py.config import ConfigError, load
@@ -59,6 +59,7 @@ def suppress(
         _push(session, lake, to, [row.asDict(recursive=True) for row in found.toLocalIterator()], as_json)
 
 
+@tabled
 def blocks(lake: Lake, as_json: AsJson = False, master: Master = None, memory: Memory = 2) -> None:
     """Sudden changes of a source address at a provider, and the block lists that replies name."""
     rows = _made(lake, "blocks", master, memory)
@@ -74,6 +75,7 @@ def blocks(lake: Lake, as_json: AsJson = False, master: Master = None, memory: M
     return None
 
 
+@tabled
 def rates(lake: Lake, as_json: AsJson = False, master: Master = None, memory: Memory = 2) -> None:
     """The highest rate of each source address at each provider that caused no deferrals, and how sure that is."""
     rows = _made(lake, "rates", master, memory)
@@ -82,7 +84,7 @@ def rates(lake: Lake, as_json: AsJson = False, master: Master = None, memory: Me
         return print_json(rows)
     columns = ("source", "provider", "attempts ", "per second ", "confidence", "why", "next day ")
     print_table(f"Rates: {len(rows)}", columns, [
-        (row["source"], row["provider"], f"{row['attempts']:,}", _number(row["proposed"]), row["confidence"],
+        (row["source"], row["provider"], row["attempts"], _number(row["proposed"]), row["confidence"],
          row["reason"], "no cap" if row["next_day"] is None else f"{row['next_day']:,}")
         for row in rows
     ])  # fmt: skip

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from zonemta_py.cli.errors import Exit, Stop
-from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration
-from zonemta_py.cli.output import moment, print_json, print_table
+from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration, readable, tabled
+from zonemta_py.cli.output import as_csv, moment, print_json, print_table, printable
 from zonemta_py.config import Config
 
 app = typer.Typer(
@@ -42,6 +42,7 @@ def known_zone(config: Config, zone: str | None) -> str | None:
 
 
 @app.command()
+@tabled
 def size(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """How much is queued, per zone and per domain (exact, whatever the size)."""
     sizes, copied = (answer(configuration(config, folder), question) for question in ("size", "copied"))
@@ -49,6 +50,8 @@ def size(config: ConfigFile = None, folder: Folder = None, json: AsJson = False)
         return print_json(sizes)
     if copied:
         print(f"zonemta: {copied}", file=sys.stderr)
+    if as_csv():
+        return _size_csv(sizes)
     total = sizes["total"]
     zones = [(name, *_counts(row)) for name, row in (*sorted(sizes["zones"].items()), ("all", total))]
     footer = f"{total['messages']:,} messages, {total['bytes']:,} bytes"
@@ -60,11 +63,21 @@ def size(config: ConfigFile = None, folder: Folder = None, json: AsJson = False)
     return None
 
 
+def _size_csv(sizes: dict[str, Any]) -> None:
+    """One table for all: a program that reads CSV takes no second."""
+    rows = [("total", "", *_counts(sizes["total"]))]
+    rows += [
+        (kind, name, *_counts(row)) for kind in ("zone", "domain") for name, row in sorted(sizes[f"{kind}s"].items())
+    ]
+    print_table("", ["what", "name", *_COUNTS], rows)
+
+
 def _counts(row: dict[str, int]) -> tuple[int, ...]:
     return tuple(row.get(name, 0) for name in _COUNTS)
 
 
 @app.command("list")
+@tabled
 def list_(
     zone: ZoneName = None,
     state: Annotated[
@@ -73,6 +86,12 @@ def list_(
     domain: Annotated[str | None, typer.Option(help="Only recipients at this domain.")] = None,
     sender: Annotated[str | None, typer.Option(help="Only mail from this address.")] = None,
     recipient: Annotated[str | None, typer.Option(help="Only this recipient.")] = None,
+    subject: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only mail with this in its subject, in any case.")
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option(metavar="LOGIN", help="Only mail that this user or key handed in.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows to show.")] = 100,
     after: Annotated[str, typer.Option(help="Go on behind the cursor that an earlier list ended with.")] = "",
     config: ConfigFile = None,
@@ -82,6 +101,7 @@ def list_(
     """Recipients in the queue, page by page."""
     chosen = configuration(config, folder)
     filters = {"state": state, "domain": domain, "sender": sender, "recipient": recipient, "after": after}
+    filters |= {"subject": subject, "user": user}
     page = answer(chosen, "list", zone=known_zone(chosen, zone), limit=limit, **filters)
     if json:
         return print_json(page)
@@ -99,6 +119,7 @@ _COLUMNS = (
     "due",
     "received",
     "bytes ",
+    "user",
     "subject",
     "last reply",
 )
@@ -107,12 +128,13 @@ _COLUMNS = (
 def _row(row: dict[str, Any]) -> list[object]:
     return [
         row["id"], row["zone"], row["recipient"], row.get("sender") or "<>", row["state"], row.get("attempts", 0),
-        moment(row.get("due_ms")), moment(row.get("received_ms")), row.get("size", ""), row.get("subject", ""),
-        row.get("last", ""),
+        moment(row.get("due_ms")), moment(row.get("received_ms")), row.get("size", ""), row.get("user", ""),
+        row.get("subject", ""), row.get("last", ""),
     ]  # fmt: skip
 
 
 @app.command()
+@readable
 def show(
     id: Annotated[str, typer.Argument(metavar="ID", help="Message id, as `zonemta queue list` shows it.")],
     config: ConfigFile = None,
@@ -123,16 +145,39 @@ def show(
     message = answer(configuration(config, folder), "show", id=id)
     if json:
         return print_json(message)
-    envelope = {name: value for name, value in message["envelope"].items() if name not in ("headers", "recipients")}
-    envelope["received"] = moment(envelope.pop("received_ms", None))
-    print_table(f"Message {message['id']}", ("envelope", "value"), envelope.items())
+    print_table(f"Message {message['id']}", ("envelope", "value"), _envelope(message["envelope"]))
     rows = [
         (row["recipient"], row["zone"], row["state"], row["attempts"], moment(row["due_ms"]), row["last"])
         for row in message["recipients"]
     ]
-    print_table("Recipients", ("recipient", "zone", "state", "tried ", "due", "last reply"), rows)
-    header = message["header"].replace("\r\n", "\n").rstrip("\n").split("\n")
-    return print_table("Header section", ("header",), [(line,) for line in header])
+    print_table("\nRecipients", ("recipient", "zone", "state", "tried ", "due", "last reply"), rows)
+    print("\nHeader section")
+    return print(printable(message["header"].replace("\r\n", "\n")).rstrip("\n"))
+
+
+def _envelope(envelope: dict[str, Any]) -> list[tuple[str, str]]:
+    """In words: moments as such, bytes as hexadecimal, and what is made of several parts one by one."""
+    rows = []
+    for name, value in envelope.items():
+        if name in ("headers", "recipients"):  # shown below
+            continue
+        if name.endswith("_ms"):
+            rows.append((name.removesuffix("_ms").replace("_", " "), moment(value)))
+        elif isinstance(value, dict):
+            rows += [(f"{name.replace('_', ' ')}: {key}", _plain(part)) for key, part in value.items()]
+        else:
+            rows.append((name.replace("_", " "), _plain(value)))
+    return rows
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_plain, value))
+    return f"{value:,}" if isinstance(value, int) else "<>" if value == "" else str(value)
 
 
 @app.command()
@@ -143,6 +188,7 @@ def adopt(config: ConfigFile = None, folder: Folder = None) -> None:
 
 
 @app.command("in-doubt")
+@tabled
 def in_doubt(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Recipients whose final reply was being awaited at a crash: the only ones that can get a message twice."""
     rows = answer(configuration(config, folder), "in-doubt")

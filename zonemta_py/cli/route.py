@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from zonemta_py.cli.errors import Exit, Stop
-from zonemta_py.cli.options import AsJson, ConfigFile, configuration
+from zonemta_py.cli.options import AsJson, ConfigFile, configuration, readable
 from zonemta_py.cli.output import print_json, print_table, printable
 from zonemta_py.config import Config, Source, Zone
 from zonemta_py.mail.address import AddressRefused, parse_mail, parse_rcpt
@@ -30,6 +30,7 @@ from zonemta_py.zones.router import Router
 _COLUMNS = ("looked at", "value", "rule", "zone", "")
 
 
+@readable
 def route(
     sender: Annotated[str, typer.Option("--from", metavar="ADDRESS", help="Return path; <> is the null one.")],
     to: Annotated[list[str], typer.Option("--to", metavar="ADDRESS", help="Recipient; may be given several times.")],

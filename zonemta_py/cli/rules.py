@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from zonemta_py.cli.errors import Exit, Stop
-from zonemta_py.cli.options import AsJson, ConfigFile, configuration
+from zonemta_py.cli.options import AsJson, ConfigFile, configuration, tabled
 from zonemta_py.cli.output import print_json, print_table
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.config.shipped import shipped
@@ -79,6 +79,7 @@ def explain(
 
 
 @app.command("list")
+@tabled
 def list_(kind: Class = "", config: ConfigFile = None, as_json: AsJson = False) -> None:
     """List the rules in force, in the order they are asked."""
     if kind and kind not in CLASSES:

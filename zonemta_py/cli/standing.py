@@ -10,8 +10,8 @@ import typer
 
 from zonemta_py.cli import when
 from zonemta_py.cli.errors import Exit, Stop
-from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration
-from zonemta_py.cli.output import print_json, print_table, printable
+from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.output import as_csv, print_json, print_table, printable
 from zonemta_py.cli.queue import answer
 
 _WHAT = {
@@ -30,7 +30,7 @@ def stop(
         str, typer.Argument(metavar="NAME", help="Its name; of a destination the site or provider, as in `lanes`.")
     ],
     for_: Annotated[
-        str | None, typer.Option("--for", metavar="SPAN", help="For so long: 90s, 15min, 2h, 3d; else until lifted.")
+        str | None, typer.Option("--for", metavar="SPAN", help="For so long: 90s, 15min, 2h, 1d12h; else until lifted.")
     ] = None,
     because: Annotated[
         str, typer.Option("--because", metavar="TEXT", help="Why; it is shown wherever mail waits.")
@@ -64,6 +64,7 @@ def lift(
     print(printable(f"{kind} {full} is lifted"))
 
 
+@tabled
 def standing(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """All stops, rests, what was learned of sites, what damage may have cost of these: why, since when, until when, how
     to undo each."""
@@ -73,12 +74,13 @@ def standing(config: ConfigFile = None, folder: Folder = None, json: AsJson = Fa
     now_ms = int(time.time() * 1000)
     cells = [
         (_WHAT.get(row["kind"], f"{row['kind']} stopped"), row["name"], _now(row), row["cause"],
-         when.since(row["since_ms"], now_ms), when.until(row["until_ms"], now_ms, _end(row)))
+         when.since(row["since_ms"], now_ms), when.until(row["until_ms"], now_ms, _end(row)),
+         *([_undo(row)] if as_csv() else ()))
         for row in rows
     ]  # fmt: skip
-    columns = ("what", "name", "now", "why", "since", "until")
+    columns = ("what", "name", "now", "why", "since", "until", *(["undo"] if as_csv() else ()))
     print_table(f"Standing: {len(rows)}", columns, cells, "" if rows else "Nothing is stopped, rests or is slowed down")
-    for row in rows:  # not in the table, which may have to break them
+    for row in rows if not as_csv() else ():  # not in a table for people, which may have to break them
         print(printable(f"undo: {_undo(row)}"))
     return None
 

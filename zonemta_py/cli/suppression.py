@@ -16,13 +16,14 @@ import typer
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.forgetting import Archive, FilesOnly, InLake, Proof, Subaddresses, in_files
 from zonemta_py.cli.forgetting_plans import DeletePlans, Plans, in_plans
-from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration
+from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.output import moment, print_json, print_table, printable
 from zonemta_py.cli.progress import bar
 from zonemta_py.cli.queue import answer
 from zonemta_py.cli.rejects import Rejects, beside
 from zonemta_py.cli.suppression_file import COLUMNS, STDIN, opened
 from zonemta_py.config import Config
+from zonemta_py.mail.schedule_fields import utc
 
 app = typer.Typer(help="The suppression list: people to whom nothing is sent, and why.", no_args_is_help=True)
 
@@ -61,6 +62,7 @@ def remove(addresses: Addresses, config: ConfigFile = None, folder: Folder = Non
 
 
 @app.command()
+@tabled
 def show(address: Address, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Whether an address is on the list, and why."""
     row = answer(configuration(config, folder), "suppression", address=address)
@@ -68,10 +70,11 @@ def show(address: Address, config: ConfigFile = None, folder: Folder = None, jso
         return print_json(row)
     if row is None:
         raise Stop(Exit.DATA, f"{printable(address)} is not on the suppression list")
-    return print_table("Suppressed", ("", "value"), zip(COLUMNS, _cells(row), strict=True))
+    return print_table("Suppressed", ("what", "value"), zip(COLUMNS, _cells(row), strict=True))
 
 
 @app.command("list")
+@tabled
 def list_(
     kind: Annotated[Kind | None, typer.Option(help="Only entries of this kind.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows to show.")] = 100,
@@ -86,6 +89,11 @@ def list_(
         return print_json(page)
     more = f"More: --after {page['next']}" if page["next"] else ""
     return print_table("Suppressed", COLUMNS, map(_cells, page["rows"]), printable(more))
+
+
+def _exported(row: dict[str, Any]) -> list[str]:
+    """For programs, so the time is UTC."""
+    return [utc(row["since_ms"]).replace("T", " ") if name == "since" else row[name] for name in COLUMNS]
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -144,7 +152,7 @@ def export(
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(COLUMNS)
         for rows in (first, *pages):
-            writer.writerows(map(_cells, rows))
+            writer.writerows(map(_exported, rows))
             count += len(rows)
             move(count, count)
     if file:

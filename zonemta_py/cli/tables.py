@@ -14,6 +14,7 @@ import typer
 
 from zonemta_py.cli import progress
 from zonemta_py.cli.errors import Exit, Stop
+from zonemta_py.cli.options import readable, tabled
 from zonemta_py.cli.output import print_json, print_table
 from zonemta_py.cli.spark import Master, Memory, spark, told
 
@@ -77,6 +78,7 @@ def _what(days: Sequence[date] | None) -> str:
     return f"{len(days)} days made again, {days[0]} to {days[-1]}" if len(days) > 1 else f"{days[0]} made again"
 
 
+@readable
 def show(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="See `zonemta lake tables`.")],
     lake: Lake,
@@ -109,9 +111,10 @@ def show(
         writer.writerow(wanted)
         writer.writerows([_cell(row[name]) for name in wanted] for row in found)
     else:
-        print_table(f"{table} in {lake}", wanted, [[_cell(row[name]) for name in wanted] for row in found])
+        print_table(f"{table} in {lake}", wanted, [[_for_people(row[name]) for name in wanted] for row in found])
 
 
+@tabled
 def list_tables(lake: Lake, as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
     """List the lake's tables with their days, rows and bytes."""
     _check(lake)
@@ -133,8 +136,11 @@ def list_tables(lake: Lake, as_json: Annotated[bool, typer.Option("--json", help
     if as_json:
         print_json(rows)
         return
-    shown = [[f"{cell:,}" if isinstance(cell, int) else cell for cell in row.values()] for row in rows]
-    print_table(f"Tables in {lake}", ["table", "days ", "first", "last", "rows ", "bytes "], shown)
+    print_table(
+        f"Tables in {lake}",
+        ["table", "days ", "first", "last", "rows ", "bytes "],
+        [list(row.values()) for row in rows],
+    )
 
 
 def _day(text: str) -> date:
@@ -155,6 +161,10 @@ def _exists(lake: Path, name: str) -> None:
     if name not in there:
         known = f"there are {', '.join(there)}" if there else "there are none yet; run `zonemta lake update`"
         raise Stop(Exit.NO_INPUT, f"{lake}: no table {name}; {known}")
+
+
+def _for_people(value: Any) -> Any:
+    return value if isinstance(value, datetime) else _cell(value)
 
 
 def _cell(value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from zonemta_py.cli.errors import Exit, Stop
-from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration
+from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.output import print_json, print_table
 from zonemta_py.config import Config, Zone
 
@@ -23,6 +23,7 @@ _COLUMNS = ("Host", "Address", "Policy", "Delivers", "Certificate")
 
 
 @app.command()
+@tabled
 def check(
     domain: Annotated[str, typer.Argument(metavar="DOMAIN", help="Recipient domain.")],
     zone: Annotated[str | None, typer.Option(help="As this zone would send; none: the default zone.")] = None,
@@ -55,6 +56,7 @@ def _zone(settings: Config, name: str | None) -> Zone:
 
 
 @app.command()
+@tabled
 def report(
     day: Annotated[
         datetime.datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Day (UTC); none: yesterday.")

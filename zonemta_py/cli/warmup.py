@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from zonemta_py.cli.errors import Exit, Stop
-from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration
+from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.output import print_json, print_table, printable
 from zonemta_py.cli.queue import answer
 
@@ -18,6 +18,7 @@ app = typer.Typer()
 
 
 @app.callback(invoke_without_command=True)
+@tabled
 def warmup(
     context: typer.Context,
     history: Annotated[bool, typer.Option("--history", help="Show the days that were, too.")] = False,

@@ -56,7 +56,7 @@ def whatif(
     columns: dict[str, Rows] = {"recorded": facts(history, history, span)}
     if not columns["recorded"]:
         begins = datetime.fromtimestamp(span.since_ms / 1000, UTC)
-        raise Stop(Exit.DATA, f"the archive has no mail of the {hours:g} hours from {begins:%Y-%m-%d %H:%M} on; "
+        raise Stop(Exit.DATA, f"the archive has no mail of the {hours:g} hours from {begins:%Y-%m-%d %H:%M} UTC on; "
                               f"{_has(history)}")  # fmt: skip
     beyond: dict[str, list[tuple[str, int, int]]] = {}
     for name in sorted(configs):
@@ -106,7 +106,7 @@ def _span(history: History, begin: datetime | None, moment: bool, hours: float, 
 def _has(history: History) -> str:
     times = [mail.ms for mail in history.mails.values()]
     first, last = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (min(times), max(times)))
-    return f"it has mail from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M}"
+    return f"it has mail from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"
 
 
 def _replayed(config: Config, history: History, span: Span, seed: int, name: str) -> Replayed:

@@ -1,8 +1,8 @@
-"""Browse: the questions an operator asks the queue. Sizes are O(1); lists walk key ranges and stop at their limit.
+"""Browse: the questions an operator asks the queue. Sizes are O(1); lists walk key ranges in stretches.
 
 Questions and answers (plain dicts and lists, ready for JSON):
     size                                    zones, domains, total
-    list zone state domain sender recipient limit after     rows and a cursor for the next page
+    list zone state domain sender recipient subject user limit after    rows, and the next page's cursor (`listing.py`)
     show id                                 envelope, recipients, header
     copied                                       one sentence: why nothing is sent, this is a copy; "" if it is none
     adopt                                        → {queue, incarnation}: the copy takes the original's place
@@ -25,22 +25,17 @@ Questions and answers (plain dicts and lists, ready for JSON):
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from zonemta_py.disk import identity, keys, records
-from zonemta_py.disk.records import Note
 from zonemta_py.disk.store import StoreDamaged, StoreError
-from zonemta_py.queue import archiving, backup, orders, people, sizes, stopping
+from zonemta_py.queue import archiving, backup, listing, orders, people, sizes, stopping
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.explain import explain
 from zonemta_py.queue.parts import Parts
-from zonemta_py.queue.state import FAMILY, State
-from zonemta_py.queue.tally import campaign_of
 from zonemta_py.schedule import steering
 from zonemta_py.schedule.reasons import rows_of
-
-LIST_MAX = 10_000
 
 
 async def answer(queue: Parts, question: str, arguments: dict[str, Any]) -> Any:
@@ -76,106 +71,6 @@ async def _size(queue: Parts) -> dict[str, Any]:
     total = {name: sum(row[name] for row in zones.values()) for name in (*sizes.NAMES, "leased")}
     total |= {"messages": core.message_count, "bytes": core.message_bytes}
     return {"zones": zones, "domains": {d: row for d, row in domains.items() if any(row.values())}, "total": total}
-
-
-async def _list(
-    queue: Parts,
-    zone: str | None = None,
-    state: str | None = None,
-    domain: str | None = None,
-    sender: str | None = None,
-    recipient: str | None = None,
-    limit: int = 100,
-    after: str = "",
-) -> dict[str, Any]:
-    if state is not None and state not in (State.QUEUED, State.LEASED, State.DEFERRED, State.HELD):
-        raise ValueError(f"there is no state {state!r}; take queued, leased, deferred or held")
-    if zone is not None and zone not in queue.core.schedule.zones:
-        raise ValueError(f"there is no zone {zone!r}; there are {', '.join(queue.core.schedule.zones)}")
-    if after and not _is_cursor(after):
-        raise ValueError(f"{after!r} is no cursor; take the one that the page before ended with, or leave it out")
-    leased = {entry.key for lease in queue.leases.out.values() for entry in lease.open}
-    rows: list[dict[str, Any]] = []
-    for place, key, value in _places(queue, zone, after.encode()):
-        if len(rows) >= min(limit, LIST_MAX):
-            return {"rows": rows, "next": after}
-        after = key.decode()
-        now = State.LEASED if key in leased else FAMILY[place.family]
-        if (state and now != state) or (recipient and place.recipient != recipient):
-            continue
-        if domain and place.recipient.rpartition("@")[2] != domain.lower():
-            continue
-        row = _row(queue, place, Note.of(value), now)
-        if sender is None or row["sender"] == sender:
-            rows.append(row)
-    return {"rows": rows, "next": None}
-
-
-def _is_cursor(after: str) -> bool:
-    """Whether it is the key of a recipient, there or not any more."""
-    try:
-        return keys.place(after.encode()).family in FAMILY
-    except ValueError:
-        return False
-
-
-def _places(queue: Parts, zone: str | None, after: bytes) -> Iterator[tuple[keys.Place, bytes, bytes]]:
-    """Recipient keys behind `after`, family by family."""
-    store = queue.core.store
-    for family in sorted(FAMILY):
-        prefix = f"{family} {zone} ".encode() if zone else f"{family} ".encode()
-        start = max(prefix, after + b"\0") if after else prefix
-        if start < keys.end(prefix):
-            for key, value in store.scan(start, keys.end(prefix)):
-                yield keys.place(key), key, value
-
-
-def _row(queue: Parts, place: keys.Place, note: Note, state: State) -> dict[str, Any]:
-    try:
-        metadata = queue.core.messages.peek(place.id)
-    except StoreError:
-        metadata = {}
-    lane = queue.core.schedule.zones.get(place.zone)
-    strand = lane.strands.by_key.get(place.destination) if lane and place.destination else None
-    resting = strand.lane if strand else None
-    return {
-        "id": place.id,
-        "zone": place.zone,
-        "recipient": place.recipient,
-        "sender": metadata.get("sender", ""),
-        "state": str(state),
-        "attempts": note.attempts,
-        "due_ms": place.due_ms and place.due_ms - queue.core.clock.apart_ms(),
-        "received_ms": metadata.get("received_ms") or keys.id_ms(place.id),
-        "size": metadata.get("size", 0),
-        "subject": metadata.get("headers", {}).get("subject", ""),
-        "last": note.last or (resting.reason if resting else ""),
-    }
-
-
-async def _show(queue: Parts, id: str) -> dict[str, Any]:
-    core = queue.core
-    try:
-        message = core.messages.look(id)
-    except (StoreError, UnicodeError):
-        raise ValueError(
-            f"there is no message {id!r} in the queue; `zonemta queue list` shows which there are"
-        ) from None
-    leased = {entry.key for lease in queue.leases.out.values() for entry in lease.open}
-    rows = [
-        _row(queue, place, Note.of(value), State.LEASED if key in leased else FAMILY[place.family])
-        for place, key, value in _places(queue, None, b"")
-        if place.id == id
-    ]
-    if "columns" in message.metadata:
-        campaign = campaign_of(message.metadata)
-        header = f"(each recipient's own, made from the template of campaign {campaign})"
-        return {"id": id, "envelope": message.metadata, "recipients": rows, "header": header}
-    try:
-        header = core.messages.text(message).partition(b"\r\n\r\n")[0].decode("utf-8", "replace")
-    except StoreError as error:
-        header = f"(cannot be read: {error})"
-    return {"id": id, "envelope": message.metadata, "recipients": rows, "header": header}
 
 
 async def _in_doubt(queue: Parts) -> list[dict[str, Any]]:
@@ -327,8 +222,8 @@ async def _backup(queue: Parts) -> str:
 
 QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "size": _size,
-    "list": _list,
-    "show": _show,
+    "list": listing.page,
+    "show": listing.show,
     "in-doubt": _in_doubt,
     "copied": _copied,
     "adopt": _adopt,

@@ -1,0 +1,165 @@
+"""Tables: at a terminal of any width, in a pipe, as CSV; a row is whole, and so is each word in it."""
+
+import csv
+import io
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from fcntl import ioctl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from zonemta_py.cli import layout
+from zonemta_py.cli.errors import Exit
+from zonemta_py.cli.output import Form, print_table, printed_as
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.queue.queue import LocalQueue
+
+COLUMNS = ("id", "recipient", "tried ", "due", "last reply")
+ID, ADDRESS, DUE = "19f3c2d8a0001f3a", "somebody.with-a.long-name@department.example.org", "2026-11-22 14:52:53+01:00"
+REPLY = "450 4.2.1 The mailbox is busy; try again later, we are sorry that it cannot be helped at this time"
+ROW = (ID, ADDRESS, "1,234", DUE, REPLY)
+BOXES = re.compile("[\u2500-\u257f]")
+
+
+@pytest.mark.parametrize("width", [60, 72, 80, 120, 200])
+def test_words_stay_whole(width: int) -> None:
+    """Ids, addresses and moments are on one line at any usual width, and no line is wider than the terminal."""
+    lines = layout.fitted(COLUMNS, [ROW, ROW], width)
+    assert all(cell_len(line) <= width for line in lines)
+    for word in (ID, ADDRESS, DUE):
+        assert sum(word in line for line in lines) == 2
+    text = " ".join(" ".join(lines).split())
+    assert width < 120 or all(word in text for word in REPLY.split())
+
+
+def test_a_row_is_a_line_where_there_is_room() -> None:
+    """And lines are no longer than they must be; numbers stand to the right."""
+    lines = layout.fitted(COLUMNS, [ROW, (ID, "a@b.org", "5", "", "")], 240)
+    assert len(lines) == 4
+    assert lines[2].endswith(REPLY)
+    assert re.search(r"a@b\.org +    5$", lines[3])
+
+
+def test_what_does_not_fit_follows_with_its_name() -> None:
+    """A row of many columns keeps the first on its line; the rest is named, and what is empty is left out."""
+    lines = layout.fitted(("id", "zone", "recipient", "subject"), [(ID, "default", ADDRESS, "")], 72)
+    assert lines[2:] == [f"{ID}  default", f"    recipient: {ADDRESS}"]
+
+
+TEXT = st.text(st.characters(exclude_categories=("C", "Z")) | st.just(" "), max_size=60)
+
+
+@given(st.lists(st.lists(TEXT, min_size=3, max_size=3), max_size=5), st.integers(20, 250))
+def test_nothing_is_lost_in_any_layout(rows: list[list[str]], width: int) -> None:
+    """Every character of every cell is there, however narrow it gets."""
+    for lines in (layout.fitted(("a", "b ", "c"), rows, width), layout.aligned(("a", "b ", "c"), rows)):
+        shown = "".join("".join(lines).split())
+        for cell in (cell for row in rows for cell in row):
+            for character in set(cell) - {" "}:
+                assert shown.count(character) >= cell.count(character)
+
+
+def test_a_pipe_gets_a_line_for_each_record(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole, without lines drawn around, whatever COLUMNS says; what is in a cell cannot break the line."""
+    for columns in ("80", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        print_table("Recipients", COLUMNS, [ROW, (ID, ADDRESS, 7, DUE, "two\nlines\x1b[31m")], "More: --after x")
+        out = capsys.readouterr().out
+        assert not BOXES.search(out)
+        title, head, first, second, footer = out.splitlines()
+        assert (title, head.split()[:3], footer) == ("Recipients", ["id", "recipient", "tried"], "More: --after x")
+        assert all(cell in first for cell in ROW)
+        assert second.endswith("two lines\ufffd[31m")
+
+
+def test_csv_is_records_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """Numbers as they are; the footer goes to stderr, where no program trips over it."""
+    with printed_as(Form.CSV):
+        print_table("Recipients", COLUMNS, [(ID, ADDRESS, 1234, DUE, 'it said "no", twice')], "More: --after x")
+    out, err = capsys.readouterr()
+    assert list(csv.reader(io.StringIO(out))) == [
+        ["id", "recipient", "tried", "due", "last reply"], [ID, ADDRESS, "1234", DUE, 'it said "no", twice'],
+    ]  # fmt: skip
+    assert err == "More: --after x\n"
+
+
+# ---------------------------------------------------------------- the commands
+
+
+@pytest.fixture
+def busy(served: Callable[..., Any]) -> str:
+    """A queue with a message that waits; its id."""
+
+    async def put(queue: LocalQueue) -> str:
+        body = b"Subject: Hello\r\n\r\nHi\r\n"
+        envelope = Envelope(
+            "ann@example.com", [Recipient(ADDRESS)], len(body), received_ms=1_700_000_000_000,
+            user="ann", headers={"subject": "Hello"}, hashes={"relaxed": b"\xe6\x00"},
+        )  # fmt: skip
+        return await queue.put(envelope, body)
+
+    return str(served().do(put))
+
+
+TABLES = [
+    ("queue", "size"), ("queue", "list"), ("queue", "in-doubt"), ("standing",), ("lanes",), ("warmup",),
+    ("campaign", "list"), ("suppression", "list"), ("explain", ADDRESS), ("rules", "list"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", TABLES, ids=" ".join)
+def test_each_table_in_each_form(
+    command: tuple[str, ...], busy: str, zonemta: Callable[..., Any], tmp_path: Path
+) -> None:
+    """In a pipe as with --plain; CSV that a reader of CSV takes, each row as wide as the first; one form at a time."""
+    where = () if command[0] == "rules" else ("--folder", tmp_path)
+    piped = zonemta(*command, *where)
+    assert (piped.code, BOXES.search(piped.out)) == (Exit.OK, None)
+    assert zonemta(*command, "--plain", *where).code == Exit.OK
+    read = list(csv.reader(io.StringIO(zonemta(*command, "--csv", *where).out)))
+    assert read
+    assert all(len(row) == len(read[0]) for row in read)
+    wrong = zonemta(*command, "--csv", "--json", *where)
+    assert (wrong.code, wrong.err) == (
+        Exit.USAGE, "zonemta: --json, --plain and --csv exclude each other; leave one\n",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_a_real_terminal(columns: int, busy: str, tmp_path: Path) -> None:
+    """At 80 columns, too, no line is wider, and ids, addresses and times are whole."""
+    ours, theirs = pty.openpty()
+    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    command = [sys.executable, "-m", "zonemta_py", "queue", "list", "--folder", tmp_path]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, env=environment) as process:
+        os.close(theirs)
+        text = b""
+        while chunk := _read(ours):
+            text += chunk
+        assert process.wait(30) == 0
+    os.close(ours)
+    lines = text.decode().splitlines()
+    assert all(cell_len(line) <= columns for line in lines)
+    for word in (busy, ADDRESS, r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d"):
+        assert sum(bool(re.search(word, line)) for line in lines) == 1
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # nobody has its other side any more
+        return b""
