@@ -32,6 +32,28 @@ def test_overrides_leave_the_rest_as_it_is(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("toml", "arguments", "said"),
+    [
+        ("", ["--listen", "name:2525"], "--listen name:2525: listeners[smtp].address: 'name' is not an IP address"),
+        ("", ["--listen", "127.0.0.1:70000"], "--listen: '127.0.0.1:70000' is not a host and a port"),
+        ("", ["--relay", "mx:0"], "--relay: 'mx:0' is not a host and a port"),
+        (
+            "[[zones]]\nname='z'\nhost='mx'\nprotocol='lmtp'\nport=24\n",
+            ["--listen", "::1:25", "--relay", "mx:24"],
+            "--listen: '::1:25' is not a host and a port",
+        ),
+    ],
+)
+def test_the_option_that_is_wrong_is_named(tmp_path: Path, toml: str, arguments: list[str], said: str) -> None:
+    """Whichever it is, with what is wrong about it; also where it fits nothing else that is configured."""
+    path = tmp_path / "c.toml"
+    path.write_text(toml)
+    with pytest.raises(Stop) as caught:
+        configured(["--config", str(path), *arguments])
+    assert caught.value.sentence.startswith(said)
+
+
 def test_connections_that_have_ended_do_not_hold_a_port() -> None:
     """A port with connections in TIME_WAIT is free: the MTA must be able to start again at once."""
     with socket.socket() as server:

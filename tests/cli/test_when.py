@@ -52,6 +52,22 @@ def test_moments(text: str, meant: str) -> None:
     assert moment(when.at(text, "--at", NOW_MS)) == meant
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("2h", "2026-03-28 12:00:00+01:00"),
+        ("2h ago", "2026-03-28 12:00:00+01:00"),
+        ("14:30", "2026-03-27 14:30:00+01:00"),
+        ("9:00", "2026-03-28 09:00:00+01:00"),
+        ("yesterday 9:00", "2026-03-27 09:00:00+01:00"),
+        ("2026-03-28 12:00:00+01:00", "2026-03-28 12:00:00+01:00"),
+    ],
+)
+def test_moments_that_were(text: str, meant: str) -> None:
+    """For options that look back."""
+    assert moment(when.past(text, "--since", NOW_MS)) == meant
+
+
 @pytest.mark.parametrize("text", ["", "soon", "25:00", "tomorrow", "2026-13-01", "2026-03-29 02:30", "2h ago", "é"])
 def test_what_is_no_moment(text: str) -> None:
     """Among them a time that the clocks leave out. One sentence names the option and what is understood."""

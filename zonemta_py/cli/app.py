@@ -6,7 +6,7 @@ A name that is none of ours is looked for among the commands of the plugins that
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,6 +36,8 @@ from zonemta_py.cli import (
     whatif,
 )
 from zonemta_py.cli.errors import Exit, Stop, guarded
+from zonemta_py.cli.examples import epilog
+from zonemta_py.cli.habits import meant
 from zonemta_py.config import load
 
 _COMMANDS: dict[str, Callable[..., None]] = {
@@ -54,9 +56,14 @@ def main(arguments: list[str]) -> int:
 
 
 def _dispatch(arguments: list[str]) -> None:
-    app = _tree(arguments[0] if arguments else "")
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
+    command = tree(arguments[0] if arguments else "")
+    instead = meant(arguments)
+    if instead and not _is_there(command, arguments):  # a plugin may have one of that name
+        raise Stop(Exit.USAGE, instead)
     try:
-        code: Any = app(arguments, prog_name="zonemta", standalone_mode=False)
+        code: Any = command.main(arguments, prog_name="zonemta", standalone_mode=False)
     except typer.Abort:
         raise Stop(Exit.INTERRUPTED) from None
     except Exception as error:
@@ -66,6 +73,32 @@ def _dispatch(arguments: list[str]) -> None:
         raise Stop(Exit(code))
 
 
+def _is_there(command: Any, arguments: list[str]) -> bool:
+    for name in arguments[:2]:
+        command = getattr(command, "commands", {}).get(name)
+        if command is None or not hasattr(command, "commands"):
+            break
+    return command is not None
+
+
+def tree(wanted: str = "") -> Any:
+    """The commands as click has them, with their examples; those of plugins too, if `wanted` is none of ours."""
+    command = typer.main.get_command(_tree(wanted))
+    for path, one in every(command):
+        one.epilog = epilog(path)
+        one.short_help = one.short_help or (one.help or "").split("\n\n")[0]  # whole: click cuts off what it derives
+    return command
+
+
+def every(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """(name with its groups', command), the groups too."""
+    for name, one in command.commands.items():
+        full = f"{path} {name}".strip()
+        yield full, one
+        if hasattr(one, "commands"):
+            yield from every(one, full)
+
+
 def _tree(wanted: str) -> typer.Typer:
     app = typer.Typer(
         name="zonemta",
@@ -73,6 +106,7 @@ def _tree(wanted: str) -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # what stands in square brackets is text
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
@@ -115,6 +149,9 @@ def _usage(error: Exception) -> Exception:
     if say is None:
         return error
     context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(say())
+        return Stop(Exit.USAGE)
     command = context.command_path if context else "zonemta"
     sentence = " ".join(str(say()).split()).rstrip(".").replace(". Choose from:", "; choose from")
-    return Stop(Exit.USAGE, f"{sentence}; see `{command} --help`" if sentence else "")  # "": help has been printed
+    return Stop(Exit.USAGE, f"{sentence}; see `{command} --help`")

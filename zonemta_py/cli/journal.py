@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json as jsonlib
 import sys
+import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from zonemta_py.cli import when
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.output import moment, print_json, printable
@@ -41,15 +42,19 @@ def dump(
     type: Annotated[
         str | None, typer.Option(metavar="TYPE", help="Only this type: envelope, start, delivery …")
     ] = None,
-    since: Annotated[datetime | None, typer.Option(help="Only from this moment on (UTC).")] = None,
-    until: Annotated[datetime | None, typer.Option(help="Only before this moment (UTC).")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="Only from then on: 2h (ago), 14:30, yesterday 9:00, 2026-12-01.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="WHEN", help="Only before that moment: the same.")] = None,
     archive: Annotated[bool, typer.Option("--archive", help="Read the archive too.")] = False,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
     """Print records, one a line, oldest first. Damage is named on stderr, and the exit status is 1 then."""
-    kind, (start, end) = _kind(type), (_ms(since), _ms(until))
+    now_ms = time.time_ns() // 1_000_000
+    kind, start = _kind(type), when.past(since, "--since", now_ms) if since else 0
+    end = when.past(until, "--until", now_ms) if until else 0
     words = [word.lower() for word in (id, recipient) if word]
     faults: list[journal.Fault] = []
     for record in _records(configuration(config, folder).folder, archive, faults):
@@ -101,10 +106,6 @@ def _kind(name: str | None) -> Type | None:
     except KeyError:
         kinds = ", ".join(kind.name.lower().replace("_", "-") for kind in Type)
         raise Stop(Exit.USAGE, f"--type: {name!r} is no type of record; take one of {kinds}") from None
-
-
-def _ms(moment: datetime | None) -> int:
-    return int(moment.replace(tzinfo=UTC).timestamp() * 1000) if moment else 0
 
 
 def _mentions(value: Any, word: str) -> bool:

@@ -12,7 +12,7 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,7 +21,8 @@ from zonemta_py.cli.errors import Exit, Stop, guarded
 from zonemta_py.cli.folder import ensure_writable, kept_to_oneself, wait_until_unlocked
 from zonemta_py.cli.patience import until
 from zonemta_py.cli.version import program
-from zonemta_py.config import Config, Listener, load, secret
+from zonemta_py.config import Config, ConfigError, Listener, load, secret
+from zonemta_py.config.file import checked
 
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:\s]+)):(\d{1,5})")
 
@@ -71,7 +72,10 @@ def opening(config: Config, path: Path | None) -> Iterator[str]:
 
 def configured(arguments: list[str]) -> tuple[Config, Path | None]:
     """The configuration that these arguments mean, and its file, if any: then what the command line overrides."""
-    parser = _Parser(prog="zonemta run", description="Runs the MTA in the foreground until it is killed.")
+    parser = _Parser(
+        prog="zonemta run", description="Runs the MTA in the foreground until it is killed.",
+        epilog="Example: zonemta run --config zonemta.toml",
+    )  # fmt: skip
     parser.add_argument("-c", "--config", metavar="FILE", default=os.environ.get("ZONEMTA_CONFIG"), help="TOML file")
     parser.add_argument("--folder", metavar="DIR", help="where the queue lives, in place of server.folder")
     parser.add_argument("--listen", metavar="ADDRESS:PORT", help="the first listener's address and port")
@@ -83,19 +87,27 @@ def configured(arguments: list[str]) -> tuple[Config, Path | None]:
 
 def overridden(config: Config, folder: str | None, listen: str | None, relay: str | None) -> Config:
     """`config` with the overrides in it, checked again as a whole. Raises Stop for what is not an address."""
-    rows: dict[str, Any] = config.model_dump()
     if folder:
-        rows["server"]["folder"] = Path(folder)
+        config = _with(config, "--folder", folder, lambda rows: rows["server"].update(folder=Path(folder)))
     if listen:
         address, port = _split("--listen", listen)
-        rows["listeners"][0] |= {"address": address, "port": port}
+        config = _with(config, "--listen", listen, lambda rows: rows["listeners"][0].update(address=address, port=port))
     if relay:
-        host, port = _split("--relay", relay)
-        rows["zones"] = [zone | {"host": host, "port": port} for zone in rows["zones"]]
+        host, to = _split("--relay", relay)
+        config = _with(
+            config, "--relay", relay, lambda rows: [zone.update(host=host, port=to) for zone in rows["zones"]]
+        )
+    return config
+
+
+def _with(config: Config, option: str, text: str, change: Callable[[dict[str, Any]], object]) -> Config:
+    """One option at a time, so that the one that is wrong, or fits nothing else that is configured, is named."""
+    rows = config.model_dump()
+    change(rows)
     try:
-        return Config.model_validate(rows)
-    except ValueError:
-        raise Stop(Exit.USAGE, f"--listen: {listen!r} is not an IP address and a port; write 127.0.0.1:2525") from None
+        return checked(rows, f"{option} {text}")
+    except ConfigError as error:
+        raise Stop(Exit.USAGE, str(error)) from None
 
 
 def _split(option: str, text: str) -> tuple[str, int]:

@@ -16,13 +16,14 @@ from zonemta_py.mail.schedule_fields import Unclear, mail_date
 
 SPAN_S_MAX = 366 * 86_400
 SPANS = "90s, 15min, 2h, 3d or 1d12h"
+PAST = "2h (ago), 14:30, yesterday 9:00, 2026-12-01, 2026-12-01 09:00 or 2026-12-01T09:00+01:00"
 MOMENTS = "2h, 14:30, tomorrow 9:00, 2026-12-01, 2026-12-01 09:00 or 2026-12-01T09:00+01:00"
 _UNITS = {
     "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hour": 3600, "d": 86_400,
     "day": 86_400, "w": 7 * 86_400, "week": 7 * 86_400,
 }  # fmt: skip
 _PART = re.compile(r"(\d+(?:\.\d+)?) ?([a-z]+?)s?(?![a-z])[ ,]*", re.ASCII | re.IGNORECASE)
-_TIME = re.compile(r"(?:(today|tomorrow) (?:at )?)?(\d{1,2}):(\d\d)(?::(\d\d))?", re.ASCII | re.IGNORECASE)
+_TIME = re.compile(r"(?:(yesterday|today|tomorrow) (?:at )?)?(\d{1,2}):(\d\d)(?::(\d\d))?", re.ASCII | re.IGNORECASE)
 
 _ISO = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
@@ -51,9 +52,20 @@ def at(text: str, option: str, now_ms: int) -> int:
     if seconds is not None:
         return now_ms + round(seconds * 1000)
     try:
-        return _time_of_day(text.strip(), now_ms) or _date(text.strip())
+        return _time_of_day(text.strip(), now_ms, 1) or _date(text.strip())
     except (ValueError, OverflowError):
         raise Stop(Exit.USAGE, f"{option}: {text!a} is no moment; write it like {MOMENTS}") from None
+
+
+def past(text: str, option: str, now_ms: int) -> int:
+    """The same of what has been: a span is so long ago, a time of day the last such. UNIX ms. Raises Stop."""
+    bare = text.strip().removesuffix("ago").strip()
+    if _seconds(bare) is not None:
+        return now_ms - round(span(bare, option) * 1000)
+    try:
+        return _time_of_day(text.strip(), now_ms, -1) or _date(text.strip())
+    except (ValueError, OverflowError):
+        raise Stop(Exit.USAGE, f"{option}: {text!a} is no moment; write it like {PAST}") from None
 
 
 def _seconds(text: str) -> float | None:
@@ -67,16 +79,18 @@ def _seconds(text: str) -> float | None:
     return total if text else None
 
 
-def _time_of_day(text: str, now_ms: int) -> int:
-    """UNIX ms; without a day it is the next such time; 0 if the text is something else. Raises ValueError."""
+def _time_of_day(text: str, now_ms: int, way: int) -> int:
+    """UNIX ms; without a day it is the next such time (way 1) or the last (way -1); 0 if the text is something else.
+    Raises ValueError."""
     found = _TIME.fullmatch(text)
     if not found:
         return 0
     now = datetime.fromtimestamp(now_ms / 1000)
     then = now.replace(hour=int(found[2]), minute=int(found[3]), second=int(found[4] or 0), microsecond=0)
     day = (found[1] or "").lower()
-    if day == "tomorrow" or (not day and then <= now):
-        then += timedelta(days=1)
+    if not day and (then <= now if way > 0 else then > now):
+        then += timedelta(days=way)
+    then += timedelta(days={"yesterday": -1, "tomorrow": 1}.get(day, 0))
     return _unix_ms(then)
 
 

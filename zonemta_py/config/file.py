@@ -26,10 +26,15 @@ def read(path: Path) -> Config:
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not UTF-8 text; save it as UTF-8") from None
     _from_here(path, document.get("plugins"))
+    return checked(document, str(path))
+
+
+def checked(document: dict[str, Any], where: str) -> Config:
+    """Raises ConfigError, which begins with where the document, or what was changed in it, comes from."""
     try:
         return Config.model_validate(document)
     except ValidationError as error:
-        raise ConfigError(_sentence(path, document, error)) from None
+        raise ConfigError(_sentence(where, document, error)) from None
 
 
 def _from_here(path: Path, plugins: Any) -> None:
@@ -47,7 +52,7 @@ def _from_here(path: Path, plugins: Any) -> None:
         plugins["folder"] = str(here / folder)
 
 
-def _sentence(path: Path, document: dict[str, Any], error: ValidationError) -> str:
+def _sentence(path: str, document: dict[str, Any], error: ValidationError) -> str:
     first = error.errors()[0]
     key = _place(document, first["loc"]) or "the file"
     if first["type"] == "extra_forbidden":

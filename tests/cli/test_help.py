@@ -1,0 +1,73 @@
+"""Help: all of it is shown, with examples that are right; and what whoever types another program's command is told."""
+
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from zonemta_py.cli.app import every, tree
+from zonemta_py.cli.errors import Exit
+from zonemta_py.cli.examples import EXAMPLES
+from zonemta_py.cli.habits import HABITS
+
+COMMANDS = dict(every(tree()))
+
+
+@pytest.mark.parametrize("columns", ["80", "200"])
+def test_help_is_shown_as_it_is_written(
+    zonemta: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    """Every word of every command, what stands in square brackets too."""
+    monkeypatch.setenv("COLUMNS", columns)
+    for name, command in COMMANDS.items():
+        if name == "run":
+            continue
+        shown = "".join(zonemta(*name.split(), "--help").out.split())
+        texts = [command.help or "", *(getattr(one, "help", None) or "" for one in command.params)]
+        for text in texts:
+            assert "".join(text.split()) in shown, f"{name}: {text}"
+    assert "[[windows]]" in zonemta("send", "--help").out
+
+
+def test_the_summary_of_a_command_is_whole(zonemta: Callable[..., Any]) -> None:
+    """Not cut off in the list of its group."""
+    for group in ("", *(name for name, command in COMMANDS.items() if hasattr(command, "commands"))):
+        ran = zonemta(*group.split(), "--help")
+        assert "..." not in ran.out.replace("]...", "").replace("ARGS]...", "")
+
+
+@pytest.mark.parametrize(("command", "line"), [(name, line) for name, lines in EXAMPLES.items() for line in lines])
+def test_an_example_is_a_command(zonemta: Callable[..., Any], command: str, line: str) -> None:
+    """It is taken apart without a complaint, and stands below the help of the command that it is about."""
+    program, *words = shlex.split(line.partition(" > ")[0])
+    assert (program, words[: len(command.split())]) == ("zonemta", command.split())
+    COMMANDS[command].make_context(command, words[len(command.split()) :])
+    help_ = zonemta(*command.split(), "--help").out
+    assert f"  {line}\n" in help_
+
+
+@pytest.mark.parametrize("command", HABITS, ids=" ".join)
+def test_what_others_call_it(zonemta: Callable[..., Any], command: tuple[str, ...]) -> None:
+    """One sentence that names what there is, which is there; no guess by spelling."""
+    assert " ".join(command) not in COMMANDS, "it exists now: take it from the habits"
+    ran = zonemta(*command)
+    assert (ran.code, ran.out) == (Exit.USAGE, "")
+    assert ran.err.startswith(f"zonemta: there is no `zonemta {' '.join(command)}`; ")
+    assert "did you mean" not in ran.err
+    named = [one.removeprefix("zonemta ") for one in ran.err.split("`")[3::2] if one.startswith("zonemta ")]
+    assert named
+    for one in named:
+        words = [word for word in one.split() if word.islower()]
+        assert any(" ".join(words[:length]) in COMMANDS for length in (1, 2))
+
+
+def test_slips_are_still_guessed(zonemta: Callable[..., Any]) -> None:
+    """Of names that nobody types on purpose."""
+    assert "Did you mean 'standing'" in zonemta("standin").err
+
+
+def test_help_as_a_command(zonemta: Callable[..., Any]) -> None:
+    """`zonemta help queue list` is `zonemta queue list --help`."""
+    assert zonemta("help", "queue", "list").out == zonemta("queue", "list", "--help").out
+    assert zonemta("help").out == zonemta("--help").out

@@ -1,0 +1,56 @@
+"""Examples that stand below the help of a command. Each is a command line that the tests take apart."""
+
+from __future__ import annotations
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "send": (
+        "zonemta send -t --file letter.eml",
+        "zonemta send ann@example.com --at 'tomorrow 9:00' --by 2d --file letter.eml",
+    ),
+    "route": ("zonemta route --from news@example.org --to ann@example.com --dns",),
+    "explain": ("zonemta explain ann@example.com", "zonemta explain example.com"),
+    "lanes": ("zonemta lanes --zone default", "zonemta lanes --csv > lanes.csv"),
+    "standing": ("zonemta standing",),
+    "stop": (
+        "zonemta stop destination example.com --for 2h --because 'they asked us to'",
+        "zonemta stop campaign spring",
+    ),
+    "lift": ("zonemta lift destination example.com",),
+    "fsck": ("zonemta fsck --folder /var/lib/zonemta", "zonemta fsck --repair"),
+    "backup": ("zonemta backup /var/backups/zonemta-monday",),
+    "queue size": ("zonemta queue size", "zonemta queue size --json"),
+    "queue list": (
+        "zonemta queue list --state deferred --domain example.com",
+        "zonemta queue list --user shop --subject 'your order'",
+        "zonemta queue list --limit 10000 --csv > waiting.csv",
+    ),
+    "queue show": ("zonemta queue show 19f3c2d8a0001f3a",),
+    "queue release": ("zonemta queue release 19f3c2d8a0001f3a",),
+    "queue drop": ("zonemta queue drop 19f3c2d8a0001f3a",),
+    "journal dump": (
+        "zonemta journal dump --recipient ann@example.com --since 2d --archive",
+        "zonemta journal dump --type delivery --since 'yesterday 9:00' --json",
+    ),
+    "config check": ("zonemta config check zonemta.toml",),
+    "warmup set": ("zonemta warmup set 192.0.2.1 google 3",),
+    "campaign check": ("zonemta campaign check letter.toml --list people.csv",),
+    "campaign pause": ("zonemta campaign pause spring --because 'too many complaints'",),
+    "campaign status": ("zonemta campaign status spring",),
+    "suppression add": ("zonemta suppression add ann@example.com --kind complaint --reason 'she called'",),
+    "suppression list": ("zonemta suppression list --kind hard-bounce --csv",),
+    "suppression import": ("zonemta suppression import list.csv --kind unsubscribe",),
+    "rules explain": ("zonemta rules explain '550 5.1.1 No such user'",),
+    "dkim new": ("zonemta dkim new example.com 2026a",),
+    "tls check": ("zonemta tls check example.com",),
+    "lake ingest": ("zonemta lake ingest --archive /var/lib/zonemta/archive --lake lake",),
+}
+
+
+def epilog(command: str) -> str | None:
+    """What stands below the help of `zonemta command`: lines that are not to be run together."""
+    lines = EXAMPLES.get(command)
+    return (
+        "\n".join(("\b", "Examples:" if len(lines) > 1 else "Example:", *(f"  {one}" for one in lines)))
+        if lines
+        else None
+    )

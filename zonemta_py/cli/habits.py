@@ -1,0 +1,53 @@
+"""Commands that people type out of habit, from other MTAs and tools, and what there is here in their place.
+
+A sentence is kinder than a guess by spelling: `top` is no slip of `stop`. What exists one day goes from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_SIZE = "`zonemta queue size` shows what waits, `zonemta lanes` and `zonemta standing` why"
+_LIST = "`zonemta queue list` shows what waits, and finds by recipient, sender, subject and more"
+_NOW = (
+    "mail goes as soon as it may: `zonemta explain` says why something waits,"
+    " `zonemta lift` undoes a stop or a rest, `zonemta queue release` sends what is held"
+)
+_TAKEN_OUT = (
+    "`zonemta queue drop` takes out a message that is held, `zonemta campaign cancel` a campaign,"
+    " `zonemta forget` a person"
+)
+_END = "what `zonemta run` began ends with SIGTERM (`kill PID`, or your service manager), and nothing is lost"
+_LOG = "`zonemta journal dump` prints every acceptance, attempt and result"
+
+HABITS: dict[tuple[str, ...], str] = {
+    ("status",): _SIZE, ("stats",): _SIZE, ("top",): _SIZE, ("info",): _SIZE, ("ps",): _SIZE,
+    ("mailq",): _LIST, ("list",): _LIST, ("ls",): _LIST, ("size",): _SIZE,
+    ("flush",): _NOW, ("retry",): _NOW, ("requeue",): _NOW,
+    ("delete",): _TAKEN_OUT, ("remove",): _TAKEN_OUT, ("purge",): _TAKEN_OUT,
+    ("log",): _LOG, ("logs",): _LOG, ("tail",): _LOG,
+    ("start",): "`zonemta run` runs the MTA in the foreground", ("serve",): "`zonemta run` runs the MTA",
+    ("restart",): f"{_END}; then `zonemta run`", ("reload",): f"a new configuration is read at a start; {_END}",
+    ("quit",): _END, ("shutdown",): _END, ("drain",): f"`zonemta stop zone NAME` lets mail wait; {_END}",
+    ("pause",): "`zonemta stop KIND NAME` lets mail wait, `zonemta campaign pause` a campaign",
+    ("resume",): "`zonemta lift KIND NAME` undoes a stop, `zonemta campaign resume` a pause",
+    ("unstop",): "`zonemta lift KIND NAME` undoes a stop", ("hold",): "`zonemta stop KIND NAME` lets mail wait",
+    ("check",): "`zonemta config check FILE` checks a configuration, `zonemta fsck` the queue's files",
+    ("sendmail",): "`zonemta send -t` takes a message as sendmail does",
+    ("queue", "ls"): _LIST, ("queue", "count"): "`zonemta queue size` counts what waits",
+    ("queue", "status"): _SIZE, ("queue", "stats"): _SIZE, ("queue", "find"): _LIST, ("queue", "search"): _LIST,
+    ("queue", "flush"): _NOW, ("queue", "retry"): _NOW, ("queue", "requeue"): _NOW,
+    ("queue", "delete"): _TAKEN_OUT, ("queue", "rm"): _TAKEN_OUT, ("queue", "remove"): _TAKEN_OUT,
+    ("queue", "purge"): _TAKEN_OUT, ("queue", "hold"): "`zonemta stop KIND NAME` lets mail wait",
+    ("queue", "cat"): "`zonemta queue show ID` shows a message",
+    ("queue", "view"): "`zonemta queue show ID` shows a message",
+}  # fmt: skip
+
+
+def meant(arguments: Sequence[str]) -> str:
+    """What there is in place of a command that is not there; "" for any other."""
+    for length in (1, 2):
+        command = tuple(arguments[:length])
+        if command in HABITS:
+            return f"there is no `zonemta {' '.join(command)}`; {HABITS[command]}"
+    return ""
