@@ -10,7 +10,7 @@ import typer
 
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.output import print_json, print_table, printable
+from zonemta_py.cli.output import as_csv, print_json, print_table, printable
 from zonemta_py.cli.queue import answer
 
 BAR_CELLS = 10
@@ -35,7 +35,8 @@ def warmup(
         return print_json(rows)
     columns = ("source", "provider", "schedule", "step", "sent today", "deferred ", "blocked ", "today", "next cap ")
     footer = "" if rows else "No source that is being warmed up has sent anything yet"
-    print_table(f"Warm-up: {len(rows)}", columns, [_row(row) for row in rows], footer)
+    if not (history and as_csv()):  # CSV is one table
+        print_table(f"Warm-up: {len(rows)}", columns, [_row(row) for row in rows], footer)
     if history:
         days = [(row["source"], row["provider"], day) for row in rows for day in row["history"]]
         print_table("Days that were", ("source", "provider", "day"), days, "" if days else "None has ended yet")
