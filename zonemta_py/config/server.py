@@ -17,7 +17,7 @@ class Server(Section):
     hostname: str = ""
     """Name in banner, EHLO and trace fields; empty: the machine's own name."""
     folder: Path = Path("~/.local/state/zonemta")
-    """Where the queue lives: store/, journal/, archive/, quarantine/ and the socket."""
+    """Where the queue lives: store/, bodies/, journal/, archive/, receipts/, quarantine/, identity and the socket."""
     user: str = ""
     """User that root becomes once the ports are open, whose the folder must be; empty: none, who starts it stays."""
     group: str = ""
