@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.pipeline.report import plots, words
-from zonemta_py.pipeline.report.rows import Cause, Cell, Facts, Left, Moment, Pair, Tally, Tried, WarmDay
+from zonemta_py.pipeline.report.facts import burnt
+from zonemta_py.pipeline.report.rows import Bin, Cause, Cell, Facts, Left, Moment, Pair, Tally, Tried, WarmDay
 
 NOTHING = (
     plots.over_time([], 300), plots.heat([], [], [], False), plots.latency([], []), plots.causes([], "others"),
@@ -26,7 +27,20 @@ def test_bars_over_time_stack_up_to_the_attempts() -> None:
     """One series for each kind that occurs; a share only where there are attempts enough to have one."""
     figure = plots.over_time([Moment(0, Tally(90, 10)), Moment(300, Tally(1, 1)), Moment(600, Tally())], 300)
     series = {one.name: list(one.y) for one in figure.data}
-    assert series == {"delivered": [90, 1, 0], "deferred": [10, 1, 0], "not delivered": [10, None, None]}
+    assert series == {"delivered": [90, 1, 0, 0], "deferred": [10, 1, 0, 0], "not delivered": [10, *[None] * 3]}
+
+
+def test_one_step_is_as_wide_as_any() -> None:
+    """A campaign that was over within five minutes: areas have a width, no axis parts of a second."""
+    figure = plots.over_time([Moment(1_800_000_000, Tally(90, 10))], 300)
+    assert [list(one.x) for one in figure.data] == [["2027-01-15 08:00:00", "2027-01-15 08:05:00"]] * 3
+    assert [list(one.y) for one in figure.data] == [[90, 90], [10, 10], [10, 10]]
+    assert list(figure.layout.xaxis.range) == ["2027-01-15 08:00:00", "2027-01-15 08:05:00"]
+    heat = plots.heat([Cell("p", 1_800_000_000, Tally(90, 10))], ["p"], [1_800_000_000], of_day=False)
+    assert heat.layout.xaxis.type == "category"
+    assert [(one.zmin, one.zmax) for one in heat.data] == [(0, 10), (0, 100)]
+    times = plots.latency([Bin(2.0, 2.1, 5)], [("median", 2.05)])
+    assert list(times.layout.xaxis.ticktext) == ["2.0 s", "2.3 s"]
 
 
 def test_heat_map_has_two_layers_of_which_one_is_shown() -> None:
@@ -85,6 +99,13 @@ def test_a_cap_is_a_line_where_it_is_known() -> None:
     days = [WarmDay("i", "p", 0, 5, None), WarmDay("i", "p", 86_400, 7, 10)]
     assert [one.name for one in plots.warm(days).data] == ["sent", "cap"]
     assert [one.name for one in plots.warm(days[:1]).data] == ["sent"]
+
+
+def test_a_burn_down_fills_its_axis() -> None:
+    """From its beginning to its end, however short it was."""
+    rows = burnt([(110, 101, 10, 4, 5), (120, 112, 0, 5, 5)])
+    assert rows == [Left(101, 0, 0, 0), Left(110, 10, 4, 5), Left(120, 10, 9, 0)]
+    assert list(plots.burn_down(rows, None).layout.xaxis.range) == ["1970-01-01 00:01:41", "1970-01-01 00:02:00"]
 
 
 def test_burn_down_goes_on_to_its_estimated_end() -> None:

@@ -38,6 +38,8 @@ _TICKS_S = {
 def over_time(moments: Sequence[Moment], step_s: int) -> go.Figure:
     """Attempts by how they ended, stacked, above the share of those that did not deliver."""
     figure = _figure(height=420, hovermode="x unified")
+    if moments:  # a step lasts until the next one, the last one too
+        moments = [*moments, moments[-1]._replace(at=moments[-1].at + step_s)]
     times = [words.second(row.at) for row in moments]
     for kind in KINDS:
         counts = [getattr(row.tally, kind) for row in moments]
@@ -59,7 +61,7 @@ def over_time(moments: Sequence[Moment], step_s: int) -> go.Figure:
     figure.update_layout(
         yaxis={"domain": [0.4, 1], "title": {"text": f"attempts per {width}"}},
         yaxis2={**_AXIS, "domain": [0, 0.28], "ticksuffix": " %", "rangemode": "tozero", "nticks": 4},
-        xaxis={"anchor": "y2", "type": "date"},
+        xaxis={"anchor": "y2", **_dates(times)},
     )
     return figure
 
@@ -72,16 +74,18 @@ def heat(cells: Sequence[Cell], providers: Sequence[str], hours: Sequence[int], 
     counts = [[t.total if t else None for t in row] for row in grid]
     said = [[f"{t.trouble:,} of {t.total:,} attempts not delivered" if t else "" for t in row] for row in grid]
     columns = [f"{hour // 3600:02}:00" for hour in hours] if of_day else [words.moment(hour) for hour in hours]
+    alone = len(hours) < 2  # on an axis of dates, one column has no width
     figure = _figure(height=max(_LOWEST_PX["heat"], 60 + 26 * len(providers)), margin=_LOW)
     for name, values, colour, suffix in (("share", share, "209,73,91", " %"), ("attempts", counts, "43,131,186", "")):
         figure.add_heatmap(
             z=values, x=columns, y=_safe(words.labels(providers)), name=name, customdata=said, xgap=1, ygap=1, zmin=0,
+            zmax=max((value for row in values for value in row if value is not None), default=0) or 1,
             colorscale=[[0, f"rgba({colour},0.07)"], [0.5, f"rgba({colour},0.55)"], [1, f"rgba({colour},1)"]],
             colorbar={"thickness": 10, "outlinewidth": 0, "ticksuffix": suffix, "len": 1, "nticks": 5},
             visible=name == "share", hovertemplate="<b>%{y}</b>, %{x}<br>%{customdata}<extra></extra>",
         )  # fmt: skip
     figure.update_layout(
-        xaxis={"nticks": 7, "tickangle": 0, "showgrid": False, "type": "category" if of_day else "date"},
+        xaxis={"nticks": 7, "tickangle": 0, "showgrid": False, "type": "category" if of_day or alone else "date"},
         yaxis={"autorange": "reversed", "showgrid": False, "type": "category"},
     )
     return figure
@@ -104,12 +108,13 @@ def latency(bins: Sequence[Bin], marks: Sequence[tuple[str, float]]) -> go.Figur
             x=_log10(seconds), xref="x", y=1.2 - 0.085 * at, yref="paper", text=f"{name} {words.span(seconds)}",
             showarrow=False, xanchor="right" if right else "left", xshift=-4 if right else 4, yanchor="top",
         )  # fmt: skip
-    ticks = [value for value in _TICKS_S if low / 1.01 <= value <= high * 1.01]
+    ticks = {value: text for value, text in _TICKS_S.items() if low / 1.01 <= value <= high * 1.01}
+    ticks = ticks or {low: words.span(low), high: words.span(high)}
     figure.update_layout(
         margin={"t": 70},
         xaxis={
-            "type": "log", "range": [_log10(low), _log10(high)], "tickvals": ticks,
-            "ticktext": [_TICKS_S[value] for value in ticks], "title": {"text": "time to delivery"},
+            "type": "log", "range": [_log10(low), _log10(high)], "tickvals": list(ticks),
+            "ticktext": list(ticks.values()), "title": {"text": "time to delivery"},
         },
         yaxis={"title": {"text": "recipients"}},
     )  # fmt: skip
@@ -206,8 +211,15 @@ def burn_down(rows: Sequence[Left], ends: int | None) -> go.Figure:
             x=[times[-1], words.second(ends)], y=[rows[-1].waiting, 0], name="estimated", mode="lines",
             line={"color": COLOURS["deferred"], "width": 2, "dash": "dot"}, hovertemplate="%{y:,}",
         )  # fmt: skip
-    figure.update_layout(xaxis={"type": "date"}, yaxis={"title": {"text": "recipients"}, "rangemode": "tozero"})
+    axis = _dates([*times, words.second(ends)] if ends is not None else times)
+    figure.update_layout(xaxis=axis, yaxis={"title": {"text": "recipients"}, "rangemode": "tozero"})
     return figure
+
+
+def _dates(times: Sequence[str]) -> dict[str, Any]:
+    """An axis from the first to the last of them, with no parts of a second at its ticks."""
+    axis: dict[str, Any] = {"type": "date", "tickformatstops": [{"dtickrange": [None, 1000], "value": "%H:%M:%S"}]}
+    return axis | {"range": [times[0], times[-1]]} if times and times[0] < times[-1] else axis
 
 
 def _figure(**layout: Any) -> go.Figure:
