@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntFlag
+from operator import attrgetter
 from typing import Any
 
 
@@ -108,7 +109,12 @@ class Envelope:
     @property
     def merged(self) -> bool:
         """Whether each recipient gets a message of its own, made from the campaign's template."""
-        return bool(self.columns) or any(one.values is not None for one in self.recipients)
+        if self.columns:
+            return True
+        for one in self.recipients:  # noqa: SIM110 (asked several times for each message; a generator costs more)
+            if one.values is not None:
+                return True
+        return False
 
     def metadata(self) -> dict[str, Any]:
         """All but the recipients, as stored under `message <id> *`; fields at their default are left out."""
@@ -117,8 +123,7 @@ class Envelope:
             row["priority"] = self.priority  # 0 says something: the zone's default does not hold
         if self.merged:
             row["columns"] = self.columns
-        for name in _OPTIONAL:
-            value = getattr(self, name)
+        for name, value in zip(_OPTIONAL, _optional(self), strict=True):
             if value:
                 row[name] = value
         return row
@@ -142,4 +147,5 @@ _OPTIONAL = (
     "window", "time_zone", "unsubscribe", "hashes", "source", "request", "digest", "life_h",
     "token", "unsigned", "extra",
 )  # fmt: skip
+_optional = attrgetter(*_OPTIONAL)
 _FIELDS = frozenset(("sender", "size", "received_ms", "priority", "columns", *_OPTIONAL))

@@ -19,7 +19,7 @@ from zonemta_py.mail.charsets import text_of
 from zonemta_py.mail.limits import HEADER_FIELDS_MAX
 
 _FIELD_END = re.compile(rb"\r\n(?![ \t])")
-_NAME = re.compile(rb"[\x21-\x39\x3b-\x7e]+[ \t]*:")
+_NAME = re.compile(rb"([\x21-\x39\x3b-\x7e]+)[ \t]*:")
 _FOLD = re.compile(r"\r\n(?=[ \t])")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _ENCODED_GAP = re.compile(r"(\?=)\s+(=\?)")
@@ -75,14 +75,19 @@ class Headers:
 
     def decoded(self, name: str, characters_max: int = 200) -> str:
         """First such value as people read it: encoded words decoded (RFC 2047), white space and length bounded."""
-        return decode(self._start(name))[:characters_max]
-
-    def _start(self, name: str) -> str:
-        """The unfolded value, of a long one only as much as `decode` looks at."""
         wanted = name.lower().encode()
         if wanted not in self._names:
             return ""
-        return _value(self.fields[self._names.index(wanted)][: 4 * CODED_CHARACTERS_MAX])
+        return decode(_start(self.fields[self._names.index(wanted)]))[:characters_max]
+
+    def chosen(self, names: dict[bytes, str], characters_max: int = 200) -> dict[str, str]:
+        """What `decoded` says of each of these fields that is here. names: in lower case, and as they are to be called;
+        the order of the result is theirs."""
+        found: dict[bytes, str] = {}
+        for name, field in zip(self._names, self.fields, strict=True):
+            if name in names and name not in found:
+                found[name] = decode(_start(field))[:characters_max]
+        return {called: found[name] for name, called in names.items() if name in found}
 
     def add(self, name: str, value: str) -> None:
         """Puts a field at the end. Raises ValueError if name or value cannot stand in a header section."""
@@ -137,12 +142,12 @@ def split(message: bytes) -> tuple[Headers, int]:
     headers = Headers.__new__(Headers)
     names: list[bytes] = []
     for index, field in enumerate(fields):
-        name = name_of(field)
-        if not name:
+        found = _NAME.match(field)
+        if found is None:
             end = sum(map(len, fields[:index])) + 2 * index
             del fields[index:]
             break
-        names.append(name)
+        names.append(found[1].lower())
     headers.fields, headers._names = fields, names
     return headers, end
 
@@ -150,7 +155,7 @@ def split(message: bytes) -> tuple[Headers, int]:
 def name_of(field: bytes) -> bytes:
     """Lower-case name of a raw field, b"" if it is none."""
     found = _NAME.match(field)
-    return found[0][:-1].rstrip().lower() if found else b""
+    return found[1].lower() if found else b""
 
 
 def decode(value: str) -> str:
@@ -178,6 +183,11 @@ def _decode_part(part: bytes | str, charset: str | None) -> str:
 def _value(field: bytes) -> str:
     text = field.partition(b":")[2].decode("utf-8", "surrogateescape")
     return (_FOLD.sub("", text) if "\r" in text else text).strip(" \t")
+
+
+def _start(field: bytes) -> str:
+    """Its unfolded value, of a long one only as much as `decode` looks at."""
+    return _value(field[: 4 * CODED_CHARACTERS_MAX])
 
 
 def _field(name: str, value: str) -> bytes:

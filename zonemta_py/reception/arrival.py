@@ -12,7 +12,7 @@ then on nothing is kept.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zonemta_py.mail.canonical import BodyHash, Form
 from zonemta_py.mail.envelope import Envelope
@@ -27,6 +27,7 @@ from zonemta_py.reception.permission import refusal
 SENDING_ZONE = "X-Sending-Zone"
 KEPT = ("subject", "from", "to", "message-id", "date", "list-id", "feedback-id")
 """Fields that go into `Envelope.headers`, decoded; and those that zones are chosen by."""
+_DATE, _MESSAGE_ID, _TLS_REQUIRED = (frozenset((name,)) for name in (b"date", b"message-id", b"tls-required"))
 _TO_US = frozenset(name.lower().encode() for name in (SENDING_ZONE, *FIELDS))
 _HEADER_TOO_LONG = Reply(552, "5.3.4", "The header section is longer than this server takes")
 _TOO_MANY_FIELDS = Reply(552, "5.3.4", "The header section has more fields than this server takes")
@@ -83,6 +84,10 @@ class Rules:
     terms: Terms = DEFAULT_TERMS
     kept: tuple[str, ...] = KEPT
     body_form: Form | None = None
+    kept_names: dict[bytes, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kept_names", {name.encode(): name for name in self.kept})
 
 
 class Arrival:
@@ -147,7 +152,7 @@ class Arrival:
             self.refusal = _TOO_MANY_FIELDS
         elif headers.count("received") > self._rules.hops:
             self.refusal = _LOOP
-        elif (author := self._senders.refused(headers.all("from"))) is not None:
+        elif self._senders.bound and (author := self._senders.refused(headers.all("from"))) is not None:
             self.refusal = refusal(author)
         else:
             self._complete(headers, whole, end)
@@ -206,13 +211,13 @@ class Arrival:
 
     def _add_missing(self, headers: Headers) -> bytes:
         added = b""
-        if "date" not in headers:
+        if not headers.any_of(_DATE):
             added = date_field(self.now_ms)
             headers.append(added[:-2])
-        if "message-id" not in headers:
-            field = message_id_field(self._transaction, self.now_ms, self._rules.host)
-            headers.append(field[:-2])
-            added += field
+        if not headers.any_of(_MESSAGE_ID):
+            identity = message_id_field(self._transaction, self.now_ms, self._rules.host)
+            headers.append(identity[:-2])
+            added += identity
         return added
 
     def trace(self) -> bytes:
@@ -225,11 +230,11 @@ class Arrival:
         """Copies the chosen fields into the envelope; once more after plugins have changed them."""
         headers = self.headers
         if headers is not None:
-            self.envelope.headers = {name: headers.decoded(name) for name in self._rules.kept if name in headers}
+            self.envelope.headers = headers.chosen(self._rules.kept_names)
             if self._said:
                 self.envelope.headers |= self._said
-            no = headers.get("TLS-Required").strip().lower() == "no"  # not if REQUIRETLS was said (RFC 8689 4.2)
-            self.envelope.tls_optional = no and not self.envelope.require_tls
+            no = headers.any_of(_TLS_REQUIRED) and headers.get("TLS-Required").strip().lower() == "no"
+            self.envelope.tls_optional = no and not self.envelope.require_tls  # RFC 8689 4.2
 
     def store_header(self) -> None:
         """Hooked messages only: gives out the header section as plugins have left it."""
