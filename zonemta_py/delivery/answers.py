@@ -79,7 +79,7 @@ class Answers:
             self.session.dialogue.abort()
             self.unsaid = True
             return False
-        if self._stalls(replies):
+        if self.session.dialogue.broken is not None and self._stalls(replies):
             return False
         if not replies:
             self.unsaid = self.session.dialogue.broken is ConnectionLost
@@ -119,9 +119,9 @@ class Answers:
         self._settle(self._open(), DEFERRED, ReplyGarbled(stage, "more replies than commands").reply, stage)
 
     def _judge_recipients(self, replies: list[Reply]) -> None:
-        leaving = next((reply for reply in replies if reply.code == 421), None)
         for place, index in enumerate(self._tried, 1):
             if place >= len(replies):
+                leaving = next((reply for reply in replies if reply.code == 421), None)
                 self._judge_unanswered(self._tried[place - 1 :], leaving)
                 return
             reply = replies[place]

@@ -39,8 +39,10 @@ class Means:
     templates: Templates = field(init=False)
     roads: Roads = field(init=False)
     shy: set[str] = field(default_factory=set)
+    _zones: dict[str, Zone] = field(init=False)
 
     def __post_init__(self) -> None:
+        self._zones = {zone.name: zone for zone in self.config.zones}
         self.sources = Sources(self.config)
         self.outgoing = Outgoing(self.config)
         self.templates = Templates(self.outlet, self.making)
@@ -48,4 +50,4 @@ class Means:
 
     def zone(self, name: str) -> Zone:
         """The zone as configured; the default one's limits if the queue still knows a zone that we do not."""
-        return self.config.zone(name) or self.config.default_zone
+        return self._zones.get(name) or self.config.default_zone

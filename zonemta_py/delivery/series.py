@@ -40,7 +40,10 @@ LOOKING = (
 async def deliver(means: Means, delivery: Delivery) -> tuple[Result, list[tuple[Delivery, Result]]]:
     """Tries a lease: the result that ends it, and what plugins are told of: deliveries with their results."""
     if delivery.values is None or len(delivery.recipients) == 1:
-        return await _alone(means, delivery)
+        attempt = Attempt(means, delivery)
+        result = await attempt.run()
+        whole = replace(result, outcomes=attempt.told + result.outcomes) if attempt.told else result
+        return result, [(delivery, whole)]
     own = [restricted(delivery, [index]) for index in range(len(delivery.recipients))]
     if any(map(means.host.listens, LOOKING)):
         return await _one_by_one(means, own)
@@ -50,13 +53,6 @@ async def deliver(means: Means, delivery: Delivery) -> tuple[Result, list[tuple[
         result.outcomes, result.down_s, result.security = [], None, []
         result.started_ms, result.took_ms = following.started_ms, 0
     return _released(result, following.untried), []
-
-
-async def _alone(means: Means, delivery: Delivery) -> tuple[Result, list[tuple[Delivery, Result]]]:
-    attempt = Attempt(means, delivery)
-    result = await attempt.run()
-    whole = replace(result, outcomes=attempt.told + result.outcomes) if attempt.told else result
-    return result, [(delivery, whole)]
 
 
 async def _one_by_one(means: Means, own: list[Delivery]) -> tuple[Result, list[tuple[Delivery, Result]]]:

@@ -6,6 +6,7 @@ readers ignore what they do not know, so old readers read new journals and new r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -40,7 +41,7 @@ POSTPONED: not tried, deferred by our own choice (`delay_s`), no attempt counted
 """
 
 
-pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
+pack: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 """(value) → bytes. One packer for all: a new one for each value, as `packb` makes, costs more than the packing. It is
 one call of C, which no other thread comes between."""
 

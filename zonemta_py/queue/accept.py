@@ -135,7 +135,7 @@ class Acceptance:
         metadata["chunks"] = len(chunks)
         if stored:
             metadata["chunks"], metadata["file"] = stored.chunks, stored.bytes
-        if counted := self._counted(envelope):
+        if counted := bool(envelope.campaign) and self._counted(envelope):
             metadata["counted"] = True
         packed = records.pack(metadata)
         kept = [row for row in routed if row.recipient.address not in left_out] if left_out else routed
@@ -176,9 +176,9 @@ class Acceptance:
     def _counted(self, envelope: Envelope) -> bool:
         """Whether a message that is not merged is one of a campaign that is under way."""
         campaigns = self._core.campaigns
-        if not envelope.campaign or envelope.merged or envelope.protocol == "LOCAL":  # what we say of it is not of it
+        if envelope.merged or envelope.protocol == "LOCAL":  # what we say of it is not of it
             return False
-        campaign = campaigns.by_name.get(envelope.campaign)
+        campaign = campaigns.by_name.get(envelope.campaign or "")
         return campaign is not None and not campaigns.over(campaign)
 
     def _undo(self, operations: list[Operation], placed: list[_Placed], envelope: Envelope) -> None:

@@ -97,7 +97,7 @@ class Judging:
         if not result.outcomes:
             return
         if not lane.failures and not lane.source and all(o.verdict == DELIVERED for o in result.outcomes):
-            if zone.away:
+            if zone.away.waiting:
                 zone.answered(lane)
             standing.delivered(lane)  # the usual case, in short
             lane.concurrency.succeeded(lane.active)

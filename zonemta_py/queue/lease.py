@@ -239,7 +239,7 @@ class Leases:
         if hours.too_late(lease.message.metadata, now_ms):
             self._core.end(lease, BOUNCED, TOO_LATE, None)
             return False
-        if self._outlived(lease, now_ms):
+        if lease.message.metadata.get("life_h") and self._outlived(lease, now_ms):
             self._core.end(lease, BOUNCED, OUTLIVED, None)
             return False
         wait_s = self._core.wait_s(lease)
@@ -260,9 +260,7 @@ class Leases:
     def _outlived(self, lease: Lease, now_ms: int) -> bool:
         """Whether its campaign's hours are over: other mail is tried, however long it had to wait for that."""
         lives, message, note = self._core.lives, lease.message, lease.group.entries[0].note
-        if not message.metadata.get("life_h") or not lives.perhaps_over(message.id, now_ms):
-            return False
-        return lives.over(lease.group.strand, message, note, now_ms)
+        return lives.perhaps_over(message.id, now_ms) and lives.over(lease.group.strand, message, note, now_ms)
 
     def grant(self, group: Group, worker: str) -> Lease | None:
         """A lease with its start record; None when the message's metadata is damaged (it has been dealt with).
@@ -278,7 +276,8 @@ class Leases:
             core.lost_message(group, error)
             return None
         # The moment its limits were charged at: a restart charges them again as of then.
-        since_ms = group.zone.ms_at(group.taken) if group.taken else core.clock.ms()
+        now_ms = core.clock.ms()
+        since_ms = group.zone.ms_at(group.taken) if group.taken else now_ms
         lease = Lease(self._next, group, message, worker, since_ms)
         group.worker = worker
         self._next += 1
@@ -287,7 +286,7 @@ class Leases:
                 entry.pinned = True
                 message.pins += 1
         self.out[lease.number] = lease
-        core.record(Type.START, records.pack(lease.row()))
+        core.record(Type.START, records.pack(lease.row()), now_ms)
         return lease
 
     def _deliver(self, taker: Taker) -> None:
@@ -342,7 +341,7 @@ class Leases:
             values=[entry.note.values or [] for entry in group.entries] if merged else None,
             template=metadata.get("template", ""),
             received_ms=metadata.get("received_ms", 0),
-            stepwise=bool(manners) and manners.stepwise(lane.site),
+            stepwise=bool(manners.known) and manners.stepwise(lane.site),
             counted=group.charge is not None,
             unsigned=metadata.get("unsigned", False),
         )

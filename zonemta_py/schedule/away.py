@@ -25,36 +25,33 @@ class Away:
 
     def __init__(self, damp_s: float) -> None:
         self._damp_s = damp_s
-        self._waiting: dict[tuple[str, str], tuple[float, list[bytes]]] = {}
+        self.waiting: dict[tuple[str, str], tuple[float, list[bytes]]] = {}
         self._count = 0
         self.back: deque[bytes] = deque()
         """Keys to be read now. Some may have gone, or be in somebody's hands."""
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
 
     def add(self, site: str, source: str, key: bytes, now: float) -> None:
         """It was put off, and is in the store."""
         if self._count < KEYS_MAX:
             self._count += 1
-            since, found = self._waiting.get((site, source)) or (now, [])
+            since, found = self.waiting.get((site, source)) or (now, [])
             found.append(key)
-            self._waiting[site, source] = max(since, now), found
+            self.waiting[site, source] = max(since, now), found
 
     def answered(self, lane: Lane, now: float) -> bool:
         """The lane's destination has answered. True: there is something to read."""
-        since, found = self._waiting.get((lane.site, lane.source), (now, []))
+        since, found = self.waiting.get((lane.site, lane.source), (now, []))
         probed = lane.failures > 0 and not lane.down_until
         if not found or not (probed or now - since >= self._damp_s):
             return False
-        del self._waiting[lane.site, lane.source]
+        del self.waiting[lane.site, lane.source]
         self._count -= len(found)
         self.back.extend(found)
         return True
 
     def renamed(self, domain: str, site: str) -> None:
         """The domain's mail goes to that site: after a restart nobody knew."""
-        for name, source in [name for name in self._waiting if name[0] == domain] if domain != site else ():
-            since, found = self._waiting.pop((name, source))
-            latest, others = self._waiting.get((site, source)) or (since, [])
-            self._waiting[site, source] = max(since, latest), others + found
+        for name, source in [name for name in self.waiting if name[0] == domain] if domain != site else ():
+            since, found = self.waiting.pop((name, source))
+            latest, others = self.waiting.get((site, source)) or (since, [])
+            self.waiting[site, source] = max(since, latest), others + found

@@ -28,14 +28,11 @@ class Manner(NamedTuple):
 
 
 class Manners:
-    """By kind and site. record: writes a change to the journal."""
+    """By kind and site (`known`). record: writes a change to the journal."""
 
     def __init__(self, now_ms: Callable[[], int], record: Callable[[list[Any]], None]) -> None:
         self._now_ms, self._record = now_ms, record
-        self._all: OrderedDict[tuple[str, str], Manner] = OrderedDict()
-
-    def __bool__(self) -> bool:
-        return bool(self._all)
+        self.known: OrderedDict[tuple[str, str], Manner] = OrderedDict()
 
     def recipients(self, site: str, most: int) -> int:
         """How many may go together: `most`, or as few as the site takes."""
@@ -53,9 +50,9 @@ class Manners:
             self._change(PIPELINING, site, 0, cause)
 
     def _of(self, kind: str, site: str) -> Manner | None:
-        found = self._all.get((kind, site))
+        found = self.known.get((kind, site))
         if found is not None and found.since_ms + FORGOTTEN_S * 1000 <= self._now_ms():
-            del self._all[kind, site]
+            del self.known[kind, site]
             return None
         return found
 
@@ -70,25 +67,25 @@ class Manners:
     def apply(self, kind: str, site: str, value: Any, cause: str) -> None:
         """Makes a record true. value: [value, since_ms]; None: it is forgotten."""
         if value is None:
-            self._all.pop((kind, site), None)
+            self.known.pop((kind, site), None)
             return
-        self._all[kind, site] = Manner(int(value[0]), int(value[1]), cause)
-        if len(self._all) > MANNERS_MAX:
-            self._all.popitem(last=False)
+        self.known[kind, site] = Manner(int(value[0]), int(value[1]), cause)
+        if len(self.known) > MANNERS_MAX:
+            self.known.popitem(last=False)
 
     def state(self) -> list[list[Any]]:
         """For position records."""
-        return [[*key, *manner] for key, manner in self._all.items()]
+        return [[*key, *manner] for key, manner in self.known.items()]
 
     def restore(self, state: list[list[Any]]) -> None:
         for kind, site, *manner in state:
-            self._all[kind, site] = Manner(*manner)
+            self.known[kind, site] = Manner(*manner)
 
     def rows(self) -> list[dict[str, Any]]:
         """For people."""
         return [
             {"kind": kind, "name": site, "most": found.value, "cause": found.cause, "since_ms": found.since_ms,
              "until_ms": found.since_ms + FORGOTTEN_S * 1000}
-            for kind, site in list(self._all)
+            for kind, site in list(self.known)
             if (found := self._of(kind, site)) is not None
         ]  # fmt: skip

@@ -144,7 +144,7 @@ class Permits:
         if self._may_be_alone is not None and not merged:
             asked = self._terms_of(strand.entries[0].id).get("unsubscribe", False)
             most = 1 if self._may_be_alone.alone(zone.name, asked) else most
-        if self.standing.manners and not merged:
+        if self.standing.manners.known and not merged:
             most = self.standing.manners.recipients(lane.site, most)
         days = self.standing.warmups.of(lane.source, lane.provider or lane.site) if lane.source else None
         if not gates and learned is None and days is None:

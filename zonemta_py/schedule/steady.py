@@ -53,6 +53,7 @@ class Steady(Clock):
     def __init__(self, base: Clock, kept: dict[str, Any] | None = None, last_ms: int = 0, next_id: str = "") -> None:
         kept = kept or {}
         self.base = base
+        self.monotonic, self._clock_ms = base.monotonic, base.ms
         self.told: Callable[[list[list[Any]]], None] = lambda steps: None
         self.next_id: Callable[[], str] = lambda: next_id or _FIRST_ID
         self.steps = [Step(*row) for row in kept.get("steps", [])] or [Step(_FIRST_ID, 0, 0)]
@@ -85,9 +86,6 @@ class Steady(Clock):
 
     # -- the time
 
-    def monotonic(self) -> float:
-        return self.base.monotonic()
-
     def random(self) -> float:
         return self.base.random()
 
@@ -96,17 +94,17 @@ class Steady(Clock):
 
     def ms(self) -> int:
         """The machine's clock, UNIX ms."""
-        clock_ms = self.base.ms()
-        if abs(clock_ms - self.base.monotonic() * 1000 - self._seen_ms) > STEP_MS:
+        clock_ms = self._clock_ms()
+        if not -STEP_MS <= clock_ms - self.monotonic() * 1000 - self._seen_ms <= STEP_MS:
             self._step(clock_ms)
         return clock_ms
 
     def steady_ms(self) -> int:
-        return round(self.base.monotonic() * 1000 + self._offset_ms)
+        return round(self.monotonic() * 1000 + self._offset_ms)
 
     def steady(self) -> float:
         """The same in seconds."""
-        return self.base.monotonic() + self._offset_ms / 1000
+        return self.monotonic() + self._offset_ms / 1000
 
     def apart_ms(self) -> int:
         return self.steps[-1].apart_ms

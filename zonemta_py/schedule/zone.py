@@ -218,7 +218,7 @@ class ZoneSchedule(Intake):
     def _looked_up(self, strand: Strand, domain: str, found: Site | NoRoute) -> None:
         strand.free()
         if isinstance(found, Site):
-            if self.away:
+            if self.away.waiting:
                 self.away.renamed(domain, found.key)
             if found.key == strand.lane.site:
                 self.strands.learn_provider(strand.lane, found.provider)
