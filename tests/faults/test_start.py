@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -14,6 +15,7 @@ from survival.ledger import Ledger
 from survival.letters import Letter
 from survival.rig import Mta, sink
 
+from zonemta_py.config import Config
 from zonemta_py.disk import journal
 from zonemta_py.disk.records import Type, unpack
 
@@ -194,3 +196,23 @@ async def _give(mta: Mta) -> None:
     connection = await Connection.open(mta.port)
     await connection.transaction(Letter("1.0", "ann@src.test", ["bob@x.test"], b"Subject: x\r\n\r\nHi\r\n"))
     connection.close()
+
+
+def test_receivers_may_open_as_many_files_as_their_clients_need(mta: Mta) -> None:
+    """Started under a low soft limit, as shells have it, they raise it as far as they may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    low = 256
+    resource.setrlimit(resource.RLIMIT_NOFILE, (low, hard))
+    try:
+        mta.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        asyncio.run(mta.accepting())
+        wanted = min(Config().limits.connections // 2 + 1, hard)
+        assert wanted > low
+        for pid in [pid for pid, role in mta.children().items() if role == "receiver"]:
+            row = next(one for one in Path(f"/proc/{pid}/limits").read_text().splitlines() if "open files" in one)
+            assert int(row.split()[3]) >= wanted
+    finally:
+        mta.end()
