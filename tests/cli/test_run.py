@@ -1,6 +1,7 @@
 """`zonemta run`'s own part: which configuration its arguments mean, and whether ports can be opened."""
 
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from zonemta_py.cli.errors import Stop
 from zonemta_py.cli.patience import until
 from zonemta_py.cli.run import check_port, configured
+from zonemta_py.cli.version import program
 from zonemta_py.config import Config, Listener
 
 
@@ -81,3 +83,10 @@ def test_a_moment_is_given_to_those_who_are_dying() -> None:
 
     until(check)
     assert next(answers, "used up") == "used up"
+
+
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_the_version_is_said(zonemta: Callable[..., object], option: str) -> None:
+    """Name and version on one line, as a start says them."""
+    assert zonemta(option) == (0, f"{program()}\n", "")
+    assert program().split()[1][0].isdigit()

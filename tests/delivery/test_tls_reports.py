@@ -207,3 +207,11 @@ async def test_by_post(collector: Any, report: Report) -> None:
     assert json.loads(gzip.decompress(body)) == report.body
     [said] = await send(report, Names(uri), TlsContexts(), Taken(), lambda _: "")
     assert "certificate" in said
+
+
+async def test_a_report_is_not_posted_to_a_private_address(collector: Any, report: Report) -> None:
+    """Who asks for reports is a stranger, and so is who says where that name leads."""
+    port, contexts, got = collector
+    [said] = await send(report, Names(f"https://collector.test:{port}/r"), contexts, Taken())
+    assert "collector.test is at 127.0.0.1, a loopback address" in said
+    assert got == []
