@@ -170,7 +170,7 @@ class _Client(Client):
 
 async def suppress(mta: Mta, message: Letter) -> None:
     """The shy are on the list before their letter is handed in."""
-    shy = [[address, "unsubscribe"] for address in message.recipients if address.startswith(mixture.SILENT)]
+    shy = [[address, "manual"] for address in message.recipients if address.startswith(mixture.SILENT)]
     while shy:
         try:
             await asyncio.to_thread(mta.ask, "suppress", rows=shy)

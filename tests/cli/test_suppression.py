@@ -33,11 +33,50 @@ def test_add_show_list_remove(served: Told, told: Told) -> None:
     out = told("suppression", "list", "--limit", "1").out
     assert "ann@x.test" in out
     assert "bob@x.test" not in out
-    assert "More: --after ann@x.test" in out
-    page = json.loads(told("suppression", "list", "--after", "ann@x.test", "--json").out)
+    assert "More: --after 'ann@x.test campaigns'" in out
+    page = json.loads(told("suppression", "list", "--after", "ann@x.test campaigns", "--json").out)
     assert [row["address"] for row in page["rows"]] == ["bob@x.test"]
     assert told("suppression", "remove", "ann@x.test", "bob@x.test").out == "2 taken off the suppression list\n"
     assert json.loads(told("suppression", "list", "--json").out) == {"rows": [], "next": None}
+
+
+def test_scopes(served: Told, told: Told, tmp_path: Path) -> None:
+    """Who unsubscribes leaves campaigns; each scope is shown, listed, exported, imported and taken off by itself."""
+    served()
+    told("suppression", "add", "ann@x.test", "--kind", "unsubscribe")
+    told("suppression", "add", "ann@x.test", "--scope", "zone:default")
+    row = json.loads(told("suppression", "show", "ann@x.test", "--json").out)
+    assert [row["scope"], row["others"][0]["scope"]] == ["campaigns", "zone:default"]
+    assert "zone:default" in told("suppression", "show", "ann@x.test").out
+    page = json.loads(told("suppression", "list", "--scope", "zone:default", "--json").out)
+    assert [row["kind"] for row in page["rows"]] == ["manual"]
+    file = tmp_path / "list.csv"
+    told("suppression", "export", file)
+    ran = told("suppression", "remove", "ann@x.test", "--scope", "campaigns")
+    assert ran.out == "1 taken off the suppression list\n"
+    assert told("suppression", "import", file).out == "1 added to the suppression list, 1 known before\n"
+    file.write_text("email\nbob@x.test\n")
+    told("suppression", "import", file, "--scope", "tenant:acme")
+    assert json.loads(told("suppression", "show", "bob@x.test", "--json").out)["scope"] == "tenant:acme"
+    ran = told("suppression", "add", "ann@x.test", "--scope", "news")
+    assert ran.code == Exit.DATA
+    assert "'news' is no scope; take all, campaigns, campaigns:TENANT" in ran.err
+
+
+def test_explain_says_who_is_listed(served: Told, told: Told) -> None:
+    """By kind and scope, whether anything waits for the address or not."""
+    one = served()
+    told("suppression", "add", "ann@x.test", "--kind", "unsubscribe")
+    ran = told("explain", "Ann@X.test")
+    assert ran.code == Exit.OK
+    assert "ann@x.test is on the suppression list since" in ran.out
+    assert "(unsubscribe): no mail of scope campaigns goes to it" in ran.out
+    assert ran.out.endswith("Nothing waits for it\n")
+    one.do(two_wait)
+    ran = told("explain", "ann@x.test")
+    assert "no mail of scope campaigns goes to it" in ran.out
+    assert "Why recipient ann@x.test waits" in ran.out
+    assert "suppression" not in told("explain", "bob@x.test").out
 
 
 def test_who_is_not_listed(served: Told, told: Told) -> None:
@@ -126,7 +165,7 @@ def test_a_bad_row_keeps_nobody_else_out(
     assert [(row["file"], row["line"], sentence in row["problem"]) for row in rows] == [("old.csv", "3", True)]
     assert Path("old.rejects.csv").stat().st_mode & 0o777 == 0o600
     assert [row["address"] for row in json.loads(told("suppression", "list", "--json").out)["rows"]] == [
-        "ann@x.test", "bob@x.test",
+        "bob@x.test", "ann@x.test",
     ]  # fmt: skip
 
 

@@ -57,6 +57,7 @@ def test_every_key_is_listed() -> None:
         keys.request("<scope>", "<name>").decode(),
         keys.request_end(0, keys.request("<scope>", "<name>")).decode().replace("0" * 12, "<until>"),
         keys.suppressed("<address>").decode(),
+        keys.suppressed("<address>", "<scope>").decode(),
         keys.standing(0).decode().replace("0" * 16, "<seq>"),
         keys.STANDING_STATE.decode(),
         keys.STATE.decode(),

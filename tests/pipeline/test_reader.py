@@ -278,7 +278,16 @@ def test_several_recipients_are_several_rows(tmp_path: Path) -> None:
             {"type": "SUPPRESS", "recipient": "a@x", "kind": "complaint", "reason": "why", "name": "feedback"}
             | {"campaign": "c", "value": '{"since_ms": 7000, "evidence": "said so"}'},
         ),
+        (
+            Type.SUPPRESS, [["a@x", "unsubscribe", 7000, "", "", "", "", "campaigns"]],
+            {"type": "SUPPRESS", "recipient": "a@x", "kind": "unsubscribe", "reason": "", "name": ""}
+            | {"value": '{"since_ms": 7000, "evidence": "", "scope": "campaigns"}'},
+        ),
         (Type.UNSUPPRESS, [["a@x"], "operator"], {"type": "UNSUPPRESS", "recipient": "a@x", "name": "operator"}),
+        (
+            Type.UNSUPPRESS, [["a@x"], "operator", ["campaigns"]],
+            {"type": "UNSUPPRESS", "recipient": "a@x", "name": "operator", "value": '{"scope": "campaigns"}'},
+        ),
         (Type.LOST, [5, 9], {"type": "LOST", "value": "[5, 9]"}),
         (Type.END, None, {"type": "END"}),
         (Type.POSITION, {"applied": 4}, {"type": "POSITION"}),

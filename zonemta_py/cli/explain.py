@@ -11,7 +11,7 @@ import typer
 from zonemta_py.cli import when
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.output import print_aside, print_json, print_table, printable
+from zonemta_py.cli.output import moment, print_aside, print_json, print_table, printable
 from zonemta_py.cli.queue import ZoneName, answer, known_zone
 
 _WORDS = {
@@ -44,10 +44,16 @@ def explain(
 ) -> None:
     """Why does it not go? What holds it, since when, until when, and how many come first."""
     found = answer(configuration(config, folder), "explain", what=what)
-    if not found["rows"] and found["kind"] in ("message", "recipient"):
+    listed = found.get("suppressed", [])
+    if not found["rows"] and not listed and found["kind"] in ("message", "recipient"):
         raise Stop(Exit.DATA, printable(_absent(found["kind"], found["about"])))
     if json:
         return print_json(found)
+    for entry in listed:
+        print_aside(_suppressed(entry))
+    if listed and not found["rows"]:
+        print_aside("Nothing waits for it")
+        return None
     if not found["rows"]:
         print(printable(_idle(found["kind"], found["about"])))
         return _show_learned(found)
@@ -66,6 +72,15 @@ def _absent(kind: str, about: str) -> str:
         f"{about} is not in the queue: it was delivered, returned or never accepted; "
         f"`zonemta journal dump {option} {about}` (and --archive for older days) tells, "
         "and `zonemta queue show ID` shows a message that is there"
+    )
+
+
+def _suppressed(entry: dict[str, Any]) -> str:
+    """What the suppression list says of it."""
+    scope = "" if entry["scope"] == "all" else f" of scope {entry['scope']}"
+    return (
+        f"{entry['address']} is on the suppression list since {moment(entry['since_ms'])} ({entry['kind']}): no mail"
+        f"{scope} goes to it, but through zones whose `suppress` leaves that kind out; see `zonemta suppression show`"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import getpass
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -30,6 +31,16 @@ app = typer.Typer(help="The suppression list: people to whom nothing is sent, an
 Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
 Addresses = Annotated[list[str], typer.Argument(metavar="ADDRESS…", help="One or more addresses.")]
 Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="An address, in any spelling.")]
+_SCOPES = "all, campaigns, campaigns:TENANT, campaign:NAME, tenant:NAME or zone:NAME"
+Scope = Annotated[str | None, typer.Option(metavar="SCOPE", help=f"Only entries of this scope: {_SCOPES}.")]
+NewScope = Annotated[
+    str,
+    typer.Option(
+        metavar="SCOPE",
+        help=f"Which mail is not sent: {_SCOPES}. Not given: all; for an unsubscribe campaigns, of the tenant whose"
+        " campaign it names.",
+    ),
+]
 AT_ONCE = 1_000
 
 
@@ -40,11 +51,16 @@ def add(
     reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason in words.")] = "",
     evidence: Annotated[str, typer.Option(metavar="TEXT", help="Where it can be looked up.")] = "",
     campaign: Annotated[str, typer.Option(metavar="NAME", help="The campaign it came from.")] = "",
+    scope: NewScope = "",
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Send nothing to these any more: new mail leaves them out, and what waits for them ends without a bounce."""
-    rows = [[address, kind, reason, evidence, _me(), campaign] for address in addresses]
+    """Send nothing to these any more: new mail leaves them out, and what waits for them ends without a bounce.
+
+    Who unsubscribes leaves campaigns only; and a zone for passwords and receipts says by `suppress` which kinds stop
+    its mail.
+    """
+    rows = [[address, kind, reason, evidence, _me(), campaign, 0, scope] for address in addresses]
     _say(answer(configuration(config, folder), "suppress", rows=rows))
 
 
@@ -53,9 +69,9 @@ def _say(counts: dict[str, int]) -> None:
 
 
 @app.command()
-def remove(addresses: Addresses, config: ConfigFile = None, folder: Folder = None) -> None:
-    """Take these off the list: mail is sent to them again."""
-    count = answer(configuration(config, folder), "unsuppress", addresses=addresses, by=_me())
+def remove(addresses: Addresses, scope: Scope = None, config: ConfigFile = None, folder: Folder = None) -> None:
+    """Take these off the list, in all scopes or one: mail is sent to them again."""
+    count = answer(configuration(config, folder), "unsuppress", addresses=addresses, by=_me(), scope=scope)
     if not count:
         raise Stop(Exit.DATA, "none of them is on the suppression list; `zonemta suppression list` shows who is")
     print(f"{count:,} taken off the suppression list")
@@ -64,13 +80,15 @@ def remove(addresses: Addresses, config: ConfigFile = None, folder: Folder = Non
 @app.command()
 @tabled
 def show(address: Address, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Whether an address is on the list, and why."""
+    """Whether an address is on the list, for which mail, and why."""
     row = answer(configuration(config, folder), "suppression", address=address)
     if json:
         return print_json(row)
     if row is None:
         raise Stop(Exit.DATA, f"{printable(address)} is not on the suppression list")
-    return print_table("Suppressed", ("what", "value"), zip(COLUMNS, _cells(row), strict=True))
+    rows = [row, *row["others"]]
+    values = [f"value {number}" if len(rows) > 1 else "value" for number in range(1, len(rows) + 1)]
+    return print_table("Suppressed", ("what", *values), zip(COLUMNS, *map(_cells, rows), strict=True))
 
 
 @app.command("list")
@@ -78,16 +96,17 @@ def show(address: Address, config: ConfigFile = None, folder: Folder = None, jso
 def list_(
     kind: Annotated[Kind | None, typer.Option(help="Only entries of this kind.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows to show.")] = 100,
-    after: Annotated[str, typer.Option(help="Go on behind this address.")] = "",
+    scope: Scope = None,
+    after: Annotated[str, typer.Option(help="Go on behind this entry.")] = "",
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Who is on the list, by address, page by page."""
-    page = answer(configuration(config, folder), "suppressions", after=after, limit=limit, kind=kind)
+    """Who is on the list, page by page: for all mail by address, then in each other scope."""
+    page = answer(configuration(config, folder), "suppressions", after=after, limit=limit, kind=kind, scope=scope)
     if json:
         return print_json(page)
-    more = f"More: --after {page['next']}" if page["next"] else ""
+    more = f"More: --after {shlex.quote(page['next'])}" if page["next"] else ""
     return print_table("Suppressed", COLUMNS, map(_cells, page["rows"]), printable(more))
 
 
@@ -107,10 +126,11 @@ def import_(
     rejects: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where bad rows go, with reasons; none: NAME.rejects.csv here.")
     ] = None,
+    scope: Annotated[str, typer.Option(metavar="SCOPE", help="Scope of rows that do not say one, as for `add`.")] = "",
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Add everybody in a CSV file: column address (or email), and any of kind, since, reason, evidence, by, campaign.
+    """Add everybody in a CSV file: column address (or email), and any of the others that `export` writes.
 
     What `export` writes can be imported as it is; doing it twice changes nothing. Bad rows keep nobody else out: they
     are named, go into a file of their own with the reasons, and the command ends with 65.
@@ -121,7 +141,7 @@ def import_(
             print(source.said, file=sys.stderr)
         bad = Rejects(rejects or (Path("suppressions.rejects.csv") if file == STDIN else beside(file)), source.columns)
         with closing(bad), bar("importing") as move:
-            total = _import(chosen, source.rows(kind, _me(), bad), lambda: move(source.bytes_read, source.bytes))
+            total = _import(chosen, source.rows(kind, scope, _me(), bad), lambda: move(source.bytes_read, source.bytes))
     _say(total)
     if bad.count:
         raise Stop(Exit.DATA, bad.sentence(source.count))
@@ -152,7 +172,7 @@ def export(
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(COLUMNS)
         for rows in (first, *pages):
-            writer.writerows(map(_exported, rows))
+            writer.writerows(_exported(row | {"kind": kind}) for row in rows for kind in (row["kind"], *row["also"]))
             count += len(rows)
             move(count, count)
     if file:

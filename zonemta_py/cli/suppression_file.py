@@ -22,7 +22,7 @@ from zonemta_py.pipeline.prepare.dialect import Dialect, dialect_of, recipient_c
 from zonemta_py.pipeline.prepare.dialect import opened as text_of
 from zonemta_py.pipeline.prepare.settings import PlanRefused
 
-COLUMNS = ("address", "kind", "since", "reason", "evidence", "by", "campaign")
+COLUMNS = ("address", "kind", "scope", "since", "reason", "evidence", "by", "campaign")
 STDIN = Path("-")
 
 
@@ -51,9 +51,9 @@ class Source:
     def bytes_read(self) -> int:
         return self._stream.buffer.tell()  # type: ignore[attr-defined,no-any-return]
 
-    def rows(self, kind: str, by: str, bad: Rejects) -> Iterator[list[Any]]:
-        """Good rows as the question `suppress` takes them. kind, by: for rows that do not say."""
-        from zonemta_py.queue.suppression import checked
+    def rows(self, kind: str, scope: str, by: str, bad: Rejects) -> Iterator[list[Any]]:
+        """Good rows as the question `suppress` takes them. kind, scope, by: for rows that do not say."""
+        from zonemta_py.queue.suppressed import checked
 
         now_ms = int(time.time() * 1000)
         for values, problem in self._values():
@@ -63,7 +63,7 @@ class Source:
             try:
                 if problem:
                     raise ValueError(problem)
-                row = self._row(values, kind, by)
+                row = self._row(values, kind, scope, by)
                 checked(row, now_ms)
             except ValueError as error:
                 bad.add(self._name, self._reader.line_num + self._lines_before, str(error), values)
@@ -82,14 +82,14 @@ class Source:
             wrong = any("\udc80" <= character <= "\udcff" for value in values for character in value)
             yield values, "it is not UTF-8; save the file as UTF-8" if wrong else ""
 
-    def _row(self, values: Sequence[str], kind: str, by: str) -> list[Any]:
+    def _row(self, values: Sequence[str], kind: str, scope: str, by: str) -> list[Any]:
         """Raises ValueError."""
         said = {name: values[place].strip() if place < len(values) else "" for name, place in self._places.items()}
         if not said["address"]:
             raise ValueError("there is no address; give one such as ann@example.com")
         return [
             said["address"], said.get("kind") or kind, said.get("reason", ""), said.get("evidence", ""),
-            said.get("by") or by, said.get("campaign", ""), _ms(said.get("since", "")),
+            said.get("by") or by, said.get("campaign", ""), _ms(said.get("since", "")), said.get("scope") or scope,
         ]  # fmt: skip
 
 

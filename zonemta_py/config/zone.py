@@ -12,6 +12,8 @@ from zonemta_py.config.section import NAME, Network, Port, Section, domain_rules
 from zonemta_py.mail import limits
 
 _FIELD_NAME = re.compile(r"[!-9;-~]+")
+Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
+"""Why somebody is on the suppression list, in the order of their weight."""
 
 
 class Retry(Section):
@@ -84,6 +86,11 @@ class Zone(Section):
     """MT-PRIORITY (RFC 6710) of mail that comes without; each step doubles its share of the zone."""
     window: str = ""
     """Name of the [[windows]] hours in which it sends; empty: always."""
+    suppress: list[Kind] = ["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
+    """Kinds of entries of the suppression list that stop its mail; passwords and receipts are wanted also by those who
+    unsubscribed. An entry for this zone alone (scope zone:NAME) always stops it."""
+    campaigns: bool = False
+    """All its mail counts as that of campaigns, also what names none: who has unsubscribed gets none of it."""
     default: bool = False
     """Everything that no rule claims; exactly one zone is the default (the first, if none says so)."""
     in_doubt: Literal["retry", "hold"] = "retry"

@@ -16,6 +16,7 @@
     request <scope> <name>     an idempotency key: how that request was answered
     request-end <until> <scope> <name>               the same keys by the time when they are forgotten
     suppressed <address>       nothing is sent to this person, and why
+    suppressed-in <scope> <address>                  nothing of that scope is sent to this person, and why
     state                                            how far the journal has been applied
 
 Ids are 16 hexadecimal digits that grow with time (44 bits of milliseconds, 20 of sequence), so a slice of time is a
@@ -34,6 +35,7 @@ CAMPAIGNS = b"campaign "
 REQUESTS = b"request "
 REQUEST_ENDS = b"request-end "
 SUPPRESSED = b"suppressed "
+SUPPRESSED_IN = b"suppressed-in "
 STANDING = b"standing "
 STANDING_STATE = STANDING + b"*"
 
@@ -109,8 +111,20 @@ def request_end(until_ms: int, request: bytes) -> bytes:
     return b"request-end %012x %s" % (until_ms, request.removeprefix(REQUESTS))
 
 
-def suppressed(person: str) -> bytes:
-    return b"suppressed " + person.encode()
+def suppressed_range(scope: str) -> bytes:
+    return SUPPRESSED if scope == "all" else f"suppressed-in {scope} ".encode()
+
+
+def suppressed(person: str, scope: str = "all") -> bytes:
+    return suppressed_range(scope) + person.encode()
+
+
+def suppressed_place(key: bytes) -> tuple[str, str]:
+    """Address and scope. Raises ValueError."""
+    if key.startswith(SUPPRESSED):
+        return key.removeprefix(SUPPRESSED).decode(), "all"
+    _, scope, address = key.decode().split(" ", 2)
+    return address, scope
 
 
 def fresh_range(zone: str) -> bytes:

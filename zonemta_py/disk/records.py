@@ -30,8 +30,8 @@ class Type(IntEnum):
     MOVED = 9  # [id, zone, addresses, due_ms]: held recipients released by an operator, deferred until then
     END = 10  # nil: the last record of a segment
     STANDING = 12  # [change, [kind, name], value, cause]: a stop, a rest, what was learned
-    SUPPRESS = 13  # [[address, kind, since_ms, reason, evidence, by, campaign]…]: nothing is sent to these any more
-    UNSUPPRESS = 14  # [[address…], by]: taken off that list
+    SUPPRESS = 13  # [[address, kind, since_ms, reason, evidence, by, campaign, scope, also, again]…]: gets no mail
+    UNSUPPRESS = 14  # [[address…], by, [scope…]]: taken off that list
     LOST = 11  # [first, last]: records that damage has cost, replaced by this one, which has the number of the last
 
 

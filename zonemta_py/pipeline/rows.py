@@ -250,18 +250,20 @@ def _suppress(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for (seq, ms), body in zip(heads, bodies, strict=True):
         for part, row in enumerate(body or [[None]]):
-            address, kind, since_ms, reason, evidence, by, campaign = (*row, *_PAD)[:7]
-            value = _json({"since_ms": since_ms, "evidence": evidence})
+            address, kind, since_ms, reason, evidence, by, campaign, scope = (*row, *_PAD)[:8]
+            value = _json({"since_ms": since_ms, "evidence": evidence} | ({"scope": scope} if scope else {}))
             rows.append((seq, part, ms, address, kind, reason, by, campaign or None, value))
     return rows
 
 
 def _unsuppress(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
-    return [
-        (seq, part, ms, address, body[1])
-        for (seq, ms), body in zip(heads, bodies, strict=True)
-        for part, address in enumerate(body[0] or [None])
-    ]
+    rows: list[tuple[Any, ...]] = []
+    for (seq, ms), body in zip(heads, bodies, strict=True):
+        scopes = body[2] if len(body) > 2 else [None] * len(body[0])
+        found = zip(body[0], scopes, strict=True) if body[0] else [(None, None)]
+        for part, (address, scope) in enumerate(found):
+            rows.append((seq, part, ms, address, body[1], _json({"scope": scope}) if scope else None))
+    return rows
 
 
 def _value(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
@@ -299,5 +301,5 @@ _FORMS: dict[int, _Form] = {
     Type.LOST: _Form(("value",), _value),
     Type.STANDING: _Form(("what", "kind", "name", "value", "reason"), _standing),
     Type.SUPPRESS: _Form(("recipient", "kind", "reason", "name", "campaign", "value"), _suppress),
-    Type.UNSUPPRESS: _Form(("recipient", "name"), _unsuppress),
+    Type.UNSUPPRESS: _Form(("recipient", "name", "value"), _unsuppress),
 }  # fmt: skip

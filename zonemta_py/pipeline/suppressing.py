@@ -53,20 +53,35 @@ class Pushed(NamedTuple):
 def push(node: Listing, rows: Iterable[Any], sent: dict[str, datetime.datetime]) -> tuple[Pushed, dict[str, Any]]:
     """rows: of suppressions.COLUMNS. sent: address → until of what this node was sent before. Also gives address →
     until of what it has been sent now."""
-    listed = {row["address"] for page in node.suppressions() for row in page}
-    fresh: dict[str, Any] = {}
+    listed = _listed(node)
+    fresh: list[tuple[str, Any]] = []
     known = lifted = 0
     for row in rows:
         address = person(row["address"])
-        if address in listed:
+        if row["kind"] in listed.get(address, ()):
             known += 1
-        elif address in sent and row["until"] <= sent[address]:
+        elif address not in listed and address in sent and row["until"] <= sent[address]:
             lifted += 1
         else:
-            fresh[address] = row
-    added, refused = _send(node, [node_row(row) for row in fresh.values()])
-    now = {address: row["until"] for address, row in fresh.items() if address not in refused}
+            fresh.append((address, row))
+    added, refused = _send(node, [node_row(row) for _, row in fresh])
+    now: dict[str, Any] = {}
+    for address, row in fresh:
+        if address not in refused:
+            now[address] = max(row["until"], now.get(address, row["until"]))
     return Pushed(added, known, lifted, refused), now
+
+
+def _listed(node: Listing) -> dict[str, set[str]]:
+    """By address the kinds that need not be sent to the node: those it has, for all mail or that of campaigns."""
+    found: dict[str, set[str]] = {}
+    for row in (row for page in node.suppressions() for row in page):
+        kinds, scope = found.setdefault(row["address"], set()), row.get("scope", "all")
+        if scope.partition(":")[0] in ("all", "campaigns"):
+            kinds |= {row["kind"], *row.get("also", ())}
+        if scope == "all" and row["kind"] in ("manual", "erased"):  # somebody has decided that: nothing weighs more
+            kinds |= {"hard-bounce", "complaint", "unsubscribe"}
+    return found
 
 
 def node_row(row: Any) -> dict[str, Any]:

@@ -13,7 +13,6 @@ before are refused in one day, one refusal of them does not count: it takes a se
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
@@ -53,7 +52,7 @@ STANDARDS = (
 """Asked in this order: of several that are met, the first is the row's."""
 
 EVENT_KINDS = ("complaint", "unsubscribe")
-"""Events (`engagement`) that stop a person's mail at once; the first outranks the second, both outrank hard bounces."""
+"""Events (`engagement`) that stop a person's mail at once; the second that of campaigns only."""
 
 COLUMNS = ("address", "kind", "since", "until", "reason", "rule", "messages", "attempts", "evidence")
 _EVIDENCE = ("at", "id", "campaign", "code", "enhanced", "reply", "stage", "class", "provider", "source")
@@ -64,15 +63,13 @@ _EVIDENCE_DDL = (
 
 
 def suppressions(deliveries: DataFrame, events: DataFrame, lifted: DataFrame | None = None) -> DataFrame:
-    """One row for each person: COLUMNS. deliveries: the lake's table. events: `engagement.EVENTS`. lifted: address, at:
-    when an operator took it off the list. kind: as the node's list has it; rule: the standard's name, or the kind.
+    """One row for each person and kind: COLUMNS. deliveries: the lake's table. events: `engagement.EVENTS`. lifted:
+    address, at: when an operator took it off the list. kind: as the node's list has it, where each stops other mail;
+    rule: the standard's name, or the kind.
     """
     found = bounces(deliveries, lifted).unionByName(complaints(events, lifted))
-    ranks = {kind: rank for rank, kind in enumerate(EVENT_KINDS)}
-    rank = reduce(lambda rest, kind: F.when(F.col("kind") == kind, ranks[kind]).otherwise(rest), ranks, F.lit(99))
-    strongest = found.groupBy("address").agg(F.min_by(F.struct(*COLUMNS[1:]), rank).alias("row"))
     forgotten = F.col("address").endswith(f"@{ERASED_DOMAIN}")  # nobody: stands in for somebody
-    return strongest.where(~forgotten).select("address", "row.*")
+    return found.where(~forgotten)
 
 
 def bounces(

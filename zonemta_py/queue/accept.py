@@ -99,7 +99,7 @@ class Acceptance:
         return routed
 
     def left_out(self, envelope: Envelope, routed: list[Routed]) -> dict[str, str]:
-        """Those on the suppression list, and the kind of their entry. Raises QueueRefusal: it cannot be read now."""
+        """Those on the suppression list: kind and scope of the entry. Raises QueueRefusal: it cannot be read now."""
         try:
             return self._core.suppression.left_out(envelope, routed)
         except StoreError as error:

@@ -17,8 +17,8 @@ Questions and answers (plain dicts and lists, ready for JSON):
     campaign-put name sender template …     a new campaign (`campaigning.py`); {"created": whether it was not there yet}
     campaign-pause name cause, campaign-resume name cause, campaign-cancel name cause, campaign-complete name   its row
     campaign name, campaigns                how each is doing; the first with its history
-    suppress rows, unsuppress addresses     orders about the suppression list (`people.py`)
-    suppression address, suppressions after limit kind      who is on it
+    suppress rows, unsuppress addresses scope       orders about the suppression list (`people.py`)
+    suppression address, suppressions after limit kind scope        who is on it
     forget address                          takes a person out of the queue; how many recipients that were
     warm source provider step               puts one on a step of its schedule (from 1; none: it is warm); its new row
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.frame import Record
@@ -11,25 +10,19 @@ from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Store
 from zonemta_py.queue.check_campaigns import Finding
 from zonemta_py.queue.requests import Kept
-from zonemta_py.queue.suppression import Suppressed
+from zonemta_py.queue.suppressed import ALL, Suppressed, operations
 
 
 class Listed:
     """What the journal that is left says of the list."""
 
     def __init__(self) -> None:
-        self.last: dict[str, bytes | None] = {}
-        """The value by address; None: it was taken off."""
+        self.last: dict[bytes, bytes | None] = {}
+        """The value by key; None: it was taken off."""
 
     def take(self, record: Record) -> None:
-        if record.type not in (Type.SUPPRESS, Type.UNSUPPRESS):
-            return
-        body: list[Any] = records.unpack(record.body)
-        if record.type == Type.SUPPRESS:
-            said: dict[str, bytes | None] = {row[0]: records.pack(row[1:7]) for row in body}
-        else:
-            said = dict.fromkeys(body[0])
-        self.last |= said
+        if record.type in (Type.SUPPRESS, Type.UNSUPPRESS):
+            self.last.update(operations(Type(record.type), records.unpack(record.body)))
 
 
 def findings(store: Store, listed: Listed, lossy: bool, lost: bool) -> Iterator[Finding]:
@@ -42,24 +35,27 @@ def findings(store: Store, listed: Listed, lossy: bool, lost: bool) -> Iterator[
 
 
 def _entries(store: Store) -> Iterator[Finding]:
-    for key, value in store.scan(keys.SUPPRESSED, keys.end(keys.SUPPRESSED)):
-        try:
-            Suppressed.of(key, value)
-        except (ValueError, TypeError):
-            name = key.removeprefix(keys.SUPPRESSED).decode("utf-8", "replace")
-            kept = Suppressed(name, "manual", 0, "its entry was damaged", "", "fsck", "")
-            yield Finding(
-                "repairable", "an entry of the suppression list cannot be read", name, "it stays listed, as manual",
-                [(key, kept.value())],
-            )  # fmt: skip
+    for family in (keys.SUPPRESSED, keys.SUPPRESSED_IN):
+        for key, value in store.scan(family, keys.end(family)):
+            try:
+                Suppressed.of(key, value)
+            except (ValueError, TypeError):
+                name = key.removeprefix(family).decode("utf-8", "replace")
+                kept = Suppressed(name, "manual", 0, "its entry was damaged", "", "fsck", "")
+                yield Finding(
+                    "repairable", "an entry of the suppression list cannot be read", name, "it stays listed, as manual",
+                    [(key, kept.value())],
+                )  # fmt: skip
 
 
 def _against_journal(store: Store, listed: Listed, only_missing: bool) -> Iterator[Finding]:
-    for address, value in listed.last.items():
-        key = keys.suppressed(address)
+    for key, value in listed.last.items():
         there = store.get(key)
         if there == value or (only_missing and (there is not None or value is None)):
             continue
+        address, scope = keys.suppressed_place(key)
+        if scope != ALL:
+            address += f", scope {scope},"
         what, remedy = "is listed otherwise than the journal says", "it is listed as there"
         if value is None:
             what, remedy = "is on the suppression list and was taken off it", "it goes"

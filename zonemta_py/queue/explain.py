@@ -1,11 +1,11 @@
 """Why something waits, and until when: read from the scheduler's own state, not from a guess about it.
 
 The answer: about, kind (message, recipient, zone, ip, campaign, tenant, destination), rows, and how many rows `more`
-there are; of a destination also `counts`, and what was `learned` of it. A row is a recipient, a strand
-(`reasons.rows_of`) or a stop ("stopped"), and has `reasons`, the first being what holds it now (`reasons.py`; for
-recipients also deferred, held, and last deadline: what ends the wait if nothing does before). No reason: it goes when
-its turn comes; a recipient's `before` says how many of its strand come first (`counted` False: at least so many),
-its `life` when it is given up.
+there are; of a destination also `counts`, and what was `learned` of it; of a recipient also its entries on the
+suppression list (`suppressed`). A row is a recipient, a strand (`reasons.rows_of`) or a stop ("stopped"), and has
+`reasons`, the first being what holds it now (`reasons.py`; for recipients also deferred, held, and last deadline: what
+ends the wait if nothing does before). No reason: it goes when its turn comes; a recipient's `before` says how many of
+its strand come first (`counted` False: at least so many), its `life` when it is given up.
 
 Walks over the store are long where a queue is: the queue goes on with its work in between.
 """
@@ -23,6 +23,7 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.keys import Place
 from zonemta_py.disk.records import Note
 from zonemta_py.disk.store import StoreError
+from zonemta_py.mail.person import person
 from zonemta_py.queue import sizes
 from zonemta_py.queue.lent import Lease
 from zonemta_py.queue.parts import Parts
@@ -66,7 +67,9 @@ async def explain(queue: Parts, what: str) -> dict[str, Any]:
     if "@" in what:
         local, _, domain = what.rpartition("@")
         last = f" {local}@{domain.lower()}".encode()
-        return _answer(what, "recipient", await _recipients(queue, lambda key, _: key.endswith(last)))
+        rows = await _recipients(queue, lambda key, _: key.endswith(last))
+        listed = [entry.shown() for entry in queue.core.suppression.every(person(what))]
+        return _answer(what, "recipient", rows, suppressed=listed)
     schedule = queue.core.schedule
     if zone := schedule.zones.get(what):
         return _answer(what, "zone", rows_of(schedule, zone.strands.by_key.values()) or _stops(queue, what))

@@ -23,7 +23,8 @@ from zonemta_py.queue.deadlines import strands_in_turn
 from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.removal import remove_in_memory, remove_walked
 from zonemta_py.queue.state import FAMILY
-from zonemta_py.queue.suppression import ERASED, because
+from zonemta_py.queue.suppressed import ERASED
+from zonemta_py.queue.suppression import because
 from zonemta_py.schedule.lane import Entry
 from zonemta_py.schedule.zone import ZoneSchedule
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from zonemta_py.queue.forgetting import forget
 from zonemta_py.queue.parts import Parts
-from zonemta_py.queue.suppression import ERASED, KINDS, LIST_MAX, Suppressed, checked, checked_person
+from zonemta_py.queue.suppressed import ERASED, KINDS, Suppressed, checked, checked_person, checked_scope, usual_scope
+from zonemta_py.queue.suppression import LIST_MAX
 
 ROWS_MAX = 100_000
 
@@ -17,31 +18,40 @@ async def _suppress(queue: Parts, rows: list[list[Any]]) -> dict[str, int]:
     if len(rows) > ROWS_MAX:
         raise ValueError(f"{len(rows):,} rows at once are too many; give {ROWS_MAX:,} at most")
     now_ms = queue.core.clock.ms()
-    return await queue.core.suppression.add([checked(row, now_ms) for row in rows])
+    return await queue.core.suppression.add([_scoped(queue, checked(row, now_ms)) for row in rows])
 
 
-async def _unsuppress(queue: Parts, addresses: list[str], by: str = "") -> int:
-    return await queue.core.suppression.remove([checked_person(address) for address in addresses], by)
+def _scoped(queue: Parts, entry: Suppressed) -> Suppressed:
+    campaign = queue.core.campaigns.by_name.get(entry.campaign)
+    return entry._replace(scope=entry.scope or usual_scope(entry.kind, campaign.tenant if campaign else ""))
+
+
+async def _unsuppress(queue: Parts, addresses: list[str], by: str = "", scope: str | None = None) -> int:
+    """scope: only that entry of each; else all."""
+    people = [checked_person(address) for address in addresses]
+    return await queue.core.suppression.remove(people, by, checked_scope(scope) if scope else None)
 
 
 async def _suppression(queue: Parts, address: str) -> dict[str, Any] | None:
-    found = queue.core.suppression.of(checked_person(address))
-    return found._asdict() if found is not None else None
+    """The entry of scope "all", or else the first; `others`: the rest of them."""
+    found = [entry.shown() for entry in queue.core.suppression.every(checked_person(address))]
+    return {**found[0], "others": found[1:]} if found else None
 
 
-async def _suppressions(queue: Parts, after: str = "", limit: int = 1_000, kind: str | None = None) -> dict[str, Any]:
+async def _suppressions(
+    queue: Parts, after: str = "", limit: int = 1_000, kind: str | None = None, scope: str | None = None
+) -> dict[str, Any]:
     if kind is not None and kind not in KINDS:
         raise ValueError(f"there is no kind {kind!r}; take {', '.join(KINDS)}")
-    rows, following = queue.core.suppression.page(after, max(1, min(limit, LIST_MAX)), kind)
-    return {"rows": [row._asdict() for row in rows], "next": following}
+    scope = checked_scope(scope) if scope else None
+    rows, following = queue.core.suppression.page(after, max(1, min(limit, LIST_MAX)), kind, scope)
+    return {"rows": [row.shown() for row in rows], "next": following}
 
 
 async def _forget(queue: Parts, address: str, keep: bool = False, by: str = "") -> dict[str, Any]:
     """keep: the address stays on the list, as erased and with nothing else; else it leaves the list too."""
     who, suppression = checked_person(address), queue.core.suppression
-    listed = suppression.of(who) is not None
-    if listed:
-        await suppression.remove([who], by)
+    listed = await suppression.remove([who], by) > 0
     if keep:
         await suppression.add([Suppressed(who, ERASED, queue.core.clock.ms(), "", "", by, "")])
     return {**await forget(queue, who), "listed": listed, "kept": keep}

@@ -1,12 +1,13 @@
-"""Suppression: the people to whom nothing is sent, whoever asks for it, and why.
+"""Suppression: the people to whom nothing is sent, whoever asks for it, and why; of which scope (`suppressed.py`).
 
 Checked when mail comes (they are left out, and counted) and again when it is leased (they are removed, without a
 bounce), for they may have been listed meanwhile. Mail from nobody (the null sender) is exempt: notices go to those who
 send, about what they sent (RFC 5321 6.1). A change is a journal record, stable before it is answered; the store follows
 and a crash in between is made good by replay, as with results.
 
-Cost: nothing while the list is empty; else one look-up in the store for each recipient that comes. What came after the
-list last grew is not looked up again when it is leased.
+Cost: nothing while the list is empty; else one look-up in the store for each recipient that comes, and one more for
+each other scope of the message in which there is anybody. What came after the list last grew is not looked up again
+when it is leased.
 
 Failures: a store that cannot be read refuses mail for now.
 """
@@ -14,57 +15,34 @@ Failures: a store that cannot be read refuses mail for now.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from zonemta_py.config import Zone
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Operation, StoreError, StoreFenced
-from zonemta_py.mail.address import AddressRefused, parse_mailbox
 from zonemta_py.mail.envelope import Envelope
-from zonemta_py.mail.limits import ADDRESS_BYTES_MAX
 from zonemta_py.mail.person import person
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.written import bare
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.commit import immediately
 from zonemta_py.queue.hooks import Routed
+from zonemta_py.queue.suppressed import ALL, COMPLAINT, ERASED, Suppressed, joined, operations, scopes_of, taken_off
 from zonemta_py.queue.tally import SUPPRESSED
 from zonemta_py.schedule.lane import Entry, Group
 
 if TYPE_CHECKING:
     from zonemta_py.queue.core import Core
 
-KINDS = ("hard-bounce", "manual", "unsubscribe", "complaint", "erased")
-"""What a person has said weighs more than what a machine found: the later ones take the place of the earlier ones."""
-COMPLAINT, ERASED = "complaint", "erased"
 AT_ONCE = 1_000
 LIST_MAX = 10_000
-TEXT_CHARACTERS_MAX = 500
-_ALL = "~"
+SCOPES_MAX = 10_000
+"""Scopes of which it is remembered whether there is anybody in them."""
+_ALL_IDS = "~"
 """Behind every message id."""
-
-
-class Suppressed(NamedTuple):
-    """A person on the list. since_ms: UNIX time. evidence: where the reason can be looked up. by: who said so."""
-
-    address: str
-    kind: str
-    since_ms: int
-    reason: str
-    evidence: str
-    by: str
-    campaign: str
-
-    def value(self) -> bytes:
-        return records.pack(self[1:])
-
-    @classmethod
-    def of(cls, key: bytes, value: bytes) -> Suppressed:
-        """Raises ValueError, TypeError."""
-        return cls(key.removeprefix(keys.SUPPRESSED).decode(), *records.unpack(value)[:6])
 
 
 class Suppression:
@@ -72,48 +50,82 @@ class Suppression:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._any = self._is_any()
+        self._look()
         self._mark = core.ids.last
         """No message with a later id can hold anybody who was listed after it came."""
         self._changes = asyncio.Lock()
         self._pending = 0
-        self.foreseen: dict[str, Suppressed | None] = {}
-        """What the store will say of people once recovery has replayed the journal."""
+        self.foreseen: dict[tuple[str, str], Suppressed | None] = {}
+        """What the store will say of people, by address and scope, once recovery has replayed the journal."""
         self.leaving: set[str] = set()
         """People who are being forgotten: nothing more of theirs is leased."""
 
-    def _is_any(self) -> bool:
-        return self._core.store.first(keys.SUPPRESSED, keys.end(keys.SUPPRESSED)) is not None
+    def _look(self) -> None:
+        """Whether there is anybody at all, in scopes beside "all", and in each scope as far as it was asked."""
+        self._scoped = self._is_any(keys.SUPPRESSED_IN)
+        self._any = self._scoped or self._is_any(keys.SUPPRESSED)
+        self._filled: dict[str, bool] = {}
+
+    def _is_any(self, prefix: bytes) -> bool:
+        return self._core.store.first(prefix, keys.end(prefix)) is not None
+
+    def _grown(self, places: Iterable[tuple[str, str]]) -> None:
+        """From now until the store has it, whoever asks of these scopes looks."""
+        self._any, self._mark = True, _ALL_IDS
+        for scope in {scope for _, scope in places}:
+            self._filled[scope] = True
+            self._scoped = self._scoped or scope != ALL
 
     # -- who is on it
 
-    def of(self, address: str) -> Suppressed | None:
-        """Raises StoreError."""
-        who = person(address)
-        if who in self.foreseen:
-            return self.foreseen[who]
-        key = keys.suppressed(who)
+    def of(self, who: str, scope: str = ALL) -> Suppressed | None:
+        """who: in the one spelling (`mail.person`). Raises StoreError."""
+        if (who, scope) in self.foreseen:
+            return self.foreseen[who, scope]
+        key = keys.suppressed(who, scope)
         value = self._core.store.get(key)
         return Suppressed.of(key, value) if value is not None else None
 
+    def every(self, who: str) -> list[Suppressed]:
+        """All entries of a person. Raises StoreError."""
+        found = (self.of(who, scope) for scope in (ALL, *self._scopes()))
+        return [entry for entry in found if entry is not None]
+
     def left_out(self, envelope: Envelope, routed: list[Routed]) -> dict[str, str]:
-        """Those recipients that mail must not go to, and the kind of their entry. Raises StoreError."""
+        """Those recipients that mail must not go to, the kind of their entry and its scope. Raises StoreError."""
         if not self._any or not envelope.sender:
             return {}
-        found = ((row.recipient.address, self.of(row.recipient.address)) for row in routed)
-        return {address: entry.kind for address, entry in found if entry is not None}
+        scopes: dict[str, list[str]] = {}
+        found: dict[str, str] = {}
+        for row in routed:
+            zone, address = self._core.schedule.zones[row.zone].zone, row.recipient.address
+            if row.zone not in scopes:
+                scopes[row.zone] = self._peopled(zone, envelope.tenant, envelope.campaign, envelope.unsubscribe)
+            if entry := self._stopping(address, zone, scopes[row.zone]):
+                found[address] = entry.because()
+        return found
 
     def listed(self, group: Group) -> dict[str, list[Entry]]:
         """Those of a group that is about to be leased that must not have it, by the reason. Raises StoreError."""
         first = group.entries[0]
         if not self.leaving and (not self._any or first.id > self._mark):
             return {}
+        zone, path = group.zone.zone, group.strand.path
+        scopes = self._peopled(zone, path.tenant, path.campaign, self._scoped and self._has_link(first.id))
         reasons: dict[str, list[Entry]] = {}
         for entry in group.entries:
-            reason = self._reason(entry.address)
+            reason = self._reason(entry.address, zone, scopes)
             if reason:
                 reasons.setdefault(reason, []).append(entry)
         return reasons if reasons and self._has_sender(first.id) else {}
+
+    def _has_link(self, message_id: str) -> bool:
+        try:
+            return bool(self._core.messages.peek(message_id).get("unsubscribe"))
+        except StoreFenced:
+            raise
+        except StoreError:
+            return False
 
     def _has_sender(self, message_id: str) -> bool:
         try:
@@ -123,27 +135,64 @@ class Suppression:
         except StoreError:
             return False  # its message is damaged: whoever leases it finds out
 
-    def _reason(self, address: str) -> str:
-        entry = self.of(address)
-        if entry is not None:
-            return because(entry.kind)
+    def _reason(self, address: str, zone: Zone, scopes: list[str]) -> str:
+        if entry := self._stopping(address, zone, scopes):
+            return because(entry.because())
         return because(ERASED) if self.leaving and person(address) in self.leaving else ""
 
-    def page(self, after: str, most: int, kind: str | None) -> tuple[list[Suppressed], str | None]:
-        """Entries behind that address, and where the next page begins (None: nowhere). Looks at 10,000 at most."""
+    def _stopping(self, address: str, zone: Zone, scopes: list[str]) -> Suppressed | None:
+        who = person(address)
+        for scope in scopes:
+            entry = self.of(who, scope)
+            if entry is not None and entry.stops(zone):
+                return entry
+        return None
+
+    def _peopled(self, zone: Zone, tenant: str | None, campaign: str | None, link: bool) -> list[str]:
+        """The scopes of such mail that anybody is in. link: it asks for List-Unsubscribe. Raises StoreError."""
+        if not self._scoped:
+            return [ALL]
+        if len(self._filled) > SCOPES_MAX:
+            self._filled = {scope: True for scope, filled in self._filled.items() if filled}
+        bulk = self._core.config.return_path.unsubscribe(zone.name, link)
+        return [scope for scope in scopes_of(zone, tenant, campaign, bulk) if self._has(scope)]
+
+    def _has(self, scope: str) -> bool:
+        known = self._filled.get(scope)
+        if known is None:
+            known = self._filled[scope] = self._is_any(keys.suppressed_range(scope))
+        return known
+
+    def _scopes(self) -> Iterator[str]:
+        """Those beside "all" in which the store has anybody."""
+        start = keys.SUPPRESSED_IN
+        while (key := self._core.store.first(start, keys.end(keys.SUPPRESSED_IN))) is not None:
+            _, scope = keys.suppressed_place(key)
+            yield scope
+            start = keys.end(keys.suppressed_range(scope))
+
+    def page(self, after: str, most: int, kind: str | None, scope: str | None) -> tuple[list[Suppressed], str | None]:
+        """Entries behind that one, and where the next page begins (None: nowhere). Looks at 10,000 at most."""
         rows: list[Suppressed] = []
-        start = keys.suppressed(after) + b"\0" if after else keys.SUPPRESSED
-        for key, value in islice(self._core.store.scan(start, keys.end(keys.SUPPRESSED)), LIST_MAX):
-            row = Suppressed.of(key, value)
-            after = row.address
+        for looked, row in enumerate(self._from(after, scope)):
+            if len(rows) >= most or looked >= LIST_MAX:
+                return rows, after
+            after = row.address if row.scope == ALL else f"{row.address} {row.scope}"
             if kind in (None, row.kind):
                 rows.append(row)
-                if len(rows) >= most:
-                    break
-        else:
-            if len(rows) < LIST_MAX and self._core.store.first(keys.suppressed(after) + b"\0", _END) is None:
-                return rows, None
-        return rows, after
+        return rows, None
+
+    def _from(self, after: str, scope: str | None) -> Iterator[Suppressed]:
+        """Of scope "all" by address, then of the others by scope and address."""
+        address, _, within = after.rpartition(" ")
+        if not address or "@" in within:  # no scope has an @, every domain stands behind one
+            address, within = after, scope or ALL
+        ranges = [keys.suppressed_range(scope)] if scope else [keys.SUPPRESSED, keys.SUPPRESSED_IN]
+        start = keys.suppressed(address, within) + b"\0" if after else b""
+        for prefix in ranges:
+            if start < keys.end(prefix):
+                for key, value in self._core.store.scan(max(prefix, start), keys.end(prefix)):
+                    yield Suppressed.of(key, value)
 
     # -- changes
 
@@ -155,30 +204,40 @@ class Suppression:
             async with self._changes:
                 fresh = self._fresh(portion)
                 if fresh:
-                    await self._change(Type.SUPPRESS, [list(row) for row in fresh])
-            added += len(fresh)
-            known += len(portion) - len(fresh)
+                    await self._change(Type.SUPPRESS, [row.row() for row in fresh])
+            count = sum(not row.again for row in fresh)
+            added += count
+            known += len(portion) - count
         return {"added": added, "known": known}
 
     def _fresh(self, rows: list[Suppressed]) -> list[Suppressed]:
-        fresh: dict[str, Suppressed] = {}
+        """What the list is to have for what it has not. A kind of less weight is kept beside the other."""
+        fresh: dict[bytes, Suppressed] = {}
         for row in rows:
-            before = fresh.get(row.address) or self.of(row.address)
-            if before is None or KINDS.index(row.kind) > KINDS.index(before.kind):
-                fresh[row.address] = row
+            before = fresh.get(row.key()) or self.of(row.address, row.scope)
+            after = row if before is None else joined(before, row)
+            if before is None or after._replace(again=before.again) != before:
+                again = after.again and (row.key() not in fresh or fresh[row.key()].again)
+                fresh[row.key()] = after._replace(again=again)
         return list(fresh.values())
 
-    async def remove(self, addresses: Iterable[str], by: str) -> int:
-        """How many of them were listed. Raises QueueRefusal, StoreError."""
+    async def remove(self, addresses: Iterable[str], by: str, scope: str | None = None) -> int:
+        """How many people were listed; scope: in that one only. Raises QueueRefusal, StoreError."""
         count = 0
         people = iter(dict.fromkeys(map(person, addresses)))
-        while portion := list(islice(people, AT_ONCE)):
+        scopes = [scope] if scope else [ALL, *self._scopes()]
+        while portion := list(islice(people, max(1, AT_ONCE // len(scopes)))):
             async with self._changes:
-                there = [address for address in portion if self.of(address) is not None]
+                there = [(who, name) for who in portion for name in scopes if self.of(who, name) is not None]
                 if there:
-                    await self._change(Type.UNSUPPRESS, [there, by])
-                    self._any = self._is_any()
-            count += len(there)
+                    body = [[who for who, _ in there], by]
+                    if any(name != ALL for _, name in there):
+                        body.append([name for _, name in there])
+                    await self._change(Type.UNSUPPRESS, body)
+                    if not self._pending:
+                        self._look()
+            count += len({who for who, _ in there})
+            await asyncio.sleep(0)
         return count
 
     async def _change(self, kind: Type, body: list[Any]) -> None:
@@ -187,7 +246,7 @@ class Suppression:
         if trouble is not None:
             raise QueueRefusal(trouble)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._any, self._mark = True, _ALL  # until the store has it
+        self._grown(_places(kind, body))
         self._pending += 1
         seq = core.record(kind, records.pack(body))
         core.unsettled.append(seq)
@@ -196,8 +255,8 @@ class Suppression:
 
     def _settle(self, seq: int, kind: Type, body: list[Any], done: Callable[[], None]) -> None:
         if kind == Type.SUPPRESS:
-            self._count_complaints(map(Suppressed._make, body))
-        self._write(_operations(kind, body), done)
+            self._count_complaints(map(Suppressed.told, body))
+        self._write(operations(kind, body), done)
         core = self._core
         if core.unsettled and core.unsettled[0] <= seq:
             core.unsettled.popleft()
@@ -205,74 +264,45 @@ class Suppression:
 
     def foresee(self, kind: Type, body: list[Any]) -> None:
         """Heeds a record that will be made true by `again`."""
-        self._any, self._mark = True, _ALL
+        self._grown(_places(kind, body))
         if kind == Type.SUPPRESS:
-            self.foreseen |= {row[0]: Suppressed(*row[:7]) for row in body}
+            self.foreseen |= {(row.address, row.scope): row for row in map(Suppressed.told, body)}
         else:
-            self.foreseen |= dict.fromkeys(body[0])
+            self.foreseen |= dict.fromkeys(taken_off(body))
 
     def again(self, kind: Type, body: list[Any]) -> None:
         """Makes a record true that a crash kept from the store."""
         if kind == Type.SUPPRESS:
-            self._count_complaints(Suppressed(*row[:7]) for row in body)
-        self._any, self._mark = True, _ALL
+            self._count_complaints(map(Suppressed.told, body))
+        self._grown(_places(kind, body))
         self._pending += 1
-        self._write(_operations(kind, body), immediately)
+        self._write(operations(kind, body), immediately)
 
-    def _write(self, operations: list[Operation], done: Callable[[], None]) -> None:
+    def _write(self, changes: list[Operation], done: Callable[[], None]) -> None:
         def written(_: Reply | None) -> None:
             self._pending -= 1
             if not self._pending:
                 self._mark = self._core.ids.last
             done()
 
-        self._core.lines.submit(operations, written, sync=False, keep=True)
+        self._core.lines.submit(changes, written, sync=False, keep=True)
 
     def _count_complaints(self, rows: Iterable[Suppressed]) -> None:
         """In the same batch as the entries."""
         for row in rows:
-            if row.kind == COMPLAINT and row.campaign:
+            if row.kind == COMPLAINT and row.campaign and not row.again:
                 self._core.campaigns.tallies.add(row.campaign, "complaints")
 
 
-_END = keys.end(keys.SUPPRESSED)
+def because(what: str) -> str:
+    """The reason as the journal has it. what: the kind, and the scope if that is not all mail."""
+    return f"{SUPPRESSED}: {what}"
 
 
-def because(kind: str) -> str:
-    """The reason as the journal has it."""
-    return f"{SUPPRESSED}: {kind}"
-
-
-def checked(row: list[Any], now_ms: int) -> Suppressed:
-    """[address, kind, reason, evidence, by, campaign, since_ms], the last five may be missing. Raises ValueError."""
-    if not isinstance(row, list | tuple) or len(row) < 2 or not all(isinstance(text, str) for text in row[:6]):
-        raise ValueError(f"{row!r} is no entry; give address, kind, reason, evidence, by, campaign")
-    address, kind, reason, evidence, by, campaign, since_ms = (
-        [*row, "", "", "", "", now_ms][:7] if len(row) < 7 else row
-    )
-    if kind not in KINDS:
-        raise ValueError(f"{address}: there is no kind {kind!r}; take {', '.join(KINDS)}")
-    texts = (text[:TEXT_CHARACTERS_MAX] for text in (reason, evidence, by, campaign))
-    return Suppressed(checked_person(address), kind, int(since_ms or now_ms), *texts)
-
-
-def checked_person(address: Any) -> str:
-    """The address in its one spelling, also where it has a name beside it. Raises ValueError for what is no address."""
-    if not isinstance(address, str) or not address.isprintable():
-        raise ValueError(f"{address!r} is no address; give one such as ann@example.com")
-    try:
-        spelling = person(parse_mailbox(bare(address)))
-    except AddressRefused:
-        spelling = ""
-    if not spelling or len(spelling.encode()) > ADDRESS_BYTES_MAX:
-        raise ValueError(f"{address!r} is no address; give one such as ann@example.com")
-    return spelling
-
-
-def _operations(kind: Type, body: list[Any]) -> list[Operation]:
+def _places(kind: Type, body: list[Any]) -> Iterable[tuple[str, str]]:
     if kind == Type.SUPPRESS:
-        return [(keys.suppressed(row[0]), records.pack(row[1:7])) for row in body]
-    return [(keys.suppressed(address), None) for address in body[0]]
+        return ((row.address, row.scope) for row in map(Suppressed.told, body))
+    return taken_off(body)
 
 
 def _wake(future: asyncio.Future[None]) -> None:

@@ -89,6 +89,18 @@ def test_only_what_the_node_has_not_got_is_sent(door: Door, node: Node) -> None:
     assert "550 5.1.1 no" in found["evidence"]
 
 
+def test_each_kind_is_sent_for_itself(door: Door, node: Node) -> None:
+    """Who unsubscribed is out of campaigns: the bounce that stops all mail is news then. A late unsubscribe is, too."""
+    for first, second in (("unsubscribe", "hard-bounce"), ("hard-bounce", "unsubscribe")):
+        address = f"{first}@example.com"
+        _, sent = push(node, [row(address, until=2, kind=first)], {})
+        both = [row(address, until=2, kind=first), row(address, kind=second)]
+        assert push(node, both, sent)[0] == (1, 1, 0, {})
+        assert push(node, both, sent)[0] == (0, 2, 0, {})
+        found = door.ask("suppression", address=address)
+        assert (found["scope"], found["others"][0]["scope"]) == ("all", "campaigns")
+
+
 def test_a_run_that_was_killed_before_its_note_doubles_nothing(node: Node) -> None:
     """The rows are sent again, and the node knows them."""
     push(node, [row("bob@example.com")], {})

@@ -77,6 +77,7 @@ def found(spark: Any, attempts: Any, moment: Any) -> dict[str, Any]:
     events = [
         ("Complained@example.com", "complaint", moment(3), "spring"),
         ("unknown@example.com", "complaint", moment(3), "spring"),
+        ("unknown@example.com", "unsubscribe", moment(3), "spring"),
         ("left@example.com", "unsubscribe", moment(4), ""),
         ("left-and-back@example.com", "unsubscribe", moment(4), ""),
         ("reader@example.com", "open", moment(4), "spring"),
@@ -87,8 +88,8 @@ def found(spark: Any, attempts: Any, moment: Any) -> dict[str, Any]:
         spark.createDataFrame(events, "address string, kind string, at timestamp, campaign string"),
         spark.createDataFrame(lifted, "address string, at timestamp"),
     ).collect()
-    assert len(rows) == len({row.address for row in rows})
-    return {row.address: row for row in rows}
+    assert len(rows) == len({(row.address, row.kind) for row in rows})
+    return {row.address if row.address != "unknown@example.com" else f"{row.kind} {row.address}": row for row in rows}
 
 
 def test_who_is_found(found: dict[str, Any]) -> None:
@@ -97,7 +98,9 @@ def test_who_is_found(found: dict[str, Any]) -> None:
         address.removesuffix("@example.com"): row.rule for address, row in found.items() if "@example.com" in address
     }
     assert here == {
-        "unknown": "complaint",
+        "complaint unknown": "complaint",
+        "unsubscribe unknown": "unsubscribe",
+        "hard-bounce unknown": "address-unknown",
         "delivered-then-unknown": "address-unknown",
         "lifted-again": "address-unknown",
         "full": "mailbox-full",

@@ -10,7 +10,7 @@ GOOD = {"from": "a@b.test", "to": ["c@d.test", "anna@example.org"], "subject": "
 def test_who_is_on_the_list_is_left_out(open_http: Any) -> None:
     """Of what comes, and told to the one who sends; taken from the list again, mail goes again."""
     door = open_http()
-    rows = [{"address": "Anna@EXAMPLE.org", "kind": "unsubscribe", "reason": "form"}]
+    rows = [{"address": "Anna@EXAMPLE.org", "kind": "manual", "reason": "form"}]
     assert door.client.post("/v1/suppressions", json={"rows": rows}).json() == {"added": 1, "known": 0}
     assert door.client.post("/v1/suppressions", json={"rows": rows}).json() == {"added": 0, "known": 1}
     answer = door.client.post("/v1/inject", json=GOOD).json()
@@ -18,11 +18,34 @@ def test_who_is_on_the_list_is_left_out(open_http: Any) -> None:
     answer = door.client.post("/v1/inject", json=GOOD | {"to": ["anna@example.org"]})
     assert (answer.status_code, answer.json()["accepted"], answer.json()["suppressed"]) == (200, 0, 1)
     row = door.client.get("/v1/suppressions/anna@example.org").json()
-    assert (row["kind"], row["reason"], row["by"]) == ("unsubscribe", "form", "local")
+    assert (row["kind"], row["reason"], row["by"]) == ("manual", "form", "local")
     assert door.client.delete("/v1/suppressions/anna@example.org").json() == {"removed": 1}
     assert door.client.delete("/v1/suppressions/anna@example.org").status_code == 404
     assert door.client.get("/v1/suppressions/anna@example.org").status_code == 404
     assert door.client.post("/v1/inject", json=GOOD).json()["accepted"] == 2
+
+
+def test_who_unsubscribes_leaves_campaigns(open_http: Any) -> None:
+    """Other mail still comes; each entry says its scope, is found by it, and taken off by it."""
+    door = open_http()
+    rows = [
+        {"address": "anna@example.org", "kind": "unsubscribe"},
+        {"address": "anna@example.org", "kind": "complaint", "scope": "tenant:acme"},
+    ]
+    assert door.client.post("/v1/suppressions", json={"rows": rows}).json() == {"added": 2, "known": 0}
+    assert door.client.post("/v1/inject", json=GOOD).json()["accepted"] == 2
+    for terms in ({"campaign": "spring"}, {"tenant": "acme"}):
+        assert door.client.post("/v1/inject", json=GOOD | terms).json()["suppressed"] == 1
+    row = door.client.get("/v1/suppressions/anna@example.org").json()
+    assert (row["scope"], row["others"][0]["scope"]) == ("campaigns", "tenant:acme")
+    page = door.client.get("/v1/suppressions", params={"scope": "tenant:acme"}).json()
+    assert [row["kind"] for row in page["rows"]] == ["complaint"]
+    at = "/v1/suppressions/anna@example.org"
+    assert door.client.delete(at, params={"scope": "campaigns"}).json() == {"removed": 1}
+    assert door.client.delete(at, params={"scope": "campaigns"}).status_code == 404
+    assert door.client.post("/v1/inject", json=GOOD | {"campaign": "spring"}).json()["accepted"] == 2
+    answer = door.client.delete(at, params={"scope": "news"})
+    assert (answer.status_code, "is no scope; take all, campaigns" in answer.text) == (422, True)
 
 
 def test_the_list_comes_in_pages(open_http: Any) -> None:

@@ -75,7 +75,8 @@ def _csv(spark: SparkSession, file: str) -> DataFrame:
 
 
 def from_node(spark: SparkSession, target: Target, folder: Path) -> DataFrame | None:
-    """What the first of the nodes has on its list, by way of a file in `folder`. Raises NodeRefused, NodeGone."""
+    """What the first of the nodes has on its list for all mail or all campaigns, by way of a file in `folder`: for the
+    other scopes it looks itself, when the mail comes. Raises NodeRefused, NodeGone."""
     import pyarrow as pa
     import pyarrow.parquet
 
@@ -84,7 +85,8 @@ def from_node(spark: SparkSession, target: Target, folder: Path) -> DataFrame | 
     n = 0
     with Node(target.nodes[0], target) as node, pa.parquet.ParquetWriter(file, schema) as writer:
         for page in node.suppressions():
-            rows = [{name: row.get(name) for name in schema.names} for row in page]
+            found = [row for row in page if row.get("scope", "all") in ("all", "campaigns")]
+            rows = [{name: row.get(name) for name in schema.names} for row in found]
             writer.write_table(pa.Table.from_pylist(rows, schema))
             n += len(rows)
     return spark.read.schema(COLUMNS).parquet(str(file)) if n else None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, FailFast, Field
+from pydantic import AfterValidator, ConfigDict, FailFast, Field, WithJsonSchema
 
+from zonemta_py.queue.suppressed import SCOPE_PATTERN, checked_scope
 from zonemta_py.reception.http.models import Address, By, Cause, Model, Name
 
 SUPPRESSIONS_MAX = 10_000
 Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
+Scope = Annotated[str, AfterValidator(checked_scope), WithJsonSchema({"type": "string", "pattern": SCOPE_PATTERN})]
 
 
 class Suppressed(Model):
@@ -24,6 +26,9 @@ class Suppressed(Model):
     """Who put it on the list; not given: the key's name."""
     campaign: Name | Literal[""] = ""
     """The campaign it came from."""
+    scope: Scope | None = None
+    """Which mail it stops: all, campaigns, campaigns:TENANT, campaign:NAME, tenant:NAME or zone:NAME. Not given: all,
+    but for an unsubscribe the campaigns of the tenant that has sent the campaign; all campaigns if none is known."""
 
 
 class Suppressions(Model):
@@ -46,6 +51,16 @@ class SuppressionRow(Model):
     evidence: str
     by: str
     campaign: str = ""
+    scope: str = "all"
+    also: list[str] = Field([])
+    """Kinds of less weight that were said of the same address and scope."""
+
+
+class SuppressionRowsOf(SuppressionRow):
+    """An address's entry of scope all, or else the first one."""
+
+    others: list[SuppressionRow] = Field([])
+    """Its entries in other scopes."""
 
 
 class SuppressionRows(Model):

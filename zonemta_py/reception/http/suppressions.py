@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
@@ -24,18 +24,19 @@ _Address = Annotated[models.Address, Path(description="An e-mail address.")]
     responses=described(400, 413, 415, 422),
 )
 async def add(request: Request) -> Response:
-    """They get no mail from then on, not even what is queued already. One that is there already stays as it is, unless
-    the new kind weighs more: hard-bounce, manual, unsubscribe, complaint, erased."""
+    """They get no mail of that scope from then on, not even what is queued already. One that is there already stays as
+    it is, unless the new kind weighs more: hard-bounce, manual, unsubscribe, complaint, erased. A zone may say which
+    kinds stop its mail, so that who left a newsletter still gets passwords."""
     here, who = entrance(request), visit(request)
     who.key.check("suppressions")
     content = await reading.json_object(request, here.config.http.body_bytes, people.SUPPRESSIONS_MAX * 10)
-    given, rows = content.get("rows"), list[list[str]]()
+    given, rows = content.get("rows"), list[list[Any]]()
     if not isinstance(given, list) or not 1 <= len(given) <= people.SUPPRESSIONS_MAX or len(content) > 1:
         reading.checked(people.Suppressions, content | {"rows": given[:1] if isinstance(given, list) else given})
         raise invalid([Fault("rows", f"is not 1 to {people.SUPPRESSIONS_MAX:,} rows; send fewer at once")])
     for at in range(0, len(given), _AT_ONCE):
         part = reading.checked(people.Suppressions, {"rows": given[at : at + _AT_ONCE]}, within=("rows", at))
-        rows += [[one.address, one.kind, one.reason, one.evidence, one.by or who.key.name, one.campaign]
+        rows += [[one.address, one.kind, one.reason, one.evidence, one.by or who.key.name, one.campaign, 0, one.scope]
                  for one in part.rows]  # fmt: skip
         await asyncio.sleep(0)
     return answer(await here.ask("suppress", rows=rows))
@@ -49,16 +50,17 @@ async def every(
     after: Annotated[models.Line, Query(description="The last answer's next; not given: from the beginning.")] = "",
     limit: Annotated[int, Query(ge=1, le=10_000, description="How many rows at most.")] = 1000,
     kind: Annotated[people.Kind | None, Query(description="Only those of this kind.")] = None,
+    scope: Annotated[people.Scope | None, Query(description="Only those of this scope.")] = None,
 ) -> Response:
-    """In the order of addresses, a page at a time."""
+    """Those of all mail in the order of addresses, then those of each other scope, a page at a time."""
     visit(request).key.check("suppressions", "read")
-    return answer(await entrance(request).ask("suppressions", after=after, limit=limit, kind=kind))
+    return answer(await entrance(request).ask("suppressions", after=after, limit=limit, kind=kind, scope=scope))
 
 
 @router.get(
     "/suppressions/{address}",
     summary="Whether an address is suppressed, and why",
-    response_model=people.SuppressionRow,
+    response_model=people.SuppressionRowsOf,
     responses=described(404, 422),
 )
 async def one(request: Request, address: _Address) -> Response:
@@ -75,11 +77,17 @@ async def one(request: Request, address: _Address) -> Response:
     response_model=people.Removed,
     responses=described(404, 422),
 )
-async def remove(request: Request, address: _Address) -> Response:
+async def remove(
+    request: Request,
+    address: _Address,
+    scope: Annotated[
+        people.Scope | None, Query(description="Only its entry of this scope; not given: all of them.")
+    ] = None,
+) -> Response:
     """It gets mail again: only with that person's consent."""
     who = visit(request)
     who.key.check("suppressions")
-    removed = await entrance(request).ask("unsuppress", addresses=[address], by=who.key.name)
+    removed = await entrance(request).ask("unsuppress", addresses=[address], by=who.key.name, scope=scope)
     if not removed:
         raise _not_there(address)
     return answer({"removed": removed})
