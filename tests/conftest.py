@@ -8,6 +8,7 @@ for many syncs without trying any have a folder in memory.
 all that need Spark stay with its one session.
 """
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -48,6 +49,15 @@ def spark() -> "Iterator[SparkSession]":
     one = session("local[2]", memory_gb=2)
     yield one
     one.stop()
+
+
+@pytest.fixture(autouse=True)
+def umask() -> Iterator[None]:
+    """`zonemta run` and `fsck`, run in this process, keep mail to themselves; the tests after them need not."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture(scope="module")

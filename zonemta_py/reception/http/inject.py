@@ -37,7 +37,7 @@ _KEY = {
     "required": False,
     "description": "1 to 200 printable ASCII characters that name this request: sent again with the same content, it"
     " gets the first answer again. Needed for a batch (draft-ietf-httpapi-idempotency-key-header).",
-    "schema": {"type": "string", "maxLength": 200},
+    "schema": {"type": "string", "maxLength": 200, "pattern": '^(?! *"" *$)[ -~]*[!-~][ -~]*$'},
     "example": "spring-000017",
 }
 
