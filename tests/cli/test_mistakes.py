@@ -94,6 +94,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
     tls = f"tls = 'starttls'\ncertificate = '{tmp_path}/text.pem'"
     bad_certificate.write_text(f"[[listeners]]\nport = {free_port()}\n{tls}")
     bad_hash.write_text(f"[[listeners]]\nport = {free_port()}\n[users]\nann = '$argon2id$secret'")
+    bad_hash.chmod(0o600)  # one mistake at a time
     (tmp_path / "locked" / "store").mkdir(parents=True)
     with socket.socket() as taken, socket.socket() as closed:
         taken.bind(("127.0.0.1", 0))
