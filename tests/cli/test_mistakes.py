@@ -96,6 +96,8 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
     bad_hash.write_text(f"[[listeners]]\nport = {free_port()}\n[users]\nann = '$argon2id$secret'")
     bad_hash.chmod(0o600)  # one mistake at a time
     (tmp_path / "locked" / "store").mkdir(parents=True)
+    for folder in (tmp_path / "locked", tmp_path / "locked" / "store"):
+        folder.chmod(0o700)
     with socket.socket() as taken, socket.socket() as closed:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
