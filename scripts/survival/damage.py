@@ -176,11 +176,13 @@ def deliver_all(folder: Path) -> Outcomes:
         if hashlib.sha256(again(name, kinds="plain", large=0.03).data).hexdigest() != row["sha256"]:
             wrong.append(name)
     _process(_check, folder)
-    checked = (folder / "checked").read_text().splitlines() if (folder / "checked").exists() else ["fsck has failed"]
     names: dict[str, str] = {}
     for line in (folder / "acknowledged").read_text().splitlines():
         names |= json.loads(line)
     said = (folder / "stderr").read_text(errors="replace")
+    checked = [f"fsck itself has failed: {said[-300:]}"]
+    if (folder / "checked").exists():
+        checked = (folder / "checked").read_text().splitlines()
     notes = "".join((case / "note.json").read_text() for case in Quarantine(folder / "quarantine").cases())
     return Outcomes(came, held, in_doubt, wrong, said + notes, starts, code == 0, names, checked)
 

@@ -6,7 +6,9 @@ left in the journal only is no damage. With repair it is recovered as a start re
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -26,6 +28,8 @@ from zonemta_py.queue.view import LookedAt, NoReceipts, Unwritten, View
 from zonemta_py.schedule.clock import Clock
 
 Progress = Callable[[str], None]
+_REPAIRS_MAX = 3
+"""A repair may come upon damage that the one before has not read."""
 
 
 def _silent(_: str) -> None:
@@ -91,29 +95,53 @@ def _records(folder: Path, archive: Path, stable: int, faults: list[journal.Faul
 
 
 async def _repaired(config: Config, progress: Progress, clock: Clock) -> Report:
-    try:
-        return await _repaired_once(config, progress, clock)
-    except StoreDamaged as error:  # in a part that opening does not read
-        (config.folder / REPAIR_MARK).write_text(str(error))
-        return await _repaired_once(config, progress, clock)
+    for _ in range(_REPAIRS_MAX - 1):
+        try:
+            return await _repaired_once(config, progress, clock)
+        except StoreDamaged as error:  # in a part that opening does not read
+            (config.folder / REPAIR_MARK).write_text(str(error))
+    return await _repaired_once(config, progress, clock)
 
 
 async def _repaired_once(config: Config, progress: Progress, clock: Clock) -> Report:
     progress("recovering the queue")
     store, repaired = open_store(config, Once(config.folder / "quarantine"))
+    found: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
+    repairing = asyncio.create_task(_recovered(config, store, repaired, progress, clock, partial(_tell, found)))
     try:
-        rebuild = recovery.Rebuild(config, NoHooks(), clock, recovery.stop_for_repair(config.folder))
-        opening, report = await recovery.recover(rebuild, store, repaired, thorough=True, progress=progress)
-        assert report is not None
-        await opening.finish()
-        await opening.queue.position()  # the next start begins with what was found here
-        await opening.queue.core.bodies.settled()
-        opening.queue.core.journal.close()
+        await asyncio.wait({found, repairing}, return_when=asyncio.FIRST_COMPLETED)
+        if found.done():  # LevelDB met the damage while it wrote: what waits for that write waits in vain
+            repairing.cancel()
+            await asyncio.wait({repairing})
+        report = await (found if found.done() else repairing)
     finally:
         store.close()
     if repaired:
         report.add("damage", "the store was damaged", "store", "what could be read was kept")
     return report
+
+
+async def _recovered(
+    config: Config,
+    store: Store,
+    repaired: bool,
+    progress: Progress,
+    clock: Clock,
+    damaged: Callable[[StoreDamaged], None],
+) -> Report:
+    rebuild = recovery.Rebuild(config, NoHooks(), clock, damaged, None, Inline)
+    opening, report = await recovery.recover(rebuild, store, repaired, thorough=True, progress=progress)
+    assert report is not None
+    await opening.finish()
+    await opening.queue.position()  # the next start begins with what was found here
+    await opening.queue.core.bodies.settled()
+    opening.queue.core.journal.close()
+    return report
+
+
+def _tell(found: asyncio.Future[Report], error: StoreDamaged) -> None:
+    if not found.done():
+        found.set_exception(error)
 
 
 def _raise(error: StoreDamaged) -> None:
