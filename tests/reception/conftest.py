@@ -6,9 +6,12 @@ The queue behind it keeps messages in memory; `intakes` makes it, and is the pla
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
+import math
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,6 +105,43 @@ class MemoryIncoming:
             self.done = True
 
 
+class Rounds:
+    """How long the rounds of a loop are, in seconds of its thread's CPU: what others of the machine do is not in it.
+
+    longest_s: since the loop was last held.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop, self._over, self.longest_s, self._last = loop, False, 0.0, math.inf
+
+    def _tick(self) -> None:
+        now = time.thread_time()
+        self.longest_s, self._last = max(self.longest_s, now - self._last), now
+        if not self._over:
+            self._loop.call_soon(self._tick)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Meanwhile the loop stands still; what comes then it finds all at once, and only that is looked at."""
+        go_on = threading.Event()
+        self._loop.call_soon_threadsafe(go_on.wait)
+        try:
+            yield
+        finally:
+            self.longest_s = 0.0
+            go_on.set()
+
+    @classmethod
+    @contextlib.contextmanager
+    def watched(cls, loop: asyncio.AbstractEventLoop) -> Iterator[Rounds]:
+        rounds = cls(loop)
+        loop.call_soon_threadsafe(rounds._tick)
+        try:
+            yield rounds
+        finally:
+            rounds._over = True
+
+
 @dataclass
 class OpenDoor:
     """A running listener."""
@@ -109,6 +149,12 @@ class OpenDoor:
     port: int
     intake: MemoryIntake
     address: str = "127.0.0.1"
+    loop: asyncio.AbstractEventLoop | None = None
+
+    def rounds(self) -> contextlib.AbstractContextManager[Rounds]:
+        """Watches the loop for a while."""
+        assert self.loop is not None
+        return Rounds.watched(self.loop)
 
     def wire(self, read_banner: bool = True) -> Wire:
         return Wire(socket.create_connection((self.address, self.port), timeout=30), read_banner)
@@ -180,13 +226,13 @@ class _Thread:
         uvloop.run(self._serve())
 
     async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._task = asyncio.ensure_future(serve(*self._arguments))
         self._ready.set()
         await asyncio.gather(self._task, return_exceptions=True)
 
     def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._task.cancel)
+        self.loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join(30)
         self.socket.close()
 
@@ -217,7 +263,7 @@ def open_door(intakes: Callable[[], MemoryIntake]) -> Iterator[Callable[..., Ope
         )
         intake = intakes()
         threads.append(_Thread(config, intake, host or Host.empty(), address, share))
-        return OpenDoor(threads[-1].socket.getsockname()[1], intake, address)
+        return OpenDoor(threads[-1].socket.getsockname()[1], intake, address, threads[-1].loop)
 
     yield start
     for thread in threads:

@@ -114,6 +114,22 @@ def test_a_packet_of_commands_is_no_reason_for_others_to_wait(door: Any) -> None
         assert [busy.reply()[:3] for _ in range(9_001)] == ["250"] * 9_000 + ["501"]
 
 
+def test_packets_of_many_clients_make_no_long_round(open_door: Any) -> None:
+    """Whatever their commands cost: all together have no more time than one of them."""
+    commands = b"EHLO x\r\nMAIL FROM:<%b@%b.test>\r\n" % (b"a" * 64, b".".join([b"b" * 60] * 3)) * 400
+    door = open_door(limits={"connections": 600, "connections_per_client": 600})
+    with connections(door, 500) as hostile, door.rounds() as rounds:
+        for connection in hostile:
+            assert connection.recv(100)[:3] == b"220"
+        with rounds.held():
+            for connection in hostile:
+                connection.setblocking(False)
+                connection.send(commands)
+        for _ in range(20):
+            served(door)
+    assert rounds.longest_s < 0.1
+
+
 @pytest.mark.parametrize(
     "said", [b"", b"EHLO x\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\nSubject: x\r\n"]
 )

@@ -1,6 +1,7 @@
 """Turns of those who want much at once: between two of them whoever wants little is served, and new clients come in.
 
-All of them together get SLICE_S in each round of the event loop, in the order in which they asked.
+All of them together get SLICE_S in each round of the event loop, in the order in which they asked. Time is never asked
+of the loop: its own stands still during a round.
 """
 
 from __future__ import annotations
@@ -19,20 +20,33 @@ class Turns:
     def __init__(self) -> None:
         self._waiting: deque[Callable[[], None]] = deque()
         self._due = False
+        self._until = 0.0
 
     def wait(self, go_on: Callable[[], None]) -> None:
         """Calls go_on when it is its turn; what it raises ends nobody else's."""
         self._waiting.append(go_on)
+        self._come()
+
+    def spent(self) -> bool:
+        """Whether this round's slice is used up; the first who asks in a round begins it. Then `wait`, unless what is
+        left to do is little."""
+        now = time.monotonic()
+        if not self._due:
+            self._until = now + SLICE_S
+            self._come()
+        return now >= self._until
+
+    def _come(self) -> None:
         if not self._due:
             self._due = True
             asyncio.get_running_loop().call_soon(self._run)
 
     def _run(self) -> None:
-        until = time.monotonic() + SLICE_S  # the loop's own time stands still during a round
+        self._until = time.monotonic() + SLICE_S
         try:
-            while self._waiting and time.monotonic() < until:
+            while self._waiting and not self.spent():
                 self._waiting.popleft()()
         finally:
-            self._due = bool(self._waiting)
-            if self._due:
-                asyncio.get_running_loop().call_soon(self._run)
+            self._due = False
+            if self._waiting:
+                self._come()

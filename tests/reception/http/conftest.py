@@ -9,12 +9,15 @@ import asyncio
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import uvloop
 
+from tests.reception.conftest import Rounds
 from zonemta_py.config import Config
 from zonemta_py.merge.source import Source, Text
 from zonemta_py.plugin.host import Host
@@ -45,7 +48,7 @@ class HttpDoor:
         self.bound = socket.create_server(("127.0.0.1", 0))
         self.port = self.bound.getsockname()[1]
         self.ready = threading.Event()
-        self.thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+        self.thread = threading.Thread(target=lambda: uvloop.run(self._run()))
         self.thread.start()
         assert self.ready.wait(30), "the door did not open"
         self.token = (folder / "http.token").read_text().strip()
@@ -65,6 +68,10 @@ class HttpDoor:
         await asyncio.wait([door])
         self.bound.close()
         self.queue.core.store.close()
+
+    def rounds(self) -> AbstractContextManager[Rounds]:
+        """Watches the loop of door and queue for a while."""
+        return Rounds.watched(self.loop)
 
     def client_with(self, key: str) -> httpx.Client:
         headers = {"authorization": f"Bearer {key}"} if key else {}

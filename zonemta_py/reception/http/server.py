@@ -1,9 +1,9 @@
 """Serves the HTTP door on a socket that somebody else has bound, by uvicorn, until the process is killed.
 
 uvicorn's protocol is kept, the one upon h11, which bounds header sections and chunks, with these changes: connections
-are counted in and cut off when they fall silent or are too slow (`gate`, `pace`); what comes in crumbs takes turns with
-everybody else; what is no HTTP at all is answered by a problem document too. Its handling of signals and its orderly
-shutdown are left out: this process is crash-only, as all are.
+are counted in and cut off when they fall silent or are too slow (`gate`, `pace`); what costs much takes turns with
+everybody else (`sharing`); what is no HTTP at all is answered by a problem document too. Its handling of signals and
+its orderly shutdown are left out: this process is crash-only, as all are.
 """
 
 from __future__ import annotations
@@ -26,14 +26,11 @@ from zonemta_py.reception.http.entrance import Entrance, Queue
 from zonemta_py.reception.http.keys import renew_token
 from zonemta_py.reception.http.pace import HEAD_S, LEAST_BYTES_S, WINDOW_S, Pace
 from zonemta_py.reception.http.problem import BUSY_S, MEDIA_TYPE, Problem
+from zonemta_py.reception.http.sharing import Flow, Parser
 from zonemta_py.reception.http.visits import Turnstile
 
 _KEEP_ALIVE_S = 75
 HEAD_BYTES_MAX = 64 * 1024
-TURN_BYTES, TURN_S = 16 * 1024, 0.005
-"""So much of what came is looked at before its time is; then others have their turn."""
-AHEAD_BYTES_MAX = 1024 * 1024
-"""Of what waits for its turn: only who sends crumbs comes to that."""
 _SLOW = Problem("slow", "the request comes too slowly; send it again, over a better connection")
 _NO_HTTP = Problem("malformed", "this is not HTTP/1.1; send a request as RFC 9112 has it")
 _CROWDED = Problem("unavailable", "too many connections; use those you have again, or come later", retry_s=BUSY_S)
@@ -49,7 +46,6 @@ async def serve(config: Config, bound: socket.socket, queue: Queue, host: Host) 
     settings = uvicorn.Config(
         Turnstile(make(), entrance), http=_guarded(gate), ws="none", lifespan="off", log_config=None,
         access_log=False, proxy_headers=False, server_header=False, timeout_keep_alive=_KEEP_ALIVE_S, backlog=1024,
-        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         ssl_context_factory=(lambda *_: context) if context is not None else None,
     )  # fmt: skip
     bound.setblocking(False)
@@ -65,13 +61,18 @@ class _Server(uvicorn.Server):
 
 def _guarded(gate: Gate) -> type[Any]:
     class Guarded(H11Protocol):
-        """One connection."""
+        """One connection. waits: for its turn."""
+
+        conn: Parser
+        flow: Flow
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            self.conn = Parser(gate.turns, HEAD_BYTES_MAX)
+            self.flow = Flow(transport)
+            self.waits = False
             self.heard = self.loop.time()
             self.pace = Pace(self.heard, HEAD_S, WINDOW_S, LEAST_BYTES_S)
-            self.ahead = bytearray()
             self.peer = plain_ip(self.client[0]) if self.client else ""
             self.refused = not gate.enter(self, self.peer)
             if self.refused:
@@ -85,27 +86,27 @@ def _guarded(gate: Gate) -> type[Any]:
         def data_received(self, data: bytes) -> None:
             self.heard = self.loop.time()
             self.pace.heard(len(data), self.heard)
-            if self.refused:
-                return
-            if self.ahead:
-                self.ahead += data
-                if len(self.ahead) > AHEAD_BYTES_MAX:
-                    self._end()
-            elif len(data) <= TURN_BYTES:
+            if not self.refused:
                 super().data_received(data)
-            else:
-                self.ahead += data
-                self._turn()
 
-        def _turn(self) -> None:
-            until = self.loop.time() + TURN_S
-            while self.ahead and not self.refused:
-                part = bytes(self.ahead[:TURN_BYTES])
-                del self.ahead[:TURN_BYTES]
-                super().data_received(part)
-                if self.ahead and self.loop.time() >= until:
-                    self.loop.call_soon(self._turn)
-                    return
+        def handle_events(self, at_least: int = 0) -> None:
+            """Also called when a response is complete, for what came behind its request."""
+            if self.waits:
+                return
+            self.conn.begin(at_least)
+            super().handle_events()
+            if self.conn.more and not self.transport.is_closing():
+                self.waits = True
+                self.flow.hold()
+                gate.turns.wait(self._go_on)
+
+        def _go_on(self) -> None:
+            self.waits = False
+            if self.refused or self.transport.is_closing():
+                return
+            self.handle_events(at_least=1)
+            if not self.waits and not self.transport.is_closing():
+                self.flow.release()
 
         def on_response_complete(self) -> None:
             self.pace.idle()
@@ -116,7 +117,7 @@ def _guarded(gate: Gate) -> type[Any]:
             if cycle is None or cycle.response_complete:
                 late = self.pace.late_with_head(now)
             elif cycle.more_body:
-                late = self.pace.late_with_body(cycle, not self.flow.read_paused, now)
+                late = self.pace.late_with_body(cycle, not (self.flow.read_paused or self.waits), now)
             else:
                 return  # it is ours to answer
             if late and not (cycle is not None and cycle.response_started):

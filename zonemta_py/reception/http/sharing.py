@@ -1,0 +1,68 @@
+"""A connection's parser and flow of bytes, made to take turns: many small chunks, or a long header section, cost as
+much as large mail, and no client is to have the loop for itself.
+
+h11 goes on from event to event as long as it has bytes; this one stops where the time that all connections have
+together is spent. Its client is then not read from until it is his turn, so that what waits is bounded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.flow_control import FlowControl
+
+from zonemta_py.reception.turns import Turns
+
+LITTLE_BYTES = 2 * 1024
+_LITTLE_EVENTS = 8
+"""What waits for nobody's turn: an ordinary request."""
+
+
+class Parser(h11.Connection):
+    """more: it stopped although there may be more events."""
+
+    def __init__(self, turns: Turns, head_bytes_max: int) -> None:
+        super().__init__(h11.SERVER, head_bytes_max)
+        self._turns, self._free, self.more = turns, 0, False
+
+    def begin(self, at_least: int) -> None:
+        """So many events are given in any case, and more of them if what is there is little."""
+        self._free, self.more = at_least, False
+        if len(self.trailing_data[0]) <= LITTLE_BYTES:
+            self._free = _LITTLE_EVENTS
+
+    def next_event(self) -> Any:
+        if self._free > 0:
+            self._free -= 1
+        elif self._turns.spent():
+            self.more = True
+            return h11.NEED_DATA
+        return super().next_event()
+
+
+class Flow(FlowControl):
+    """held: by us, whatever the request wants."""
+
+    held = False
+
+    def pause_reading(self) -> None:
+        if self.held:
+            self.read_paused = True
+        else:
+            super().pause_reading()
+
+    def resume_reading(self) -> None:
+        if self.held:
+            self.read_paused = False
+        else:
+            super().resume_reading()
+
+    def hold(self) -> None:
+        self.held = True
+        self._transport.pause_reading()
+
+    def release(self) -> None:
+        self.held = False
+        if not self.read_paused:
+            self._transport.resume_reading()
