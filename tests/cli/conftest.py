@@ -55,7 +55,7 @@ class Served:
         await serve(self.queue, self.config.folder)
         self.ready.set()
         await self.end.wait()
-        self.queue.core.store.close()
+        self.queue.close()
 
     def do(self, work: Callable[[LocalQueue], Awaitable[Any]]) -> Any:
         async def run() -> Any:

@@ -51,7 +51,7 @@ class Running:
             await self.lose_a_sender(queue)
         self.ready.set()
         await self.end.wait()
-        queue.core.store.close()
+        queue.close()
 
     async def lose_a_sender(self, queue: LocalQueue) -> None:
         """A sender leases a delivery, which makes every record so far stable, and hangs up."""

@@ -78,7 +78,7 @@ async def test_who_has_killed_its_sender_twice_is_held_and_named(scripted: Any, 
         assert (await queue.ask("size"))["total"]["held"] == 1
     finally:
         wire.close()
-        queue.core.store.close()
+        queue.close()
 
 
 def test_what_is_made_can_be_read_from_outside(tmp_path: Path) -> None:

@@ -309,20 +309,18 @@ async def _queue() -> Any:
     return _QUEUES[0]
 
 
-async def _stop(core: Any) -> None:
-    """A thread that writes must not meet a closed store."""
+async def _stop(queue: Any) -> None:
+    core = queue.core
     await core.lines.stable()
     await core.journal.stable()
     core.ready, core.pump = False, lambda: None
-    core.lines.submit = lambda *_, **__: None
-    core.lines._start = lambda: None
-    core.store.close()
+    queue.close()
 
 
 def close() -> None:
     """Gives back what targets keep between inputs."""
     for queue in _QUEUES:
-        loop().run_until_complete(_stop(queue.core))
+        loop().run_until_complete(_stop(queue))
     if _QUEUES:
         _QUEUES.clear()
         shutil.rmtree(_folder())

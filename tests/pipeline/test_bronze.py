@@ -78,7 +78,7 @@ def test_only_what_is_new_is_brought_in(spark: SparkSession, real_archive: Path,
 
 def test_a_stream_and_a_batch_may_take_turns(spark: SparkSession, real_archive: Path, tmp_path: Path) -> None:
     """Both go by the ledger: neither brings in what the other has."""
-    files = journal.files(real_archive)
+    files = journal.files(real_archive)[:4]
     growing, lake = tmp_path / "archive", tmp_path / "lake"
     growing.mkdir()
     told: list[list[bronze.Entry]] = []
@@ -88,8 +88,8 @@ def test_a_stream_and_a_batch_may_take_turns(spark: SparkSession, real_archive: 
             bronze.ingest(spark, growing, lake)
         else:
             bronze.follow(spark, growing, lake, told=told.append)
-    assert in_lake(lake) == in_archive(real_archive)
-    assert sum(len(entries) for entries in told) == (len(files) + 1) // 2
+    assert in_lake(lake) == in_archive(growing)
+    assert sum(len(entries) for entries in told) == 2
 
 
 def test_a_stream_goes_on_until_it_is_stopped(spark: SparkSession, real_archive: Path, tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ class House:
         self.scout: Any = None
         self.folder = folder / "0"
         self.queue: LocalQueue
+        self._abandoned: LocalQueue | None = None
 
     @property
     def config(self) -> Config:
@@ -226,8 +227,9 @@ class House:
     def abandon(self) -> None:
         """The process is gone: its threads do nothing more, its tasks end, its lock is free."""
         queue = self.queue
-        for task in queue.upkeep._tasks:
-            task.cancel()
+        if queue is self._abandoned:
+            return
+        self._abandoned = queue
         core = queue.core
         core.ready, core.pump = False, lambda: None
         core.lines._finish = core.journal._finish = lambda *_: None  # type: ignore[method-assign]
@@ -236,7 +238,7 @@ class House:
         if queue.leases._timer is not None:
             queue.leases._timer.cancel()
         self.freeze()()
-        core.store.close()
+        queue.close()
 
     def image(self, power: bool = False, die: random.Random | None = None, drop: bool = False) -> Path:
         """A copy of the folder at this instant. drop: what the disks' threads have not begun is not done either."""

@@ -48,9 +48,7 @@ class Service:
         await core.lines.stable()
         await core.journal.stable()
         core.ready, core.pump = False, lambda: None
-        core.lines.submit = lambda *_, **__: None  # type: ignore[method-assign]
-        core.lines._start = lambda: None  # type: ignore[method-assign]
-        core.store.close()
+        self.queue.close()
 
 
 @pytest.fixture

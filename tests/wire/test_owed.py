@@ -39,16 +39,16 @@ async def dead(service: Any, monkeypatch: pytest.MonkeyPatch, way: str, stored: 
     core = service.queue.core
     with monkeypatch.context() as patch:
         patch.setattr(Connection, "_answer", lambda *_: None)
-        if not stored:
-            patch.setattr(core.lines, "submit", lambda *_, **__: None)
         if not told:  # its ENVELOPE record never reached the disk
             record = core.record
             patch.setattr(core, "record", lambda kind, *rest: 0 if kind == Type.ENVELOPE else record(kind, *rest))
-        waiting = asyncio.ensure_future(hand_in(receiver, way))
-        await asyncio.sleep(0.05)
-        while stored and (not core.message_count or core.arriving):  # noqa: ASYNC110 (nobody says when)
-            await asyncio.sleep(0.01)
-        core.lines.__dict__.pop("submit", None)
+        with monkeypatch.context() as disk:
+            if not stored:
+                disk.setattr(core.lines, "submit", lambda *_, **__: None)
+            waiting = asyncio.ensure_future(hand_in(receiver, way))
+            await asyncio.sleep(0.05)
+            while stored and (not core.message_count or core.arriving):  # noqa: ASYNC110 (nobody says when)
+                await asyncio.sleep(0.01)
         await service.stop()
     return waiting
 

@@ -72,6 +72,12 @@ class Receipts:
             os.lseek(self._files[other], 0, os.SEEK_SET)
             self._current, self._bytes = other, 0
 
+    def close(self) -> None:
+        """Nothing is written any more."""
+        while self._paths:
+            self._paths.pop()
+            os.close(self._files.pop())
+
     def forget(self) -> None:
         """What stands in the files of lives before is in the journal now. Raises OSError."""
         while self._before:

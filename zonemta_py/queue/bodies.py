@@ -94,6 +94,10 @@ class Bodies:
         """Does what waits for the disk elsewhere."""
         return asyncio.get_running_loop().run_in_executor(self._threads, job)
 
+    def close(self) -> None:
+        """Waits for what has been given to `run`; nothing more can be."""
+        self._threads.shutdown()
+
     def read(self, message_id: str, chunks: int, first: int, most: int) -> list[bytes]:
         """Chunks as they are kept (`body_file.read`), for whoever waits. Raises StoreDamaged, StoreFailed."""
         try:

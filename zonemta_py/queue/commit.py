@@ -40,21 +40,29 @@ class Worker(Protocol):
 
     def run(self, job: Callable[[], None], then: Callable[[Exception | None], None]) -> None: ...
 
+    def end(self) -> None:
+        """Waits until what it has been given is done; what it is given afterwards is not."""
+
 
 class Thread:
     """The worker of a queue that serves: the loop goes on meanwhile."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._jobs: SimpleQueue[tuple[Callable[[], None], Callable[[Exception | None], None]]] = SimpleQueue()
-        threading.Thread(target=self._work, name=name, daemon=True).start()
+        self._jobs: SimpleQueue[tuple[Callable[[], None], Callable[[Exception | None], None]] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
 
     def run(self, job: Callable[[], None], then: Callable[[Exception | None], None]) -> None:
         self._jobs.put((job, then))
 
+    def end(self) -> None:
+        self._jobs.put(None)
+        self._thread.join()
+
     def _work(self) -> None:
-        while True:
-            job, then = self._jobs.get()
+        while (given := self._jobs.get()) is not None:
+            job, then = given
             error: Exception | None = None
             try:
                 job()
@@ -70,9 +78,14 @@ class Inline:
     """A worker that does the job at once; what follows comes in the loop's next turn."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self._loop, self._ended = loop, False
+
+    def end(self) -> None:
+        self._ended = True
 
     def run(self, job: Callable[[], None], then: Callable[[Exception | None], None]) -> None:
+        if self._ended:
+            return
         error: Exception | None = None
         try:
             job()
@@ -266,6 +279,11 @@ class StoreLine:
         self.store.write([(b"probe", b"x" * 4096)], True)
         self.store.write([(b"probe", None)], True)
 
+    def close(self) -> None:
+        """What nobody was told of may be lost."""
+        self._worker.end()
+        self.store.close()
+
     def _reopened(self, error: Exception | None) -> None:
         self._busy = False
         if error is not None:
@@ -348,7 +366,8 @@ class JournalLine:
             self._timer = self._loop.call_later(self.lazy_s, self._start)
 
     def close(self) -> None:
-        """Nothing may be under way."""
+        """What was not synced may be lost."""
+        self._worker.end()
         self._writer.close()
 
     def _retry(self) -> None:

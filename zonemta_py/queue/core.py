@@ -123,6 +123,13 @@ class Core:
         wants.terms_of, wants.record = self._terms_of, self._stand
         self.schedule = Schedule(config, store, marks, clock, scout, wants)
 
+    def close(self) -> None:
+        """In a process that goes on: no thread and no file stays. Lost is at most what its end would have lost."""
+        self.journal.close()
+        self.lines.close()
+        self.bodies.close()
+        self.receipts.close()
+
     # -- the journal
 
     def record(self, kind: Type, body: bytes, ms: int = 0) -> int:

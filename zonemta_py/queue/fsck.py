@@ -135,7 +135,7 @@ async def _recovered(
     await opening.finish()
     await opening.queue.position()  # the next start begins with what was found here
     await opening.queue.core.bodies.settled()
-    opening.queue.core.journal.close()
+    opening.queue.close()
     return report
 
 

@@ -1,6 +1,6 @@
 """The queue: `LocalQueue` is `Intake`, `Outlet` and `Office` in one object; the process that has it owns the disk.
 
-`recovery.open_queue` makes it: there is no other way up, and no way down but the end of the process.
+`recovery.open_queue` makes it: there is no other way up; the way down is the end of the process.
 """
 
 from __future__ import annotations
@@ -56,6 +56,11 @@ class LocalQueue(Parts):
         """Begins the work that time drives: positions, the archive, expiry."""
         self.upkeep.start()
         self.core.changed()
+
+    def close(self) -> None:
+        """For a process that goes on; the others just end."""
+        self.upkeep.stop()
+        self.core.close()
 
     async def position(self) -> None:
         """Writes a position record now."""

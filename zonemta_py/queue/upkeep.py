@@ -53,6 +53,10 @@ class Upkeep:
             asyncio.create_task(self._forever(self._next_cleansing)),
         ]
 
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
     async def _forever(self, chore: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:

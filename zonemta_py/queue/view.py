@@ -74,6 +74,9 @@ class LookedAt(Bodies):
     def ended(self, message_id: str) -> None:
         self.ending.add(message_id)
 
+    def close(self) -> None:
+        """It has no threads."""
+
 
 class Unwritten(Writer):
     """A journal's writer that keeps the records."""

@@ -201,7 +201,7 @@ async def _run(
         progress(clock.ms())
     await queue.core.lines.stable()
     await queue.core.journal.stable()
-    queue.core.store.close()
+    queue.close()
     return Replayed(
         _renamed(read([config.folder / "archive", config.folder / "journal"]), names), world.beyond(), refused
     )

@@ -49,7 +49,7 @@ class Door:
         door.cancel()
         await asyncio.wait([door])
         self.bound.close()
-        self.queue.core.store.close()
+        self.queue.close()
 
     def ask(self, question: str, **arguments: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(self.queue.ask(question, **arguments), self.loop).result(30)

@@ -67,7 +67,7 @@ class HttpDoor:
         door.cancel()
         await asyncio.wait([door])
         self.bound.close()
-        self.queue.core.store.close()
+        self.queue.close()
 
     def rounds(self) -> AbstractContextManager[Rounds]:
         """Watches the loop of door and queue for a while."""

@@ -230,11 +230,12 @@ def test_a_full_disk_is_a_reason_to_come_again(open_http: Any) -> None:
 
 
 def test_a_queue_that_is_gone_is_a_reason_to_come_again(open_http: Any) -> None:
-    """503 until it is back; the door itself stays open."""
+    """503 until it is back, after some patience; the door itself stays open."""
     door = open_http()
     assert door.client.get("/v1/health").json() == {"status": "ok"}
 
     async def cut(queue: Any) -> None:
+        door.remote._patience_s = 0.2
         door.wire.close()
         door.remote._protocol._transport.abort()
 

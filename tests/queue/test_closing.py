@@ -1,0 +1,35 @@
+"""The end of a queue in a process that goes on."""
+
+import os
+import threading
+from pathlib import Path
+
+from zonemta_py.config import Config
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.queue.recovery import open_queue
+
+
+def held(folder: Path) -> set[str]:
+    """Files below the folder that this process has open."""
+    links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+    targets = [os.readlink(link) for link in links if os.path.lexists(link)]
+    return {target for target in targets if target.startswith(str(folder))}
+
+
+async def test_a_closed_queue_leaves_no_thread_and_no_file(memory: Path) -> None:
+    """After all that makes it open one: the store, the journal, the receipts, a body with a file of its own."""
+    before = set(threading.enumerate())
+    queue = await open_queue(Config.model_validate({"server": {"folder": memory}, "queue": {"reserve_bytes": 0}}))
+    queue.start()
+    await queue.put(Envelope("ann@src.test", [Recipient("bob@x.test")], 1), b"x")
+    incoming = queue.begin()
+    for _ in range(20):
+        await incoming.write(bytes(CHUNK_BYTES))
+    await incoming.commit(Envelope("ann@src.test", [Recipient("bob@x.test")], 20 * CHUNK_BYTES), b"")
+    await queue.core.journal.stable()
+    assert {"store", "journal", "receipts"} <= {Path(path).parent.name for path in held(memory)}
+    assert set(threading.enumerate()) > before
+    queue.close()
+    assert held(memory) == set()
+    assert set(threading.enumerate()) == before
