@@ -1,5 +1,6 @@
 """The suppression list after the store is gone: made again of the journal and its archive, or its loss is named."""
 
+import os
 import shutil
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,7 @@ async def suppress(home: Any, *addresses: str) -> None:
 
 
 async def listed(home: Any) -> set[str]:
-    return {row["address"] for row in (await home.queue.ask("suppressions"))["rows"]}
+    return {row["address"] for row in (await home.queue.ask("suppressions", limit=10_000))["rows"]}
 
 
 async def without_store(house: Make) -> Any:
@@ -59,3 +60,37 @@ async def test_what_cannot_be_made_again_is_named(house: Make, capfd: Any) -> No
     said = capfd.readouterr().err
     assert "suppressions from before may be missing" in said
     assert "keys of requests and templates of campaigns" in said
+
+
+async def pruned(home: Any, before: str) -> None:
+    """Time goes until that file has left the archive."""
+    for _ in range(10):
+        home.clock.now_s += 86_400
+        home.queue.core.rotate()
+        await home.queue.ask("stop", kind="zone", name="default", cause=str(home.clock.now_s))
+        await home.rest()
+        await home.queue.position()
+        for path in journal.files(home.folder / "archive"):
+            os.utime(path, (0, 0))
+        if not (home.folder / "archive" / before).exists():
+            return
+    raise AssertionError("the archive keeps it")
+
+
+async def test_what_the_archive_loses_is_told_again_before(house: Make, capfd: Any) -> None:
+    """More people than one record names, in two scopes; then the segments that named them pass their time, twice."""
+    home = await house()
+    await suppress(home, *(f"p{number}@x.test" for number in range(1_201)))
+    await home.queue.ask("suppress", rows=[["s@x.test", "manual", "", "", "", "", 0, "campaigns"]])
+    await home.queue.ask("unsuppress", addresses=["p0@x.test", "p1@x.test"])
+    await home.rest()
+    everybody = await listed(home)
+    assert len(everybody) == 1_200
+    for _ in range(2):
+        await pruned(home, journal.every_file(home.folder / "journal", home.folder / "archive")[0].name)
+    home.folder, _ = home.image(), home.abandon()
+    shutil.rmtree(home.folder / "store")
+    capfd.readouterr()
+    await home.open()
+    assert "suppressions from before may be missing" not in capfd.readouterr().err
+    assert await listed(home) == everybody

@@ -40,12 +40,27 @@ async def retire(core: Core, before_seq: int) -> None:
 
     Each is read once more before: whoever reads the archive later is told of what it has lost meanwhile.
     """
-    folder, queue = core.config.folder, core.config.queue
+    folder = core.config.folder
     spans = core.segments.finished(before_seq)
     if spans:
         places = folder / "journal", folder / "archive"
         for fault in await asyncio.to_thread(mend_segments, *places, spans, core.quarantine):
             log.error("damage in the journal: %s; what could be read stays in the archive", fault)
         segments.retire(folder / "journal", folder / "archive", spans)
-        oldest = segments.oldest(folder / "journal")
-        segments.prune(folder / "archive", core.clock.earlier_ms(), queue.archive_days, queue.archive_bytes, oldest)
+        await prune(core)
+
+
+async def prune(core: Core) -> None:
+    """Deletes what is past its time. The archive stands in for a store that is lost: first the suppression list, as it
+    is, is told to the journal again, if it was told last in what goes."""
+    folder, queue = core.config.folder, core.config.queue
+    archive, oldest = folder / "archive", segments.oldest(folder / "journal")
+    bytes_max = queue.archive_bytes and max(queue.archive_bytes, 2 * core.suppression.told_bytes)
+    gone = segments.outdated(archive, core.clock.earlier_ms(), queue.archive_days, bytes_max, oldest)
+    if not gone or core.journal.trouble is not None:
+        return
+    left = min(journal.first_seq(path) for path in journal.every_file(folder / "journal", archive) if path not in gone)
+    if core.suppression.told_from < left:
+        await core.suppression.tell_all()
+    for path in gone:
+        path.unlink()

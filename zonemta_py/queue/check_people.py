@@ -10,7 +10,7 @@ from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Store
 from zonemta_py.queue.check_campaigns import Finding
 from zonemta_py.queue.requests import Kept
-from zonemta_py.queue.suppressed import ALL, Suppressed, operations
+from zonemta_py.queue.suppressed import ALL, WHOLE_BEGINS, Suppressed, operations
 
 
 class Listed:
@@ -19,10 +19,15 @@ class Listed:
     def __init__(self) -> None:
         self.last: dict[bytes, bytes | None] = {}
         """The value by key; None: it was taken off."""
+        self._begun = self.whole = False
+        """whole: it was told from end to end, whatever was lost before."""
 
     def take(self, record: Record) -> None:
         if record.type in (Type.SUPPRESS, Type.UNSUPPRESS):
-            self.last.update(operations(Type(record.type), records.unpack(record.body)))
+            body = records.unpack(record.body)
+            self.last.update(operations(Type(record.type), body))
+            self._begun |= record.type == Type.UNSUPPRESS and body == WHOLE_BEGINS
+            self.whole |= record.type == Type.SUPPRESS and not body and self._begun
 
 
 def findings(store: Store, listed: Listed, lossy: bool, lost: bool) -> Iterator[Finding]:

@@ -268,7 +268,7 @@ async def _checked(
     older = journal.read_files(before) if before is not None else None
     found = check.compare(rebuild.config, store, rows, [], progress, older)
     if before is not None:
-        _name_what_the_store_alone_had(folder, before, found.report)
+        _name_what_the_store_alone_had(folder, before, found)
     await repair(core, found, quarantine)
     writer.close()
     return found
@@ -280,9 +280,9 @@ def _before(folder: Path, archive: Path) -> list[Path]:
     return [path for path in journal.every_file(folder, archive) if path.name not in known]
 
 
-def _name_what_the_store_alone_had(folder: Path, before: list[Path], report: check.Report) -> None:
-    oldest = [*before, *journal.files(folder)][:1]
-    if not oldest or journal.first_seq(oldest[0]) > 1:
+def _name_what_the_store_alone_had(folder: Path, before: list[Path], found: check.Comparison) -> None:
+    oldest, report = [*before, *journal.files(folder)][:1], found.report
+    if not found.truth.listed.whole and (not oldest or journal.first_seq(oldest[0]) > 1):
         what = "the journal and its archive do not go back to the beginning: suppressions from before may be missing"
         report.add("damage", what, _SUPPRESSIONS, "import the list again: zonemta suppression import")
     what = "keys of requests and templates of campaigns are in the store only: what it has lost of them is lost"

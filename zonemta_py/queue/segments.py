@@ -123,8 +123,9 @@ def oldest(folder: Path) -> int:
     return min((journal.first_seq(path) for path in journal.files(folder)), default=0)
 
 
-def prune(folder: Path, now_ms: int, days: float, bytes_max: int, before_seq: int) -> list[Path]:
-    """Deletes archived segments past their time, and the oldest ones beyond the size; 0 means no bound.
+def outdated(folder: Path, now_ms: int, days: float, bytes_max: int, before_seq: int) -> list[Path]:
+    """Archived segments past their time, and the oldest ones beyond the size; 0 means no bound. None is left out that
+    is older than the last of them: what was taken back must not go before what it takes back.
 
     before_seq: where the journal's oldest segment begins; what was archived from there on may hold the ends of its
     mail, and stays.
@@ -134,8 +135,8 @@ def prune(folder: Path, now_ms: int, days: float, bytes_max: int, before_seq: in
     gone = []
     for path, stat in rows:
         old = days and stat.st_mtime * 1000 < now_ms - days * 86_400_000
-        if old or (bytes_max and total > bytes_max):
-            os.unlink(path)
-            total -= stat.st_size
-            gone.append(path)
+        if not (old or (bytes_max and total > bytes_max)):
+            break
+        total -= stat.st_size
+        gone.append(path)
     return gone

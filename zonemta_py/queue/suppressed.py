@@ -36,6 +36,8 @@ KINDS: tuple[str, ...] = get_args(Kind)
 COMPLAINT, ERASED, UNSUBSCRIBE = "complaint", "erased", "unsubscribe"
 ALL, CAMPAIGNS = "all", "campaigns"
 SCOPES = "all, campaigns, campaigns:TENANT, campaign:NAME, tenant:NAME or zone:NAME"
+WHOLE_BEGINS = [[], "whole"]
+"""An UNSUPPRESS record: the whole list follows. A SUPPRESS record without entries says that this was all of it."""
 TEXT_CHARACTERS_MAX = 500
 SCOPE_PATTERN = "^(all|campaigns|(campaigns|campaign|tenant|zone):[A-Za-z0-9][A-Za-z0-9._-]{0,62})$"
 _SCOPE = re.compile(SCOPE_PATTERN.strip("^$"))

@@ -30,7 +30,17 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.commit import immediately
 from zonemta_py.queue.hooks import Routed
-from zonemta_py.queue.suppressed import ALL, COMPLAINT, ERASED, Suppressed, joined, operations, scopes_of, taken_off
+from zonemta_py.queue.suppressed import (
+    ALL,
+    COMPLAINT,
+    ERASED,
+    WHOLE_BEGINS,
+    Suppressed,
+    joined,
+    operations,
+    scopes_of,
+    taken_off,
+)
 from zonemta_py.queue.tally import SUPPRESSED
 from zonemta_py.schedule.lane import Entry, Group
 
@@ -59,6 +69,8 @@ class Suppression:
         """What the store will say of people, by address and scope, once recovery has replayed the journal."""
         self.leaving: set[str] = set()
         """People who are being forgotten: nothing more of theirs is leased."""
+        self.told_from = self.told_bytes = 0
+        """Record of the journal with which `tell_all` began last, and how much it wrote; 0: not since the start."""
 
     def _look(self) -> None:
         """Whether there is anybody at all, in scopes beside "all", and in each scope as far as it was asked."""
@@ -239,6 +251,25 @@ class Suppression:
             count += len({who for who, _ in there})
             await asyncio.sleep(0)
         return count
+
+    async def tell_all(self) -> None:
+        """Writes the whole list into the journal again, between two records that say so; returns when it is stable."""
+        core = self._core
+        began = core.record(Type.UNSUPPRESS, records.pack(WHOLE_BEGINS))
+        size, after = 0, ""
+        while True:
+            async with self._changes:
+                while self._pending:  # noqa: ASYNC110 (who made the change may have gone; it is written soon)
+                    await asyncio.sleep(0.01)
+                rows = list(islice(self._from(after, None), AT_ONCE))
+                body = records.pack([row._replace(again=True).row() for row in rows])
+                core.record(Type.SUPPRESS, body)  # the last one is empty: that was all
+            await core.journal.stable()
+            if not rows:
+                break
+            size, last = size + len(body), rows[-1]
+            after = last.address if last.scope == ALL else f"{last.address} {last.scope}"
+        self.told_from, self.told_bytes = began, size
 
     async def _change(self, kind: Type, body: list[Any]) -> None:
         core = self._core
