@@ -1,8 +1,11 @@
 """Clients that break off large bodies before the dot, again and again, beside others that send large mail to its end.
 
 What the disk holds is looked at all the while: more than three times what lives, and a little, is a fault. What lives
-is the mail that waits, and what is just being handed in. So is a process that grows by more than 128 MB (half of which
-malloc keeps for later), and anything that is left in the end.
+is the mail that waits, and what was being handed in within the last two seconds (none of it can be compressed). So is a
+process that grows by more than 128 MB (half of which malloc keeps for later), and anything that is left in the end.
+
+A client that hangs up at once takes back what the MTA has not read yet, so some pause before they do; the MB written
+by the MTA are what has really passed.
 """
 
 from __future__ import annotations
@@ -11,19 +14,22 @@ import asyncio
 import contextlib
 import random
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from survival.ledger import Ledger
-from survival.rig import Mta, sink
+from survival.rig import PATIENCE_S, Mta, sink
 
 BODY_BYTES = 8 * 1024 * 1024
 LITTLE_BYTES = 64 * 1024 * 1024
 GROWTH_BYTES = 128 * 1024 * 1024
-SESSIONS = 6
+LIVES_ON_S = 2.0
+PAUSE_S = 0.5
 WAITING = 4
 _BLOCK = 256 * 1024
+_LINE_BYTES = bytes(65 if byte in b"\0\r\n." else byte for byte in range(256))
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Progress = Callable[[int, str], None]
 
@@ -46,7 +52,14 @@ async def trial(folder: Path, seconds: float, seed: int = 0, progress: Progress 
                 await asyncio.sleep(0.2)
                 run.look()
                 progress(0, f"{run.broken_off} broken off, {run.delivered} delivered")
-            await asyncio.gather(*tasks)
+            _, hanging = await asyncio.wait(tasks, timeout=PATIENCE_S)
+            for task in hanging:
+                task.cancel()
+                run.wrong.append(f"a client waits without an answer: {mta.log_tail(3)}")
+            await asyncio.gather(*tasks, return_exceptions=True)
+            run.wrong += [
+                f"a client failed: {task.exception()!r}" for task in tasks if not task.cancelled() and task.exception()
+            ]
             await run.left()
         finally:
             mta.end()
@@ -56,12 +69,17 @@ async def trial(folder: Path, seconds: float, seed: int = 0, progress: Progress 
 class _Run:
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder, self.dice = folder, random.Random(seed)
-        self.noise = "".join(self.dice.choices("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef", k=76 * 4000)).encode()
-        self.lines = b"\r\n".join(self.noise[at : at + 76] for at in range(0, len(self.noise), 76)) + b"\r\n"
+        noise = self.dice.randbytes(76 * 4000).translate(_LINE_BYTES)
+        self.lines = b"\r\n".join(noise[at : at + 76] for at in range(0, len(noise), 76)) + b"\r\n"
         self.mta: Mta
         self.before: dict[int, int] = {}
         self.broken_off = self.delivered = self.small = 0
-        self.most = 0
+        self.bytes = {"broken off": 0, "delivered": 0}
+        self.arriving: dict[asyncio.StreamWriter, int] = {}
+        """What is being handed in: so many bytes of each."""
+        self.lived: deque[tuple[float, int]] = deque()
+        self.written: dict[int, int] = {}
+        self.most, self.most_of_live = 0, 0.0
         self.grown: dict[str, int] = {}
         self.slowest_s = 0.0
         self.wrong: list[str] = []
@@ -78,16 +96,21 @@ class _Run:
         return reader, writer
 
     async def send(self, writer: asyncio.StreamWriter, size: int) -> None:
+        self.arriving[writer] = 0
         while size > 0:
             writer.write(self.lines[:_BLOCK])
             await writer.drain()
+            self.arriving[writer] += _BLOCK
             size -= _BLOCK
 
     async def hand_in(self, address: str, size: int) -> None:
         reader, writer = await self.begin(address)
-        await self.send(writer, size)
-        writer.write(b"\r\n.\r\n")
-        answer = await _reply(reader)
+        try:
+            await self.send(writer, size)
+            writer.write(b"\r\n.\r\n")
+            answer = await _reply(reader)
+        finally:
+            self.bytes["delivered"] += self.arriving.pop(writer, 0)
         if not answer.startswith("250"):
             self.wrong.append(f"{answer} to mail of {size} bytes")
         writer.close()
@@ -96,8 +119,12 @@ class _Run:
         while time.monotonic() < end:
             with contextlib.suppress(OSError, EOFError):
                 _, writer = await self.begin("never@x.test")
-                await self.send(writer, self.dice.randint(1, BODY_BYTES))
-                writer.transport.abort()
+                try:
+                    await self.send(writer, self.dice.randint(1, BODY_BYTES))
+                    await asyncio.sleep(self.dice.choice((0.0, PAUSE_S * self.dice.random())))
+                finally:
+                    self.bytes["broken off"] += self.arriving.pop(writer, 0)
+                    writer.transport.abort()
                 self.broken_off += 1
 
     async def deliver(self, end: float) -> None:
@@ -116,15 +143,26 @@ class _Run:
     # -- what is looked at
 
     def look(self) -> None:
-        used = _used(self.mta.folder)
-        live = (WAITING + SESSIONS) * BODY_BYTES
-        self.most = max(self.most, used)
+        live, used = self.live(), _used(self.mta.folder)
+        self.most, self.most_of_live = max(self.most, used), max(self.most_of_live, used / live)
         if used > 3 * live + LITTLE_BYTES:
             self.wrong.append(f"{used / 1e6:.0f} MB on the disk, of which {live / 1e6:.0f} MB may live")
         roles = self.mta.children()
         for pid, now in self.resident().items():
             role = roles.get(pid, "new")
             self.grown[role] = max(self.grown.get(role, 0), now - self.before.get(pid, now))
+
+        for pid in roles:
+            with contextlib.suppress(OSError, StopIteration):
+                lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+                self.written[pid] = int(next(line for line in lines if line.startswith("write_bytes")).split()[1])
+
+    def live(self) -> int:
+        now = time.monotonic()
+        self.lived.append((now, sum(self.arriving.values())))
+        while self.lived[0][0] < now - LIVES_ON_S:
+            self.lived.popleft()
+        return WAITING * BODY_BYTES + max(size for _, size in self.lived)
 
     def resident(self) -> dict[int, int]:
         found = {}
@@ -153,7 +191,10 @@ class _Run:
             "delivered": self.delivered,
             "small letters": self.small,
             "slowest small letter, s": round(self.slowest_s, 2),
+            **{f"MB {what}": round(size / 1e6) for what, size in self.bytes.items()},
+            "MB written by the MTA": round(sum(self.written.values()) / 1e6),
             "most MB on the disk": round(self.most / 1e6),
+            "most on the disk, of what lives": round(self.most_of_live, 2),
             "growth MB": str(grown),
             "broken": sorted(set(self.wrong)),
         }

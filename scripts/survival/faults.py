@@ -17,6 +17,7 @@ from rich.console import Console
 from survival import broken_off, damage, disk, powercut
 from survival.report import bar, table
 
+BROKEN_OFF_S = 3600
 Trial = Callable[[Path, int, Callable[[int, str], None]], dict[str, Any]]
 
 
@@ -41,7 +42,7 @@ def _damage(folder: Path, seed: int, progress: Callable[[int, str], None]) -> di
 
 
 def _broken_off(folder: Path, seed: int, progress: Callable[[int, str], None]) -> dict[str, Any]:
-    return asyncio.run(broken_off.trial(folder, seconds=3600, seed=seed, progress=progress))
+    return asyncio.run(broken_off.trial(folder, seconds=BROKEN_OFF_S, seed=seed, progress=progress))
 
 
 TRIALS: dict[str, tuple[str, int, Callable[[], str], Trial]] = {
@@ -49,7 +50,7 @@ TRIALS: dict[str, tuple[str, int, Callable[[], str], Trial]] = {
     "failing-syncs": ("EIO from the k-th sync", 100, disk.missing, _failing_syncs),
     "full-disk": ("A small disk, really full", 20, disk.cannot_mount, _full_disk),
     "power-cuts": ("Power cuts", 50, powercut.missing, _power_cuts),
-    "broken-off": ("Large bodies broken off and delivered, for an hour", 3600, lambda: "", _broken_off),
+    "broken-off": ("Large bodies broken off and delivered", BROKEN_OFF_S, lambda: "", _broken_off),
     "damage": ("Files flipped, cut, zeroed, emptied and gone", 900, lambda: "", _damage),
 }
 

@@ -18,6 +18,7 @@ from zonemta_py.disk.store import StoreFailed
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue.api import DEFERRED, DELIVERED, QueueRefusal, accept_whole
+from zonemta_py.queue.bodies import THREADS
 
 Make = Callable[..., Any]
 NOISE = random.Random(9).randbytes(CHUNK_BYTES)
@@ -107,6 +108,32 @@ async def test_a_body_that_compresses_stays_in_the_store(house: Make) -> None:
     assert bodies(home) == []
     (delivery,) = await home.lease()
     assert len(await body_of(home.queue, delivery)) == delivery.size
+
+
+async def test_a_body_broken_off_while_the_disk_is_busy_takes_no_room_from_others(house: Make, front: Make) -> None:
+    """However often: whoever waited for the disk is answered, and the next large body gets through."""
+    home = await house()
+    queue = await front(home)
+    for _ in range(20):
+        go = threading.Event()
+        for _ in range(THREADS):
+            home.queue.core.bodies.run(go.wait)
+        one = queue.begin()
+        writing = asyncio.ensure_future(_write(one, 40))
+        await asyncio.sleep(0.01)  # by then several frames wait for the first one's job
+        one.abort()
+        await asyncio.sleep(0.01)
+        go.set()
+        with pytest.raises(QueueRefusal):
+            await asyncio.wait_for(writing, 30)
+    await asyncio.wait_for(put(queue), 30)
+    await home.rest()
+    await home.sound()
+
+
+async def _write(one: Any, chunks: int) -> None:
+    for _ in range(chunks):
+        await one.write(NOISE)
 
 
 async def test_broken_off_bodies_leave_nothing(house: Make, front: Make) -> None:

@@ -90,8 +90,11 @@ class LocalIncoming:
         self._check()
 
     async def _done(self, job: asyncio.Future[T]) -> T:
+        await asyncio.wait([job])  # `abort` cancels the job, not whoever waits for it: he is owed an answer
+        if job.cancelled():
+            raise QueueRefusal(self._trouble or GONE)
         try:
-            return await job
+            return job.result()
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             self._trouble = self._trouble or (NO_SPACE if full else DISK_ERROR)
