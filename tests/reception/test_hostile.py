@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import socket
 import ssl
 import time
@@ -16,6 +17,7 @@ from argon2 import PasswordHasher
 from tests.reception.conftest import PASSWORD, OpenDoor, Wire
 from tests.reception.test_session import plain, secured, trusting
 from zonemta_py.reception.login import Login
+from zonemta_py.reception.smtp_door import Door
 
 MESSAGE = b"Subject: hi\r\n\r\nhi\r\n"
 
@@ -298,3 +300,26 @@ def tls_wire(door: OpenDoor) -> Wire:
     wire = Wire(context.wrap_socket(socket.create_connection((door.address, door.port), timeout=60)))
     wire.ask("EHLO x")
     return wire
+
+
+@pytest.mark.parametrize("tls", ["none", "starttls", "implicit"])
+def test_a_connection_that_is_gone_leaves_nothing(open_door: Any, certificate: Path, tls: str) -> None:
+    """Nobody has to find out that it is garbage: under TLS each kept a quarter of a megabyte until somebody did."""
+    door = open_door(tls=tls, certificate=str(certificate) if tls != "none" else None)
+    gc.collect()
+    gc.disable()
+    try:
+        for message in range(12):
+            wire = {"none": door.greeted, "starttls": lambda: secured(door), "implicit": lambda: tls_wire(door)}[tls]()
+            wire.ask("EHLO x")
+            if message % 2:
+                for command in ("MAIL FROM:<a@b.test>", "RCPT TO:<c@d.test>", "DATA"):
+                    wire.ask(command)
+                wire.send(b"Subject: large\r\n\r\n" + b"a" * 200_000)
+            wire.close()
+        until = time.monotonic() + 10
+        while (left := sum(isinstance(one, Door) for one in gc.get_objects())) and time.monotonic() < until:
+            time.sleep(0.05)
+    finally:
+        gc.enable()
+    assert not left

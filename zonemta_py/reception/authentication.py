@@ -54,6 +54,12 @@ class Authentication(SMTP):
     def _flush(self) -> None:
         raise NotImplementedError
 
+    @property
+    def _reader(self) -> Authentication:  # type: ignore[override]
+        """For the inherited challenge_auth, which calls readline(). Kept nowhere: a connection that refers to itself
+        stays, with its TLS buffers, until the garbage collector comes by."""
+        return self
+
     async def push(self, status: str | bytes) -> None:
         """For the inherited AUTH methods."""
         line = status.encode() if isinstance(status, str) else status

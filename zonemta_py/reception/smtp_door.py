@@ -55,7 +55,6 @@ class Door(Patience, Authentication):
     """origin: who is really connected, where a PROXY header said so."""
 
     session: Client
-    _reader: Any
 
     def __init__(self, site: Site, origin: Origin | None = None) -> None:
         # The constructors of the base classes are left out on purpose: they look through all methods, make a stream and
@@ -77,7 +76,6 @@ class Door(Patience, Authentication):
         self._closing = self._lost = self._eof = False
         self._idle_commands = self._errors = self._transactions = 0
         self._opening = ""
-        self._reader = self  # for the inherited challenge_auth, which calls readline()
 
     # --- the connection
 
