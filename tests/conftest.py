@@ -5,11 +5,12 @@ A run looks at the same examples every time, so that what fails has been broken 
 for many syncs without trying any have a folder in memory.
 
 `scripts/test` runs them in two processes (pytest-xdist): a file's tests stay together, since they share fixtures, and
-all that need Spark stay with its one session.
+all that need Spark stay with its one session. What takes long begins first, so that both end together.
 """
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,27 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 1 << 30
+LONG_S = {
+    "spark": 1000,
+    "tests/faults/test_damage.py": 60,
+    "tests/scripts/test_bench.py": 40,
+    "tests/real/test_limits.py": 35,
+    "tests/faults/test_disk.py": 30,
+    "tests/faults/test_crash.py": 30,
+    "tests/faults/test_power.py": 30,
+    "tests/reception/test_hostile.py": 30,
+    "tests/queue/test_orders_survive.py": 25,
+    "tests/queue/test_steering_life.py": 20,
+    "tests/test_readme.py": 20,
+    "tests/delivery/test_points.py": 20,
+    "tests/faults/test_start.py": 15,
+    "tests/real/test_tls.py": 15,
+}
+"""Seconds, about: files that begin first, the longest ahead. The others follow, those with most tests ahead."""
+
+# Tests start hundreds of processes of the package, and none should have to compile it.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("steady", settings.get_profile("search"), derandomize=True)
@@ -35,6 +57,11 @@ class _Together(LoadScopeScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         return "spark" if file.startswith(("tests/pipeline/", "tests/cli/test_report.py")) else file
+
+    def _assign_work_unit(self, node: Any) -> None:
+        longest = max(self.workqueue, key=lambda scope: LONG_S.get(scope, 0))
+        self.workqueue.move_to_end(longest, last=False)
+        super()._assign_work_unit(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:

@@ -24,8 +24,11 @@ class Ran(NamedTuple):
 
 
 @pytest.fixture
-def zonemta(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
-    """zonemta("queue", "size", stdin=b"…") → Ran."""
+def zonemta(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Ran]:
+    """zonemta("queue", "size", stdin=b"…") → Ran; in an empty folder, for some commands write where one is."""
+    monkeypatch.chdir(tmp_path_factory.mktemp("here"))
     monkeypatch.delenv("ZONEMTA_CONFIG", raising=False)
     monkeypatch.setenv("COLUMNS", "200")  # tables are not to be wrapped
 

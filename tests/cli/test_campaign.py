@@ -10,7 +10,7 @@ import pytest
 
 from zonemta_py.cli.errors import Exit
 
-EXAMPLE = Path("config/newsletter")
+EXAMPLE = Path(__file__).resolve().parents[2] / "config" / "newsletter"
 LIST = EXAMPLE / "list.csv"
 TEMPLATE = 'subject = "Hello {{ name }}"\nfrom = "news@example.com"\ntext = """\nDear {{ name }}\n"""\n'
 

@@ -226,10 +226,12 @@ class Life:
         for _ in range(4):
             for _ in range(5):
                 await asyncio.sleep(0)
-            await core.lines.stable()
-            await core.journal.stable()
             if task.done():
                 break
+            if not any(line._busy or line._soon or line._waiting for line in (core.lines, core.journal)):
+                continue  # no disk is waited for
+            await core.lines.stable()
+            await core.journal.stable()
         else:
             task.cancel()
             await asyncio.wait([task])

@@ -82,7 +82,10 @@ def _is_there(command: Any, arguments: list[str]) -> bool:
 
 
 def tree(wanted: str = "") -> Any:
-    """The commands as click has them, with their examples; those of plugins too, if `wanted` is none of ours."""
+    """The commands as click has them, with their examples: all, or the one that is `wanted`, or its group.
+
+    If it is none of ours, those of plugins too.
+    """
     command = typer.main.get_command(_tree(wanted))
     for path, one in every(command):
         one.epilog = epilog(path)
@@ -112,11 +115,14 @@ def _tree(wanted: str) -> typer.Typer:
     app.callback()(_options)
     pass_on = {"allow_extra_args": True, "ignore_unknown_options": True}
     app.command("run", add_help_option=False, context_settings=pass_on)(_run)
+    ours = wanted in _COMMANDS or wanted in _GROUPS  # then no other is needed, and to make one takes a millisecond
     for name, command in _COMMANDS.items():
-        app.command(name)(command)
+        if not ours or name == wanted:
+            app.command(name)(command)
     for name, group in _GROUPS.items():
-        app.add_typer(group, name=name)
-    if wanted and wanted[0] != "-" and wanted not in {"run", *_COMMANDS, *_GROUPS}:
+        if not ours or name == wanted:
+            app.add_typer(group, name=name)
+    if wanted and wanted[0] != "-" and not ours and wanted != "run":
         _add_plugins_commands(app)
     return app
 
