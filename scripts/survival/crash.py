@@ -1,36 +1,32 @@
 """SIGKILL at random moments: any process of the MTA, or all of them, while mail comes in and goes out.
 
 The moments are drawn over the progress of the run (letters acknowledged plus recipients delivered), not over its time,
-so a slow machine is hit as often as a fast one; each blow falls a random few milliseconds later.
+so a slow machine is hit as often as a fast one; each blow falls a random few milliseconds later. Where a blow ended
+everything, `fsck` or `fsck --repair` may come before the next start, and must find the queue healthy.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import random
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from survival.client import Client
+from survival.command import Progress, command
 from survival.ledger import Ledger
-from survival.report import bar, table
 from survival.rig import Mta, enter, sink
 
 ROLES = ("queue", "receiver", "sender", "supervisor", "all")
-Progress = Callable[[int, int], None]
+FSCK_SHARE = 0.5
 
 
 async def trial(
-    folder: Path, *, letters: int, kills: int, seed: int, progress: Progress = lambda done, killed: None
+    folder: Path, *, letters: int, kills: int, seed: int, progress: Progress = lambda done, note: None
 ) -> dict[str, Any]:
     """Runs it and returns figures; "broken" lists the rules that were broken."""
     ledger = Ledger()
@@ -57,10 +53,12 @@ async def trial(
     return {
         "seconds": round(time.monotonic() - start, 1),
         "kills": dict(killer.killed),
+        "kills_at_rest": killer.at_rest,
+        "fsck_runs": killer.fscks,
         "replies": dict(client.replies),
         "connections_broken": client.broken,
         **judgement.figures(),
-        "broken": judgement.broken + [f"fsck: {problem}" for problem in problems[:5]],
+        "broken": judgement.broken + killer.broken[:5] + [f"check: {problem}" for problem in problems[:5]],
     }
 
 
@@ -69,17 +67,21 @@ class _Killer:
         self._mta, self._dice = mta, random.Random(seed)
         self._moments = sorted(self._dice.randrange(2 * letters) for _ in range(kills))
         self.killed: Counter[str] = Counter()
+        self.fscks, self.broken, self.at_rest = 0, list[str](), 0
+        """at_rest: how many blows fell when there was nothing left to do."""
         self.all_is_in = False
 
     async def work(self, done: Callable[[], int], progress: Progress) -> None:
         for moment in self._moments:
-            while done() < moment and not (self.all_is_in and await self._idle()):
+            while done() < moment:
                 self._start_again()
-                progress(done(), self.killed.total())
+                if self.all_is_in and await self._idle():
+                    self.at_rest += 1
+                    break
                 await asyncio.sleep(0.002)
             await asyncio.sleep(self._dice.random() * 0.05)
             await self._strike()
-            progress(done(), self.killed.total())
+            progress(self.killed.total(), f"{done():,} in and out")
         self._start_again()
 
     async def _idle(self) -> bool:
@@ -93,6 +95,10 @@ class _Killer:
             self._start_again()
             await asyncio.sleep(0.01)
         self.killed[role] += 1
+        if not self._mta.alive and self._dice.random() < FSCK_SHARE:
+            self.fscks += 1
+            repair = ["--repair"] if self._dice.random() < 0.5 else []
+            self.broken += filter(None, [await asyncio.to_thread(self._mta.fsck, *repair)])
         self._start_again()
 
     def _start_again(self) -> None:
@@ -100,33 +106,9 @@ class _Killer:
             self._mta.start()
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="scripts/crash", description=f"{__doc__}".split("\n\n")[0])
-    parser.add_argument("--letters", type=int, default=20_000, help="messages handed in (default 20,000)")
-    parser.add_argument("--kills", type=int, default=200, help="blows (default 200)")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="repeats a run's moments")
-    parser.add_argument("--folder", type=Path, help="where the queue lives; default: a new one under /tmp, kept")
-    parser.add_argument("--json", action="store_true", help="figures as JSON on standard output")
-    options = parser.parse_args()
-    folder = options.folder or Path(tempfile.mkdtemp(prefix="zonemta-crash-"))
-    console = Console(stderr=options.json)
-    console.print(f"seed {options.seed}, queue and log in {folder}")
-    with bar(console, "killed", options.kills) as advance:
-        figures = asyncio.run(
-            trial(
-                folder,
-                letters=options.letters,
-                kills=options.kills,
-                seed=options.seed,
-                progress=lambda done, killed: advance(killed, f"{done:,} of about {2 * options.letters:,} steps"),
-            )
-        )
-    if options.json:
-        print(json.dumps({"seed": options.seed, **figures}, indent=1))
-    else:
-        table(console, "SIGKILL at random moments", figures)
-    return 1 if figures["broken"] else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(
+        command(
+            "crash", __doc__, "SIGKILL at random moments", trial, letters=(20_000, "handed in"), kills=(200, "blows")
+        )
+    )

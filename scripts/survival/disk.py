@@ -10,7 +10,6 @@ import asyncio
 import mmap
 import os
 import random
-import shutil
 import struct
 import subprocess
 import time
@@ -21,18 +20,13 @@ from typing import Any
 
 from survival.client import Client
 from survival.ledger import Ledger
-from survival.rig import PATIENCE_S, RULES, TOP, Mta, enter, sink
+from survival.rig import PATIENCE_S, RULES, Mta, enter, sink
+from survival.shim import compiled
 from zonemta_py.sink import Sink
 
-SOURCE = TOP / "tests" / "faults" / "disk_faults.c"
 AGAIN_S = 5.0
 BUSY = ("mail 450 4.3.2 busy, 40%", RULES[1])
 Progress = Callable[[int, str], None]
-
-
-def missing() -> str:
-    """Why the trials with faults cannot run; empty if they can."""
-    return "" if shutil.which("gcc") else "gcc is not installed: apt-get install gcc libc6-dev"
 
 
 class Faults:
@@ -41,9 +35,7 @@ class Faults:
     _NAMES = ("room", "fail_from", "fail_to", "lose", "syncs", "refused", "failed")
 
     def __init__(self, home: Path, folder: Path) -> None:
-        library, control = home / "disk_faults.so", home / "control"
-        flags = ("-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror")
-        subprocess.run(["gcc", *flags, "-o", library, SOURCE, "-ldl", "-lpthread"], check=True)
+        library, control = compiled("disk_faults", home), home / "control"
         control.write_bytes(bytes(8 * len(self._NAMES)))
         with control.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), 0)

@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from survival import broken_off, damage, disk, powercut
+from survival import broken_off, damage, disk, powercut, shim
 from survival.report import bar, table
 
 BROKEN_OFF_S = 3600
@@ -46,8 +46,8 @@ def _broken_off(folder: Path, seed: int, progress: Callable[[int, str], None]) -
 
 
 TRIALS: dict[str, tuple[str, int, Callable[[], str], Trial]] = {
-    "no-space": ("ENOSPC at random offsets", 100, disk.missing, _no_space),
-    "failing-syncs": ("EIO from the k-th sync", 100, disk.missing, _failing_syncs),
+    "no-space": ("ENOSPC at random offsets", 100, shim.missing, _no_space),
+    "failing-syncs": ("EIO from the k-th sync", 100, shim.missing, _failing_syncs),
     "full-disk": ("A small disk, really full", 20, disk.cannot_mount, _full_disk),
     "power-cuts": ("Power cuts", 50, powercut.missing, _power_cuts),
     "broken-off": ("Large bodies broken off and delivered", BROKEN_OFF_S, lambda: "", _broken_off),

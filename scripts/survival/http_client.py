@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +46,8 @@ class HttpClient:
         body = {"sender": sender, "template": base64.b64encode(template).decode(), "notify": "never"}
         await self._insist("PUT", f"/v1/campaigns/{name}", json=body)
 
-    async def batch(self, campaign: str, number: int, rows: Iterable[list[str]], columns: list[str]) -> None:
-        body = {"campaign": campaign, "columns": columns, "recipients": list(rows)}
+    async def batch(self, campaign: str, number: int, rows: list[list[str]], columns: list[str]) -> None:
+        body = {"campaign": campaign, "columns": columns, "recipients": rows}
         await self._insist("POST", "/v1/inject", key=f"batch {number}", json=body)
 
     async def complete(self, campaign: str) -> None:

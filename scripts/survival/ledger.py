@@ -15,10 +15,16 @@ from functools import partial
 from typing import Any
 
 from survival.letters import Letter, again, name_in
+from zonemta_py.sink.record import Message
 
 _FAILED = re.compile(rb"^action:[ \t]*failed", re.IGNORECASE | re.MULTILINE)
 _FINAL = re.compile(rb"^final-recipient:[ \t]*(?:rfc822|utf-8);[ \t]*(\S+)", re.IGNORECASE | re.MULTILINE)
 _TRACE = re.compile(rb"(?:Received:[^\r\n]*\r\n(?:[ \t][^\r\n]*\r\n)*)+", re.IGNORECASE)
+
+
+def failed(body: bytes) -> list[str]:
+    """The recipients, in lower case, that a notification of failure names; empty if it is none."""
+    return [address.decode().lower() for address in _FINAL.findall(body)] if _FAILED.search(body) else []
 
 
 @dataclass
@@ -84,12 +90,15 @@ class Ledger:
     def acknowledged(self) -> int:
         return sum(self._sent.values())
 
+    def arrived(self, message: Message) -> None:
+        """Something has come to the sink."""
+        self.came(message.sender, message.recipients, message.body)
+
     def came(self, sender: str, recipients: Iterable[str], body: bytes) -> None:
-        """Something was delivered."""
+        """The same, in its parts."""
         if not sender:
             self._notified.update(recipients)
-            if _FAILED.search(body):
-                self._named.update(address.decode().lower() for address in _FINAL.findall(body))
+            self._named.update(failed(body))
             return
         if self._merged and set(recipients) <= self._merged.keys():
             for recipient in recipients:

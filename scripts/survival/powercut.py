@@ -75,7 +75,8 @@ class Disk:
 async def trial(folder: Path, *, cuts: int, seed: int, progress: Progress = lambda done, note: None) -> dict[str, Any]:
     """Letters go in without a break; each cut falls a random while after mail is taken again.
 
-    Every other one after clients are greeted, so perhaps while the queue recovers.
+    Every other one after clients are greeted, so perhaps while the queue recovers; and every other one is followed by
+    `fsck`, with --repair or without, which must find the queue healthy.
     """
     dice, ledger = random.Random(seed), Ledger()
     disk = Disk(folder)
@@ -83,7 +84,7 @@ async def trial(folder: Path, *, cuts: int, seed: int, progress: Progress = lamb
     async with sink(ledger, dot_latency_s=0.005, jitter=1.0, rules=RULES, seed=seed) as running:
         mta = Mta(disk.place / "queue", running.port, home=folder)
         client = Client(mta.port, ledger)
-        opened: list[str] = []
+        opened, fscks = list[str](), 0
         try:
             mta.start()
             for number in range(cuts):
@@ -99,6 +100,10 @@ async def trial(folder: Path, *, cuts: int, seed: int, progress: Progress = lamb
                 disk.unmount()
                 disk.mount()
                 opened += _damage_said(mta)
+                if number % 2:
+                    repair = ["--repair"] if number % 4 == 1 else []
+                    opened += filter(None, [await asyncio.to_thread(mta.fsck, *repair)])
+                    fscks += 1
                 mta.start()
                 progress(number + 1, f"{letters_before:,} letters acknowledged")
             await mta.taking()
@@ -114,6 +119,7 @@ async def trial(folder: Path, *, cuts: int, seed: int, progress: Progress = lamb
             disk.unmount()
     return {
         "cuts": cuts,
+        "fsck_runs": fscks,
         "replies": dict(client.replies),
         **judgement.figures(),
         "broken": judgement.broken

@@ -46,6 +46,8 @@ segment_bytes = {segment_bytes}
 write_buffer_bytes = {write_buffer_bytes}
 position_s = 0.5
 reserve_bytes = {reserve_bytes}
+archive_days = 60
+request_h = 1440
 [[zones]]
 name = "default"
 default = true
@@ -94,6 +96,8 @@ class Mta:
         self.python = sys.executable
         self.program = ["-m", "zonemta_py", "run", "--config", str(self.config_file)]
         self._process: subprocess.Popen[bytes] | None = None
+        self._dying: list[int] = []
+        """Processes that were killed, or that die with the supervisor."""
 
     def start(self) -> None:
         command = [self.python, *self.program]
@@ -125,6 +129,7 @@ class Mta:
         if role in ("supervisor", "all"):
             if self._process is None:
                 return False
+            self._dying = [*filter(_runs, self._dying), *children]
             victims = [self._process.pid, *(children if role == "all" else ())]
         else:
             some = [pid for pid, its_role in children.items() if its_role == role]
@@ -140,11 +145,24 @@ class Mta:
 
     def end(self) -> None:
         """Kills all of it, and waits until nobody has the store open."""
-        children = self.children()
         self.kill("all")
+        self.dead()
+
+    def dead(self) -> None:
+        """Waits until everybody who was killed has the store open no more."""
         end = time.monotonic() + PATIENCE_S
-        while any(_runs(pid) for pid in children) and time.monotonic() < end:
+        while any(_runs(pid) for pid in self._dying) and time.monotonic() < end:
             time.sleep(0.005)
+        self._dying.clear()
+
+    def fsck(self, *options: str) -> str:
+        """Checks the queue of an MTA that was killed. Empty: it is healthy, exit status 0; else what was said."""
+        self.dead()
+        command = [self.python, "-m", "zonemta_py", "fsck", "--config", str(self.config_file), *options]
+        environment = os.environ | {"PYTHONPATH": str(TOP)} | self.environment
+        ran = subprocess.run(command, cwd=TOP, env=environment, capture_output=True, text=True)
+        said = f"fsck {' '.join(options)} exits with {ran.returncode}: {ran.stdout[-600:]} {ran.stderr[-300:]}"
+        return said if ran.returncode else ""
 
     def ask(self, question: str, **arguments: Any) -> Any:
         """Raises QueueGone after a while."""
@@ -176,12 +194,15 @@ class Mta:
         await asyncio.to_thread(self.ask, "size")
 
     async def drained(self) -> None:
-        """Waits until nothing is queued, leased or deferred any more."""
-        end = time.monotonic() + PATIENCE_S
+        """Waits until nothing is queued, leased or deferred any more, as long as it gets less."""
+        least, end = sys.maxsize, 0.0
         while True:
             total = (await asyncio.to_thread(self.ask, "size"))["total"]
-            if not any(total[state] for state in ("queued", "leased", "deferred")):
+            left = sum(total[state] for state in ("queued", "leased", "deferred"))
+            if not left:
                 return
+            if left < least:
+                least, end = left, time.monotonic() + PATIENCE_S
             if time.monotonic() > end:
                 raise AssertionError(f"the queue does not drain: {total}; {self.log_tail()}")
             await asyncio.sleep(0.1)
@@ -222,7 +243,7 @@ def enter(running: Sink, ledger: Ledger) -> None:
     messages = list(running.messages)
     running.messages.clear()
     for message in messages:
-        ledger.came(message.sender, message.recipients, message.body)
+        ledger.arrived(message)
 
 
 async def _take(running: Sink, ledger: Ledger) -> None:

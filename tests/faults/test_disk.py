@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from survival import disk
+from survival import disk, shim
 
-needs_shim = pytest.mark.skipif(bool(disk.missing()), reason=disk.missing())
+needs_shim = pytest.mark.skipif(bool(shim.missing()), reason=shim.missing())
 
 
 @needs_shim

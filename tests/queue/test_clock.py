@@ -212,6 +212,48 @@ async def test_a_clock_that_was_wrong_at_the_start_of_the_machine(house: Make) -
     assert (await home.sizes())["messages"] == 1
 
 
+@pytest.mark.parametrize("written", [True, False])
+async def test_a_crash_in_the_first_hour_after_a_long_gap_takes_no_time_from_it(house: Make, written: bool) -> None:
+    """Down for five days, up for a minute, down again: what fails in the hour after the gap is tried again."""
+    home = await house(retry={"down_s": 60.0, "schedule_min": [5]})
+    await home.put("a@x.test", sender="")
+    await home.rest()
+    home.clock.now_s += 5 * DAY
+    home.clock.started = "second"
+    await home.crash()
+    for _ in range(3):
+        await home.move(400)
+        for delivery in await home.leases():
+            await home.settle(delivery, DEFERRED)
+        await swept(home)
+        assert (await home.sizes())["messages"] == 1
+        if written:
+            await home.queue.position()
+        await home.crash()
+
+
+@pytest.mark.parametrize("restart", ["second", "third"])
+async def test_a_clock_that_was_wrong_is_set_right_while_the_queue_is_down(house: Make, restart: str) -> None:
+    """Two days ahead when the machine started, right when the queue, or the machine, starts the next time."""
+    home = await house(retry={"down_s": 60.0})
+    await home.put("a@x.test", sender="")
+    (delivery,) = await home.leases()
+    await home.settle(delivery, DEFERRED, down_s=60, stage="connect")
+    await home.rest()
+    home.clock.started, home.clock.set_s = "second", 2 * DAY
+    await home.crash()
+    await home.move(600)
+    await home.queue.position()
+    home.clock.started, home.clock.set_s = restart, 0
+    await home.crash()
+    for _ in range(20):
+        await home.move(HOUR)
+        for delivery in await home.leases():
+            await home.settle(delivery, DEFERRED, down_s=60, stage="connect")
+        await swept(home)
+    assert (await home.sizes())["messages"] == 1
+
+
 # -- what is chosen is no part of a life
 
 

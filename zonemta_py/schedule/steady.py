@@ -57,15 +57,17 @@ class Steady(Clock):
         self.told: Callable[[list[list[Any]]], None] = lambda steps: None
         self.next_id: Callable[[], str] = lambda: next_id or _FIRST_ID
         self.steps = [Step(*row) for row in kept.get("steps", [])] or [Step(_FIRST_ID, 0, 0)]
-        self._credit_ms, self._began_id = 0, next_id or _FIRST_ID
-        self.grace_until_ms = 0
+        self._credit_ms, self._began_id = kept.get("credit", (0, _FIRST_ID))
+        self.grace_until_ms = int(kept.get("grace_until_ms", 0))
         """Steady time before which nothing is given up for its age."""
         clock_ms, now_ms = base.ms(), base.monotonic() * 1000
         self._offset_ms = self._resume(kept, last_ms, clock_ms, now_ms) - now_ms
         self._seen_ms = clock_ms - now_ms
         self.stepped = False
         """The clock was set while nobody looked; `tell` writes it down."""
-        if abs(self._offset_ms - self._seen_ms - self.steps[-1].apart_ms) > STEP_MS:
+        back_ms = self._offset_ms - self._seen_ms - self.steps[-1].apart_ms
+        if abs(back_ms) > STEP_MS:
+            self._take_back(back_ms)
             self._append(clock_ms)
             self.stepped = True
         else:
@@ -80,7 +82,8 @@ class Steady(Clock):
             return float(kept["steady_ms"] + now_ms - kept["monotonic_ms"])
         gap = max(0, clock_ms - last_ms)
         if gap > GAP_MS:
-            self._credit_ms, self.grace_until_ms = gap, last + gap + GRACE_MS
+            self._credit_ms, self._began_id = gap, self.next_id()
+            self.grace_until_ms = last + gap + GRACE_MS
             log.warning("the queue was down for %s: what is too old now is tried once more first", _long(gap))
         return last + gap
 
@@ -140,15 +143,20 @@ class Steady(Clock):
             "the machine's clock was set %s by %s: what waits goes on as before, no mail is older for it",
             "forward" if shift > 0 else "back", _long(abs(shift)),
         )  # fmt: skip
-        if shift < 0 and self._credit_ms:  # then it was wrong when the machine started: the gap was not so long
-            undone = int(min(self._credit_ms, -shift))
-            self._credit_ms -= undone
-            self.steps = [
-                step._replace(apart_ms=step.apart_ms + undone) if step.since < self._began_id else step
-                for step in self.steps
-            ]
+        self._take_back(-shift)
         self._append(clock_ms)
         self.tell()
+
+    def _take_back(self, back_ms: float) -> None:
+        """The clock was set back, so it may have been wrong when the machine started: the gap was not so long."""
+        undone = int(min(self._credit_ms, back_ms))
+        if undone <= 0:
+            return
+        self._credit_ms -= undone
+        self.steps = [
+            step._replace(apart_ms=step.apart_ms + undone) if step.since < self._began_id else step
+            for step in self.steps
+        ]
 
     def _append(self, clock_ms: int) -> None:
         apart = round(self.base.monotonic() * 1000 + self._offset_ms - clock_ms)
@@ -165,7 +173,8 @@ class Steady(Clock):
         """For position records."""
         return {
             "boot": self.boot(), "monotonic_ms": int(self.base.monotonic() * 1000), "steady_ms": self.steady_ms(),
-            "steps": [list(step) for step in self.steps],
+            "steps": [list(step) for step in self.steps], "grace_until_ms": self.grace_until_ms,
+            "credit": [self._credit_ms, self._began_id],
         }  # fmt: skip
 
 
