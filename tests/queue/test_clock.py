@@ -166,6 +166,44 @@ async def test_mail_for_monday_goes_on_monday(house: Make) -> None:
     assert len(await home.leases()) == 1
 
 
+@pytest.mark.parametrize("set_s", [-DAY, DAY])
+@pytest.mark.parametrize("restart", [False, True])
+async def test_a_hold_of_an_hour_lasts_an_hour(house: Make, set_s: float, restart: bool) -> None:
+    """Said as an interval (HOLDFOR), it is no time of day: an hour later it goes, whatever the clock is set to."""
+    home = await house()
+    home.clock.set_s = HOUR / 2  # what it is ahead by when the mail comes is not what it is later
+    id = await home.put("a@x.test", hold_until_ms=home.clock.ms() + 3_600_000, hold_for=True)
+    home.clock.set_s += set_s
+    if restart:
+        await home.crash()
+    await home.move(HOUR - 60)
+    assert await home.idle()
+    (row,) = (await home.queue.ask("explain", what=id))["rows"]
+    assert 0 < row["reasons"][0]["until_ms"] - home.clock.ms() <= 61_000
+    await home.move(120)
+    assert len(await home.leases()) == 1
+
+
+@pytest.mark.parametrize("set_s", [-DAY, DAY])
+async def test_the_clock_is_set_while_mail_comes_in(house: Make, set_s: float) -> None:
+    """Between MAIL and the end of its data: BY and HOLDFOR count from MAIL on, and the step is no part of them."""
+    home = await house()
+    now_ms, ahead_ms = home.clock.ms(), round(home.clock.ms() - home.clock.monotonic() * 1000)
+    home.clock.set_s = set_s
+    await home.put("a@x.test", hold_until_ms=now_ms + 60_000, hold_for=True, clock_ahead_ms=ahead_ms)
+    await home.put("b@x.test", deadline_ms=now_ms + 3_600_000, deadline_mode="R", clock_ahead_ms=ahead_ms)
+    (first,) = await home.leases()
+    assert first.recipients[0].address == "b@x.test"
+    await home.settle(first, DEFERRED, delay_s=100_000)
+    await home.move(70)
+    assert [one.recipients[0].address for one in await home.leases()] == ["a@x.test"]
+    before = (await home.sizes())["messages"]
+    await home.move(HOUR + 60)
+    await swept(home)
+    assert before == 2
+    assert "b@x.test" not in str(await home.queue.ask("list", state="deferred", limit=10))
+
+
 # -- a machine that was off
 
 

@@ -58,6 +58,7 @@ class Envelope:
     (unfolded, first occurrence). sending_zone: value of X-Sending-Zone, if the listener let it pass.
 
     priority: -9 … 9 (RFC 6710), None: nothing was said. hold_until_ms: not before (RFC 4865), UNIX ms, 0: at once.
+    hold_for: it was said as an interval, so it lasts as long whatever the clock is set to.
     deadline_ms: too late after that (RFC 2852), UNIX ms, 0: never; deadline_mode: then "R" returns the message and "N"
     sends it on and tells the sender. require_tls: RFC 8689; tls_optional: its field TLS-Required: No. window: name of
     the sending hours; time_zone: the one they are in ("": as configured). unsubscribe: List-Unsubscribe is wanted.
@@ -67,7 +68,8 @@ class Envelope:
     values, whose names are `columns`; size is then that of one typical message. source: the local address it is to be
     sent from. request: the client's key for this request, "" for none; digest: SHA-256 of what it asked for. life_h:
     hours after which it is given up, 0: those of [retry]. token: by which its receiver asks for it if the queue dies
-    before it answers. unsigned: whoever handed it in is bound to no senders, so the
+    before it answers. clock_ahead_ms: how far the clock was ahead of CLOCK_MONOTONIC when the intervals began that it
+    asks for; the queue takes it out, 0: nothing was said. unsigned: whoever handed it in is bound to no senders, so the
     keys of our domains do not sign it.
     """
 
@@ -89,6 +91,7 @@ class Envelope:
     tenant: str | None = None
     priority: int | None = None
     hold_until_ms: int = 0
+    hold_for: bool = False
     deadline_ms: int = 0
     deadline_mode: str = ""
     require_tls: bool = False
@@ -103,6 +106,7 @@ class Envelope:
     digest: bytes = b""
     life_h: float = 0
     token: str = ""
+    clock_ahead_ms: int = 0
     unsigned: bool = False
     extra: dict[str, Any] = field(default_factory=dict)
 
@@ -143,9 +147,9 @@ class Envelope:
 
 _OPTIONAL = (
     "ret", "envid", "body", "smtputf8", "origin", "origin_name", "user", "protocol", "headers", "sending_zone",
-    "campaign", "tenant", "hold_until_ms", "deadline_ms", "deadline_mode", "require_tls", "tls_optional",
+    "campaign", "tenant", "hold_until_ms", "hold_for", "deadline_ms", "deadline_mode", "require_tls", "tls_optional",
     "window", "time_zone", "unsubscribe", "hashes", "source", "request", "digest", "life_h",
-    "token", "unsigned", "extra",
+    "token", "clock_ahead_ms", "unsigned", "extra",
 )  # fmt: skip
 _optional = attrgetter(*_OPTIONAL)
 _FIELDS = frozenset(("sender", "size", "received_ms", "priority", "columns", *_OPTIONAL))

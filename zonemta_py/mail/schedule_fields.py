@@ -166,7 +166,10 @@ def _unix_ms(text: str, clock: tuple[int, int, int, int, int, int], offset_min: 
 
 @dataclass(slots=True)
 class Wishes:
-    """What parameters of MAIL ask of the schedule. by_s: seconds, None: no deadline. `settle` makes moments of them."""
+    """What parameters of MAIL ask of the schedule. by_s: seconds, None: no deadline. `settle` makes moments of them.
+
+    clock_ahead_ms: as in an envelope, when that was.
+    """
 
     priority: int | None = None
     hold_for_s: int = 0
@@ -175,6 +178,7 @@ class Wishes:
     by_mode: str = ""
     deadline_ms: int = 0
     require_tls: bool = False
+    clock_ahead_ms: int = 0
 
     def say(self, keyword: str, value: str) -> None:
         """One of PARAMETERS. Raises Unclear."""
@@ -206,8 +210,10 @@ class Wishes:
 
     def put_into(self, envelope: Envelope) -> None:
         envelope.priority, envelope.require_tls = self.priority, self.require_tls
-        envelope.hold_until_ms = self.hold_until_ms
+        envelope.hold_until_ms, envelope.hold_for = self.hold_until_ms, self.hold_for_s > 0
         envelope.deadline_ms, envelope.deadline_mode = self.deadline_ms, self.by_mode
+        if self.deadline_ms or self.hold_for_s:
+            envelope.clock_ahead_ms = self.clock_ahead_ms
 
 
 def _check_hold(hold_until_ms: int, now_ms: int, hold_days: float) -> None:
@@ -241,7 +247,7 @@ def _after(envelope: Envelope, value: str, terms: Terms, now_ms: int) -> None:
     after_ms = moment(value, now_ms)
     _check_hold(after_ms, now_ms, terms.hold_days)
     if after_ms > now_ms and not envelope.hold_until_ms:
-        envelope.hold_until_ms = after_ms
+        envelope.hold_until_ms, envelope.hold_for = after_ms, _SECONDS.fullmatch(value) is not None
 
 
 def _by(envelope: Envelope, value: str, terms: Terms, now_ms: int) -> None:

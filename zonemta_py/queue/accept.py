@@ -25,6 +25,7 @@ from zonemta_py.queue.messages import Message
 from zonemta_py.queue.tally import SUPPRESSED, campaign_of
 from zonemta_py.schedule import hours
 from zonemta_py.schedule.lane import Entry, Path, Strand
+from zonemta_py.schedule.steady import STEP_MS
 from zonemta_py.schedule.zone import ZoneSchedule
 
 NO_RECIPIENTS = Reply(554, "5.5.1", "no valid recipients")
@@ -127,8 +128,10 @@ class Acceptance:
         core = self._core
         now_ms, apart_ms = core.clock.ms(), core.clock.apart_ms()
         message_id = stored.id if stored else core.ids.next(now_ms)
+        if envelope.clock_ahead_ms:
+            self._as_it_is_set(envelope)
         metadata = forgone.stored_metadata(envelope)
-        if apart_ms and envelope.deadline_ms:
+        if apart_ms and (envelope.deadline_ms or envelope.hold_for):
             metadata["apart_ms"] = apart_ms
         if envelope.merged:
             chunks, metadata["template"] = [], core.campaigns.get(envelope.campaign or "").template
@@ -172,6 +175,17 @@ class Acceptance:
                 done(message_id, reply)
 
         core.lines.submit(operations, finish, sync=True, keep=along is not None, envelope=told)
+
+    def _as_it_is_set(self, envelope: Envelope) -> None:
+        """Its intervals began when it came in, and the clock may have been set since: they end by the clock of now."""
+        moved_ms = self._core.clock.ahead_ms() - envelope.clock_ahead_ms
+        envelope.clock_ahead_ms = 0
+        if abs(moved_ms) <= STEP_MS:
+            return
+        if envelope.deadline_ms:
+            envelope.deadline_ms += moved_ms
+        if envelope.hold_for:
+            envelope.hold_until_ms += moved_ms
 
     def _counted(self, envelope: Envelope) -> bool:
         """Whether a message that is not merged is one of a campaign that is under way."""

@@ -198,7 +198,9 @@ class Core:
         if not (terms.get("window") or zone.window or terms.get("hold_until_ms")):
             return 0.0
         now_ms = self.clock.ms()  # what it was put off by was steady time, and the clock may have been set since
-        return max(0, hours.first_ms(self.config, zone, terms, now_ms, 0) - now_ms) / 1000
+        apart_ms = self.clock.apart_ms()
+        now_ms += apart_ms
+        return max(0, hours.first_ms(self.config, zone, terms, now_ms, apart_ms) - now_ms) / 1000
 
     def _terms_of(self, message_id: str) -> dict[str, Any]:
         """Empty where they cannot be read: whoever leases the message finds that out."""

@@ -253,7 +253,8 @@ def _put_off(queue: Parts, zone: ZoneSchedule, place: Place, note: Note, terms: 
         cause = f"tried {_times(note.attempts)}, the last answer was: {note.last}"
         cause += "; it goes at once if its destination answers before" if note.away else ""
         return [reason | {"cause": cause}, *closed]
-    if (hold_ms := terms.get("hold_until_ms", 0)) > now_ms:
+    apart_ms = queue.core.clock.apart_ms()
+    if (hold_ms := hours.hold_ms(terms, apart_ms) - apart_ms) > now_ms:
         return [reason | {"cause": "held until then, as its sender asked", "until_ms": hold_ms}]
     return closed or [reason | {"cause": f"put off until then {note.last and 'after: '}{note.last}"}]
 

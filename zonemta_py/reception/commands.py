@@ -92,7 +92,9 @@ def _unkept(door: Door, wishes: Wishes) -> Reply | None:
     if wishes.require_tls and not door.session.tls:
         return replies.REQUIRETLS_IN_CLEAR
     try:
-        wishes.settle(door.site.clock_ms(), door.site.limits.hold_days)
+        now_ms = door.site.clock_ms()
+        wishes.settle(now_ms, door.site.limits.hold_days)
+        wishes.clock_ahead_ms = door.site.ahead_ms(now_ms)
     except Unclear as unclear:
         return Reply(501, "5.5.4", str(unclear))
     return None

@@ -44,11 +44,12 @@ def mark(site: Site, session: Session, envelope: Envelope) -> None:
 class Passage:
     """opening: the Received field up to its id (`Trace.opening`). transaction: that id."""
 
-    __slots__ = ("_arrival", "_hooks", "_incoming", "_session", "_site", "envelope")
+    __slots__ = ("_ahead_ms", "_arrival", "_hooks", "_incoming", "_session", "_site", "envelope")
 
     def __init__(self, site: Site, session: Session, envelope: Envelope, opening: str, transaction: str) -> None:
         self._site, self._session, self.envelope = site, session, envelope
         envelope.received_ms = site.clock_ms()
+        self._ahead_ms = site.ahead_ms(envelope.received_ms)
         self._arrival = Arrival(site.rules, envelope, opening, transaction, envelope.received_ms, session.senders)
         mark(site, session, envelope)
         self._incoming: Incoming | None = None
@@ -106,6 +107,8 @@ class Passage:
             await site.host.call("message_queue", envelope=envelope, info=info)
         if not envelope.recipients:
             raise Refused(NOBODY)
+        if envelope.deadline_ms or envelope.hold_for:
+            envelope.clock_ahead_ms = envelope.clock_ahead_ms or self._ahead_ms
         await self._write_chunks()
         return arrival.chunks.last()
 

@@ -2,6 +2,7 @@
 
 Waiting that the sender or we chose is no attempt. `terms` are a message's metadata, whose times are by the machine's
 clock, as sending hours are; all other times are steady (`steady.py`), and apart_ms is how far these are ahead of it.
+What its sender gave as an interval is by the clock as it was when the mail came, `apart_ms` in the terms.
 """
 
 from __future__ import annotations
@@ -29,11 +30,17 @@ def again_ms(config: Config, zone: Zone, terms: dict[str, Any], due_ms: int, apa
 
 def first_ms(config: Config, zone: Zone, terms: dict[str, Any], at_ms: int, apart_ms: int) -> int:
     """The first moment from `at_ms` on at which its time has come and its hours are open."""
-    at_ms = max(at_ms, hold_until + apart_ms) if (hold_until := terms.get("hold_until_ms", 0)) else at_ms
+    at_ms = max(at_ms, hold_ms(terms, apart_ms))
     name = terms.get("window", "")
     if name or zone.window:
         at_ms = opens(config, zone, name, terms.get("time_zone", ""), at_ms - apart_ms) + apart_ms
     return at_ms
+
+
+def hold_ms(terms: dict[str, Any], apart_ms: int) -> int:
+    """Until when its sender wants it held: for so long (HOLDFOR), or until a time of day, as the clock is set now."""
+    until_ms = int(terms.get("hold_until_ms", 0))
+    return until_ms and until_ms + (int(terms.get("apart_ms", 0)) if terms.get("hold_for") else apart_ms)
 
 
 def deadline_ms(terms: dict[str, Any]) -> int:

@@ -112,6 +112,10 @@ class Steady(Clock):
     def apart_ms(self) -> int:
         return self.steps[-1].apart_ms
 
+    def ahead_ms(self) -> int:
+        """How far the machine's clock is ahead of CLOCK_MONOTONIC, which all its processes share."""
+        return round(self._seen_ms)
+
     def earlier_ms(self) -> int:
         """The earlier of both: for what is deleted when it is old enough."""
         return min(self.ms(), self.steady_ms())

@@ -63,6 +63,7 @@ class Entrance:
         protocol = "HTTPS" if visit.secure else "HTTP"
         envelope.origin, envelope.user, envelope.protocol = visit.client, visit.key.name, protocol
         envelope.received_ms = self.site.clock_ms()
+        envelope.clock_ahead_ms = self.site.ahead_ms(envelope.received_ms)
         if envelope.sending_zone is not None and self.config.zone(envelope.sending_zone) is None:
             names = ", ".join(zone.name for zone in self.config.zones)
             raise invalid([Fault("zone", f"there is no zone {envelope.sending_zone[:80]!a}; there are {names}")])
