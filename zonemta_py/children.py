@@ -4,6 +4,7 @@ plan, but for the reporter, which ends when it has reported."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import logging
 import os
@@ -229,6 +230,9 @@ async def _sender(config: Config, host: Host, name: str) -> None:
     making = Making.open(config.folder, name)
     work = asyncio.ensure_future(run(config, outlet, host, places(config), making=making))
     await asyncio.wait([work, outlet.gone], return_when=asyncio.FIRST_COMPLETED)
+    work.cancel()  # and wait for what is under way: `run` knows that its results have nowhere to go
+    with contextlib.suppress(asyncio.CancelledError):
+        await work
 
 
 def reporter(config: Config, host: Host, now: float) -> None:

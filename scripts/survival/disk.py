@@ -25,6 +25,7 @@ from survival.shim import compiled
 from zonemta_py.sink import Sink
 
 AGAIN_S = 5.0
+_MOUNTED = "zonemta-test-"
 BUSY = ("mail 450 4.3.2 busy, 40%", RULES[1])
 Progress = Callable[[int, str], None]
 
@@ -193,12 +194,23 @@ def cannot_mount() -> str:
 @contextmanager
 def small_disk(place: Path, size_mb: int) -> Iterator[None]:
     """A tmpfs of that size. Raises CalledProcessError."""
+    _unmount_left()
     place.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mb}m", "zonemta-test", place], check=True)
+    name = f"{_MOUNTED}{os.getpid()}"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mb}m", name, place], check=True)
     try:
         yield
     finally:
         subprocess.run(["umount", place], check=True)
+
+
+def _unmount_left() -> None:
+    """What trials that were killed have left mounted; its name tells whose it was."""
+    for row in Path("/proc/self/mounts").read_text().splitlines():
+        name, place = row.split()[:2]
+        owner = name.removeprefix(_MOUNTED)
+        if name.startswith(_MOUNTED) and owner.isdecimal() and not Path("/proc", owner).exists():
+            subprocess.run(["umount", "--lazy", place.encode().decode("unicode_escape")], check=True)
 
 
 async def full_disk(folder: Path, *, rounds: int, progress: Progress = lambda done, note: None) -> dict[str, Any]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,3 +34,24 @@ async def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
     """A file system of 64 MB that another program fills to the last byte: the same."""
     figures = await disk.full_disk(tmp_path, rounds=2)
     assert figures["broken"] == []
+
+
+@pytest.mark.skipif(bool(disk.cannot_mount()), reason=disk.cannot_mount())
+def test_a_trial_that_was_killed_leaves_no_file_system_for_good(tmp_path: Path) -> None:
+    """The next one unmounts it; those of trials that run stay."""
+    program = f"""
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(disk.__file__).parents[1])!r})
+from survival import disk
+with disk.small_disk(Path(sys.argv[1]), 1):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    left, own = tmp_path / "left here", tmp_path / "own"
+    killed = subprocess.run([sys.executable, "-c", program, str(left)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert os.path.ismount(left)
+    with disk.small_disk(own, 1):
+        assert not os.path.ismount(left)
+        with disk.small_disk(tmp_path / "other", 1):
+            assert os.path.ismount(own)
