@@ -13,12 +13,27 @@ from zonemta_py.disk import store_log
 
 ORDER = "blow"
 """A file in the queue's folder: the blow that falls while it delivers."""
+_PLACES = ("journal", "store", "archive", "bodies", "receipts", "quarantine/*")
+_TOGETHER = (
+    "store journal",
+    "store journal receipts",
+    "store journal archive",
+    "store journal archive receipts",
+    "store archive",
+    "store bodies",
+    "journal archive",
+    "journal archive receipts",
+    "journal receipts",
+    "bodies archive",
+)
 _LATE_BATCHES = 3
 """So many of LevelDB's newest log were written in the last moments before the crash."""
 
 
 class Blow(NamedTuple):
-    """file: relative to the queue's folder. at: the byte that is struck, or the length that is left."""
+    """file: relative to the queue's folder; several, with a space between, where they go together. at: the byte that
+    is struck, or the length that is left.
+    """
 
     kind: str
     file: str
@@ -28,9 +43,11 @@ class Blow(NamedTuple):
 
     def strike(self, folder: Path) -> None:
         """Does it; a file that has meanwhile gone by itself is as good as struck."""
-        path = folder / self.file
-        if not path.exists():
-            return
+        for file in self.file.split(" "):
+            if (folder / file).exists():
+                self._strike(folder / file)
+
+    def _strike(self, path: Path) -> None:
         if self.kind == "gone":
             shutil.rmtree(path) if path.is_dir() else path.unlink()
             return
@@ -66,14 +83,13 @@ def ordered(folder: Path) -> Blow | None:
 
 
 def anywhere(folder: Path, *, flips: int, cuts: int, seed: int) -> list[Blow]:
-    """Files are drawn by turns of their kind (journal, tables, LevelDB's own), so that small ones are hit too."""
+    """Files are drawn by turns of their kind (journal, tables, LevelDB's own …), so that small ones are hit too."""
     dice = random.Random(seed)
     kinds: dict[str, list[Path]] = {}
-    for path in [*folder.glob("journal/*"), *folder.glob("store/*")]:
-        if path.stat().st_size:
-            kind = path.suffix if path.suffix in (".journal", ".ldb", ".log") else path.name.partition("-")[0]
-            kinds.setdefault(kind, []).append(path)
-    weights = {".journal": 40, ".ldb": 40, ".log": 8}
+    for path in [path for place in _PLACES for path in folder.glob(f"{place}/*")]:
+        if path.is_file() and path.stat().st_size:
+            kinds.setdefault(_kind(path.relative_to(folder)), []).append(path)
+    weights = {"journal": 40, ".ldb": 40, ".log": 8, "archive": 10, "bodies": 8, "receipts": 8, "quarantine": 2}
     drawn = dice.choices(sorted(kinds), [weights.get(kind, 4) for kind in sorted(kinds)], k=flips + cuts)
     rows = []
     for index, kind in enumerate(drawn):
@@ -82,6 +98,13 @@ def anywhere(folder: Path, *, flips: int, cuts: int, seed: int) -> list[Blow]:
         row = Blow(what, str(path.relative_to(folder)), dice.randrange(path.stat().st_size), 1 << dice.randrange(8))
         rows.append(row)
     return rows
+
+
+def _kind(path: Path) -> str:
+    """Of LevelDB's files each kind is one; elsewhere each folder."""
+    if path.parts[0] != "store":
+        return path.parts[0]
+    return path.suffix if path.suffix in (".ldb", ".log") else path.name.partition("-")[0]
 
 
 def whole_files(folder: Path, count: int, seed: int) -> list[Blow]:
@@ -95,17 +118,22 @@ def whole_files(folder: Path, count: int, seed: int) -> list[Blow]:
     rows = [Blow("gone", name) for name in names.values()]
     rows += _last_moments(folder, log, dice)
     rows += [Blow("gone", name, running=True) for name in names.values()]
+    rows += [Blow("gone", names, running=running) for names in _TOGETHER for running in (False, True)]
     rows += [row for _ in range(3) for row in _last_moments(folder, log, dice)]
-    rows += [Blow(kind, name) for kind in ("emptied", "wiped") for name in names.values() if (folder / name).is_file()]
-    for kind in ("log", "table", "newest segment", "oldest segment", "manifest"):
-        size = (folder / names[kind]).stat().st_size
-        rows += [Blow("zeroed", names[kind], dice.randrange(size), running=running) for running in (False, True)]
+    files = [name for name in names.values() if (folder / name).is_file()]
+    for running in (False, True):
+        rows += [Blow(kind, name, running=running) for kind in ("emptied", "wiped") for name in files]
+        for name in files:
+            size = (folder / name).stat().st_size
+            rows.append(Blow("zeroed", name, dice.randrange(size), running=running))
+            rows.append(Blow("flip", name, dice.randrange(size), 1 << dice.randrange(8), running=running))
+            rows.append(Blow("cut", name, dice.randrange(size), running=running))
     return list(islice(cycle(rows), count))
 
 
 def _names(folder: Path, dice: random.Random) -> dict[str, str]:
     tables, logs = sorted(folder.glob("store/*.ldb")), sorted(folder.glob("store/*.log"))
-    segments = sorted(folder.glob("journal/*.journal"))
+    segments, archived = (sorted(folder.glob(f"{place}/*.journal")) for place in ("journal", "archive"))
     found = {
         "current": folder / "store/CURRENT",
         "log": logs[-1],
@@ -118,6 +146,11 @@ def _names(folder: Path, dice: random.Random) -> dict[str, str]:
         "archive": folder / "archive",
         "receipts": folder / "receipts",
         "bodies": folder / "bodies",
+        "quarantine": folder / "quarantine",
+        "receipt": max(folder.glob("receipts/*"), key=lambda path: path.stat().st_size),
+        "body": dice.choice(sorted(folder.glob("bodies/*"))),
+        "archived": next(path for path in archived if not (folder / "journal" / path.name).exists()),
+        "note": next(folder.glob("quarantine/*/note.json")),
     }
     return {what: str(path.relative_to(folder)) for what, path in found.items() if path.exists()}
 

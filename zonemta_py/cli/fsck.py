@@ -62,6 +62,8 @@ def _stays(problem: Problem, repair: bool) -> bool:
 
 def _needs_a_queue(config: Config) -> None:
     """Raises Stop if there is none here, or another process has it open."""
-    if not (config.folder / "store").is_dir():
+    from zonemta_py.queue.restoring import was_here
+
+    if not ((config.folder / "store").is_dir() or was_here(config.folder)):
         raise Stop(Exit.NO_INPUT, f"{config.folder}: has no queue; name the MTA's folder with --folder or --config")
     wait_until_unlocked(config.folder)

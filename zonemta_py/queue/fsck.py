@@ -17,8 +17,8 @@ from zonemta_py.disk import journal, receipts
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.once import Once
 from zonemta_py.disk.quarantine import Quarantine
-from zonemta_py.disk.store import Store, StoreDamaged
-from zonemta_py.queue import recovery, restoring
+from zonemta_py.disk.store import Store, StoreDamaged, is_empty
+from zonemta_py.queue import journal_repair, recovery, restoring
 from zonemta_py.queue.check import Report, compare, state_of
 from zonemta_py.queue.commit import Inline
 from zonemta_py.queue.hooks import NoHooks
@@ -43,6 +43,10 @@ async def check(
     clock = clock or Clock()
     if repair:
         return await _repaired(config, progress, clock)
+    if is_empty(config.folder / "store") and restoring.was_here(config.folder):
+        report = Report()
+        report.add("damage", "the store is gone", "store", "put it back, or zonemta fsck --repair to name what is lost")
+        return report
     acknowledged, quarantine = receipts.last(config.folder), Quarantine(config.folder / "quarantine")
     store = Store(config.folder / "store", config.queue.write_buffer_bytes, acknowledged, keep(quarantine))
     try:
@@ -68,6 +72,9 @@ async def _judged(config: Config, store: Store, progress: Progress, clock: Clock
     await opening.apply()
     rows = chain(_records(folder, archive, state.stable, faults), fresh.records)
     report = compare(config, view, rows, faults, progress).report
+    progress("reading the archive")
+    for fault in _archived(folder, archive):
+        report.add("damage", f"the archive: {fault.what}", str(fault.path), "zonemta fsck --repair keeps the rest")
     known = suffix.floor, suffix.arriving, suffix.enveloped
     for body in restoring.unknown(config, store, state.batches, *known):
         report.add("damage", "a message is lost from the store", body[0], "send it again from its source")
@@ -76,6 +83,13 @@ async def _judged(config: Config, store: Store, progress: Progress, clock: Clock
     if behind:
         report.add("damage", "the end of the store is missing", "store", "zonemta fsck --repair")
     return report
+
+
+def _archived(folder: Path, archive: Path) -> list[journal.Fault]:
+    """Of the segments from before the journal, which no restart reads."""
+    before, oldest = recovery.archived_before(folder, archive), journal.files(folder)[:1]
+    until = journal.first_seq(oldest[0]) if oldest else 0
+    return [fault for one in journal_repair.damaged(before, until) for fault in one.faults]
 
 
 def _records(folder: Path, archive: Path, stable: int, faults: list[journal.Fault]) -> Iterator[Record]:

@@ -5,7 +5,9 @@ A damaged file is copied to quarantine/ with a note first. Failures: OSError.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from zonemta_py.disk import journal, records
 from zonemta_py.disk.frame import Record, frame
@@ -13,13 +15,34 @@ from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.records import Type
 
 
-def mend(paths: list[Path], quarantine: Quarantine, archive: Path, until: int = 0) -> list[journal.Fault]:
-    """Mends every damaged file of these, which follow each other; returns what was wrong.
+class Damaged(NamedTuple):
+    """A file of the journal or the archive. start: the number its records should begin with. until: as for `damaged`,
+    if it is the last one; else 0.
+    """
 
-    Afterwards they read without a fault, under their names in the archive too. until: the record that follows the last
-    of them, if that is known and they are closed.
+    path: Path
+    start: int
+    until: int
+    faults: list[journal.Fault]
+
+
+def mend(paths: list[Path], quarantine: Quarantine, archive: Path, until: int = 0) -> list[journal.Fault]:
+    """Mends every damaged file of these; returns what was wrong.
+
+    Afterwards they read without a fault, under their names in the archive too. paths, until: as for `damaged`.
     """
     found: list[journal.Fault] = []
+    for path, start, last, faults in damaged(paths, until):
+        journal.mend(path, start, quarantine, faults, archive, last)
+        found += faults
+    return found
+
+
+def damaged(paths: list[Path], until: int = 0) -> Iterator[Damaged]:
+    """Those of these files, which follow each other, that have lost records.
+
+    until: the record that follows the last of them, if that is known and they are closed.
+    """
     expected, ended = 0, True
     for path in paths:
         faults: list[journal.Fault] = []
@@ -35,9 +58,7 @@ def mend(paths: list[Path], quarantine: Quarantine, archive: Path, until: int = 
         if (gap or (expected < last and not ended)) and not faults:
             faults.append(journal.Fault(path, 0, "records are missing"))
         if faults:
-            journal.mend(path, start, quarantine, faults, archive, last)
-            found += faults
-    return found
+            yield Damaged(path, start, last, faults)
 
 
 def mend_segments(

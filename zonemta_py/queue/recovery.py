@@ -204,9 +204,10 @@ async def recover(
     faults: list[journal.Fault] = []
     suffix = read_suffix(folder, faults)
     state, gone = check.state_of(store), not journal.files(folder)
-    if restoring.restore(config, store, state.stable, suffix.segments.rows(), quarantine):
+    if restoring.restore(config, store, state.stable, suffix, quarantine, repaired):
         faults = []
         suffix = read_suffix(folder, faults)
+    repaired = repaired or (gone and not state.stable and restoring.was_here(config.folder))
     lost_tail = suffix.last_seq < state.stable
     if lost_tail and not gone:
         _keep_tail(folder, quarantine, state.stable)
@@ -223,8 +224,8 @@ async def recover(
         quarantine.case("store", note)
     if not (faults or lost_tail or repaired or thorough or (config.folder / ORDERS_MARK).exists()):
         return rebuild.opening(store, Writer(folder), suffix, next_seq, marks=True), None
-    faults = _mend_journal(config, quarantine, state.stable if lost_tail else 0)
-    if faults and (repaired or not standing_copy.is_kept(store)):
+    faults = _mend_journal(config, quarantine, state.stable if lost_tail else 0, thorough)
+    if (faults or gone) and (repaired or not standing_copy.is_kept(store)):
         (config.folder / ORDERS_MARK).touch()
     found = await _checked(rebuild, store, quarantine, progress, repaired)
     for fault in faults:
@@ -264,7 +265,7 @@ async def _checked(
     core = opening.queue.core
     await core.bodies.settled()
     rows = journal.read(folder, 0, [], rebuild.config.folder / "archive")
-    before = _before(folder, rebuild.config.folder / "archive") if repaired else None
+    before = archived_before(folder, rebuild.config.folder / "archive") if repaired else None
     older = journal.read_files(before) if before is not None else None
     found = check.compare(rebuild.config, store, rows, [], progress, older)
     if before is not None:
@@ -274,7 +275,7 @@ async def _checked(
     return found
 
 
-def _before(folder: Path, archive: Path) -> list[Path]:
+def archived_before(folder: Path, archive: Path) -> list[Path]:
     """Archived segments from before the journal's oldest one."""
     known = {path.name for path in journal.files(folder, archive)}
     return [path for path in journal.every_file(folder, archive) if path.name not in known]
@@ -346,10 +347,12 @@ def _keep_tail(folder: Path, quarantine: Quarantine, stable: int) -> None:
     quarantine.copy("journal", note, journal.files(folder)[-1:])
 
 
-def _mend_journal(config: Config, quarantine: Quarantine, stable: int) -> list[journal.Fault]:
-    """Returns what was wrong with it. stable: its records up to there are gone; 0: its end is there."""
+def _mend_journal(config: Config, quarantine: Quarantine, stable: int, thorough: bool) -> list[journal.Fault]:
+    """Returns what was wrong with it. stable: its records up to there are gone; 0: its end is there. thorough: that
+    goes for what only the archive has, too."""
     folder, archive = config.folder / "journal", config.folder / "archive"
-    faults = journal_repair.mend(journal.files(folder, archive), quarantine, archive)
+    files = journal.every_file(folder, archive) if thorough else journal.files(folder, archive)
+    faults = journal_repair.mend(files, quarantine, archive)
     for fault in faults:
         say(f"damage in the journal: {fault}")
     if stable:
