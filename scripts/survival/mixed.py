@@ -75,6 +75,7 @@ async def trial(
             await traffic.work()
             killer.all_is_in = True
             await killing
+            ledger.calm()
             await operator.end(ordering)
             await _release_all(mta)
             await mta.drained()

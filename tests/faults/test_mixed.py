@@ -45,6 +45,7 @@ def _judged(one: Letter, after_s: float, body: bytes | None = None, clock: Machi
     waits = Waits(clock or TrueClock())
     waits.open(one)
     waits.acknowledge(one)
+    waits.calm()
     sender, recipients = (one.sender, one.recipients) if body is None else ("", [one.sender])
     data = b"Received: from here by there;\r\n\tnow\r\n" + one.data if body is None else body
     waits.arrived(Message(sender, recipients, body=data, time=time.time() + after_s))
@@ -75,6 +76,20 @@ def test_nobody_is_given_up_whom_nobody_refused() -> None:
     """A notification of failure for somebody who was only put off means that his time was cut short."""
     later = _letter("later-", "one.test")
     assert _judged(later, 1.0, _failure(later)) == ["given up though nobody refused it"]
+
+
+def test_mail_that_others_overtake_for_minutes_is_late() -> None:
+    """Also while blows fall; where nothing came meanwhile, it is the MTA that was down."""
+    one, other = _letter("plain-", "one.test"), _letter("plain-", "two.test")
+    for others, said in ((range(int(LATE_S) + 2), 1), (range(5), 0)):
+        waits, now = Waits(TrueClock()), time.time()
+        waits.open(one)
+        waits.acknowledge(one)
+        waits.open(other)
+        for second in others:
+            waits.arrived(Message(other.sender, other.recipients, body=other.data, time=now + second))
+        waits.arrived(Message(one.sender, one.recipients, body=one.data, time=now + 2 * LATE_S))
+        assert len(waits.untimely()) == said
 
 
 def test_mail_out_of_a_stopped_zone_is_seen() -> None:
