@@ -13,7 +13,7 @@ import time
 import uuid
 from pathlib import Path
 
-from survival.shim import compiled
+from survival.shim import compiled, missing
 
 LEAST_S, MOST_S, AFAR_S = 60.0, 365 * 86_400.0, 730 * 86_400.0
 OFF_S = 3 * 86_400.0
@@ -24,9 +24,11 @@ _UNWRITTEN_S = 10.0
 
 
 class MachineClock:
-    """environment: what loads it into a process."""
+    """environment: what loads it into a process. Raises SystemExit: it cannot be made here."""
 
     def __init__(self, home: Path) -> None:
+        if reason := missing():
+            raise SystemExit(f"the clock cannot be set: {reason}")
         home.mkdir(parents=True, exist_ok=True)
         control, self._boot = home / "clock", home / "boot_id"
         control.write_bytes(bytes(8))

@@ -109,6 +109,11 @@ class _Killer:
 if __name__ == "__main__":
     sys.exit(
         command(
-            "crash", __doc__, "SIGKILL at random moments", trial, letters=(20_000, "handed in"), kills=(200, "blows")
+            "crash",
+            __doc__,
+            "SIGKILL at random moments",
+            trial,
+            letters=(20_000, "letters handed in"),
+            kills=(200, "blows"),
         )
     )

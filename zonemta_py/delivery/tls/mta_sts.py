@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 DOMAINS_MAX = 10_000
 """Policies in memory."""
 FAILURE_S = 300.0
-REFRESH_S = 86_400.0
+REFRESH_S, SKEW_S = 86_400.0, 60.0
 PATH = "/.well-known/mta-sts.txt"
 _NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 
@@ -70,8 +70,9 @@ class _Kept:
         return self.policy is not None and time.time() < self.fetched_s + self.policy.max_age_s
 
     def old(self) -> bool:
+        """Also if it was fetched while the clock was ahead: nobody knows how old it is then."""
         age_s = time.time() - self.fetched_s
-        return self.policy is not None and age_s > min(REFRESH_S, self.policy.max_age_s / 2)
+        return self.policy is not None and not -SKEW_S <= age_s <= min(REFRESH_S, self.policy.max_age_s / 2)
 
 
 class StsPolicies:
