@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -189,6 +190,20 @@ def test_fsck_finds_and_repairs(zonemta: Callable[..., object], tmp_path: Path) 
     assert "dora@y.org is not queued" in found.out
     assert zonemta("fsck", "--repair", "--folder", tmp_path).code == Exit.OK
     assert json.loads(zonemta("fsck", "--json", "--folder", tmp_path).out)["problems"] == []
+
+
+def test_fsck_of_a_queue_without_its_store(zonemta: Callable[..., object], tmp_path: Path) -> None:
+    """A journal is enough of a queue to be saved; a mere look changes nothing."""
+    with Running(tmp_path, crash=True):
+        pass
+    shutil.rmtree(tmp_path / "store")
+    ran = zonemta("fsck", "--folder", tmp_path)
+    assert (ran.code, "--repair" in ran.out) == (Exit.PROBLEMS, True)
+    assert not (tmp_path / "store").exists()
+    repaired = zonemta("fsck", "--repair", "--folder", tmp_path)
+    assert repaired.code == Exit.PROBLEMS
+    assert "a message is lost from the store" in repaired.out
+    assert zonemta("fsck", "--folder", tmp_path).code == Exit.OK
 
 
 def test_fsck_of_a_store_that_cannot_be_opened(zonemta: Callable[..., object], tmp_path: Path) -> None:

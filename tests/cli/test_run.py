@@ -8,7 +8,7 @@ import pytest
 
 from zonemta_py.cli.errors import Stop
 from zonemta_py.cli.patience import until
-from zonemta_py.cli.run import check_port, configured
+from zonemta_py.cli.run import check_port, configured, opening
 from zonemta_py.cli.version import program
 from zonemta_py.config import Config, Listener
 
@@ -54,6 +54,13 @@ def test_the_option_that_is_wrong_is_named(tmp_path: Path, toml: str, arguments:
     with pytest.raises(Stop) as caught:
         configured(["--config", str(path), *arguments])
     assert caught.value.sentence.startswith(said)
+
+
+def test_each_door_is_called_what_it_is() -> None:
+    """Whoever starts it reads where programs hand in mail, and how."""
+    said = "\n".join(opening(Config.model_validate({"http": {"enabled": True, "port": 8123}}), None))
+    assert "mail by SMTP at 127.0.0.1 port 2525" in said
+    assert "mail by HTTP at 127.0.0.1 port 8123" in said
 
 
 def test_connections_that_have_ended_do_not_hold_a_port() -> None:

@@ -62,9 +62,10 @@ def opening(config: Config, path: Path | None) -> Iterator[str]:
     yield f"zonemta: queue in {config.folder}; `zonemta queue size` shows what is in it"
     if config.server.user:
         yield f"zonemta: runs as user {privileges.me()!r}"
-    for listener in config.doors:
-        what = "mail by HTTP" if listener is config.doors[-1] and config.http.enabled else "mail by SMTP"
-        yield f"zonemta: {what} at {listener.address} port {listener.port}"
+    for listener in config.listeners:
+        yield f"zonemta: mail by SMTP at {listener.address} port {listener.port}"
+    if config.http.enabled:
+        yield f"zonemta: mail by HTTP at {config.http.listener.address} port {config.http.listener.port}"
     for zone in config.zones:
         where = f"{zone.host} port {zone.port}" if zone.host else "the MX hosts of each recipient's domain"
         yield f"zonemta: zone {zone.name!r} sends to {where}"
