@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import mmap
-import os
 import random
 import struct
-import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +22,6 @@ from survival.shim import compiled
 from zonemta_py.sink import Sink
 
 AGAIN_S = 5.0
-_MOUNTED = "zonemta-test-"
 BUSY = ("mail 450 4.3.2 busy, 40%", RULES[1])
 Progress = Callable[[int, str], None]
 
@@ -33,7 +29,7 @@ Progress = Callable[[int, str], None]
 class Faults:
     """The control block of disk_faults.c, and the environment that loads it. Raises CalledProcessError."""
 
-    _NAMES = ("room", "fail_from", "fail_to", "lose", "syncs", "refused", "failed")
+    _NAMES = ("room", "fail_from", "fail_to", "lose", "syncs", "refused", "failed", "read_only")
 
     def __init__(self, home: Path, folder: Path) -> None:
         library, control = compiled("disk_faults", home), home / "control"
@@ -56,6 +52,11 @@ class Faults:
     def heal(self) -> None:
         self._set("fail_from", 1 << 60)
         self._set("room", -1)
+        self._set("read_only", 0)
+
+    def remount_read_only(self) -> None:
+        """EROFS from all that would change anything."""
+        self._set("read_only", 1)
 
     def fill_after(self, room: int) -> None:
         """ENOSPC after that many bytes."""
@@ -77,32 +78,32 @@ class Faults:
         return self._get("failed")
 
 
-class _Trial:
+class Trial:
     """An MTA beneath which the disk fails, and clients that go on all the while."""
 
-    def __init__(self, mta: Mta, ledger: Ledger, heal: Callable[[], None]) -> None:
-        self.mta, self._heal = mta, heal
-        self.client = Client(mta.port, ledger)
+    def __init__(self, mta: Mta, ledger: Ledger, heal: Callable[[], None], client: Client | None = None) -> None:
+        self.mta, self.heal = mta, heal
+        self.client = client or Client(mta.port, ledger)
         self.slowest_s = 0.0
         self.unfelt: list[int] = []
-        self._next = 0
+        self.next = 0
 
     async def blow(self, number: int, code: int, strike: Callable[[], None]) -> None:
         """Breaks the disk, hands in until `code` is the answer, mends it, hands in until mail is taken again."""
         replies = self.client.replies
         before = replies[code]
         strike()
-        if not await self._hand_in(lambda: replies[code] >= before + 5):
+        if not await self.hand_in(lambda: replies[code] >= before + 5):
             self.unfelt.append(number)
-        self._heal()
+        self.heal()
         start, taken = time.monotonic(), replies[250]
-        await self._hand_in(lambda: replies[250] > taken)
+        await self.hand_in(lambda: replies[250] > taken)
         self.slowest_s = max(self.slowest_s, time.monotonic() - start)
 
-    async def _hand_in(self, enough: Callable[[], bool]) -> bool:
+    async def hand_in(self, enough: Callable[[], bool]) -> bool:
         """Hands letters in until it is enough; False: that did not come, however long."""
         end = time.monotonic() + PATIENCE_S / 3
-        sessions = [asyncio.create_task(self._session()) for _ in range(6)]
+        sessions = [asyncio.create_task(self.session()) for _ in range(6)]
         while not enough() and time.monotonic() < end:
             ended, _ = await asyncio.wait(sessions, timeout=0.01, return_when=asyncio.FIRST_COMPLETED)
             if ended:
@@ -114,10 +115,10 @@ class _Trial:
                 raise ended
         return enough()
 
-    async def _session(self) -> None:
+    async def session(self) -> None:
         while True:
-            self._next += 1
-            await self.client.hand_in(range(self._next, self._next + 1), 1)
+            self.next += 1
+            await self.client.hand_in(range(self.next, self.next + 1), 1)
 
     async def figures(self, ledger: Ledger, running: Sink, code: int) -> dict[str, Any]:
         """Waits until all is delivered, ends the MTA, and judges."""
@@ -153,7 +154,7 @@ async def no_space(
         mta.start()
         try:
             await mta.taking()
-            trial = _Trial(mta, ledger, faults.heal)
+            trial = Trial(mta, ledger, faults.heal)
             for number in range(rounds):
                 room = 0 if number == 0 else dice.randrange(1 << dice.randint(3, 19))
                 await trial.blow(number, 452, lambda room=room: faults.fill_after(room))  # type: ignore[misc]
@@ -174,7 +175,7 @@ async def failing_syncs(
         mta.start()
         try:
             await mta.taking()
-            trial = _Trial(mta, ledger, faults.heal)
+            trial = Trial(mta, ledger, faults.heal)
             for number, call in enumerate(calls, 1):
                 await trial.blow(call, 451, lambda call=call: faults.fail_syncs(call, call))  # type: ignore[misc]
                 progress(number, f"sync {call} failed")
@@ -186,58 +187,24 @@ async def failing_syncs(
             mta.end()
 
 
-def cannot_mount() -> str:
-    """Why no file system can be mounted here; empty if one can."""
-    return "" if os.geteuid() == 0 else "only root can mount a file system"
-
-
-@contextmanager
-def small_disk(place: Path, size_mb: int) -> Iterator[None]:
-    """A tmpfs of that size. Raises CalledProcessError."""
-    _unmount_left()
-    place.mkdir(parents=True, exist_ok=True)
-    name = f"{_MOUNTED}{os.getpid()}"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mb}m", name, place], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", place], check=True)
-
-
-def _unmount_left() -> None:
-    """What trials that were killed have left mounted; its name tells whose it was."""
-    for row in Path("/proc/self/mounts").read_text().splitlines():
-        name, place = row.split()[:2]
-        owner = name.removeprefix(_MOUNTED)
-        if name.startswith(_MOUNTED) and owner.isdecimal() and not Path("/proc", owner).exists():
-            subprocess.run(["umount", "--lazy", place.encode().decode("unicode_escape")], check=True)
-
-
-async def full_disk(folder: Path, *, rounds: int, progress: Progress = lambda done, note: None) -> dict[str, Any]:
-    """A disk of 64 MB that is filled to the last byte by another program, again and again."""
+async def read_only(
+    folder: Path, *, rounds: int, seed: int, progress: Progress = lambda done, note: None
+) -> dict[str, Any]:
+    """EROFS, as of a file system that was remounted read-only while files of it are open, and then rw again."""
     ledger = Ledger()
-    ballast = folder / "disk" / "ballast"
-    async with sink(ledger, rules=BUSY) as running:
-        with small_disk(folder / "disk", 64):
-            mta = Mta(folder / "disk" / "queue", running.port, home=folder)
-            mta.start()
-            try:
-                await mta.taking()
-                trial = _Trial(mta, ledger, lambda: ballast.unlink())
-                for number in range(rounds):
-                    await trial.blow(number, 452, lambda: _fill(ballast))
-                    progress(number + 1, "full and free again")
-                return {"rounds": rounds, **await trial.figures(ledger, running, 452)}
-            finally:
-                mta.end()
-
-
-def _fill(ballast: Path) -> None:
-    """Takes all the space there is."""
-    with ballast.open("wb", buffering=0) as file:
-        for block in (1 << 20, 4096, 1):
-            try:
-                while file.write(bytes(block)) == block:
-                    pass
-            except OSError:
-                continue
+    faults = Faults(folder, folder / "queue")
+    async with sink(ledger, rules=BUSY, seed=seed) as running:
+        mta = Mta(folder / "queue", running.port, home=folder, environment=faults.environment)
+        mta.start()
+        try:
+            await mta.taking()
+            trial = Trial(mta, ledger, faults.heal)
+            for number in range(rounds):
+                await trial.blow(number, 451, faults.remount_read_only)
+                progress(number + 1, "read-only, and back")
+            figures = await trial.figures(ledger, running, 451)
+            if "Read-only file system" not in mta.log.read_text(errors="replace"):
+                figures["broken"].append("the log does not say that the file system is read-only")
+            return {"rounds": rounds, **figures}
+        finally:
+            mta.end()

@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from survival import broken_off, damage, disk, powercut, shim
+from survival import broken_off, damage, disk, disk_mounted, powercut, shim
 from survival.report import bar, table
 
 BROKEN_OFF_S = 3600
@@ -29,8 +29,26 @@ def _failing_syncs(folder: Path, seed: int, progress: Callable[[int, str], None]
     return asyncio.run(disk.failing_syncs(folder, calls=range(1, 101), seed=seed, progress=progress))
 
 
-def _full_disk(folder: Path, seed: int, progress: Callable[[int, str], None]) -> dict[str, Any]:
-    return asyncio.run(disk.full_disk(folder, rounds=20, progress=progress))
+def _read_only(folder: Path, seed: int, progress: Callable[[int, str], None]) -> dict[str, Any]:
+    return asyncio.run(disk.read_only(folder, rounds=20, seed=seed, progress=progress))
+
+
+def _full(kind: str, by: str) -> Trial:
+    def run(folder: Path, seed: int, progress: Callable[[int, str], None]) -> dict[str, Any]:
+        return asyncio.run(disk_mounted.full(folder, kind=kind, by=by, rounds=20, progress=progress))
+
+    return run
+
+
+def _full_of_broken_off(kind: str) -> Trial:
+    def run(folder: Path, seed: int, progress: Callable[[int, str], None]) -> dict[str, Any]:
+        return asyncio.run(disk_mounted.broken_off(folder, kind=kind, rounds=10, progress=progress))
+
+    return run
+
+
+def _error_of_ext4(folder: Path, seed: int, progress: Callable[[int, str], None]) -> dict[str, Any]:
+    return asyncio.run(disk_mounted.read_only(folder, rounds=10, progress=progress))
 
 
 def _power_cuts(folder: Path, seed: int, progress: Callable[[int, str], None]) -> dict[str, Any]:
@@ -48,7 +66,22 @@ def _broken_off(folder: Path, seed: int, progress: Callable[[int, str], None]) -
 TRIALS: dict[str, tuple[str, int, Callable[[], str], Trial]] = {
     "no-space": ("ENOSPC at random offsets", 100, shim.missing, _no_space),
     "failing-syncs": ("EIO from the k-th sync", 100, shim.missing, _failing_syncs),
-    "full-disk": ("A small disk, really full", 20, disk.cannot_mount, _full_disk),
+    "read-only": ("EROFS, as after a remount, and back", 20, shim.missing, _read_only),
+    **{
+        f"full-{kind}-{by}": (f"A small {kind}, full by {by}", 20, disk_mounted.cannot_mount, _full(kind, by))
+        for kind in disk_mounted.KINDS
+        for by in ("another", "mail")
+    },
+    **{
+        f"full-{kind}-broken-off": (
+            f"A small {kind} and bodies that never end",
+            10,
+            disk_mounted.cannot_mount,
+            _full_of_broken_off(kind),
+        )
+        for kind in disk_mounted.KINDS
+    },
+    "error-ext4": ("An error makes an ext4 read-only", 10, disk_mounted.cannot_mount, _error_of_ext4),
     "power-cuts": ("Power cuts", 50, powercut.missing, _power_cuts),
     "broken-off": ("Large bodies broken off and delivered", BROKEN_OFF_S, lambda: "", _broken_off),
     "damage": ("Files flipped, cut, zeroed, emptied and gone", 900, lambda: "", _damage),

@@ -7,6 +7,7 @@
  * as a real disk does) and, once it is 0, no file or folder can be made. EIO: of the syncs counted from 1 on, those
  * from `fail_from` to `fail_to` fail. With `lose`, what such a sync should have brought to the disk is gone: the file is
  * cut to the length it had at its last good sync, which is what a kernel that drops dirty pages after an error can do.
+ * EROFS: while `read_only` is set, nothing can be written, synced, made, renamed, linked, cut or removed.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -25,7 +26,7 @@
 #include <unistd.h>
 
 struct control {
-    _Atomic int64_t room, fail_from, fail_to, lose, syncs, refused, failed;
+    _Atomic int64_t room, fail_from, fail_to, lose, syncs, refused, failed, read_only;
 };
 
 static struct control *control;
@@ -66,10 +67,24 @@ static int concerns(int file)
     return below(path);
 }
 
+/* 1, with errno set, while the disk is read-only. */
+static int forbidden(void)
+{
+    if (!control || !atomic_load(&control->read_only))
+        return 0;
+    atomic_fetch_add(&control->refused, 1);
+    errno = EROFS;
+    return 1;
+}
+
 /* How much of `wanted` may be written; -1 with errno set when nothing may. */
 static ssize_t grant(int file, size_t wanted)
 {
-    if (!control || atomic_load(&control->room) < 0 || !wanted || !concerns(file))
+    if (!control || !wanted)
+        return (ssize_t)wanted;
+    if (atomic_load(&control->read_only) && concerns(file) && forbidden())
+        return -1;
+    if (atomic_load(&control->room) < 0 || !concerns(file))
         return (ssize_t)wanted;
     int64_t room = atomic_load(&control->room), left;
     do {
@@ -172,11 +187,21 @@ static int opened(int file, int flags)
 
 static int no_room_for(const char *path)
 {
+    if (control && below(path) && forbidden())
+        return 1;
     if (!control || atomic_load(&control->room) != 0 || !below(path) || access(path, F_OK) == 0)
         return 0;
     atomic_fetch_add(&control->refused, 1);
     errno = ENOSPC;
     return 1;
+}
+
+/* Whether a path must not be opened so. */
+static int refused(const char *path, int flags)
+{
+    if (control && (flags & (O_ACCMODE | O_TRUNC)) != O_RDONLY && below(path) && forbidden())
+        return 1;
+    return (flags & O_CREAT) && no_room_for(path);
 }
 
 #define OPEN(name) \
@@ -187,7 +212,7 @@ static int no_room_for(const char *path)
         va_start(rest, flags); \
         mode_t mode = va_arg(rest, mode_t); \
         va_end(rest); \
-        return (flags & O_CREAT) && no_room_for(path) ? -1 : opened(real(path, flags, mode), flags); \
+        return refused(path, flags) ? -1 : opened(real(path, flags, mode), flags); \
     }
 OPEN(open)
 OPEN(open64)
@@ -200,7 +225,7 @@ OPEN(open64)
         va_start(rest, flags); \
         mode_t mode = va_arg(rest, mode_t); \
         va_end(rest); \
-        return (flags & O_CREAT) && no_room_for(path) ? -1 : opened(real(at, path, flags, mode), flags); \
+        return refused(path, flags) ? -1 : opened(real(at, path, flags, mode), flags); \
     }
 OPENAT(openat)
 OPENAT(openat64)
@@ -211,11 +236,31 @@ int mkdir(const char *path, mode_t mode)
     return no_room_for(path) ? -1 : real(path, mode);
 }
 
+int unlink(const char *path)
+{
+    REAL("unlink", int, const char *);
+    return control && below(path) && forbidden() ? -1 : real(path);
+}
+
+int rename(const char *from, const char *to)
+{
+    REAL("rename", int, const char *, const char *);
+    return control && below(to) && forbidden() ? -1 : real(from, to);
+}
+
+int link(const char *from, const char *to)
+{
+    REAL("link", int, const char *, const char *);
+    return control && below(to) && forbidden() ? -1 : real(from, to);
+}
+
 static int cut(const char *name, int file, off64_t size)
 {
     int (*real)(int, off64_t);
     struct stat now;
     *(void **)&real = dlsym(RTLD_NEXT, name);
+    if (control && concerns(file) && forbidden())
+        return -1;
     if (control && atomic_load(&control->room) == 0 && concerns(file) && fstat(file, &now) == 0 && size > now.st_size) {
         atomic_fetch_add(&control->refused, 1);
         errno = ENOSPC;
@@ -243,6 +288,8 @@ static int sync_one(const char *name, int file)
     *(void **)&real = dlsym(RTLD_NEXT, name);
     if (!concerns(file))
         return real(file);
+    if (forbidden())
+        return -1;
     int64_t number = atomic_fetch_add(&control->syncs, 1) + 1;
     int regular = fstat(file, &now) == 0 && S_ISREG(now.st_mode);
     if (number >= atomic_load(&control->fail_from) && number <= atomic_load(&control->fail_to)) {

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from survival import disk, shim
+from survival import disk, disk_mounted, shim
 
 needs_shim = pytest.mark.skipif(bool(shim.missing()), reason=shim.missing())
+
+needs_root = pytest.mark.skipif(bool(disk_mounted.cannot_mount()), reason=disk_mounted.cannot_mount())
 
 
 @needs_shim
@@ -29,29 +27,30 @@ async def test_a_sync_that_fails_acknowledges_nothing(tmp_path: Path) -> None:
     assert figures["failed"] == 16
 
 
-@pytest.mark.skipif(bool(disk.cannot_mount()), reason=disk.cannot_mount())
-async def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
-    """A file system of 64 MB that another program fills to the last byte: the same."""
-    figures = await disk.full_disk(tmp_path, rounds=2)
+@needs_shim
+async def test_a_disk_that_is_read_only_for_a_while(tmp_path: Path) -> None:
+    """EROFS from everything: 451, nothing acknowledged is lost, and it goes on by itself when that is over."""
+    figures = await disk.read_only(tmp_path, rounds=4, seed=40)
     assert figures["broken"] == []
 
 
-@pytest.mark.skipif(bool(disk.cannot_mount()), reason=disk.cannot_mount())
-def test_a_trial_that_was_killed_leaves_no_file_system_for_good(tmp_path: Path) -> None:
-    """The next one unmounts it; those of trials that run stay."""
-    program = f"""
-import os, signal, sys
-from pathlib import Path
-sys.path.insert(0, {str(Path(disk.__file__).parents[1])!r})
-from survival import disk
-with disk.small_disk(Path(sys.argv[1]), 1):
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-    left, own = tmp_path / "left here", tmp_path / "own"
-    killed = subprocess.run([sys.executable, "-c", program, str(left)], check=False)
-    assert killed.returncode == -signal.SIGKILL
-    assert os.path.ismount(left)
-    with disk.small_disk(own, 1):
-        assert not os.path.ismount(left)
-        with disk.small_disk(tmp_path / "other", 1):
-            assert os.path.ismount(own)
+@needs_root
+@pytest.mark.parametrize(("kind", "by"), [("tmpfs", "another"), ("ext4", "mail")])
+async def test_a_disk_that_is_really_full(tmp_path: Path, kind: str, by: str) -> None:
+    """A file system of 64 MB that another program fills to the last byte, or mail that waits: the same."""
+    figures = await disk_mounted.full(tmp_path, kind=kind, by=by, rounds=2)
+    assert figures["broken"] == []
+
+
+@needs_root
+async def test_bodies_that_never_end_leave_room_for_letters(tmp_path: Path) -> None:
+    """They may fill half of a small disk; letters are taken all the while."""
+    figures = await disk_mounted.broken_off(tmp_path, kind="tmpfs", rounds=1)
+    assert figures["broken"] == []
+
+
+@needs_root
+async def test_an_error_of_ext4_makes_it_read_only(tmp_path: Path) -> None:
+    """451 until it is mounted again; nothing acknowledged is lost, and the log says why."""
+    figures = await disk_mounted.read_only(tmp_path, rounds=1)
+    assert figures["broken"] == []

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from zonemta_py.disk import keys
-from zonemta_py.disk.store import Store, StoreFenced
+from zonemta_py.disk.store import Store, StoreFailed, StoreFenced
 from zonemta_py.queue import commit
 from zonemta_py.queue import lease as leasing
-from zonemta_py.queue.api import DELIVERED
+from zonemta_py.queue.api import DELIVERED, QueueRefusal
 
 Make = Callable[..., Any]
 READS = range(1, 26)
@@ -122,3 +122,35 @@ async def test_damage_found_on_a_full_disk_waits_for_space(house: Make, monkeypa
     assert not [place for place in quarantine.folder.iterdir() if not (place / "note.json").exists()]
     await home.rest()
     assert (await home.sizes())["bytes"] == 0, "what it counted for went with it"
+
+
+async def test_a_disk_in_trouble_is_said_once_and_its_end_too(
+    house: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever reads the log learns why mail is refused, however often the queue tries again."""
+    home = await house()
+    core, tries = home.queue.core, [0]
+    monkeypatch.setattr(commit, "RETRY_S", 0.02)
+
+    def refuse(*_: Any) -> None:
+        tries[0] += 1
+        raise OSError(errno.EROFS, "Read-only file system", "journal/1")
+
+    def reopen() -> None:
+        tries[0] += 1
+        raise StoreFailed("store: Read-only file system")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(core.journal._writer, "write", refuse)
+        broken.setattr(core.store, "reopen", reopen)
+        broken.setattr(core.store, "write", lambda *_: reopen())
+        core.journal.when_stable(lambda: None)
+        with pytest.raises(QueueRefusal):
+            await home.put("bob@x.test")
+        while tries[0] < 12:  # noqa: ASYNC110 (nobody says when)
+            await asyncio.sleep(0.005)
+    await home.rest()
+    said = [record.getMessage() for record in caplog.records]
+    assert sum("mail is refused with 451" in line for line in said) == 2, "store and journal, once each"
+    assert sum("mail is taken" in line for line in said) == 2
+    await home.put("bob@x.test")

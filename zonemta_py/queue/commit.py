@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -27,6 +28,8 @@ from zonemta_py.disk.receipts import Receipts
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Operation, Store, StoreDamaged, StoreError, StoreFailed
 from zonemta_py.mail.reply import Reply
+
+log = logging.getLogger(__name__)
 
 NO_SPACE = Reply(452, "4.3.1", "the queue's disk is full, try again later")
 DISK_ERROR = Reply(451, "4.3.0", "the queue's disk reported an error, try again later")
@@ -249,7 +252,9 @@ class StoreLine:
         if isinstance(error, StoreDamaged) or not isinstance(error, StoreError):
             self._damaged(error if isinstance(error, StoreDamaged) else StoreDamaged(repr(error)))
             return
+        before = self.trouble
         self.trouble = NO_SPACE if isinstance(error, StoreFailed) and error.full else DISK_ERROR
+        _tell(before, self.trouble, error)
         if units:
             self._closing.again()
         everything = [*units, *self._waiting]
@@ -291,6 +296,7 @@ class StoreLine:
             return
         self._unsynced, self._unsynced_bytes = [], 0
         self.trouble = None
+        log.warning("%s can be written again; mail is taken", self.store.folder)
         self._kick()
 
 
@@ -350,11 +356,14 @@ class JournalLine:
         self._busy = False
         if error is not None:
             full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
-            self.trouble = NO_SPACE if full else DISK_ERROR
+            before, self.trouble = self.trouble, NO_SPACE if full else DISK_ERROR
+            _tell(before, self.trouble, error)
             self._busy = True  # nothing else goes to the disk until the retry
             self._loop.call_later(RETRY_S, self._retry)
             return
-        self.trouble = None
+        if self.trouble is not None:
+            self.trouble = None
+            log.warning("the journal can be written again; mail is taken")
         if sync:
             self.stable_seq = last
             while self._waiting and self._waiting[0][0] <= last:
@@ -373,6 +382,12 @@ class JournalLine:
     def _retry(self) -> None:
         self._busy = False
         self._start()
+
+
+def _tell(before: Reply | None, now: Reply, error: Exception) -> None:
+    """Once for each trouble; there is a new try twice a second."""
+    if before is not now:
+        log.error("%s; mail is refused with %d until the disk can be written again", error, now.code)
 
 
 def immediately(_: Any = None) -> None:

@@ -86,10 +86,12 @@ async def _judged(config: Config, store: Store, progress: Progress, clock: Clock
 
 
 def _archived(folder: Path, archive: Path) -> list[journal.Fault]:
-    """Of the segments from before the journal, which no restart reads."""
-    before, oldest = recovery.archived_before(folder, archive), journal.files(folder)[:1]
-    until = journal.first_seq(oldest[0]) if oldest else 0
-    return [fault for one in journal_repair.damaged(before, until) for fault in one.faults]
+    """Of segments from before the journal, which no restart reads; its first file shows what misses at their end."""
+    before = recovery.archived_before(folder, archive)
+    found = journal_repair.damaged([*before, *journal.files(folder)[:1]])
+    return [
+        fault for one in found for fault in one.faults if one.path in before or fault.what == journal_repair.MISSING
+    ]
 
 
 def _records(folder: Path, archive: Path, stable: int, faults: list[journal.Fault]) -> Iterator[Record]:

@@ -14,6 +14,8 @@ from zonemta_py.disk.frame import Record, frame
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.records import Type
 
+MISSING = "records are missing"
+
 
 class Damaged(NamedTuple):
     """A file of the journal or the archive. start: the number its records should begin with. until: as for `damaged`,
@@ -56,7 +58,7 @@ def damaged(paths: list[Path], until: int = 0) -> Iterator[Damaged]:
                 expected, ended = record.seq + 1, record.type == Type.END
         last = until if path == paths[-1] else 0
         if (gap or (expected < last and not ended)) and not faults:
-            faults.append(journal.Fault(path, 0, "records are missing"))
+            faults.append(journal.Fault(path, 0, MISSING))
         if faults:
             yield Damaged(path, start, last, faults)
 

@@ -39,6 +39,7 @@ class Upkeep:
     def __init__(self, queue: Parts) -> None:
         self._queue, self._core = queue, queue.core
         self._position_seq = 0
+        self._short = False
         self._tasks: list[asyncio.Task[None]] = []
         self._endings = Endings(queue)
         self._deadlines = Deadlines(queue, self._endings)
@@ -144,7 +145,13 @@ class Upkeep:
     async def cleanse(self) -> None:
         """Lets what has ended leave the disk, if it is time."""
         core, now_s = self._core, self._core.clock.monotonic()
-        if not core.store.fenced and core.cleansing.due(now_s, core.space.short(now_s)):
+        short = core.space.short(now_s)
+        if short and not self._short:
+            log.error(
+                "%s: too little of the disk is free; mail is refused with 452 until there is room", core.config.folder
+            )
+        self._short = short
+        if not core.store.fenced and core.cleansing.due(now_s, short):
             await core.cleansing.run(core)
 
     async def deadlines(self) -> bool:
