@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -68,6 +69,14 @@ async def test_named_while_it_lasts(before: str, blocker: Any, caplog: Any) -> N
     assert heard[0] < ended[0] - 0.1
     [line] = [r.getMessage() for r in caplog.records if "blocks its whole process" in r.getMessage()][:1]
     assert "plugin blocker, hook queue_route, " in line
+    assert "blocker.py:8: " in line
+
+
+async def test_the_line_is_found_in_any_thread(blocker: Any, caplog: Any) -> None:
+    """A loop of another thread than the first that called a plugin is watched as well."""
+    await route(blocker(0))
+    await asyncio.to_thread(asyncio.run, route(blocker(1.0)))
+    [line] = [r.getMessage() for r in caplog.records if "blocks its whole process" in r.getMessage()][:1]
     assert "blocker.py:8: " in line
 
 

@@ -78,7 +78,9 @@ class Watch:
             next_s = call.limit_s if told is not now else next_s
             if (seconds := monotonic() - since) >= next_s:
                 told, next_s = now, max(2 * seconds, call.limit_s)
-                line = _line(sys._current_frames().get(watched), call.file)
+                frames = sys._current_frames()
+                mostly = _line(frames.get(watched), call.file)  # a loop in another thread may call plugins too
+                line = mostly or max(_line(frame, call.file) for frame in frames.values())
                 log.error(
                     "plugin %s, hook %s, %s:%d: blocks its whole process, for %.1f s so far (the limit is %g s; await "
                     "what takes time); nothing else goes on there",
