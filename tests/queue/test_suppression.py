@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.reception.conftest import Rounds
 from zonemta_py.disk import journal, keys, records
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Store
@@ -448,3 +449,13 @@ async def test_a_complaint_counts_against_its_campaign_once(house: Make) -> None
     assert await tally(home, "complaints") == (1,)
     assert sorted(await listed(home)) == ["b@x.test", "c@x.test"]
     await home.sound()
+
+
+async def test_long_lists_are_worked_off_in_turns(house: Make) -> None:
+    """Who puts many people on the list at once, takes them off or reads on, stops nobody's mail."""
+    home, addresses = await house(), [f"p{number}@x.test" for number in range(40_000)]
+    with Rounds.watched(asyncio.get_running_loop()) as rounds:
+        await suppress(home, *addresses)
+        assert len((await home.queue.ask("suppressions", limit=10_000))["rows"]) == 10_000
+        assert await home.queue.ask("unsuppress", addresses=addresses) == 40_000
+    assert rounds.longest_s < 0.2

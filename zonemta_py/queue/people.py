@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
 from zonemta_py.queue.forgetting import forget
 from zonemta_py.queue.parts import Parts
 from zonemta_py.queue.suppressed import ERASED, KINDS, Suppressed, checked, checked_person, checked_scope, usual_scope
-from zonemta_py.queue.suppression import LIST_MAX
 
-ROWS_MAX = 100_000
+ROWS_MAX, LIST_MAX = 100_000, 10_000
+_TURN = 250
+"""People that are looked at before the loop gets its turn."""
 
 
 async def _suppress(queue: Parts, rows: list[list[Any]]) -> dict[str, int]:
@@ -18,7 +20,16 @@ async def _suppress(queue: Parts, rows: list[list[Any]]) -> dict[str, int]:
     if len(rows) > ROWS_MAX:
         raise ValueError(f"{len(rows):,} rows at once are too many; give {ROWS_MAX:,} at most")
     now_ms = queue.core.clock.ms()
-    return await queue.core.suppression.add([_scoped(queue, checked(row, now_ms)) for row in rows])
+    entries = [_scoped(queue, checked(row, now_ms)) async for row in _in_turns(rows)]
+    return await queue.core.suppression.add(entries)
+
+
+async def _in_turns(rows: Iterable[Any]) -> AsyncIterator[Any]:
+    """Mail comes and goes between them."""
+    for number, row in enumerate(rows, 1):
+        yield row
+        if number % _TURN == 0:
+            await asyncio.sleep(0)
 
 
 def _scoped(queue: Parts, entry: Suppressed) -> Suppressed:
@@ -28,7 +39,7 @@ def _scoped(queue: Parts, entry: Suppressed) -> Suppressed:
 
 async def _unsuppress(queue: Parts, addresses: list[str], by: str = "", scope: str | None = None) -> int:
     """scope: only that entry of each; else all."""
-    people = [checked_person(address) for address in addresses]
+    people = [checked_person(address) async for address in _in_turns(addresses)]
     return await queue.core.suppression.remove(people, by, checked_scope(scope) if scope else None)
 
 
@@ -44,8 +55,15 @@ async def _suppressions(
     if kind is not None and kind not in KINDS:
         raise ValueError(f"there is no kind {kind!r}; take {', '.join(KINDS)}")
     scope = checked_scope(scope) if scope else None
-    rows, following = queue.core.suppression.page(after, max(1, min(limit, LIST_MAX)), kind, scope)
-    return {"rows": [row.shown() for row in rows], "next": following}
+    following: str | None = after
+    rows, limit = list[dict[str, Any]](), max(1, min(limit, LIST_MAX))
+    for _ in range(LIST_MAX // _TURN):
+        page, following = queue.core.suppression.page(following or "", min(limit - len(rows), _TURN), kind, scope)
+        rows += [row.shown() for row in page]
+        if following is None or len(rows) >= limit:
+            break
+        await asyncio.sleep(0)
+    return {"rows": rows, "next": following}
 
 
 async def _forget(queue: Parts, address: str, keep: bool = False, by: str = "") -> dict[str, Any]:

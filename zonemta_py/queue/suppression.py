@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from zonemta_py.queue.core import Core
 
 AT_ONCE = 1_000
-LIST_MAX = 10_000
 SCOPES_MAX = 10_000
 """Scopes of which it is remembered whether there is anybody in them."""
 _ALL_IDS = "~"
@@ -184,10 +183,10 @@ class Suppression:
             start = keys.end(keys.suppressed_range(scope))
 
     def page(self, after: str, most: int, kind: str | None, scope: str | None) -> tuple[list[Suppressed], str | None]:
-        """Entries behind that one, and where the next page begins (None: nowhere). Looks at 10,000 at most."""
+        """Entries behind that one, and where the next page begins (None: nowhere). Looks at AT_ONCE at most."""
         rows: list[Suppressed] = []
         for looked, row in enumerate(self._from(after, scope)):
-            if len(rows) >= most or looked >= LIST_MAX:
+            if len(rows) >= most or looked >= AT_ONCE:
                 return rows, after
             after = row.address if row.scope == ALL else f"{row.address} {row.scope}"
             if kind in (None, row.kind):
@@ -236,7 +235,7 @@ class Suppression:
     async def remove(self, addresses: Iterable[str], by: str, scope: str | None = None) -> int:
         """How many people were listed; scope: in that one only. Raises QueueRefusal, StoreError."""
         count = 0
-        people = iter(dict.fromkeys(map(person, addresses)))
+        people = map(person, dict.fromkeys(addresses))
         scopes = [scope] if scope else [ALL, *self._scopes()]
         while portion := list(islice(people, max(1, AT_ONCE // len(scopes)))):
             async with self._changes:
