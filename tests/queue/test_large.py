@@ -1,6 +1,7 @@
 """Large bodies: written once to a file of their own, gone with their message, and never in the way of other mail."""
 
 import asyncio
+import contextlib
 import errno
 import json
 import os
@@ -128,6 +129,25 @@ async def test_a_body_broken_off_while_the_disk_is_busy_takes_no_room_from_other
             await asyncio.wait_for(writing, 30)
     await asyncio.wait_for(put(queue), 30)
     await home.rest()
+    await home.sound()
+
+
+async def test_a_message_of_which_a_part_was_refused_is_never_taken(house: Make, front: Make) -> None:
+    """Though there is room again when its end comes: it would be stored, and sent, without that part."""
+    home = await house(queue={"arriving_bytes_per_client": 16 * CHUNK_BYTES})
+    queue = await front(home)
+    other = await begin(queue, 16)
+    await asyncio.sleep(0.05)
+    one = queue.begin()
+    with contextlib.suppress(QueueRefusal):
+        await _write(one, 8)
+    await asyncio.sleep(0.05)
+    other.abort()
+    await asyncio.sleep(0.05)
+    with pytest.raises(QueueRefusal):
+        await one.accept(mail(), NOISE)
+    await home.rest()
+    assert (await home.sizes())["messages"] == 0
     await home.sound()
 
 

@@ -61,6 +61,7 @@ class LocalIncoming:
         size = sum(map(len, chunks))
         reply = self._core.bodies.uncommitted.add(self._client, size)
         if reply is not None:
+            self._trouble = reply
             raise QueueRefusal(reply)
         self._counted += size
         self._gathered += chunks
@@ -101,9 +102,10 @@ class LocalIncoming:
             raise QueueRefusal(self._trouble) from None
 
     def _check(self) -> None:
-        reply = self._trouble or self._acceptance.refusal()
-        if reply is not None:
-            raise QueueRefusal(reply)
+        """What was refused once is refused for good: a part of it is missing, and its end may be on its way already."""
+        self._trouble = self._trouble or self._acceptance.refusal()
+        if self._trouble is not None:
+            raise QueueRefusal(self._trouble)
 
     async def commit(self, envelope: Envelope, last_chunk: bytes) -> str:
         return (await self.accept(envelope, last_chunk)).id

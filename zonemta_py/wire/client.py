@@ -311,6 +311,7 @@ class RemoteIncoming:
         last = self._shrink(last_chunk) if last_chunk else b""
         self._queue._mark(envelope)
         answer = self._queue._request(Operation.COMMIT, self._token, envelope.to_wire(), chunks, last, self._client)
+        answer.add_done_callback(ignore)  # of two refusals the first is told
         try:
             if self._open is not None:
                 await asyncio.wait([self._open, answer])
