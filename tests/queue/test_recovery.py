@@ -107,6 +107,34 @@ async def test_leases_without_a_result_are_in_doubt(house: Make, policy: str, st
     assert leased == ({"bob@x.test", "cid@y.test"} if policy == "retry" else {"cid@y.test"})
 
 
+@pytest.mark.parametrize("written", [True, False])
+async def test_a_lease_that_its_sender_never_heard_of_is_over(
+    house: Make, monkeypatch: pytest.MonkeyPatch, written: bool
+) -> None:
+    """It is taken back and granted again, and then everything is killed: in doubt, and held, once, and counted so.
+
+    written: as it is, and as an older queue left it, which did not say in its journal that a lease was taken back.
+    """
+    home = await house(zones=[{"name": "z", "in_doubt": "hold"}])
+    await home.put("bob@x.test")
+    await home.put("cid@y.test")
+    kept = home.queue.core.record
+    for one in await home.lease(2):
+        lease = home.queue.leases.out[one.lease]
+        lease.sent = False
+        monkeypatch.setattr(home.queue.core, "record", kept if written else lambda *_: 0)
+        home.queue.leases.take_back(lease)
+        monkeypatch.undo()
+    (again,) = await home.lease()
+    await home.crash(fsck="look")
+    total = await home.sizes()
+    assert (total["queued"], total["held"]) == ((1, 1) if written else (0, 2))
+    doubtful = [row["recipient"] for row in await home.queue.ask("in-doubt")]
+    assert again.recipients[0].address in doubtful
+    assert len(doubtful) == total["held"]
+    await home.sound()
+
+
 async def test_reading_begins_at_the_position(house: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """What lies before the last position record is not looked at again."""
     home = await house()

@@ -120,9 +120,12 @@ def recover(queue: Parts, working: list[list[Any]]) -> None:
 
 
 def apply(queue: Parts, rows: list[list[Any]]) -> None:
-    """Makes an IN_DOUBT record true, before anything is scheduled."""
-    core = queue.core
-    for message_id, zone, address, since_ms, action in rows:
+    """Makes an IN_DOUBT record true, before anything is scheduled.
+
+    One recipient may stand in several of its leases: older queues did not write down that one was taken back.
+    """
+    core, once = queue.core, {(row[0], row[1], row[2]): row for row in rows}
+    for message_id, zone, address, since_ms, action in once.values():
         operations = [_listed(message_id, address, zone, since_ms, action)]
         entry = find_entry(core.store, zone, message_id, address) if action == "hold" else None
         if entry is not None:

@@ -89,8 +89,9 @@ class Leases:
                 self.take_back(lease)
 
     def take_back(self, lease: Lease) -> None:
-        """A lease whose sender never heard of it."""
+        """A lease whose sender never heard of it. The journal is told: it is over, and nobody is in doubt."""
         if self.out.pop(lease.number, None) is not None:
+            self._core.record(Type.IN_DOUBT, records.pack([[lease.number], []]))
             self._put_back(lease.group)
 
     def _put_back(self, group: Group) -> None:
