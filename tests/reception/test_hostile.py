@@ -18,6 +18,7 @@ from tests.reception.conftest import PASSWORD, OpenDoor, Wire
 from tests.reception.test_session import plain, secured, trusting
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.smtp_door import Door
+from zonemta_py.reception.turns import Turns
 
 MESSAGE = b"Subject: hi\r\n\r\nhi\r\n"
 
@@ -130,6 +131,22 @@ def test_packets_of_many_clients_make_no_long_round(open_door: Any) -> None:
         for _ in range(20):
             served(door)
     assert rounds.longest_s < 0.1
+
+
+def test_nobodys_turn_is_long(door: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where there is time: who waits behind many others waits for a few commands of each."""
+    turns, wait = [0], Turns.wait
+
+    def counted(self: Turns, go_on: Any) -> None:
+        turns[0] += 1
+        wait(self, go_on)
+
+    monkeypatch.setattr(Turns, "spent", lambda _: False)
+    monkeypatch.setattr(Turns, "wait", counted)
+    with door.greeted() as busy:
+        busy.send(b"NOOP\r\n" * 6_400)
+        assert [busy.reply()[:3] for _ in range(6_400)] == ["250"] * 6_400
+    assert turns[0] > 80
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ _HELD_BYTES_MAX = 65_536
 """Read ahead while something is waited for; then the client has to wait too."""
 _BODY_HELD_BYTES_MAX = 262_144
 """The same during DATA, which only those reach who may relay."""
-_COMMANDS_AT_ONCE = 8
-"""So many of one packet are worked off in any case; with more, all clients share what time there is."""
+_COMMANDS_FREE, _COMMANDS_MAX = 8, 64
+"""So many of one packet are worked off in any case, and so many at once if there is time: all clients share it."""
 _UNREAD_BYTES_MAX = 65_536
 """Replies that the client has not read; beyond that it is asked to read before it says more."""
 _ENDLESS_BYTES_MAX = 65_536
@@ -166,7 +166,7 @@ class Door(Patience, Authentication):
             end = block.find(b"\n", at)
             if end < 0:
                 break
-            if commands >= _COMMANDS_AT_ONCE and self.site.turns.spent():
+            if commands == _COMMANDS_MAX or (commands >= _COMMANDS_FREE and self.site.turns.spent()):
                 self._rest()
                 break
             self._command(block[at:end])

@@ -12,11 +12,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import h11
 import pytest
 
 from tests.reception.http.conftest import SHOP
 from zonemta_py.reception.http import server
 from zonemta_py.reception.http.pace import Pace
+from zonemta_py.reception.http.sharing import Parser
+from zonemta_py.reception.turns import Turns
 
 JSON = {"content-type": "application/json"}
 MESSAGE = b'{"from": "a@b.test", "subject": "x", "text": "y", '
@@ -221,3 +224,18 @@ def test_the_operators_key_finds_a_place(open_http: Any) -> None:
             while shop.post("/v1/inject", content=b"{}", headers=JSON).status_code != 503:
                 assert time.monotonic() < until
         assert door.client.get("/v1/campaigns").status_code == 200
+
+
+def test_a_parser_stops_also_where_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others wait behind it; what it has left out comes at its next turn."""
+    monkeypatch.setattr(Turns, "spent", lambda _: False)
+    parser = Parser(Turns(), 65_536)
+    parser.receive_data(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 1_000)
+    counts = []
+    while not counts or parser.more:
+        parser.begin(0)
+        counts.append(0)
+        while parser.next_event() is not h11.NEED_DATA:
+            counts[-1] += 1
+    assert max(counts) < 100
+    assert sum(counts) == 1_001

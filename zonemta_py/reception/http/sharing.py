@@ -17,6 +17,8 @@ from zonemta_py.reception.turns import Turns
 LITTLE_BYTES = 2 * 1024
 _LITTLE_EVENTS = 8
 """What waits for nobody's turn: an ordinary request."""
+_EVENTS_MAX = 64
+"""Of one turn, so that the next one's comes soon."""
 
 
 class Parser(h11.Connection):
@@ -24,18 +26,19 @@ class Parser(h11.Connection):
 
     def __init__(self, turns: Turns, head_bytes_max: int) -> None:
         super().__init__(h11.SERVER, head_bytes_max)
-        self._turns, self._free, self.more = turns, 0, False
+        self._turns, self._free, self._left, self.more = turns, 0, 0, False
 
     def begin(self, at_least: int) -> None:
         """So many events are given in any case, and more of them if what is there is little."""
-        self._free, self.more = at_least, False
+        self._free, self._left, self.more = at_least, _EVENTS_MAX, False
         if len(self.trailing_data[0]) <= LITTLE_BYTES:
             self._free = _LITTLE_EVENTS
 
     def next_event(self) -> Any:
+        self._left -= 1
         if self._free > 0:
             self._free -= 1
-        elif self._turns.spent():
+        elif self._left < 0 or self._turns.spent():
             self.more = True
             return h11.NEED_DATA
         return super().next_event()
