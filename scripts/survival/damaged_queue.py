@@ -8,13 +8,14 @@ list, stops, and keys of requests, of which some are in a copy or in the archive
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import multiprocessing
 import os
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -272,12 +273,24 @@ def process(work: Callable[[Path], Any], folder: Path) -> int:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     child = context.Process(target=_run, args=(work, folder))
-    child.start()
+    with _findable():
+        child.start()
     child.join(PATIENCE_S)
     if child.exitcode is None:
         child.kill()
         child.join()
     return int(child.exitcode or 0)
+
+
+@contextlib.contextmanager
+def _findable() -> Iterator[None]:
+    """The server that forks looks for what it is to load by its environment only."""
+    before, here = os.environ.get("PYTHONPATH", ""), str(Path(__file__).resolve().parents[1])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (here, before)))
+    try:
+        yield
+    finally:
+        os.environ["PYTHONPATH"] = before
 
 
 def _run(work: Callable[[Path], Any], folder: Path) -> None:
