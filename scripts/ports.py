@@ -21,3 +21,15 @@ def free_port() -> int:
                 continue
             return port
     raise OSError(f"no port from {PORTS[0]} to {PORTS[-1]} is free; end what listens there")
+
+
+def kept_port() -> socket.socket:
+    """Has a free port that nobody else finds free while it is open, though nothing listens there for the moment.
+
+    A server that sets SO_REUSEPORT can listen there, again and again. Raises OSError.
+    """
+    kept = socket.socket()
+    for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+        kept.setsockopt(socket.SOL_SOCKET, option, 1)
+    kept.bind(("127.0.0.1", free_port()))
+    return kept

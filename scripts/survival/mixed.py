@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ports import free_port
+from ports import kept_port
 
 from survival import mixture
 from survival.client import Client, Connection
@@ -62,7 +62,8 @@ async def trial(
     ledger = Waits(clock)
     begun = time.monotonic()
     async with sink(ledger, rules=mixture.RULES, dot_latency_s=0.005, jitter=1.0, seed=seed) as running:
-        http = free_port()
+        http_socket = kept_port()
+        http = http_socket.getsockname()[1]
         more = mixture.CONFIG.format(http=http, sink=running.port)
         mta = Mta(folder, running.port, more=more, environment=clock.environment)
         mta.start()
@@ -82,6 +83,7 @@ async def trial(
             in_doubt = mta.in_doubt()
         finally:
             mta.end()
+            http_socket.close()
         enter(running, ledger)
         judgement = ledger.judge(in_doubt)
         problems = await mta.problems()

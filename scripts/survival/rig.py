@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from ports import free_port
+from ports import kept_port
 
 from survival.client import Connection, Refused
 from survival.ledger import Ledger
@@ -79,7 +79,8 @@ class Mta:
         **settings: Any,
     ) -> None:
         """folder: where the queue lives. home: for configuration and log; `folder` if not said. more: configuration."""
-        self.folder, self.port = folder, free_port()
+        self._kept = kept_port()  # else another trial takes it while we are down, and gets our mail
+        self.folder, self.port = folder, self._kept.getsockname()[1]
         home = home or folder
         home.mkdir(parents=True, exist_ok=True)
         self.config_file, self.log = home / "zonemta.toml", home / "zonemta.log"

@@ -2,15 +2,14 @@
 
 All times here are those that really passed. A letter that is held comes after its hold, one that is put off until its
 deadline is given up after that, neither much later; nobody else is given up; and no letter waits long that may go.
-How long is counted in seconds in which anything comes: an MTA that is killed every few seconds is down most of the
-time, the more the slower the machine. Once the blows are over (`calm`) the time that passes counts.
+What is late is judged once the blows are over (`calm`): before, it is they that mail waits for. A delivery to many,
+some of whom hang up, is in doubt and begun again at each. A wait that a clock set back has made is longer than that.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +20,7 @@ from survival.letters import Letter, name_in
 from zonemta_py.sink.record import Message
 
 LATE_S = 120.0
-"""So long mail may take that others overtake, on a loaded machine."""
+"""So long mail may take once nothing is killed any more, on a loaded machine."""
 SLACK_S = 2.5
 """Steps of less than two seconds move what waits (`zonemta_py/schedule/steady.py`)."""
 WAITS_S = {"never": float(mixture.DEADLINE_S), "wait": float(mixture.HOLD_S)}
@@ -41,10 +40,8 @@ class Waits(Ledger):
         self._ended: dict[str, float] = {}
         """When each recipient's letter came, or the notification that none will."""
         self._given_up: list[str] = []
-        self._lively: set[int] = set()
-        """Seconds in which something came."""
         self._calm = math.inf
-        self._slowest_s = 0
+        self._slowest_s = 0.0
 
     def calm(self) -> None:
         """Nothing is killed any more, and no clock is set."""
@@ -60,7 +57,6 @@ class Waits(Ledger):
 
     def arrived(self, message: Message) -> None:
         super().arrived(message)
-        self._lively.add(int(message.time))
         whom = message.recipients
         if not message.sender:
             whom = failed(message.body)
@@ -70,7 +66,7 @@ class Waits(Ledger):
 
     def untimely(self) -> list[str]:
         """One line for each rule that was broken."""
-        early, late, lively = list[str](), list[str](), sorted(self._lively)
+        early, late = list[str](), list[str]()
         for address, ended in self._ended.items():
             name = name_in(address) or ""
             if name not in self._opened or address.startswith(mixture.SILENT):
@@ -81,10 +77,9 @@ class Waits(Ledger):
                 early.append(f"{address} after {ended - opened:.1f} s")
             if not address.endswith(PATIENT):
                 due = taken + waits_s
-                waited_s = bisect_right(lively, ended) - bisect_right(lively, due)
-                self._slowest_s = max(self._slowest_s, waited_s)
-                if waited_s > LATE_S or ended > max(due, self._calm) + LATE_S:
-                    late.append(f"{address} after {ended - taken:.1f} s, others came in {waited_s} of them")
+                self._slowest_s = max(self._slowest_s, ended - due)
+                if ended > max(due, self._calm) + LATE_S:
+                    late.append(f"{address} after {ended - taken:.1f} s")
         return [
             *_line("given up though nobody refused it", self._given_up),
             *_line("before its time", early),
@@ -102,7 +97,7 @@ class Waits(Ledger):
     def figures(self) -> dict[str, Any]:
         return {
             "held": sum(address.startswith("wait-") for address in self._ended),
-            "slowest_s": self._slowest_s,
+            "slowest_s": round(self._slowest_s, 1),
         }
 
 
