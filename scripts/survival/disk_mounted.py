@@ -19,7 +19,7 @@ from survival.client import Client
 from survival.disk import BUSY, Progress, Trial
 from survival.ledger import Ledger
 from survival.letters import Letter, letter
-from survival.rig import Mta, sink
+from survival.rig import PATIENCE_S, Mta, sink
 
 KINDS = ("tmpfs", "ext4")
 _HEAVY = 1_000_000
@@ -229,6 +229,7 @@ async def read_only(folder: Path, *, rounds: int, progress: Progress = lambda do
             try:
                 await mta.taking()
                 trial = Trial(mta, ledger, heal)
+                trial.again_s = PATIENCE_S  # the file system's check, its mount and the MTA's start are in it
                 for number in range(rounds):
                     await trial.blow(number, 451, lambda: _fail(place))
                     await mta.taking()
