@@ -1,12 +1,15 @@
 """The end of a queue in a process that goes on."""
 
+import asyncio
 import os
 import threading
 from pathlib import Path
 
 from zonemta_py.config import Config
+from zonemta_py.disk.store import StoreDamaged
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.queue.commit import Inline
 from zonemta_py.queue.recovery import open_queue
 
 
@@ -33,3 +36,20 @@ async def test_a_closed_queue_leaves_no_thread_and_no_file(memory: Path) -> None
     queue.close()
     assert held(memory) == set()
     assert set(threading.enumerate()) == before
+
+
+async def test_what_still_waits_when_a_queue_is_closed_is_no_damage(memory: Path) -> None:
+    """Its turn comes when the store is closed already, as in `fsck --repair`, where that was once taken for damage."""
+    found: list[StoreDamaged] = []
+    config = Config.model_validate({"server": {"folder": memory}, "queue": {"reserve_bytes": 0}})
+    queue = await open_queue(config, hire=Inline)
+    await queue.put(Envelope("ann@src.test", [Recipient("bob@x.test")], 1), b"x")
+    queue.close()
+    queue = await open_queue(config, damaged=found.append, hire=Inline)
+    queue.core.changed()  # the schedule has not read yet
+    queue.core.lines.submit([(b"probe", b"x")], lambda _: None, sync=False, keep=True)
+    queue.core.lines.flush()
+    queue.close()
+    await asyncio.sleep(0.6)  # a store that cannot be written is tried again after half a second
+    assert found == []
+    assert held(memory) == set()

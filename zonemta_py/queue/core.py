@@ -105,7 +105,7 @@ class Core:
         self.ready = False
         """Recovery is over: from now on the schedule may read the store."""
         self.when_ready = asyncio.Event()
-        self.stopping = False
+        self.stopping = self.closed = False
         """Nothing more is leased: the process is to end."""
         self.copied = ""
         """Why nothing may be sent: this is a copy of a queue (`disk.identity`)."""
@@ -125,6 +125,7 @@ class Core:
 
     def close(self) -> None:
         """In a process that goes on: no thread and no file stays. Lost is at most what its end would have lost."""
+        self.closed = True
         self.journal.close()
         self.lines.close()
         self.bodies.close()
@@ -228,6 +229,8 @@ class Core:
 
     def read_failed(self, error: StoreError) -> None:
         """A range could not be walked: the store must be repaired, and a fresh process does that."""
+        if self.closed:
+            return
         self.damaged(error if isinstance(error, StoreDamaged) else StoreDamaged(str(error)))
 
     def keep(self, task: asyncio.Future[Any]) -> None:
@@ -251,5 +254,5 @@ class Core:
 
     def _pump(self) -> None:
         self._pump_soon = False
-        if not (self.copied or self.stopping):
+        if not (self.copied or self.stopping or self.closed):
             self.pump()

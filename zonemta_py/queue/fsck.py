@@ -131,6 +131,7 @@ async def _repaired_once(config: Config, progress: Progress, clock: Clock) -> Re
             await asyncio.wait({repairing})
         report = await (found if found.done() else repairing)
     finally:
+        found.cancel()
         store.close()
     if repaired:
         report.add("damage", "the store was damaged", "store", "what could be read was kept")
