@@ -32,3 +32,13 @@ def test_a_copied_folder_is_a_copy_until_it_is_adopted(tmp_path: Path) -> None:
     assert identity.copied(copy, HERE) == ""
     (copy / identity.NAME).write_text("torn")
     assert "zonemta queue adopt" in identity.copied(copy, HERE)
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_an_identity_that_cannot_be_read_is_called_that(tmp_path: Path, folder: bool) -> None:
+    """Its folder counts as a copy, for it may be one; whatever stands in the file's place, it can be adopted."""
+    path = tmp_path / identity.NAME
+    path.mkdir() if folder else path.write_bytes(b"\x00" * 80)
+    assert "cannot be read" in identity.copied(tmp_path, HERE)
+    assert identity.adopt(tmp_path, HERE).incarnation == 1
+    assert identity.copied(tmp_path, HERE) == ""

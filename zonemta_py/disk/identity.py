@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import uuid
 from pathlib import Path
 from typing import Any, NamedTuple
 
 NAME = "identity"
+_UNREADABLE = -1
 _MACHINE = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 
 
@@ -38,6 +40,8 @@ def copied(folder: Path, machine: str) -> str:
     if not elsewhere and found.inode == path.stat().st_ino:
         return ""
     what = "this queue was used on another machine" if elsewhere else "this folder is a copy of a queue"
+    if found.inode == _UNREADABLE:
+        what = f"its file {NAME!r} cannot be read, so this folder may be a copy of a queue"
     return (
         f"{folder}: {what}, and what the original has sent since would be sent again, so mail is taken and none is"
         " sent; if the original will never run again, say `zonemta queue adopt`"
@@ -48,6 +52,8 @@ def adopt(folder: Path, machine: str) -> Identity:
     """From now on the queue lives here."""
     path = folder / NAME
     before = _read(path)
+    if path.is_dir():
+        path.rename(path.with_name(f"{NAME}.damaged-{time.time_ns()}"))
     _write(path, before.queue, before.incarnation + 1, machine)
     return _read(path)
 
@@ -69,8 +75,8 @@ def _read(path: Path) -> Identity:
     try:
         row: dict[str, Any] = json.loads(path.read_text())
         return Identity(str(row["queue"]), int(row["incarnation"]), str(row["machine"]), int(row["inode"]))
-    except (ValueError, KeyError, TypeError):
-        return Identity(uuid.uuid4().hex, 0, "", -1)
+    except (OSError, ValueError, KeyError, TypeError):
+        return Identity(uuid.uuid4().hex, 0, "", _UNREADABLE)
 
 
 def _write(path: Path, queue: str, incarnation: int, machine: str) -> None:
