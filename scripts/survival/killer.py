@@ -64,9 +64,8 @@ class Killer:
 
     async def _set_clock(self) -> None:
         how = self._dice.choice(STEPS)
-        if how == STEPS[2]:  # how the clock was set before must be written down: that is no time in which it was off
-            await asyncio.to_thread(self._mta.ask, "size")
-            await asyncio.sleep(WRITTEN_S)
+        if how == STEPS[2]:
+            await self._written()
         if how != STEPS[0]:
             await self._kill("all")
             await asyncio.to_thread(self._mta.dead)
@@ -78,6 +77,14 @@ class Killer:
         if how != STEPS[0]:
             await self._perhaps_fsck()
         self._start_again()
+        if how == STEPS[2]:
+            await self._written()
+
+    async def _written(self) -> None:
+        """How the clock is set, and on which start of the machine, must be written down before the machine starts, and
+        after it before the clock is set again: nobody could tell the one from time in which it was off."""
+        await asyncio.to_thread(self._mta.ask, "size")
+        await asyncio.sleep(WRITTEN_S)
 
     async def _kill(self, role: str) -> None:
         while not self._mta.kill(role, self._dice.random()):

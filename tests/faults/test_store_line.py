@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -21,6 +22,7 @@ class Disk:
         self.stable: dict[bytes, bytes] = {}
         self.cache: dict[bytes, bytes] = {}
         self.fails = self.leaves = False
+        self.folder = Path("store")
 
     def write(self, operations: Iterable[Operation], sync: bool) -> None:
         before = dict(self.cache)

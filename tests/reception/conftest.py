@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import gc
 import math
 import socket
 import threading
@@ -135,11 +136,14 @@ class Rounds:
     @contextlib.contextmanager
     def watched(cls, loop: asyncio.AbstractEventLoop) -> Iterator[Rounds]:
         rounds = cls(loop)
+        gc.collect()
+        gc.freeze()  # what a thousand tests before have left is not this one's, and takes long to walk through
         loop.call_soon_threadsafe(rounds._tick)
         try:
             yield rounds
         finally:
             rounds._over = True
+            gc.unfreeze()
 
 
 @dataclass
