@@ -117,8 +117,8 @@ class Rounds:
         self._loop, self._over, self.longest_s, self._last = loop, False, 0.0, math.inf
 
     def within(self, seconds: float) -> bool:
-        """Whether none was longer; five times that in a process that has run hundreds of tests before, whose memory is in
-        pieces and whose log others listen to: there what takes 0.06 s took 0.31 s."""
+        """Whether none was longer; or five times as long in a process that has run hundreds of tests before, whose
+        memory is in pieces and whose log others listen to: there what takes 0.06 s took 0.31 s."""
         return self.longest_s < seconds * (5 if "PYTEST_XDIST_WORKER" in os.environ else 1)
 
     def _tick(self) -> None:
