@@ -1,5 +1,6 @@
 """The writer against a real node: exactly once, whatever is killed; and what it says when it cannot go on."""
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -134,10 +135,11 @@ def workers() -> list[int]:
     while queue:
         pid = queue.pop()
         for thread in Path(f"/proc/{pid}/task").iterdir():
-            children = [int(child) for child in (thread / "children").read_text().split()]
-            queue += children
-            if b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found += children
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # gone in between
+                children = [int(child) for child in (thread / "children").read_text().split()]
+                queue += children
+                if b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found += children
     return found
 
 
