@@ -182,7 +182,7 @@ def seal(path: Path, last: Record, now_ms: int) -> Record:
     """
     if last.type == Type.END:
         return last
-    end = whole_end(path.read_bytes())
+    end = tail(path).end
     record = Record(last.seq + 1, now_ms, Type.END, b"\xc0")
     with path.open("r+b") as file:
         file.truncate(end)
@@ -193,9 +193,27 @@ def seal(path: Path, last: Record, now_ms: int) -> Record:
     return record
 
 
-def whole_end(data: bytes) -> int:
-    """Where the last whole record of a file's bytes ends; what comes after it is a torn tail."""
-    return good_end(data, max(0, len(data) - 1) // _WINDOW_BYTES * _WINDOW_BYTES) or good_end(data)
+class Tail(NamedTuple):
+    """data: the file's bytes from `start` on, which is a block's boundary; end: where its last whole record ends."""
+
+    start: int
+    data: bytes
+    end: int
+
+
+def tail(path: Path) -> Tail:
+    """The end of a file, from the last window that has the end of a whole record; what comes after that is torn."""
+    start = max(0, path.stat().st_size - 1) // _WINDOW_BYTES * _WINDOW_BYTES
+    data = _from_byte(path, start)
+    if start and not good_end(data):
+        start, data = 0, path.read_bytes()
+    return Tail(start, data, start + good_end(data))
+
+
+def _from_byte(path: Path, start: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read()
 
 
 def mend(
@@ -326,11 +344,11 @@ def _from(every: list[Path], since_seq: int) -> list[Path]:
 def last_of(folder: Path, kind: Type) -> Record | None:
     """The latest record of that type, found from the end: a window of blocks that doubles until it holds one."""
     for path in reversed(files(folder)):
-        data = path.read_bytes()
-        window, start = _WINDOW_BYTES, len(data)
+        size = start = path.stat().st_size
+        window = _WINDOW_BYTES
         while start > 0:
-            start = max(0, len(data) - window) // BLOCK_BYTES * BLOCK_BYTES
-            latest = [record for record in parse(data[start:], []) if record.type == kind]
+            start = max(0, size - window) // BLOCK_BYTES * BLOCK_BYTES
+            latest = [record for record in parse(_from_byte(path, start), []) if record.type == kind]
             if latest:
                 return latest[-1]
             window *= 2

@@ -88,10 +88,12 @@ def _paths(folder: Path) -> list[Path]:
     return [path for path in (folder / FOLDER).glob("*.[ab]") if path.stem.isdecimal()]
 
 
-def read(folder: Path) -> Iterator[tuple[int, list[list[Any]]]]:
-    """Number of a batch, and the bodies of its ENVELOPE records; in no order. Raises OSError."""
+def read(folder: Path, after: int = 0) -> Iterator[tuple[int, list[list[Any]]]]:
+    """Number of a batch later than `after`, and the bodies of its ENVELOPE records; in no order. Raises OSError."""
     for path in _paths(folder):
         for record in parse(path.read_bytes(), []):
+            if record.seq <= after:
+                continue
             with contextlib.suppress(ValueError):
                 yield record.seq, records.unpack(record.body)
 

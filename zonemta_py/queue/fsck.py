@@ -102,7 +102,7 @@ def _records(folder: Path, archive: Path, stable: int, faults: list[journal.Faul
         yield record
     files = journal.files(folder)
     if files and last >= stable:
-        end = journal.whole_end(files[-1].read_bytes())
+        end = journal.tail(files[-1]).end
         found = [fault for fault in found if fault.path != files[-1] or fault.offset < end]
     elif last < stable:
         where = files[-1] if files else folder

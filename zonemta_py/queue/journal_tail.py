@@ -12,14 +12,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from zonemta_py.disk import records
-from zonemta_py.disk.frame import BLOCK_BYTES, Damage, Record, fragments, good_end, record_at
+from zonemta_py.disk import journal, records
+from zonemta_py.disk.frame import BLOCK_BYTES, Damage, Record, fragments, record_at
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.resync import holed
 from zonemta_py.queue.opening import say
 
-_WINDOW_BYTES = 32 * BLOCK_BYTES
 _REMEDY = (
     "look whether an order among these holds, and give it again if not; recipients whose results are among them may"
     " get their mail twice"
@@ -28,8 +27,8 @@ _REMEDY = (
 
 def keep(path: Path, quarantine: Quarantine) -> None:
     """Looks at the file that a crash left open, before its torn end is cut off."""
-    data = path.read_bytes()
-    end = good_end(data, max(0, len(data) - 1) // _WINDOW_BYTES * _WINDOW_BYTES) or good_end(data)
+    start, data, whole = journal.tail(path)
+    end = whole - start
     damages: list[Damage] = []
     for _ in fragments(data, damages, end // BLOCK_BYTES * BLOCK_BYTES):
         pass
@@ -37,8 +36,8 @@ def keep(path: Path, quarantine: Quarantine) -> None:
     if not found or not any(data[end:]) or holed(data, end):
         return
     named = [_named(data, at) for at in found]
-    say(f"damage at the journal's end, {path} at byte {found[0]}; lost is {'; '.join(named)}")
-    note = {"error": f"{path.name} is damaged from byte {found[0]} on", "lost": named, "remedy": _REMEDY}
+    say(f"damage at the journal's end, {path} at byte {start + found[0]}; lost is {'; '.join(named)}")
+    note = {"error": f"{path.name} is damaged from byte {start + found[0]} on", "lost": named, "remedy": _REMEDY}
     quarantine.case("journal", note, {path.name: data[end:]})
 
 

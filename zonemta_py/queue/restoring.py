@@ -198,10 +198,9 @@ def unknown(config: Config, store: Store, batches: int, floor: str, arriving: se
     """
     return [
         body
-        for number, bodies in receipts.read(config.folder)
+        for _, bodies in receipts.read(config.folder, after=batches)
         for body in bodies
-        if number > batches
-        and body[0] not in known
+        if body[0] not in known
         and (body[0] >= floor or body[0] in arriving)
         and store.get(keys.existence(body[0])) is None
     ]
