@@ -22,7 +22,7 @@ async def lived(house: Make) -> tuple[Any, dict[str, str]]:
     await home.queue.ask("suppress", rows=[["never@x.test", "complaint"]])
     ids = {"closed@x.test": await home.put("closed@x.test")}
     await home.queue.position()
-    home.queue.core.rotate()
+    home.queue.core.ledger.rotate()
     await archiving.publish(home.queue.core)
     ids["open@x.test"] = await home.put("open@x.test")
     await home.rest()
@@ -57,7 +57,7 @@ async def test_what_the_archive_knows_of_a_queue_that_is_gone_is_named(house: Ma
     assert [row["address"] for row in (await home.queue.ask("suppressions"))["rows"]] == ["never@x.test"]
     assert any(row["kind"] == "lost" for row in await home.queue.ask("standing"))
     assert home.queue.core.journal.next_seq > last
-    home.queue.core.rotate()
+    home.queue.core.ledger.rotate()
     await archiving.publish(home.queue.core)
     assert set(archived) < {path.name for path in journal.files(home.folder / "archive")}
     await home.sound()

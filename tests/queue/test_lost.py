@@ -77,7 +77,7 @@ async def test_a_segment_whose_mail_was_lost_goes_to_the_archive(house: Make) ->
     for delivery in await home.leases():
         await home.settle(delivery)
     await home.rest()
-    home.queue.core.rotate()
+    home.queue.core.ledger.rotate()
     await home.queue.position()
     await home.queue.position()
     firsts = [journal.first_seq(path) for path in journal.files(home.folder / "archive")]
@@ -167,7 +167,7 @@ async def test_damage_in_an_old_segment_is_said_before_it_is_archived(house: Mak
     home = await house(zones=[{"name": "z"}])
     await home.put("a@x.test")
     (delivery,) = await home.lease()
-    home.queue.core.rotate()
+    home.queue.core.ledger.rotate()
     await home.settle(delivery, HELD)
     await home.rest()
     await home.queue.ask("drop", id=delivery.id)

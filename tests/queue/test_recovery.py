@@ -118,11 +118,11 @@ async def test_a_lease_that_its_sender_never_heard_of_is_over(
     home = await house(zones=[{"name": "z", "in_doubt": "hold"}])
     await home.put("bob@x.test")
     await home.put("cid@y.test")
-    kept = home.queue.core.record
+    kept = home.queue.core.ledger.append
     for one in await home.lease(2):
         lease = home.queue.leases.out[one.lease]
         lease.sent = False
-        monkeypatch.setattr(home.queue.core, "record", kept if written else lambda *_: 0)
+        monkeypatch.setattr(home.queue.core.ledger, "append", kept if written else lambda *_: 0)
         home.queue.leases.take_back(lease)
         monkeypatch.undo()
     (again,) = await home.lease()
@@ -290,7 +290,7 @@ async def test_a_flipped_byte_in_the_journal_loses_no_mail(house: Make, at: int)
     for number in range(12):
         await home.put(f"r{number}@x.test")
     await home.rest()
-    home.queue.core.rotate()
+    home.queue.core.ledger.rotate()
     await home.put("last@x.test")
     await home.rest()
     copy = home.image()

@@ -220,7 +220,7 @@ async def test_scopes_are_made_again_when_the_store_is_lost(house: Make, by: str
     await suppress(home, "bob@x.test", "hard-bounce")
     for _ in range(2):
         await home.rest()
-        home.queue.core.rotate()
+        home.queue.core.ledger.rotate()
         await home.queue.ask("unsuppress", addresses=["bob@x.test"], scope="campaigns")
         await home.queue.position()
     await home.rest()

@@ -40,8 +40,10 @@ async def dead(service: Any, monkeypatch: pytest.MonkeyPatch, way: str, stored: 
     with monkeypatch.context() as patch:
         patch.setattr(Connection, "_answer", lambda *_: None)
         if not told:  # its ENVELOPE record never reached the disk
-            record = core.record
-            patch.setattr(core, "record", lambda kind, *rest: 0 if kind == Type.ENVELOPE else record(kind, *rest))
+            append = core.ledger.append
+            patch.setattr(
+                core.ledger, "append", lambda kind, *rest: 0 if kind == Type.ENVELOPE else append(kind, *rest)
+            )
         with monkeypatch.context() as disk:
             if not stored:
                 disk.setattr(core.lines, "submit", lambda *_, **__: None)

@@ -246,7 +246,7 @@ class Acceptance:
 
     def _accepted(self, message: Message, told: bytes, placed: list[_Placed], body: bytes | None) -> None:
         core = self._core
-        core.record(Type.ENVELOPE, told)
+        core.ledger.append(Type.ENVELOPE, told)
         core.segments.born(message.id)
         pins = 0
         for row in placed:

@@ -26,7 +26,7 @@ async def publish(core: Core) -> None:
 
 async def rotate(core: Core) -> str:
     """Closes the segment that is being written, if there is news in it: its name, or "". Raises ValueError."""
-    told = core.rotate_told()
+    told = core.ledger.rotate_with_news()
     try:
         await publish(core)
     except OSError as error:

@@ -104,7 +104,7 @@ async def _positions(queue: Parts) -> dict[str, Any]:
     return {
         "marks": marks,
         "stable": core.journal.stable_seq,
-        "applied": core.applied(),
+        "applied": core.ledger.applied(),
         "segments": core.segments.rows(),
     }
 

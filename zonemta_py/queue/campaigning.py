@@ -111,16 +111,12 @@ class Campaigning:
         core, now_ms = self._core, self._core.clock.ms()
         core.campaigns.obey(campaign, what, now_ms, cause)
         body = [what, ["campaign", campaign.name], [campaign.created_ms, now_ms], cause]
-        seq = core.record(Type.STANDING, records.pack(body))
-        core.unsettled.append(seq)
 
-        def settle() -> None:
+        def apply() -> None:
             operations: list[Operation] = [(keys.campaign(campaign.name), campaign.record())]
             core.lines.submit(operations, immediately, sync=False, keep=True)
-            if core.unsettled and core.unsettled[0] <= seq:
-                core.unsettled.popleft()
 
-        core.journal.when_stable(settle)
+        core.ledger.write(Type.STANDING, records.pack(body), apply)
 
     def _going(self, name: str) -> Campaign:
         campaign = self._core.campaigns.get(name)
@@ -186,7 +182,7 @@ def begun(core: Core, campaign: Campaign) -> None:
     """Records that there is such a campaign from now on."""
     names = "created_ms", "sender", "tenant", "zone", "planned", "template"
     value = {name: getattr(campaign, name) for name in names}
-    core.record(Type.STANDING, records.pack([BEGIN, ["campaign", campaign.name], value, ""]))
+    core.ledger.append(Type.STANDING, records.pack([BEGIN, ["campaign", campaign.name], value, ""]))
 
 
 def _name(text: str) -> str:

@@ -7,7 +7,6 @@ Whoever changes a recipient's state does it here: a record in the journal, a uni
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from zonemta_py.queue.campaigns import Campaigns
 from zonemta_py.queue.cleansing import Cleansing
 from zonemta_py.queue.commit import Hire, JournalLine, StoreLine, Thread
 from zonemta_py.queue.hooks import Hooks
+from zonemta_py.queue.ledger import Ledger
 from zonemta_py.queue.lives import Lives
 from zonemta_py.queue.messages import Message, Messages
 from zonemta_py.queue.notices import Notices
@@ -85,21 +85,13 @@ class Core:
         self.notices = Notices(self.messages, config.server.name)
         self.segments = segments
         self.ids = keys.Ids(last_id)
+        self.ledger = Ledger(config.queue, journal, segments, self.ids, clock)
         clock.next_id, clock.told = self.ids.following, self._clock_set
         self.lives = Lives(self)
         self.requests = Requests(self)
         self.suppression = Suppression(self)
-        self.unsettled: deque[int] = deque()
-        """Sequence numbers of result records that the store has not been given yet."""
         self.arriving: set[str] = set()
         """Ids given out whose envelope record is not in the journal yet."""
-        self._segment_bytes = 0
-        self._segment_ms = 0
-        self._telling = False
-        self.rotated = asyncio.Event()
-        """A segment was closed, and the archive may not have been given it yet."""
-        self.rotated.set()
-        self._writing = False
         self.known: dict[str, tuple[str, int, int]] = {}
         """By the token of its envelope: the receipt of a message whose answer the process before may have owed."""
         self.ready = False
@@ -131,49 +123,13 @@ class Core:
         self.bodies.close()
         self.receipts.close()
 
-    # -- the journal
-
-    def record(self, kind: Type, body: bytes, ms: int = 0) -> int:
-        """Appends a record (of now, unless `ms` says when), beginning a new segment when this one is full."""
-        if not self._writing or self._segment_bytes > self.config.queue.segment_bytes:
-            self.rotate()
-        self._segment_bytes += len(body) + 24
-        self._telling |= kind != Type.POSITION
-        return self.journal.append(kind, body, ms or self.clock.ms())
-
-    def rotate(self) -> None:
-        """Closes the segment that is being written, if there is one, and begins the next."""
-        now_ms = self.clock.ms()
-        if self._writing:
-            self.journal.append(Type.END, records.pack(None), now_ms)
-        self.rotated.set()
-        self._writing = True
-        floor = self.ids.next(now_ms)
-        first = self.journal.next_seq
-        body = {"version": 1, "first": first, "floor": floor, "clock": self.clock.state()}
-        self.journal.append(Type.SEGMENT, records.pack(body), now_ms)
-        self.segments.begin(first, floor)
-        self._segment_bytes, self._segment_ms, self._telling = 0, self.clock.steady_ms(), False
-
-    def rotate_old(self) -> None:
-        """Closes a segment whose time has come, so that who reads the archive hears of what is in it."""
-        if self.clock.steady_ms() - self._segment_ms >= self.config.queue.segment_s * 1000:
-            self.rotate_told()
-
-    def rotate_told(self) -> bool:
-        """Closes the segment if there is news in it, which is anything but positions."""
-        told = self._telling
-        if told:
-            self.rotate()
-        return told
-
     # -- what goes into every batch last (commit.Closing)
 
     def changes(self) -> list[Operation]:
         operations = self.sizes.changes() + self.campaigns.tallies.changes() + self.messages.changes()
         self.batches += 1
         self.receipts.turn(self.journal.next_seq - 1, self.journal.stable_seq)
-        state = (self.applied(), self.journal.stable_seq, self.message_count, self.message_bytes, self.batches)
+        state = (self.ledger.applied(), self.journal.stable_seq, self.message_count, self.message_bytes, self.batches)
         operations.append((keys.STATE, records.pack(state)))
         return operations
 
@@ -185,10 +141,6 @@ class Core:
     def _rekey(self, operations: list[Operation], done: Callable[[], None]) -> None:
         # Synced: the journal will say that it found the recipient there.
         self.lines.submit(operations, lambda _: done(), sync=True, keep=True)
-
-    def applied(self) -> int:
-        """Every result record up to here has been given to the store."""
-        return self.unsettled[0] - 1 if self.unsettled else self.journal.stable_seq
 
     def _unpin(self, message_id: str) -> None:
         self.messages.unpin(self.messages.get(message_id))
@@ -213,11 +165,11 @@ class Core:
     def _stand(self, body: list[object]) -> None:
         """A change of standing: a suspension, a rest, a rate learned."""
         packed = records.pack(body)
-        self.standing_copy.add(self.record(Type.STANDING, packed), packed)
+        self.standing_copy.add(self.ledger.append(Type.STANDING, packed), packed)
 
     def _clock_set(self, steps: list[list[Any]]) -> None:
         """The machine's clock was set: when messages came is known by both clocks from now on."""
-        self.record(Type.STANDING, records.pack(["clock", ["clock", ""], steps, "the machine's clock was set"]))
+        self.ledger.append(Type.STANDING, records.pack(["clock", ["clock", ""], steps, "the machine's clock was set"]))
 
     def _requeued(self, zone: str, address: str) -> None:
         """A deferred recipient is due and was parked: it counts as queued from now on."""

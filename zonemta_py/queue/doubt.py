@@ -75,16 +75,22 @@ def _doubt(queue: Parts, leases: list[Lease], deadly: Set[int] = frozenset()) ->
         for lease in leases
         for entry in lease.open
     ]
-    if leases:
-        queue.core.record(Type.IN_DOUBT, records.pack([[lease.number for lease in leases], rows]))
     for lease in leases:
         del queue.leases.out[lease.number]
         lease.group.zone.done(lease.group)
-        _resolve(queue.core, lease, deadly)
+    if leases:
+        body = records.pack([[lease.number for lease in leases], rows])
+        queue.core.ledger.write(Type.IN_DOUBT, body, partial(_resolve_all, queue.core, leases, deadly))
 
 
 def _action(lease: Lease, entry: Entry, deadly: Set[int]) -> str:
     return "hold" if id(entry) in deadly else lease.zone.in_doubt
+
+
+def _resolve_all(core: Core, leases: list[Lease], deadly: Set[int]) -> None:
+    for lease in leases:
+        _resolve(core, lease, deadly)
+    core.changed()
 
 
 def _resolve(core: Core, lease: Lease, deadly: Set[int]) -> None:
@@ -115,8 +121,8 @@ def recover(queue: Parts, working: list[list[Any]]) -> None:
         action = zone.in_doubt if zone else "retry"
         rows += [[row[1], row[2], address, row[5], action] for address, _, _ in leased_keys(core.store.get, row)]
     if working:
-        core.record(Type.IN_DOUBT, records.pack([[row[0] for row in working], rows]))
-        apply(queue, rows)
+        body = records.pack([[row[0] for row in working], rows])
+        core.ledger.write(Type.IN_DOUBT, body, partial(apply, queue, rows))
 
 
 def apply(queue: Parts, rows: list[list[Any]]) -> None:

@@ -64,7 +64,7 @@ def name(
     if metadata is not None:
         where["envelope"] = metadata
     for (zone, reason), addresses in found.items():
-        core.record(Type.REMOVED, records.pack([message_id, zone, addresses, reason, where]))
+        core.ledger.append(Type.REMOVED, records.pack([message_id, zone, addresses, reason, where]))
 
 
 def stored_metadata(envelope: Envelope) -> dict[str, Any]:

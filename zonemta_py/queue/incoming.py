@@ -80,7 +80,7 @@ class LocalIncoming:
         core = self._core
         self._id = core.ids.next(core.clock.ms())
         core.arriving.add(self._id)
-        core.record(Type.OPEN, records.pack([self._id]))
+        core.ledger.append(Type.OPEN, records.pack([self._id]))
         return BodyFile(core.bodies.folder, self._id)
 
     async def _written(self) -> None:

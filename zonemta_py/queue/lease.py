@@ -91,7 +91,7 @@ class Leases:
     def take_back(self, lease: Lease) -> None:
         """A lease whose sender never heard of it. The journal is told: it is over, and nobody is in doubt."""
         if self.out.pop(lease.number, None) is not None:
-            self._core.record(Type.IN_DOUBT, records.pack([[lease.number], []]))
+            self._core.ledger.append(Type.IN_DOUBT, records.pack([[lease.number], []]))
             self._put_back(lease.group)
 
     def _put_back(self, group: Group) -> None:
@@ -287,7 +287,7 @@ class Leases:
                 entry.pinned = True
                 message.pins += 1
         self.out[lease.number] = lease
-        core.record(Type.START, records.pack(lease.row()), now_ms)
+        core.ledger.append(Type.START, records.pack(lease.row()), now_ms)
         return lease
 
     def _deliver(self, taker: Taker) -> None:

@@ -43,13 +43,15 @@ async def _whatever_becomes_of_the_asker(queue: Parts, order: Coroutine[Any, Any
 async def _release(queue: Parts, message_id: str) -> int:
     core, due_ms = queue.core, queue.core.clock.steady_ms()
     found = _held(queue, message_id)
+    written: list[int] = []
     for zone, addresses in found.items():
         core.schedule.zones[zone].promise([keys.deferred(zone, due_ms, message_id, one) for one in addresses])
-        core.record(Type.MOVED, records.pack([message_id, zone, addresses, due_ms]))
+        written.append(core.ledger.open(Type.MOVED, records.pack([message_id, zone, addresses, due_ms])))
     await core.journal.stable()
     await core.lines.stable()  # while its disk is in trouble the store cannot be read
-    for zone, addresses in found.items():
+    for seq, (zone, addresses) in zip(written, found.items(), strict=True):
         apply_release(queue, message_id, zone, addresses, due_ms)
+        core.ledger.close(seq)
     await _written(queue)
     return sum(map(len, found.values()))
 
@@ -57,12 +59,15 @@ async def _release(queue: Parts, message_id: str) -> int:
 async def _drop(queue: Parts, message_id: str) -> int:
     core = queue.core
     found = _held(queue, message_id)
-    for zone, addresses in found.items():
-        core.record(Type.REMOVED, records.pack([message_id, zone, addresses, DROPPED]))
+    written = [
+        core.ledger.open(Type.REMOVED, records.pack([message_id, zone, addresses, DROPPED]))
+        for zone, addresses in found.items()
+    ]
     await core.journal.stable()
     await core.lines.stable()  # while its disk is in trouble the store cannot be read
-    for zone, addresses in found.items():
+    for seq, (zone, addresses) in zip(written, found.items(), strict=True):
         apply_drop(queue, message_id, zone, addresses, DROPPED, core.clock.ms())
+        core.ledger.close(seq)
     await _written(queue)
     return sum(map(len, found.values()))
 

@@ -196,17 +196,16 @@ class LocalQueue(Parts):
         due = [keys.place(entry.key).due_ms for entry in entries]
         where = {"destination": group.strand.key, "due": due if any(due) else []}
         addresses = [entry.address for entry in entries]
-        seq = core.record(Type.REMOVED, lost.body(message_id, zone, addresses, str(error), case, **where))
-        core.unsettled.append(seq)
         first = message_id not in self._lost
+        body = lost.body(message_id, zone, addresses, str(error), case, **where)
+        core.ledger.write(Type.REMOVED, body, partial(self._gone, group, first))
         if first:
             self._lost.add(message_id)
-            core.record(Type.FINISH, records.pack([message_id]))
+            core.ledger.append(Type.FINISH, records.pack([message_id]))
             core.segments.ended(message_id)
-        core.journal.when_stable(partial(self._gone, group, seq, first))
         group.zone.done(group)
 
-    def _gone(self, group: Group, seq: int, first: bool) -> None:
+    def _gone(self, group: Group, first: bool) -> None:
         """Gives the store what the record says."""
         core, message_id, zone = self.core, group.entries[0].id, group.zone.zone.name
         for entry in group.entries:
@@ -214,8 +213,6 @@ class LocalQueue(Parts):
                 core.campaigns.tallies.result(group.strand.path.campaign, REMOVED, core.clock.ms())
         found = {entry.address: (entry.key, state_of(entry)) for entry in group.entries}
         operations = lost.apply(core, message_id, zone, found, first, self._merged_size(group))
-        if core.unsettled and core.unsettled[0] <= seq:
-            core.unsettled.popleft()
         gone = [entry.key for entry in group.entries]
         core.lines.submit(operations, lambda _: core.schedule.busy.difference_update(gone), sync=False, keep=True)
 

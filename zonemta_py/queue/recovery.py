@@ -147,8 +147,8 @@ class Opening:
         """
         await self._replay.run(whole)
         await _leftovers(self.queue, self._suffix, self._last_id, clear)
-        await self.queue.core.lines.stable()
         await self.queue.core.journal.stable()
+        await self.queue.core.lines.stable()
 
     async def _finish(self) -> None:
         core = self.queue.core
@@ -156,8 +156,8 @@ class Opening:
         for zone, count in (await adopt(core)).items():
             home = core.config.default_zone.name
             say(f"zone {zone!r} is gone from the configuration: its {count} recipients go on in zone {home!r}")
-        await core.lines.stable()
         await core.journal.stable()
+        await core.lines.stable()
         core.receipts.forget()
         Once(core.config.folder / "quarantine").done()
         core.recovered()
@@ -187,7 +187,7 @@ async def begin(
         say(f"repaired: {problem}")
     core = opening.queue.core
     if not journal.files(config.folder / "journal"):
-        core.rotate()  # before anybody is told of anything: from here on a journal without a file has lost it
+        core.ledger.rotate()  # before anybody is told of anything: from here on a journal without a file has lost it
         await core.journal.stable()
     return opening
 
@@ -377,7 +377,7 @@ async def _leftovers(queue: LocalQueue, suffix: Suffix, last_id: str, clear: boo
         known = suffix.opened | suffix.finished | suffix.tried | core.bodies.ending
         strays.clear(core, suffix.floor, known)
     for message_id, metadata, rows in await unrecorded.without_envelope(core.store, suffix.enveloped, *among):
-        core.record(Type.ENVELOPE, b"\x93" + records.pack(message_id) + metadata + records.pack(rows))
+        core.ledger.append(Type.ENVELOPE, b"\x93" + records.pack(message_id) + metadata + records.pack(rows))
         core.segments.born(message_id)
         suffix.owed(message_id, records.unpack(metadata), len(rows))
     core.known = suffix.known

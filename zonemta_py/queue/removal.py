@@ -127,18 +127,17 @@ def remove(
     where = {"destination": destination, "due": due if any(due) else []}
     now_ms = core.clock.ms()
     body = [message.id, zone, [entry.address for entry in entries], reason, where]
-    seq = core.record(Type.REMOVED, records.pack(body), now_ms)
-    core.unsettled.append(seq)
     for entry in entries:
         if not entry.pinned:
             entry.pinned = True
             core.messages.pin(message)
     suppressed = reason.startswith(SUPPRESSED)
-    core.journal.when_stable(partial(_apply, core, seq, zone, message, entries, now_ms, suppressed, done))
+    apply = partial(_apply, core, zone, message, entries, now_ms, suppressed, done)
+    core.ledger.write(Type.REMOVED, records.pack(body), apply, now_ms)
 
 
 def _apply(
-    core: Core, seq: int, zone: str, message: Message, entries: list[Entry], ms: int, suppressed: bool,
+    core: Core, zone: str, message: Message, entries: list[Entry], ms: int, suppressed: bool,
     done: Callable[[Reply | None], None],
 ) -> None:  # fmt: skip
     """Gives the store what the record says. Called in the order of the records."""
@@ -151,8 +150,6 @@ def _apply(
     operations += core.messages.finish(message, len(entries))
     if message.left <= 0:
         core.finish(message, zone)
-    if core.unsettled and core.unsettled[0] <= seq:
-        core.unsettled.popleft()
 
     def written(reply: Reply | None) -> None:
         core.schedule.busy.difference_update([entry.key for entry in entries])

@@ -48,10 +48,10 @@ def _ends(core: Core, found: Comparison, case: str) -> list[Operation]:
     for message_id, zones in found.owed.items():
         for zone, addresses in zones.items():
             why = found.broken.get(message_id, "its key")
-            core.record(Type.REMOVED, lost.body(message_id, zone, addresses, why, case))
+            core.ledger.append(Type.REMOVED, lost.body(message_id, zone, addresses, why, case))
     operations: list[Operation] = []
     for message_id in found.broken:
-        core.record(Type.FINISH, records.pack([message_id]))
+        core.ledger.append(Type.FINISH, records.pack([message_id]))
         prefix = keys.message_range(message_id)
         operations += [(key, None) for key in core.store.keys(prefix, keys.end(prefix))]
     return operations

@@ -47,7 +47,7 @@ class Replay:
         From here on every batch, new mail's too, says rightly how far the journal has been applied.
         """
         for record in self._results:
-            self._core.unsettled.append(record.seq)
+            self._core.ledger.expect(record.seq)
             if record.type in (Type.SUPPRESS, Type.UNSUPPRESS) and record.seq > self._applied:
                 self._core.suppression.foresee(Type(record.type), records.unpack(record.body))
             elif record.type == Type.STANDING:
@@ -75,8 +75,7 @@ class Replay:
                 self._core.suppression.again(Type(record.type), body)
             elif record.type == Type.STANDING:
                 self._core.lines.submit(self._core.campaigns.again(body), immediately, sync=False, keep=True)
-            if self._core.unsettled and self._core.unsettled[0] <= record.seq:
-                self._core.unsettled.popleft()
+            self._core.ledger.close(record.seq)
         await self._flush()
         self._core.suppression.foreseen.clear()
         self._queue.settling.finished = set()
@@ -167,7 +166,7 @@ class Replay:
         if not self._whole:
             return
         if message_id not in self._queue.settling.finished and core.store.get(keys.existence(message_id)) is None:
-            core.record(Type.FINISH, records.pack([message_id]))
+            core.ledger.append(Type.FINISH, records.pack([message_id]))
             core.segments.ended(message_id)
             self._queue.settling.finished.add(message_id)
 

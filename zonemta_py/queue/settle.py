@@ -110,8 +110,7 @@ class Settling:
     def _settled(self, lease: Lease, settlement: Settlement, result: Result, done: Callable[[], None]) -> None:
         group = lease.group
         if settlement.rows:
-            self._record(settlement, result)
-            self._core.journal.when_stable(lambda: self._stable(settlement, done))
+            self._record(settlement, result, done)
             if any(row.verdict != RELEASED for row in settlement.rows):
                 group.zone.took(group.lane, result.took_ms, settlement.message.metadata["size"])
         else:  # all were heard of before
@@ -194,7 +193,7 @@ class Settling:
         late = late or hours.to_be_told(message.metadata, now_ms)
         return bool(late and not note.noticed and wanted("delayed", note.notify, message.metadata, now_ms))
 
-    def _record(self, settlement: Settlement, result: Result) -> None:
+    def _record(self, settlement: Settlement, result: Result, done: Callable[[], None]) -> None:
         trace = [result.remote, result.local, result.tls, result.started_ms, result.took_ms]
         lease = settlement.lease
         number, target = (lease.number, lease.group.strand.key) if lease else (0, "")
@@ -209,8 +208,8 @@ class Settling:
             told(settlement.rows, result.outcomes, settlement.rulings),
             trace,
         ]
-        settlement.seq = self._core.record(Type.DELIVERY, records.pack(body), settlement.ms)
-        self._core.unsettled.append(settlement.seq)
+        apply = partial(self._stable, settlement, done)
+        settlement.seq = self._core.ledger.write(Type.DELIVERY, records.pack(body), apply, settlement.ms)
 
     # -- notices
 
@@ -290,8 +289,6 @@ class Settling:
             operations += core.messages.finish(message, ended)
             if message.left <= 0:
                 self.finish(message, settlement.zone)
-        if core.unsettled and core.unsettled[0] <= settlement.seq:
-            core.unsettled.popleft()
 
         def written(_: Reply | None) -> None:
             self._written(settlement, due)
@@ -342,7 +339,7 @@ class Settling:
         core.message_count -= 1
         core.message_bytes -= message.metadata["size"]
         if message.id not in self.finished:
-            core.record(Type.FINISH, records.pack([message.id]))
+            core.ledger.append(Type.FINISH, records.pack([message.id]))
             core.segments.ended(message.id)
         if core.hooks.releases:
             envelope = Envelope.from_metadata(message.metadata, [])

@@ -254,7 +254,7 @@ class Suppression:
     async def tell_all(self) -> None:
         """Writes the whole list into the journal again, between two records that say so; returns when it is stable."""
         core = self._core
-        began = core.record(Type.UNSUPPRESS, records.pack(WHOLE_BEGINS))
+        began = core.ledger.append(Type.UNSUPPRESS, records.pack(WHOLE_BEGINS))
         size, after = 0, ""
         while True:
             async with self._changes:
@@ -262,7 +262,7 @@ class Suppression:
                     await asyncio.sleep(0.01)
                 rows = list(islice(self._from(after, None), AT_ONCE))
                 body = records.pack([row._replace(again=True).row() for row in rows])
-                core.record(Type.SUPPRESS, body)  # the last one is empty: that was all
+                core.ledger.append(Type.SUPPRESS, body)  # the last one is empty: that was all
             await core.journal.stable()
             if not rows:
                 break
@@ -278,19 +278,14 @@ class Suppression:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._grown(_places(kind, body))
         self._pending += 1
-        seq = core.record(kind, records.pack(body))
-        core.unsettled.append(seq)
-        core.journal.when_stable(partial(self._settle, seq, kind, body, partial(_wake, done)))
+        core.ledger.write(kind, records.pack(body), partial(self._settle, kind, body, partial(_wake, done)))
         await asyncio.shield(done)
 
-    def _settle(self, seq: int, kind: Type, body: list[Any], done: Callable[[], None]) -> None:
+    def _settle(self, kind: Type, body: list[Any], done: Callable[[], None]) -> None:
         if kind == Type.SUPPRESS:
             self._count_complaints(map(Suppressed.told, body))
         self._write(operations(kind, body), done)
-        core = self._core
-        if core.unsettled and core.unsettled[0] <= seq:
-            core.unsettled.popleft()
-        core.lines.flush()
+        self._core.lines.flush()
 
     def foresee(self, kind: Type, body: list[Any]) -> None:
         """Heeds a record that will be made true by `again`."""

@@ -75,7 +75,7 @@ class Upkeep:
             await asyncio.sleep(min(_LOOK_S, core.config.queue.position_s))
             if core.journal.next_seq - self._position_seq > RECORDS_BETWEEN_POSITIONS:
                 break
-        core.rotate_old()
+        core.ledger.rotate_old()
         if core.journal.next_seq > self._position_seq + 1:
             await self.position()
 
@@ -83,7 +83,7 @@ class Upkeep:
         """Writes a position record: the batch before it makes true what it says."""
         core = self._core
         core.schedule.standing.day()
-        marks, applied = core.schedule.marks(), core.applied()
+        marks, applied = core.schedule.marks(), core.ledger.applied()
         arriving, floor = sorted(core.arriving), core.ids.next(core.clock.ms())
         lowest = min([floor, *arriving]).encode()
         for name, zone_marks in marks.items():
@@ -108,18 +108,18 @@ class Upkeep:
             "clock": core.clock.state(),
         }
         await core.bodies.settled()  # a start from here need not wonder about files of messages that ended before
-        core.record(Type.POSITION, records.pack(body))
+        core.ledger.append(Type.POSITION, records.pack(body))
         await core.journal.stable()
         self._position_seq = core.journal.next_seq
         await archiving.retire(core, applied + 1)
 
     async def _next_closed(self) -> None:
-        await self._core.rotated.wait()
-        self._core.rotated.clear()
+        await self._core.ledger.rotated.wait()
+        self._core.ledger.rotated.clear()
         try:
             await archiving.publish(self._core)
         except OSError:
-            self._core.rotated.set()
+            self._core.ledger.rotated.set()
             raise
 
     async def _next_sweep(self) -> None:
