@@ -39,6 +39,7 @@ LONG_S = {
     "tests/delivery/test_points.py": 20,
     "tests/faults/test_start.py": 15,
     "tests/real/test_tls.py": 15,
+    "tests/real/test_receivers.py": 10,
 }
 """Seconds, about: files that begin first, the longest ahead. The others follow, those with most tests ahead."""
 

@@ -37,7 +37,7 @@ port = {port}
 [limits]
 errors_per_connection = 100000
 [retry]
-schedule_min = [0.01]
+schedule_min = [{retry_min}]
 jitter = 0.5
 down_s = 0.2
 down_max_s = 0.5
@@ -90,6 +90,7 @@ class Mta:
             "write_buffer_bytes": 262_144,
             "reserve_bytes": 0,
             "tls": "none",
+            "retry_min": 0.01,
         }
         text = _CONFIG.format(folder=folder, port=self.port, sink=sink_port, **values | settings)
         self.config_file.write_text(text + more)

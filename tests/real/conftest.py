@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,14 +67,25 @@ class Relay:
         raise AssertionError(f"nothing came for {recipient}: {self.mta.log_tail()}")
 
 
-@pytest.fixture(scope="session")
-def relay() -> Iterator[Relay]:
+@contextmanager
+def sink_in_a_thread() -> Iterator[Sink]:
+    """Keeps what comes, whatever this thread waits for."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     sink = Sink(SinkOptions(listen=("127.0.0.1:0",), keep=True))
     asyncio.run_coroutine_threadsafe(sink.__aenter__(), loop).result()
-    with tempfile.TemporaryDirectory(prefix="zonemta-real-") as name:
+    try:
+        yield sink
+    finally:
+        asyncio.run_coroutine_threadsafe(sink.__aexit__(None, None, None), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+
+@pytest.fixture(scope="session")
+def relay() -> Iterator[Relay]:
+    with sink_in_a_thread() as sink, tempfile.TemporaryDirectory(prefix="zonemta-real-") as name:
         folder = Path(name)
         certificate, secure_port = folder / "certificate.pem", free_port()
         certificate.write_bytes(self_made("mta.test"))
@@ -87,9 +99,6 @@ def relay() -> Iterator[Relay]:
             yield Relay(mta, sink, secure_port)
         finally:
             mta.end()
-            asyncio.run_coroutine_threadsafe(sink.__aexit__(None, None, None), loop).result()
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
 
 
 @pytest.fixture(scope="session")
