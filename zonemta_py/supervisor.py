@@ -8,7 +8,8 @@ forked. The listening sockets stay open here, so clients that connect while a re
 children each has its own alone. A child that keeps ending at once is started more and more slowly, every two seconds at
 the slowest. The reporter is there only while there is something to report: once a day, and after AGAIN_S if it failed.
 
-Failures: a port that is taken or a bad plugin is a `StartError`, one sentence. After the start nothing is final.
+Failures: a port that is taken or a bad plugin is a `StartError`, one sentence. After the start nothing is final,
+nor is a standard error that takes no more: `zonemta run` puts one there that raises nothing (`cli.log_stream`).
 """
 
 from __future__ import annotations
@@ -242,7 +243,7 @@ class Supervisor:
 
 
 def _hung_up(*_: object) -> None:
-    """Rotating logs or reloading services may send it; children ignore it. A terminal that is gone is an end."""
+    """Rotating logs or reloading services may send it; children ignore it. A terminal that is gone (EIO) is an end."""
     try:
         print(
             "zonemta: SIGHUP changes nothing; start it again to take up a new configuration",

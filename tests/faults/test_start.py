@@ -85,6 +85,25 @@ def test_a_start_says_what_a_newcomer_asks(mta: Mta) -> None:
         mta.end()
 
 
+def test_a_log_that_takes_no_more_ends_nothing(mta: Mta) -> None:
+    """Its disk is full from the start on; a process that dies is started again, and SIGHUP ends nothing either."""
+    true, mta.log = mta.log, Path("/dev/full")
+    mta.start()
+    mta.log = true
+    try:
+        asyncio.run(mta.taking())
+        assert mta.kill("queue")
+        assert mta._process is not None
+        os.kill(mta._process.pid, signal.SIGHUP)
+        asyncio.run(mta.taking())
+        assert mta.kill("receiver")
+        asyncio.run(_give(mta))
+        assert mta.ask("size")["total"]["messages"] == 1
+        assert mta.alive
+    finally:
+        mta.end()
+
+
 def test_a_copy_of_a_queue_sends_nothing_before_it_is_adopted(tmp_path: Path) -> None:
     """It takes mail and says why none goes; a folder that was moved, and one that was adopted, are no copies."""
     first = Mta(tmp_path / "first", 9, home=tmp_path / "a")

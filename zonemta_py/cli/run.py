@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from zonemta_py import privileges
 from zonemta_py.cli.errors import Exit, Stop, guarded
 from zonemta_py.cli.folder import ensure_writable, kept_to_oneself, wait_until_unlocked
+from zonemta_py.cli.log_stream import LogStream
 from zonemta_py.cli.patience import until
 from zonemta_py.cli.version import program
 from zonemta_py.config import Config, ConfigError, Listener, load, secret
@@ -38,6 +39,8 @@ def main(arguments: list[str]) -> int:
 
 def run(arguments: list[str]) -> None:
     """Returns never, unless something is wrong before the first process starts: then Stop or ConfigError."""
+    if sys.stderr is not None:
+        sys.stderr = LogStream(sys.stderr)
     os.umask(0o077)  # mail is nobody else's business, whatever file it is in
     config, path = configured(arguments)
     who = privileges.identity(config)
