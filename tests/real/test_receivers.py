@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from conftest import sink_in_a_thread
-from receivers import PATIENCE_S, RECEIVERS, SIZE_MAX, Receiver
+from receivers import PATIENCE_S, RECEIVERS, RECIPIENTS_MAX, SIZE_MAX, Receiver
 from survival.letters import Letter
 from survival.letters import letter as lines_with_dots
 from survival.rig import Mta
@@ -55,6 +55,8 @@ BODIES: Mapping[str, bytes] = {
     "large": lines_with_dots(7, large=1).data,
 }
 TEN = ("to.0", "gone.1", "to.2", "later.3", "to.4", "gone.5", "to.6", "gone.7", "later.8", "to.9")
+NONE = ("gone.10", "later.11")
+MANY = 3 * RECIPIENTS_MAX + 1
 
 
 def letters_to(domain: str) -> dict[str, Letter]:
@@ -68,6 +70,8 @@ def letters_to(domain: str) -> dict[str, Letter]:
 
     letters = {kind: letter(kind, body, f"{kind}.{domain[0]}") for kind, body in BODIES.items()}
     letters["ten"] = letter("ten", b"To ten.\r\n", *TEN)
+    letters["none"] = letter("none", b"To nobody.\r\n", *NONE)
+    letters["many"] = letter("many", b"To many.\r\n", *(f"many.{number}" for number in range(MANY)))
     letters["address"] = letter("address", b"Hello.\r\n", "jürgen")
     letters["too-large"] = letter("too-large", (b"y" * 70 + b"\r\n") * (SIZE_MAX // 70), "too-large")
     return letters
@@ -162,7 +166,7 @@ def copies_of(letter: Letter, receiver: Receiver, count: int) -> list[bytes]:
     return copies
 
 
-@pytest.mark.parametrize("kind", [*BODIES, "ten", "address"])
+@pytest.mark.parametrize("kind", [*BODIES, "ten", "none", "many", "address"])
 def test_the_bytes_arrive(receiver: Receiver, trial: Trial, kind: str) -> None:
     """One copy for each recipient that was taken: the letter itself behind the trace, under TLS where that works."""
     letter = letters_to(receiver.domain)[kind]
@@ -180,8 +184,13 @@ def test_each_recipient_in_its_state(receiver: Receiver, trial: Trial) -> None:
     states = {kind: trial.state(f"{kind}.{receiver.name[0]}@{receiver.domain}") for kind in BODIES}
     assert states == dict.fromkeys(BODIES, "delivered")
     expected = {"to": "delivered", "gone": "failed 5.1.1", "later": "deferred 450 4.2.1"}
-    for user in TEN:
+    for user in TEN + NONE:
         assert trial.state(f"{user}@{receiver.domain}").startswith(expected[user.partition(".")[0]]), user
+
+
+def test_more_than_it_takes_at_once(receiver: Receiver, trial: Trial) -> None:
+    """The rest goes in further transactions, over the same connection (RFC 5321 4.5.3.1.10)."""
+    assert {trial.state(f"many.{number}@{receiver.domain}") for number in range(MANY)} == {"delivered"}
 
 
 def test_who_has_an_address_of_all_letters(receiver: Receiver, trial: Trial) -> None:
