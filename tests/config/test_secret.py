@@ -46,6 +46,7 @@ def test_nothing_secret_is_shown(tmp_path: Path) -> None:
         "[return_path]\nsecret = ['hush']",
         "[users]\nann = ['hush']",
         "[[zones]]\nname='z'\npassword = ['hush']",
+        "[[http.keys]]\nname='shop'\nhash='hush'",
     ],
 )
 def test_mistakes_do_not_echo_what_is_secret(tmp_path: Path, wrong: str) -> None:

@@ -88,6 +88,29 @@ def test_wrong_options(make_host: MakeHost, options: dict[str, object], says: st
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize("options", [{"api_key": "hush"}, {"api_key": 7, "url": "https://me:hush@x.test"}, {}])
+def test_mistakes_in_options_do_not_echo_what_is_secret(make_host: MakeHost, options: dict[str, object]) -> None:
+    """Neither the value that is wrong, nor one beside it."""
+    model = """
+from pydantic import BaseModel, model_validator
+
+class Options(BaseModel, extra="allow"):
+    api_key: int = 0
+
+    @model_validator(mode="before")
+    def _check(cls, given):
+        if "api_key" not in given or given["api_key"] == 7:
+            raise ValueError("is not right")
+        return given
+
+def setup(api, options: Options):
+    pass
+"""
+    with pytest.raises(PluginError, match="option ") as caught:
+        make_host(model, p1=options | ({} if "api_key" in options else {"token": "hush"}))
+    assert "hush" not in str(caught.value)
+
+
 def test_options_for_a_plugin_that_takes_none(make_host: MakeHost) -> None:
     """They would be ignored, so they are refused."""
     with pytest.raises(PluginError, match="takes no options"):

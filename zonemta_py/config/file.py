@@ -11,7 +11,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from zonemta_py.config.root import Config
-from zonemta_py.config.secret import hidden
+from zonemta_py.config.secret import in_place
 from zonemta_py.config.section import ConfigError
 
 
@@ -66,9 +66,7 @@ def _sentence(path: str, document: dict[str, Any], error: ValidationError) -> st
     if first["type"] == "value_error":  # from our own checks: they say what to do
         return f"{path}: {key}: {first['ctx']['error']}"
     message = first["msg"].removeprefix("Input ").removeprefix("Value ")
-    given = first["input"]
-    for part in first["loc"]:
-        given = hidden(str(part), given, "options" in first["loc"])
+    given = in_place(first["loc"], first["input"], "options" in first["loc"])
     return f"{path}: {key}: {message}, not {str(given)[:60]!r}; see `zonemta config show`"
 
 

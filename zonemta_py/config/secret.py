@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,14 @@ def hidden(key: str, value: Any, plugins: bool = False) -> Any:
     if isinstance(value, list | tuple):
         return [hidden(key, one, plugins) for one in value]
     return _LOGIN.sub("***@", value) if isinstance(value, str) else value
+
+
+def in_place(place: Sequence[int | str], value: Any, plugins: bool = False) -> Any:
+    """A wrong value as its mistake may say it; `place`: the keys that lead to it. Where a key's hash belongs, a person
+    may have written the key itself."""
+    for part in place:
+        value = hidden(str(part), value, plugins)
+    return HIDDEN if "hash" in place[-1:] else hidden("", value, plugins)
 
 
 def warning(path: Path, rows: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from zonemta_py.config.secret import in_place
 from zonemta_py.plugin.api import PluginApi
 from zonemta_py.plugin.calls import line_in
 from zonemta_py.plugin.loading import PluginError, Source, suggestion
@@ -114,7 +115,7 @@ def _option_sentence(source: Source, error: ValidationError) -> str:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"]) or "the table"
     message = first["msg"].removeprefix("Value error, ")
-    got = "" if first["type"] == "missing" else f"; got {str(first['input'])[:60]!r}"
+    got = "" if first["type"] == "missing" else f"; got {str(in_place(first['loc'], first['input'], True))[:60]!r}"
     return f"option {key}: {message}{got}; correct it in {_table(source)}"
 
 
