@@ -47,10 +47,10 @@ def load_receiver() -> None:
 def load_queue() -> None:
     """The same for the queue."""
     from zonemta_py.plugin import queue_hooks
-    from zonemta_py.queue import recovery
+    from zonemta_py.queue.recovery import start
     from zonemta_py.wire import server
 
-    _loaded(queue_hooks, recovery, server)
+    _loaded(queue_hooks, start, server)
 
 
 def load_sender() -> None:
@@ -62,9 +62,9 @@ def load_sender() -> None:
 
 def load_rules(config: Config) -> None:
     """The same for the rules by which replies are judged. Raises ConfigError."""
-    from zonemta_py.queue import judging
+    from zonemta_py.queue.lifecycle import classification
 
-    judging.load(config)
+    classification.load(config)
 
 
 def _loaded(*_: object) -> None:
@@ -143,7 +143,7 @@ async def _queue(config: Config, host: Host) -> None:
     from zonemta_py.disk import identity
     from zonemta_py.disk.store import StoreError
     from zonemta_py.plugin.queue_hooks import PluginHooks
-    from zonemta_py.queue.recovery import begin
+    from zonemta_py.queue.recovery.start import begin
     from zonemta_py.wire import server
 
     hooks = PluginHooks(host, {zone.name for zone in config.zones})
@@ -223,7 +223,7 @@ def sender(config: Config, host: Host, name: str) -> None:
 
 async def _sender(config: Config, host: Host, name: str) -> None:
     from zonemta_py.delivery.worker import run
-    from zonemta_py.queue.making import Making
+    from zonemta_py.queue.poison import Making
     from zonemta_py.wire.client import RemoteQueue
 
     outlet = await RemoteQueue.connect(config.folder, name, lease_s=config.queue.lease_s)

@@ -22,7 +22,7 @@ from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery, Outcome, Result
 from zonemta_py.queue.queue import LocalQueue
-from zonemta_py.queue.recovery import open_queue
+from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.schedule.clock import Clock
 
 REPLIES = {

@@ -26,10 +26,11 @@ from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue import archiving, fsck
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, Delivery, Outcome, QueueRefusal, Result
+from zonemta_py.queue.maintenance import archive
 from zonemta_py.queue.queue import LocalQueue
-from zonemta_py.queue.recovery import open_queue
+from zonemta_py.queue.recovery import offline
+from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.schedule.clock import Clock
 
 LETTERS = 240
@@ -115,7 +116,7 @@ async def _early_life(folder: Path) -> None:
     await _order(queue, 0)
     await queue.position()
     queue.core.ledger.rotate()
-    await archiving.publish(queue.core)
+    await archive.publish(queue.core)
     await queue.position()  # it leaves the journal
     Quarantine(folder / "quarantine").case("body", {"error": OLD_CASE}, {"body": b"damaged"})
 
@@ -144,7 +145,7 @@ async def _first_life(folder: Path) -> None:
     await _order(queue, 1)
     await queue.position()
     queue.core.ledger.rotate()
-    await archiving.publish(queue.core)
+    await archive.publish(queue.core)
 
 
 async def _second_life(folder: Path) -> None:
@@ -189,10 +190,10 @@ def _envelope(number: int) -> Envelope:
 async def check(folder: Path) -> None:
     """`zonemta fsck --repair`, and fsck once more; what it finds then is written down."""
     config = _config(folder)
-    for problem in (await fsck.check(config, repair=True, clock=_Later())).problems:
+    for problem in (await offline.check(config, repair=True, clock=_Later())).problems:
         if problem.severity == "damage":
             print(f"fsck: {problem}", file=sys.stderr, flush=True)
-    again = await fsck.check(config, clock=_Later())
+    again = await offline.check(config, clock=_Later())
     found = [str(problem) for problem in again.problems if problem.severity != "harmless"]
     (folder / "checked").write_text("".join(line + "\n" for line in found))
 

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from zonemta_py.config import load
-from zonemta_py.queue.fsck import check
-from zonemta_py.queue.recovery import open_queue
+from zonemta_py.queue.recovery.offline import check
+from zonemta_py.queue.recovery.start import open_queue
 
 
 def problems(config_file: Path) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from zonemta_py.__main__ import main
 from zonemta_py.config import Config
 from zonemta_py.queue.queue import LocalQueue
-from zonemta_py.queue.recovery import open_queue
+from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.wire.server import serve
 
 

@@ -15,7 +15,7 @@ from zonemta_py.config import Config
 from zonemta_py.disk.store import Store
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.queue import LocalQueue
-from zonemta_py.queue.recovery import open_queue
+from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.wire.frames import Operation, pack
 from zonemta_py.wire.server import serve
 

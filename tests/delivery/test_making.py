@@ -9,8 +9,8 @@ from zonemta_py.config import Config
 from zonemta_py.delivery.merged import SLOW_S, Templates
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.merge.source import Source, Text
-from zonemta_py.queue.making import Deaths, Making
-from zonemta_py.queue.recovery import open_queue
+from zonemta_py.queue.poison import Deaths, Making
+from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.wire.server import serve
 
 SENDER = """

@@ -7,7 +7,7 @@ from typing import Any
 
 from zonemta_py.config import Config
 from zonemta_py.mail.envelope import Envelope, Recipient
-from zonemta_py.queue.recovery import open_queue
+from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.wire.server import serve
 
 SENDER = """

@@ -8,7 +8,7 @@ from pathlib import Path
 from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record, frame
 from zonemta_py.disk.records import Type, pack
-from zonemta_py.queue import segments
+from zonemta_py.queue.core import segments
 
 
 def segment(folder: Path, first: int, count: int = 3) -> Path:

@@ -11,8 +11,8 @@ import pytest
 
 from zonemta_py.disk.store import Operation, Store, StoreFailed
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue import commit
-from zonemta_py.queue.commit import StoreLine
+from zonemta_py.queue.core import commit
+from zonemta_py.queue.core.commit import StoreLine
 
 
 class Disk:

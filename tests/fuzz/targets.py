@@ -32,7 +32,7 @@ from zonemta_py.mail.lines import Decoder, Stuffer
 from zonemta_py.mail.senders import Senders
 from zonemta_py.plugin import mime
 from zonemta_py.plugin.host import Host
-from zonemta_py.queue.recovery import open_queue
+from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.reception.gate import Gate
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.site import Site

@@ -21,10 +21,11 @@ from zonemta_py.config import Config
 from zonemta_py.disk import journal
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue import check, fsck
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery, Outcome, Result
+from zonemta_py.queue.fsck import compare as check
 from zonemta_py.queue.queue import LocalQueue
-from zonemta_py.queue.recovery import Opening, begin
+from zonemta_py.queue.recovery import offline as fsck
+from zonemta_py.queue.recovery.start import Opening, begin
 from zonemta_py.schedule.clock import Clock
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.server import serve

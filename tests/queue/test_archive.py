@@ -12,8 +12,8 @@ from zonemta_py.disk import journal
 from zonemta_py.disk.records import Type
 from zonemta_py.pipeline.erasure import Person
 from zonemta_py.pipeline.erasure_archive import erase_segment
-from zonemta_py.queue import archiving
 from zonemta_py.queue.api import DEFERRED
+from zonemta_py.queue.maintenance import archive as archiving
 
 Make = Callable[..., Awaitable[Any]]
 

@@ -3,23 +3,23 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonemta_py.queue import bounds
-from zonemta_py.queue.bounds import passed
-from zonemta_py.queue.course import POINTS_MAX, Course
-from zonemta_py.queue.tally import Tally
+from zonemta_py.queue.campaigns import thresholds
+from zonemta_py.queue.campaigns.history import POINTS_MAX, Course
+from zonemta_py.queue.campaigns.thresholds import passed
+from zonemta_py.queue.core.counters import Tally
 
 counts = st.integers(0, 10_000)
 shares = st.floats(0, 1)
 tallies = st.builds(Tally, *(counts for _ in range(7)))
 
 
-@given(tallies, st.dictionaries(st.sampled_from(bounds.SHARES), shares), st.integers(0, 1000))
+@given(tallies, st.dictionaries(st.sampled_from(thresholds.SHARES), shares), st.integers(0, 1000))
 def test_a_bound_is_passed_only_above_its_share_and_from_least_on(
     tally: Tally, limits: dict[str, float], n: int
 ) -> None:
     """And what is said names one that is."""
     cause = passed({**limits, "least": n}, tally, [])
-    of = dict.fromkeys(bounds.SHARES, tally.attempts) | {"complaints": tally.delivered}
+    of = dict.fromkeys(thresholds.SHARES, tally.attempts) | {"complaints": tally.delivered}
     over = [
         name for name in limits
         if of[name] >= max(n, 1) and getattr(tally, name) / of[name] > limits[name]
@@ -28,10 +28,10 @@ def test_a_bound_is_passed_only_above_its_share_and_from_least_on(
     assert "the bound is" in cause or not cause
 
 
-@given(tallies, st.dictionaries(st.sampled_from(bounds.SHARES), shares))
+@given(tallies, st.dictionaries(st.sampled_from(thresholds.SHARES), shares))
 def test_nothing_is_passed_right_after_it_was_resumed(tally: Tally, limits: dict[str, float]) -> None:
     """What went wrong before counts no more."""
-    assert passed({**limits, "least": 0}, tally, bounds.figures(tally)) == ""
+    assert passed({**limits, "least": 0}, tally, thresholds.figures(tally)) == ""
 
 
 def test_a_cause_names_figure_and_bound() -> None:

@@ -8,9 +8,9 @@ import pytest
 from zonemta_py.disk import journal, keys, records
 from zonemta_py.disk.records import Existence
 from zonemta_py.disk.store import Store
-from zonemta_py.queue import check
 from zonemta_py.queue.api import BOUNCED, DEFERRED, HELD
-from zonemta_py.queue.check import State
+from zonemta_py.queue.fsck import compare
+from zonemta_py.queue.fsck.compare import State
 
 Make = Callable[..., Any]
 
@@ -132,7 +132,7 @@ async def test_wrong_totals_are_counted_again(closed: Any) -> None:
     """Messages and bytes of the whole queue."""
 
     def wrong(store: Store) -> None:
-        store.write([(keys.STATE, records.pack(check.state_of(store)._replace(messages=99)))], sync=True)
+        store.write([(keys.STATE, records.pack(compare.state_of(store)._replace(messages=99)))], sync=True)
 
     before = value_of(closed, keys.STATE)
     change(closed, wrong)

@@ -1,6 +1,6 @@
 """The machine's clock is set, forward and back, by hours and days: nothing is sent twice unlisted, nothing ends early.
 
-The rule is in `zonemta_py/schedule/steady.py`, that of the life of mail in `zonemta_py/queue/lives.py`.
+The rule is in `zonemta_py/schedule/steady.py`, that of the life of mail in `zonemta_py/queue/core/lifetime.py`.
 """
 
 from collections.abc import Callable

@@ -9,8 +9,8 @@ from zonemta_py.config import Config
 from zonemta_py.disk.store import StoreDamaged
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
-from zonemta_py.queue.commit import Inline
-from zonemta_py.queue.recovery import open_queue
+from zonemta_py.queue.core.commit import Inline
+from zonemta_py.queue.recovery.start import open_queue
 
 
 def held(folder: Path) -> set[str]:

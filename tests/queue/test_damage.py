@@ -11,9 +11,9 @@ import pytest
 from zonemta_py.disk import journal, store_log
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.store import Store
-from zonemta_py.queue import fsck
 from zonemta_py.queue.api import DEFERRED, DELIVERED
-from zonemta_py.queue.opening import REPAIR_MARK
+from zonemta_py.queue.recovery import offline
+from zonemta_py.queue.recovery.open_store import REPAIR_MARK
 
 Make = Callable[..., Any]
 
@@ -165,7 +165,7 @@ async def test_closed_segments_come_back_from_the_archive(house: Make, what: str
     await home.rest()
     await home.queue.position()
     archive = home.folder / "archive"
-    from zonemta_py.queue import archiving
+    from zonemta_py.queue.maintenance import archive as archiving
 
     await archiving.publish(home.queue.core)
     first = journal.files(archive)[0].name
@@ -299,7 +299,7 @@ async def test_an_archive_that_is_gone_brings_nothing_back(house: Make) -> None:
     home.abandon()
     home.folder = copy
     gone("archive")(copy)
-    report = await fsck.check(home.config, repair=True, clock=home.clock)
+    report = await offline.check(home.config, repair=True, clock=home.clock)
     assert [p for p in report.problems if p.severity != "harmless"] == []
     await home.open()
     assert await seen(home) == {"early@x.test", "cid@z.test", "late@w.test"}

@@ -187,7 +187,7 @@ async def test_nothing_is_walked_while_no_deadline_has_passed(house: Any, monkey
         raise AssertionError("walked")
 
     monkeypatch.setattr(home.queue.core.store, "scan", walked)
-    monkeypatch.setattr("zonemta_py.queue.deadlines.strands_in_turn", walked)
+    monkeypatch.setattr("zonemta_py.queue.maintenance.deadlines.strands_in_turn", walked)
     await home.move(SPAN_S - 1)
     assert not await home.queue.upkeep.deadlines()
     monkeypatch.undo()
@@ -195,7 +195,7 @@ async def test_nothing_is_walked_while_no_deadline_has_passed(house: Any, monkey
 
 async def test_many_deadlines_at_once_are_dealt_with_in_stretches(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many pass together, parked ones too: each stretch goes on where the last one ended."""
-    monkeypatch.setattr("zonemta_py.queue.deadlines.WALKED_AT_ONCE", 20)
+    monkeypatch.setattr("zonemta_py.queue.maintenance.deadlines.WALKED_AT_ONCE", 20)
     home = await setting(house, "stopped")
     for number in range(150):
         mode = "NR"[number % 2]

@@ -10,9 +10,9 @@ import pytest
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.store import Store, StoreFailed, StoreFenced
-from zonemta_py.queue import commit
-from zonemta_py.queue import lease as leasing
 from zonemta_py.queue.api import DELIVERED, QueueRefusal
+from zonemta_py.queue.core import commit
+from zonemta_py.queue.lifecycle import leasing as leasing
 
 Make = Callable[..., Any]
 READS = range(1, 26)

@@ -11,7 +11,7 @@ from zonemta_py.disk import identity, journal
 from zonemta_py.disk.frame import frame
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.records import Type
-from zonemta_py.queue import archiving
+from zonemta_py.queue.maintenance import archive
 
 Make = Callable[..., Any]
 
@@ -23,7 +23,7 @@ async def lived(house: Make) -> tuple[Any, dict[str, str]]:
     ids = {"closed@x.test": await home.put("closed@x.test")}
     await home.queue.position()
     home.queue.core.ledger.rotate()
-    await archiving.publish(home.queue.core)
+    await archive.publish(home.queue.core)
     ids["open@x.test"] = await home.put("open@x.test")
     await home.rest()
     identity.copied(home.folder, "")
@@ -58,7 +58,7 @@ async def test_what_the_archive_knows_of_a_queue_that_is_gone_is_named(house: Ma
     assert any(row["kind"] == "lost" for row in await home.queue.ask("standing"))
     assert home.queue.core.journal.next_seq > last
     home.queue.core.ledger.rotate()
-    await archiving.publish(home.queue.core)
+    await archive.publish(home.queue.core)
     assert set(archived) < {path.name for path in journal.files(home.folder / "archive")}
     await home.sound()
 

@@ -12,9 +12,9 @@ from zonemta_py.disk import journal, keys
 from zonemta_py.disk.frame import frame
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.store import Store
-from zonemta_py.queue import check
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
-from zonemta_py.queue.recovery import REPAIR_MARK
+from zonemta_py.queue.fsck import compare
+from zonemta_py.queue.recovery.start import REPAIR_MARK
 
 Make = Callable[..., Any]
 COUNT = 8
@@ -60,7 +60,7 @@ async def test_bounces_that_only_the_journal_has(house: Make, repair: bool) -> N
 def pending(home: Any) -> int:
     """How many results wait to be applied."""
     store = Store(home.folder / "store")
-    applied = check.state_of(store).applied
+    applied = compare.state_of(store).applied
     store.close()
     rows = journal.read(home.folder / "journal")
     return sum(record.type == Type.DELIVERY and record.seq > applied for record in rows)
@@ -89,7 +89,7 @@ async def test_wherever_the_journal_was_cut(house: Make) -> None:
     image = home.image(drop=True)
     home.abandon()
     store = Store(image / "store")
-    stable = check.state_of(store).stable
+    stable = compare.state_of(store).stable
     store.close()
     *_, last = journal.files(image / "journal")
     rows = list(journal.read_file(last, []))

@@ -19,7 +19,7 @@ from zonemta_py.disk.store import StoreFailed
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue.api import DEFERRED, DELIVERED, QueueRefusal, accept_whole
-from zonemta_py.queue.bodies import THREADS
+from zonemta_py.queue.core.bodies import THREADS
 
 Make = Callable[..., Any]
 NOISE = random.Random(9).randbytes(CHUNK_BYTES)

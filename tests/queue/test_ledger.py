@@ -7,8 +7,9 @@ import pytest
 
 from zonemta_py.disk import records
 from zonemta_py.disk.records import Type
-from zonemta_py.queue import doubt, orders
+from zonemta_py.queue.admin import orders
 from zonemta_py.queue.api import HELD
+from zonemta_py.queue.lifecycle import in_doubt
 
 Make = Callable[..., Any]
 
@@ -64,7 +65,7 @@ async def test_who_is_in_doubt_is_in_the_journal_before_the_store(house: Make, m
     await home.put("bob@x.test")
     (delivery,) = await home.lease()
     with monkeypatch.context() as patch:
-        patch.setattr(doubt, "_resolve_all", lambda *_: None)
+        patch.setattr(in_doubt, "_resolve_all", lambda *_: None)
         home.queue.lost(home.queue.leases.out[delivery.lease].worker)
         await home.queue.core.journal.stable()
     await home.crash()

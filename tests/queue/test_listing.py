@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.queue import listing
+from zonemta_py.queue.admin import listing
 from zonemta_py.queue.api import DEFERRED
 
 STRETCHES = 5

@@ -15,9 +15,9 @@ from zonemta_py.disk.store import Store, StoreError
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.source import Source, Text
-from zonemta_py.queue import commit
-from zonemta_py.queue import lease as leasing
 from zonemta_py.queue.api import Delivery, QueueRefusal
+from zonemta_py.queue.core import commit
+from zonemta_py.queue.lifecycle import leasing as leasing
 
 Make = Callable[..., Any]
 TEMPLATE = prepare(Source("t", Text("Hello {{ name }}"), Text("news@src.test"), text=Text("Hi {{ name }}\n"))).pack()

@@ -9,8 +9,8 @@ import pytest
 from zonemta_py.disk import journal, keys, records
 from zonemta_py.disk.records import Type
 from zonemta_py.mail.envelope import Envelope, Recipient
-from zonemta_py.queue import recovery
 from zonemta_py.queue.api import BOUNCED, DEFERRED, HELD, RELEASED, QueueRefusal
+from zonemta_py.queue.recovery import start
 
 Make = Callable[..., Any]
 
@@ -147,8 +147,8 @@ async def test_reading_begins_at_the_position(house: Make, monkeypatch: pytest.M
     await home.queue.position()
     await home.put("late@x.test")
     taken: list[Any] = []
-    take = recovery.Suffix.take
-    monkeypatch.setattr(recovery.Suffix, "take", lambda self, record: taken.append(record) or take(self, record))
+    take = start.Suffix.take
+    monkeypatch.setattr(start.Suffix, "take", lambda self, record: taken.append(record) or take(self, record))
     await home.crash()
     assert len(taken) < 10
     assert home.queue.core.schedule.zones["default"].fresh.position > keys.fresh_range("default")
@@ -251,7 +251,7 @@ async def test_a_repair_that_writes_no_record_is_no_damage_the_next_time(
         path = journal.files(copy / "journal")[-1]
         path.write_bytes(journal.frame(list(journal.read_file(path, []))[:-lost], 0))
     else:
-        (copy / recovery.REPAIR_MARK).write_text("a test")
+        (copy / start.REPAIR_MARK).write_text("a test")
     await home.open()
     cases = len(list((copy / "quarantine").iterdir()))
     capsys.readouterr()

@@ -13,7 +13,7 @@ from zonemta_py.disk.store import StoreFailed
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue.api import QueueRefusal, Receipt
-from zonemta_py.queue.requests import key_of
+from zonemta_py.queue.lifecycle.requests import key_of
 
 Make = Callable[..., Any]
 BODY = b"Subject: hello\r\n\r\nHi\r\n"

@@ -9,7 +9,7 @@ import pytest
 from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record, frame
 from zonemta_py.disk.records import Type
-from zonemta_py.queue import recovery
+from zonemta_py.queue.recovery import start
 
 Make = Callable[..., Any]
 
@@ -108,13 +108,13 @@ async def test_a_crash_while_the_loss_is_being_said(house: Make, monkeypatch: py
         raise KeyError
 
     with monkeypatch.context() as patch:
-        patch.setattr(recovery, "_checked", crash)
+        patch.setattr(start, "_checked", crash)
         with pytest.raises(KeyError):
             await home.open()
     home.abandon()
     await home.open()
     assert [row["name"] for row in await home.queue.ask("standing")] == ["orders"]
-    assert not (home.folder / recovery.ORDERS_MARK).exists()
+    assert not (home.folder / start.ORDERS_MARK).exists()
 
 
 async def test_fsck_repair_leaves_word_for_the_operator(house: Make) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from zonemta_py.config import Config
-from zonemta_py.queue.recovery import Opening, begin
+from zonemta_py.queue.recovery.start import Opening, begin
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.server import serve
 

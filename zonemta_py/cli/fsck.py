@@ -16,7 +16,7 @@ from zonemta_py.cli.output import print_json, print_table
 from zonemta_py.config import Config
 
 if TYPE_CHECKING:
-    from zonemta_py.queue.check import Problem, Report
+    from zonemta_py.queue.fsck.compare import Problem, Report
 
 
 @readable
@@ -33,7 +33,7 @@ def fsck(
     _needs_a_queue(chosen)
     privileges.drop(chosen)  # what is written is to be the MTA's
     from zonemta_py.disk.store import StoreError
-    from zonemta_py.queue.fsck import check
+    from zonemta_py.queue.recovery.offline import check
 
     try:
         report = asyncio.run(check(chosen, repair, lambda text: print(text, file=sys.stderr)))
@@ -62,7 +62,7 @@ def _stays(problem: Problem, repair: bool) -> bool:
 
 def _needs_a_queue(config: Config) -> None:
     """Raises Stop if there is none here, or another process has it open."""
-    from zonemta_py.queue.restoring import was_here
+    from zonemta_py.queue.recovery.restore import was_here
 
     if not ((config.folder / "store").is_dir() or was_here(config.folder)):
         raise Stop(Exit.NO_INPUT, f"{config.folder}: has no queue; name the MTA's folder with --folder or --config")

@@ -53,7 +53,7 @@ class Source:
 
     def rows(self, kind: str, scope: str, by: str, bad: Rejects) -> Iterator[list[Any]]:
         """Good rows as the question `suppress` takes them. kind, scope, by: for rows that do not say."""
-        from zonemta_py.queue.suppressed import checked
+        from zonemta_py.queue.suppression.entry import checked
 
         now_ms = int(time.time() * 1000)
         for values, problem in self._values():

@@ -16,7 +16,7 @@ from zonemta_py.delivery.targets import Roads
 from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Outlet
-from zonemta_py.queue.making import Making
+from zonemta_py.queue.poison import Making
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from zonemta_py.mail.trace import date
 from zonemta_py.merge.source import Source
 from zonemta_py.queue.api import Delivery, Outlet
-from zonemta_py.queue.making import Making
+from zonemta_py.queue.poison import Making
 
 if TYPE_CHECKING:
     from zonemta_py.merge.render import Compiled

@@ -23,7 +23,7 @@ from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import DEFERRED, DELIVERED, Delivery, Outcome, Outlet, QueueRefusal, Result
-from zonemta_py.queue.making import Making
+from zonemta_py.queue.poison import Making
 
 log = logging.getLogger(__name__)
 

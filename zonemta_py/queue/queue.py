@@ -17,18 +17,19 @@ from zonemta_py.disk.store import StoreDamaged, StoreError
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue import browse, doubt, lost
-from zonemta_py.queue.accept import Done
+from zonemta_py.queue.admin import answers
 from zonemta_py.queue.api import POSTPONED, Delivery, Outcome, QueueRefusal, Receipt, Result, accept_whole
-from zonemta_py.queue.campaigns import NO_TEMPLATE, whole
-from zonemta_py.queue.core import Core
-from zonemta_py.queue.forgone import forgo
-from zonemta_py.queue.incoming import LocalIncoming, take
-from zonemta_py.queue.lent import Lease
-from zonemta_py.queue.parts import Parts
-from zonemta_py.queue.places import state_of
-from zonemta_py.queue.tally import REMOVED
-from zonemta_py.queue.upkeep import Upkeep
+from zonemta_py.queue.core.campaigns import NO_TEMPLATE, whole
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.counters import REMOVED
+from zonemta_py.queue.core.locator import state_of
+from zonemta_py.queue.lifecycle import in_doubt, lost
+from zonemta_py.queue.lifecycle.accept import Done
+from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.queue.lifecycle.incoming import LocalIncoming, take
+from zonemta_py.queue.lifecycle.lease import Lease
+from zonemta_py.queue.lifecycle.suppressed import forgo
+from zonemta_py.queue.maintenance.maintenance import Upkeep
 from zonemta_py.schedule.lane import Group
 
 log = logging.getLogger(__name__)
@@ -177,13 +178,13 @@ class LocalQueue(Parts):
     # -- Office
 
     async def ask(self, question: str, **arguments: Any) -> Any:
-        return await browse.answer(self, question, arguments)
+        return await answers.answer(self, question, arguments)
 
     # -- what goes wrong
 
     def lost(self, worker: str, silent: bool = False) -> None:
         """A sender has died, or stands still. What it had is in doubt: its final replies may have been on their way."""
-        doubt.lost(self, worker, silent)
+        in_doubt.lost(self, worker, silent)
 
     def _lost_message(self, group: Group, error: StoreError) -> None:
         """A message whose metadata cannot be read when its turn comes: aside with all that is left of it, and ended.

@@ -20,9 +20,9 @@ from zonemta_py.disk.bodies import shrink
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import RELEASED, Delivery, Outcome, Result
-from zonemta_py.queue.commit import Inline
+from zonemta_py.queue.core.commit import Inline
 from zonemta_py.queue.queue import LocalQueue
-from zonemta_py.queue.recovery import open_queue
+from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.whatif.history import History, read
 from zonemta_py.whatif.loop import Loop, SimulatedClock
 from zonemta_py.whatif.world import Answer, World

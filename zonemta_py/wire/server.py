@@ -20,8 +20,8 @@ import msgpack
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Delivery, QueueRefusal, Receipt
-from zonemta_py.queue.incoming import LocalIncoming
-from zonemta_py.queue.lease import Taker
+from zonemta_py.queue.lifecycle.incoming import LocalIncoming
+from zonemta_py.queue.lifecycle.leasing import Taker
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row, pack, pack_chunks, result_of, unpacker
 

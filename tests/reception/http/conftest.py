@@ -23,7 +23,7 @@ from zonemta_py.merge.source import Source, Text
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Delivery
 from zonemta_py.queue.queue import LocalQueue
-from zonemta_py.queue.recovery import open_queue
+from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.reception.http.keys import hashed
 from zonemta_py.reception.http.server import serve as serve_door
 from zonemta_py.wire.client import RemoteQueue

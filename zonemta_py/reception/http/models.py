@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )  # fmt: skip
 
-from zonemta_py.queue.bounds import SHARES
+from zonemta_py.queue.campaigns.thresholds import SHARES
 from zonemta_py.reception.http import values
 
 Name = Annotated[str, AfterValidator(values.name), WithJsonSchema({"type": "string", "pattern": values.NAME_PATTERN})]

@@ -1,0 +1,106 @@
+"""Forgetting a person: all that waits for the address leaves the queue, and so does what the store keeps beside it.
+
+The walk goes in portions, so that the loop gets its turn; nothing of the person's is leased meanwhile. It is repeated
+until it finds nothing, for a recipient may change its place in front of it. What a sender has under way cannot be taken
+back: it is counted, and if it is deferred it is found when it is asked for again.
+
+Failures: a disk in trouble is a StoreError; asking again goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import islice
+
+from zonemta_py.disk import keys
+from zonemta_py.disk.records import Note
+from zonemta_py.disk.store import Operation
+from zonemta_py.mail.person import person
+from zonemta_py.queue.core.commit import immediately
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.state import FAMILY
+from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.queue.lifecycle.removal import remove_in_memory, remove_walked
+from zonemta_py.queue.maintenance.deadlines import strands_in_turn
+from zonemta_py.queue.suppression.entry import ERASED
+from zonemta_py.queue.suppression.register import because
+from zonemta_py.schedule.lane import Entry
+from zonemta_py.schedule.zone import ZoneSchedule
+
+WALKED_AT_ONCE = 5_000
+PASSES_MAX = 5
+
+
+async def forget(queue: Parts, who: str) -> dict[str, int]:
+    """who: in the one spelling (`mail.person`). removed: recipients; under_way: those that a sender has right now.
+
+    Raises StoreError.
+    """
+    core, removed = queue.core, 0
+    core.suppression.leaving.add(who)
+    try:
+        await core.journal.stable()  # a result may be on its way into the store
+        await core.lines.stable()
+        for _ in range(PASSES_MAX):
+            found = await _Pass(queue, who).run()
+            removed += found
+            await core.journal.stable()
+            await core.lines.stable()
+            if not found:
+                break
+        await _forget_doubts(core, who)
+    finally:
+        core.suppression.leaving.discard(who)
+    leased = (entry for lease in queue.leases.out.values() for entry in lease.open)
+    return {"removed": removed, "under_way": sum(person(entry.address) == who for entry in leased)}
+
+
+class _Pass:
+    """One walk over all that waits."""
+
+    def __init__(self, queue: Parts, who: str) -> None:
+        self._core, self._who, self._count = queue.core, who, 0
+        self._part = who.rpartition("@")[0].encode() if who.isascii() else b""
+        """What any key of the person's holds, in lower case: most keys need no closer look."""
+
+    async def run(self) -> int:
+        async for strand in strands_in_turn(self._core, self._core.schedule.strands()):
+            self._count += remove_in_memory(self._core, strand, lambda entry: self._is_theirs(entry.address), _erased)
+        for zone in self._core.schedule.zones.values():
+            for family in FAMILY:
+                prefix = f"{family} {zone.zone.name} ".encode()
+                async for rows in _portions(self._core, prefix):
+                    self._walk(zone, family, rows)
+        return self._count
+
+    def _is_theirs(self, address: str) -> bool:
+        return person(address) == self._who
+
+    def _walk(self, zone: ZoneSchedule, family: str, rows: list[tuple[bytes, bytes]]) -> None:
+        busy, found = self._core.schedule.busy, list[Entry]()
+        for key, value in rows:
+            if self._part in key.lower() and key not in busy:
+                place = keys.place(key)
+                if self._is_theirs(place.recipient):
+                    found.append(Entry(key, place.id, place.recipient, Note.of(value)))
+        self._count += remove_walked(self._core, zone, family, found, _erased)
+
+
+def _erased(_: Entry) -> str:
+    return because(ERASED)
+
+
+async def _portions(core: Core, prefix: bytes) -> AsyncIterator[list[tuple[bytes, bytes]]]:
+    """Rows in portions; between two of them others have their turn, and no iterator is open."""
+    start = prefix
+    while rows := list(islice(core.store.scan(start, keys.end(prefix)), WALKED_AT_ONCE)):
+        yield rows
+        start = rows[-1][0] + b"\0"
+        await asyncio.sleep(0)
+
+
+async def _forget_doubts(core: Core, who: str) -> None:
+    async for rows in _portions(core, keys.IN_DOUBTS):
+        theirs: list[Operation] = [(key, None) for key, _ in rows if person(key.decode().split(" ", 2)[2]) == who]
+        core.lines.submit(theirs, immediately, sync=False, keep=True)

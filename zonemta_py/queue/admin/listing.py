@@ -1,0 +1,168 @@
+"""The recipients in the queue as rows: page by page with filters, and those of one message.
+
+Promise: however many keys have to be looked at, mail has its turn after every WALKED_AT_ONCE of them, and no iterator
+of the store is open meanwhile. A page is what each recipient was when its turn came: one that moves on while the walk
+is under way may be missing or be shown where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from itertools import islice
+from typing import Any
+
+from zonemta_py.disk import keys
+from zonemta_py.disk.records import Note
+from zonemta_py.disk.store import StoreError
+from zonemta_py.queue.core.counters import campaign_of
+from zonemta_py.queue.core.state import FAMILY, State
+from zonemta_py.queue.lifecycle.context import Parts
+
+LIST_MAX = 10_000
+WALKED_AT_ONCE = 200
+_BY_ID = ("delivery-zone", "held")
+"""Families in which a message's recipients stand together."""
+
+Row = dict[str, Any]
+Test = Callable[[Row], bool]
+
+
+async def page(
+    queue: Parts,
+    zone: str | None = None,
+    state: str | None = None,
+    domain: str | None = None,
+    sender: str | None = None,
+    recipient: str | None = None,
+    subject: str | None = None,
+    user: str | None = None,
+    limit: int = 100,
+    after: str = "",
+) -> dict[str, Any]:
+    """Rows, and the cursor of the next page. subject: a part of it, in any case; user: the login that handed it in."""
+    if state is not None and state not in (State.QUEUED, State.LEASED, State.DEFERRED, State.HELD):
+        raise ValueError(f"there is no state {state!r}; take queued, leased, deferred or held")
+    if zone is not None and zone not in queue.core.schedule.zones:
+        raise ValueError(f"there is no zone {zone!r}; there are {', '.join(queue.core.schedule.zones)}")
+    if after and not _is_cursor(after):
+        raise ValueError(f"{after!r} is no cursor; take the one that the page before ended with, or leave it out")
+    leased = _leased(queue)
+    chosen = _chosen(sender, subject, user)
+    rows: list[Row] = []
+    async for place, key, value in _places(queue, _prefixes(zone), after.encode()):
+        if len(rows) >= min(limit, LIST_MAX):
+            return {"rows": rows, "next": after}
+        after = key.decode()
+        now = State.LEASED if key in leased else FAMILY[place.family]
+        if (state and now != state) or (recipient and place.recipient != recipient):
+            continue
+        if domain and place.recipient.rpartition("@")[2] != domain.lower():
+            continue
+        row = _row(queue, place, Note.of(value), now)
+        if all(test(row) for test in chosen):
+            rows.append(row)
+    return {"rows": rows, "next": None}
+
+
+def _chosen(sender: str | None, subject: str | None, user: str | None) -> list[Test]:
+    tests: list[Test] = []
+    if sender is not None:
+        tests.append(lambda row: bool(row["sender"] == sender))
+    if subject is not None:
+        part = subject.casefold()
+        tests.append(lambda row: part in row["subject"].casefold())
+    if user is not None:
+        tests.append(lambda row: bool(row["user"] == user))
+    return tests
+
+
+def _is_cursor(after: str) -> bool:
+    """Whether it is the key of a recipient, there or not any more."""
+    try:
+        return keys.place(after.encode()).family in FAMILY
+    except ValueError:
+        return False
+
+
+def _leased(queue: Parts) -> set[bytes]:
+    return {entry.key for lease in queue.leases.out.values() for entry in lease.open}
+
+
+def _prefixes(zone: str | None) -> list[bytes]:
+    return [f"{family} {zone} ".encode() if zone else f"{family} ".encode() for family in sorted(FAMILY)]
+
+
+async def _places(
+    queue: Parts, prefixes: Iterable[bytes], after: bytes = b"", part: bytes = b""
+) -> AsyncIterator[tuple[keys.Place, bytes, bytes]]:
+    """Recipient keys behind `after`, prefix by prefix; those alone that `part` is in."""
+    store = queue.core.store
+    for prefix in prefixes:
+        start, end = (max(prefix, after + b"\0") if after else prefix), keys.end(prefix)
+        while start < end and (rows := list(islice(store.scan(start, end), WALKED_AT_ONCE))):
+            for key, value in rows:
+                if part in key:
+                    yield keys.place(key), key, value
+            start = rows[-1][0] + b"\0"
+            await asyncio.sleep(0)
+
+
+def _row(queue: Parts, place: keys.Place, note: Note, state: State) -> Row:
+    try:
+        metadata = queue.core.messages.peek(place.id)
+    except StoreError:
+        metadata = {}
+    lane = queue.core.schedule.zones.get(place.zone)
+    strand = lane.strands.by_key.get(place.destination) if lane and place.destination else None
+    resting = strand.lane if strand else None
+    return {
+        "id": place.id,
+        "zone": place.zone,
+        "recipient": place.recipient,
+        "sender": metadata.get("sender", ""),
+        "user": metadata.get("user") or "",
+        "state": str(state),
+        "attempts": note.attempts,
+        "due_ms": place.due_ms and place.due_ms - queue.core.clock.apart_ms(),
+        "received_ms": metadata.get("received_ms") or keys.id_ms(place.id),
+        "size": metadata.get("size", 0),
+        "subject": metadata.get("headers", {}).get("subject", ""),
+        "last": note.last or (resting.reason if resting else ""),
+    }
+
+
+async def show(queue: Parts, id: str) -> dict[str, Any]:
+    """One message: envelope, recipients, header section. Raises ValueError: there is none."""
+    core = queue.core
+    try:
+        message = core.messages.look(id)
+    except (StoreError, UnicodeError):
+        raise ValueError(
+            f"there is no message {id!r} in the queue; `zonemta queue list` shows which there are"
+        ) from None
+    envelope, rows = message.metadata, await _recipients(queue, id, message.total)
+    answer = {"id": id, "envelope": envelope, "recipients": rows}
+    if "columns" in envelope:
+        campaign = campaign_of(envelope)
+        return answer | {"header": f"(each recipient's own, made from the template of campaign {campaign})"}
+    try:
+        header = core.messages.text(message).partition(b"\r\n\r\n")[0].decode("utf-8", "replace")
+    except StoreError as error:
+        header = f"(cannot be read: {error})"
+    return answer | {"header": header}
+
+
+async def _recipients(queue: Parts, id: str, total: int) -> list[Row]:
+    """Rows of those of a message that have not come to an end; where they stand together first, then the others, until
+    all that it ever had are found."""
+    leased, rows = _leased(queue), dict[tuple[str, str], Row]()
+    zones = sorted({*queue.core.sizes.zones, *queue.core.schedule.zones})
+    direct = [f"{family} {zone} {id} ".encode() for zone in zones for family in _BY_ID]
+    others = [f"{family} ".encode() for family in sorted(FAMILY) if family not in _BY_ID]
+    async for place, key, value in _places(queue, (*direct, *others), part=f" {id} ".encode()):
+        state = State.LEASED if key in leased else FAMILY[place.family]
+        rows[place.zone, place.recipient] = _row(queue, place, Note.of(value), state)
+        if len(rows) >= total:
+            break
+    return list(rows.values())

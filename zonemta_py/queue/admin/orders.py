@@ -1,0 +1,154 @@
+"""Orders: what an operator tells the queue to do with recipients it holds. Journalled, and made true after a crash too.
+
+A released recipient goes back as deferred, due at once: so its key is one that it never had before, and recovery can
+tell whether an older record about it has been applied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.records import Note, Type
+from zonemta_py.disk.store import Operation, StoreDamaged
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.core import sizes
+from zonemta_py.queue.core.commit import immediately
+from zonemta_py.queue.core.counters import REMOVED, SUPPRESSED, campaign_of
+from zonemta_py.queue.core.locator import find_any
+from zonemta_py.queue.lifecycle.context import Parts
+
+DROPPED = "dropped by an operator"
+
+
+async def release(queue: Parts, message_id: str) -> int:
+    """Sends the held recipients of a message after all; returns how many. Raises ValueError if there are none."""
+    return await _whatever_becomes_of_the_asker(queue, _release(queue, message_id))
+
+
+async def drop(queue: Parts, message_id: str) -> int:
+    """Takes the held recipients of a message out of the queue for good; returns how many. Raises ValueError."""
+    return await _whatever_becomes_of_the_asker(queue, _drop(queue, message_id))
+
+
+async def _whatever_becomes_of_the_asker(queue: Parts, order: Coroutine[Any, Any, int]) -> int:
+    """What the journal has is carried out, though the command that asked for it is interrupted."""
+    task = asyncio.ensure_future(order)
+    queue.core.keep(task)
+    return await asyncio.shield(task)
+
+
+async def _release(queue: Parts, message_id: str) -> int:
+    core, due_ms = queue.core, queue.core.clock.steady_ms()
+    found = _held(queue, message_id)
+    written: list[int] = []
+    for zone, addresses in found.items():
+        core.schedule.zones[zone].promise([keys.deferred(zone, due_ms, message_id, one) for one in addresses])
+        written.append(core.ledger.open(Type.MOVED, records.pack([message_id, zone, addresses, due_ms])))
+    await core.journal.stable()
+    await core.lines.stable()  # while its disk is in trouble the store cannot be read
+    for seq, (zone, addresses) in zip(written, found.items(), strict=True):
+        apply_release(queue, message_id, zone, addresses, due_ms)
+        core.ledger.close(seq)
+    await _written(queue)
+    return sum(map(len, found.values()))
+
+
+async def _drop(queue: Parts, message_id: str) -> int:
+    core = queue.core
+    found = _held(queue, message_id)
+    written = [
+        core.ledger.open(Type.REMOVED, records.pack([message_id, zone, addresses, DROPPED]))
+        for zone, addresses in found.items()
+    ]
+    await core.journal.stable()
+    await core.lines.stable()  # while its disk is in trouble the store cannot be read
+    for seq, (zone, addresses) in zip(written, found.items(), strict=True):
+        apply_drop(queue, message_id, zone, addresses, DROPPED, core.clock.ms())
+        core.ledger.close(seq)
+    await _written(queue)
+    return sum(map(len, found.values()))
+
+
+def _held(queue: Parts, message_id: str) -> dict[str, list[str]]:
+    store, found = queue.core.store, dict[str, list[str]]()
+    for zone in queue.core.schedule.zones:
+        prefix = keys.held_range(zone) + message_id.encode() + b" "
+        addresses = [keys.place(key).recipient for key in store.keys(prefix, keys.end(prefix))]
+        if addresses:
+            found[zone] = addresses
+    if not found:
+        raise ValueError(f"message {message_id!r} has no held recipient; `zonemta queue list --state held` shows them")
+    return found
+
+
+def apply_release(queue: Parts, message_id: str, zone: str, addresses: list[str], due_ms: int) -> None:
+    """Makes a MOVED record true, as far as it is not. The walk of what is due may be past their time by now."""
+    core, moved, promised = queue.core, list[Operation](), list[bytes]()
+    for address in addresses:
+        key, due = keys.held(zone, message_id, address), keys.deferred(zone, due_ms, message_id, address)
+        promised.append(due)
+        value = core.store.get(key)
+        if value is None:
+            continue
+        domain = address.rpartition("@")[2]
+        core.sizes.add(zone, domain, sizes.HELD, -1)
+        core.sizes.add(zone, domain, sizes.DEFERRED, 1)
+        moved += [(key, None), (due, _freed(value, due_ms))]
+
+    def arrived(_: Reply | None) -> None:
+        core.schedule.busy.difference_update(promised)
+        if zone in core.schedule.zones:
+            core.schedule.zones[zone].due_at(due_ms)
+
+    core.lines.submit(moved, arrived, sync=False, keep=True)
+
+
+def _freed(value: bytes, now_ms: int) -> bytes:
+    """Its note when it is held no longer. Of one that was held by an older queue nobody knows since when."""
+    note = Note.of(value)
+    return note._replace(kept_ms=note.kept_ms + now_ms).value() if note.kept_ms < 0 else value
+
+
+def apply_drop(
+    queue: Parts, message_id: str, zone: str, addresses: list[str], reason: str, ms: int,
+    found: dict[str, tuple[bytes, int]] | None = None,
+) -> int:  # fmt: skip
+    """Makes a REMOVED record true, as far as it is not; the last recipient takes the message along.
+
+    found: where they are, if that is known, and how they are counted. How many were there still.
+    """
+    core, operations, ended = queue.core, list[Operation](), 0
+    for address in addresses:
+        entry = find_any(core.store, zone, message_id, address) if found is None else found.get(address)
+        if entry is not None:
+            key, state = entry
+            operations.append((key, None))
+            core.sizes.add(zone, address.rpartition("@")[2], state, -1)
+            ended += 1
+    if not ended:
+        return 0
+    try:
+        message = core.messages.get(message_id)
+    except StoreDamaged:
+        core.lines.submit(operations, immediately, sync=False, keep=True)
+        return ended
+    core.messages.pin(message)
+    if campaign := campaign_of(message.metadata):
+        for _ in range(ended):
+            core.campaigns.tallies.result(campaign, REMOVED, ms, suppressed=reason.startswith(SUPPRESSED))
+    operations += core.messages.finish(message, ended)
+    if message.left <= 0:
+        queue.settling.finish(message, zone)
+    core.lines.submit(operations, lambda _: core.messages.unpin(message), sync=False, keep=True)
+    return ended
+
+
+async def _written(queue: Parts) -> None:
+    """Until the store has it."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    queue.core.lines.submit([], lambda _: future.set_result(None), sync=False, keep=True)
+    queue.core.lines.flush()
+    await future

@@ -1,0 +1,92 @@
+"""Questions about people: who is on the suppression list, orders about it, and forgetting somebody altogether."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any
+
+from zonemta_py.queue.admin.erasure import forget
+from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.queue.suppression.entry import (
+    ERASED,
+    KINDS,
+    Suppressed,
+    checked,
+    checked_person,
+    checked_scope,
+    usual_scope,
+)
+
+ROWS_MAX, LIST_MAX = 100_000, 10_000
+_TURN = 250
+"""People that are looked at before the loop gets its turn."""
+
+
+async def _suppress(queue: Parts, rows: list[list[Any]]) -> dict[str, int]:
+    """All of them, or none where one makes no sense (ValueError)."""
+    if len(rows) > ROWS_MAX:
+        raise ValueError(f"{len(rows):,} rows at once are too many; give {ROWS_MAX:,} at most")
+    now_ms = queue.core.clock.ms()
+    entries = [_scoped(queue, checked(row, now_ms)) async for row in _in_turns(rows)]
+    return await queue.core.suppression.add(entries)
+
+
+async def _in_turns(rows: Iterable[Any]) -> AsyncIterator[Any]:
+    """Mail comes and goes between them."""
+    for number, row in enumerate(rows, 1):
+        yield row
+        if number % _TURN == 0:
+            await asyncio.sleep(0)
+
+
+def _scoped(queue: Parts, entry: Suppressed) -> Suppressed:
+    campaign = queue.core.campaigns.by_name.get(entry.campaign)
+    return entry._replace(scope=entry.scope or usual_scope(entry.kind, campaign.tenant if campaign else ""))
+
+
+async def _unsuppress(queue: Parts, addresses: list[str], by: str = "", scope: str | None = None) -> int:
+    """scope: only that entry of each; else all."""
+    people = [checked_person(address) async for address in _in_turns(addresses)]
+    return await queue.core.suppression.remove(people, by, checked_scope(scope) if scope else None)
+
+
+async def _suppression(queue: Parts, address: str) -> dict[str, Any] | None:
+    """The entry of scope "all", or else the first; `others`: the rest of them."""
+    found = [entry.shown() for entry in queue.core.suppression.every(checked_person(address))]
+    return {**found[0], "others": found[1:]} if found else None
+
+
+async def _suppressions(
+    queue: Parts, after: str = "", limit: int = 1_000, kind: str | None = None, scope: str | None = None
+) -> dict[str, Any]:
+    if kind is not None and kind not in KINDS:
+        raise ValueError(f"there is no kind {kind!r}; take {', '.join(KINDS)}")
+    scope = checked_scope(scope) if scope else None
+    following: str | None = after
+    rows, limit = list[dict[str, Any]](), max(1, min(limit, LIST_MAX))
+    for _ in range(LIST_MAX // _TURN):
+        page, following = queue.core.suppression.page(following or "", min(limit - len(rows), _TURN), kind, scope)
+        rows += [row.shown() for row in page]
+        if following is None or len(rows) >= limit:
+            break
+        await asyncio.sleep(0)
+    return {"rows": rows, "next": following}
+
+
+async def _forget(queue: Parts, address: str, keep: bool = False, by: str = "") -> dict[str, Any]:
+    """keep: the address stays on the list, as erased and with nothing else; else it leaves the list too."""
+    who, suppression = checked_person(address), queue.core.suppression
+    listed = await suppression.remove([who], by) > 0
+    if keep:
+        await suppression.add([Suppressed(who, ERASED, queue.core.clock.ms(), "", "", by, "")])
+    return {**await forget(queue, who), "listed": listed, "kept": keep}
+
+
+QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
+    "suppress": _suppress,
+    "unsuppress": _unsuppress,
+    "suppression": _suppression,
+    "suppressions": _suppressions,
+    "forget": _forget,
+}

@@ -1,0 +1,147 @@
+"""What an operator may stop: only what there is. An order that can take no hold is refused, with the name meant.
+
+A destination is a site, or a provider of sites. Behind a smart host that is the smart host, whatever domain its mail is
+for. Tenants and campaigns are those that mail has come in for, or that the configuration speaks of.
+
+Failures: ValueError, one sentence with what there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import re
+from collections.abc import Iterable
+
+from zonemta_py.config import ConfigError
+from zonemta_py.config.shipped import shipped
+from zonemta_py.disk import keys
+from zonemta_py.disk.records import Note
+from zonemta_py.queue.core.state import FAMILY
+from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.schedule import steering
+from zonemta_py.schedule.lane import Path
+from zonemta_py.schedule.strands import NO_SOURCE
+from zonemta_py.zones.site import Providers, Site
+
+_SHOWN_MAX = 10
+_WALKED_AT_ONCE = 500
+_HASHED = re.compile(r"\+[0-9a-f]{8}$")
+"""Of a site with several hosts, as `lanes` shows it: nobody writes that by mistake."""
+
+
+async def stop(queue: Parts, kind: str, name: str, seconds: float | None, cause: str) -> int:
+    """Nothing of it is sent from now on; seconds None: until it is lifted. How many strands in memory it holds."""
+    if name:
+        if kind == "destination":
+            name = name.lower().rstrip(".")
+            await _check_destination(queue, name)
+        elif kind == "source":
+            _check_source(queue, name)
+        elif kind in ("tenant", "campaign"):
+            await _check_flow(queue, kind, name)
+    return await steering.stop(queue.core.schedule, kind, name, seconds, cause)
+
+
+# -- sources
+
+
+def _check_source(queue: Parts, name: str) -> None:
+    known = _sources(queue)
+    if name not in known:
+        there = f"there are {', '.join(sorted(known))}" if known else "none is configured, the system chooses them"
+        raise ValueError(f"there is no source {name!r}; {there}")
+
+
+def _sources(queue: Parts) -> set[str]:
+    """Source addresses that the configuration names, or a plugin has named for what waits."""
+    config, schedule = queue.core.config, queue.core.schedule
+    known = {source.address for zone in config.zones for source in config.sources(zone)}
+    known |= {source.address for pool in config.pools for source in pool.sources}
+    return known | {strand.lane.source for strand in schedule.strands() if strand.lane.source not in ("", NO_SOURCE)}
+
+
+# -- destinations
+
+
+async def _check_destination(queue: Parts, name: str) -> None:
+    schedule = queue.core.schedule
+    own = {zone.strands.own.key for zone in schedule.zones.values() if zone.strands.own is not None}
+    lanes = [strand.lane for strand in schedule.strands()]
+    known = own | schedule.sites.names | {place for lane in lanes for place in (lane.site, lane.provider) if place}
+    site = schedule.sites.known(name)
+    elsewhere = isinstance(site, Site) and site.key != name  # what is in its name was made before DNS had answered
+    if (name in known and not elsewhere) or _HASHED.search(name):
+        return
+    named = next((key for key in sorted(known) if key.rpartition(":")[0] == name), "")
+    if named:
+        raise ValueError(f"there is no destination {name!r}; its name is {named!r}")
+    if all(zone.strands.own is not None for zone in schedule.zones.values()):
+        raise ValueError(
+            f"there is no destination {name!r}: all mail goes to {_and(own)}, whatever its domain; stop that"
+        )
+    if schedule.sites.asks:
+        providers = set(_providers(queue))
+        if name not in providers:
+            await _ask_dns(queue, name, known | providers)
+
+
+async def _ask_dns(queue: Parts, name: str, known: set[str]) -> None:
+    site = await steering.look(queue.core.schedule, name)
+    if isinstance(site, Site):
+        if site.key != name:
+            raise ValueError(
+                f"mail for {name} goes to {site.key}, which may serve other domains too: stop that destination"
+            )
+    elif not site.temporary:
+        raise ValueError(f"there is no destination {name!r}{_meant(name, known)}: {site.reply.text}")
+
+
+def _providers(queue: Parts) -> list[str]:
+    try:
+        return Providers.load(queue.core.config.dns.providers or shipped("providers.toml")).names
+    except ConfigError:
+        return []
+
+
+# -- tenants and campaigns
+
+
+async def _check_flow(queue: Parts, kind: str, name: str) -> None:
+    core = queue.core
+    known = {getattr(strand.path, kind) for strand in core.schedule.strands()}
+    known |= set(core.config.shares.tenants if kind == "tenant" else core.config.shares.campaigns)
+    campaigns = core.campaigns.by_name
+    known |= {campaign.tenant for campaign in campaigns.values()} if kind == "tenant" else set(campaigns)
+    if name in known or any(one.endswith("*") and name.startswith(one[:-1]) for one in known):
+        return
+    known |= await _waiting(queue, kind, name)
+    known -= {""}
+    if name not in known:
+        shown = f"; there are {_and(sorted(known)[:_SHOWN_MAX])}" if known else ""
+        raise ValueError(f"no mail of a {kind} {name!r} has come in{_meant(name, known) or shown}")
+
+
+async def _waiting(queue: Parts, kind: str, name: str) -> set[str]:
+    """Names of what waits for its time, and is not in memory; until the one that is looked for has been seen."""
+    store, found, looked = queue.core.store, set[str](), 0
+    for family in sorted(FAMILY):
+        prefix = f"{family} ".encode()
+        for _, value in store.scan(prefix, keys.end(prefix)):
+            looked += 1
+            if looked % _WALKED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if value:
+                found.add(getattr(Path.of(Note.of(value).flow), kind))
+            if name in found:
+                return found
+    return found
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, sorted(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _and(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))

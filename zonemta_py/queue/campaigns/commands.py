@@ -1,0 +1,209 @@
+"""Orders about campaigns and what they answer: put, pause, resume, cancel, complete; how each is doing.
+
+An order is on stable storage before it is answered. Canceling takes effect at once: nothing of the campaign is leased
+any more, and what waits is removed in the background (`following.py`, by `tick`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.store import Operation
+from zonemta_py.mail.schedule_fields import Unclear
+from zonemta_py.mail.schedule_fields import name as checked_name
+from zonemta_py.merge.source import Source
+from zonemta_py.queue.campaigns import thresholds as bounds
+from zonemta_py.queue.campaigns import unregistered
+from zonemta_py.queue.campaigns.monitor import Following, stop_of
+from zonemta_py.queue.core.campaigns import BEGIN, CANCEL, COMPLETE, NOTIFY, REMOTE, Campaign, name_of
+from zonemta_py.queue.core.commit import immediately
+from zonemta_py.queue.core.core import Core
+from zonemta_py.schedule.standing import Stop
+
+TEMPLATE_BYTES_MAX = 16 * 1024 * 1024
+
+
+class Campaigning:
+    """What operators and the clock do with campaigns."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._following = Following(core)
+        self.tick = self._following.tick
+
+    # -- orders
+
+    async def put(
+        self, name: str, sender: str, template: bytes, *, tenant: str = "", zone: str = "", priority: int = 0,
+        planned: int = 0, bounds: dict[str, Any] | None = None, life_h: float = 168, notify: str = REMOTE,
+    ) -> dict[str, bool]:  # fmt: skip
+        """Raises ValueError for what makes no sense, or is there with other content; QueueRefusal."""
+        campaign = Campaign(
+            _name(name), sender, _name(tenant) if tenant else "", zone, int(priority), int(planned), _bounds(bounds),
+            float(life_h), self._core.clock.ms(), name_of(_template(template)), 0, len(template), notify,
+        )  # fmt: skip
+        if not -9 <= campaign.priority <= 9:
+            raise ValueError(f"the priority is {priority}; take -9 to 9")
+        if zone and zone not in self._core.schedule.zones:
+            raise ValueError(f"there is no zone {zone!r}; there are {', '.join(self._core.schedule.zones)}")
+        if not 0 < campaign.life_h < math.inf:
+            raise ValueError(f"life_h is {life_h}; give hours, more than 0")
+        if notify not in NOTIFY:
+            raise ValueError(f"there is no notify {notify!r}; take {', '.join(NOTIFY)}")
+        campaign.seq = self._core.journal.next_seq
+        created = await self._core.campaigns.create(campaign, template, self._core.lines)
+        if created:
+            begun(self._core, campaign)
+            await self._core.journal.stable()
+        return {"created": created}
+
+    async def pause(self, name: str, cause: str) -> dict[str, Any]:
+        if name not in self._core.campaigns.by_name and await unregistered.row(self._core, name):
+            self._core.schedule.standing.stop("campaign", name, math.inf, cause, chosen=True)
+            await self._core.journal.stable()
+            return await unregistered.row(self._core, name)
+        campaign = self._going(name)
+        self._core.schedule.standing.stop("campaign", name, math.inf, cause, chosen=True)
+        await self._core.journal.stable()
+        return self.row(campaign)
+
+    async def resume(self, name: str, cause: str) -> dict[str, Any]:
+        """Its bounds count from here on."""
+        if name not in self._core.campaigns.by_name and await unregistered.row(self._core, name):
+            self._core.schedule.standing.lift("campaign", name, cause)
+            self._core.schedule.lift()
+            await self._core.journal.stable()
+            return await unregistered.row(self._core, name)
+        campaign, schedule = self._going(name), self._core.schedule
+        campaign.base = bounds.figures(self._core.campaigns.tally(name))
+        await self._core.campaigns.save(campaign, self._core.lines)
+        schedule.standing.lift("campaign", name, cause)
+        schedule.lift()
+        await self._core.journal.stable()
+        return self.row(campaign)
+
+    async def cancel(self, name: str, cause: str) -> dict[str, Any]:
+        if name not in self._core.campaigns.by_name and (row := await unregistered.cancel(self._core, name, cause)):
+            return row
+        campaign = self._core.campaigns.get(name)
+        if not campaign.canceled_ms:
+            if self._core.campaigns.over(campaign):
+                raise ValueError(f"campaign {name!r} has ended; nothing of it waits any more")
+            self._order(campaign, CANCEL, cause or "by an operator")
+            self._following.sweep_soon()
+        await self._core.journal.stable()
+        return self.row(campaign)
+
+    async def complete(self, name: str) -> dict[str, Any]:
+        campaign = self._core.campaigns.get(name)
+        if campaign.canceled_ms:
+            raise ValueError(f"campaign {name!r} was canceled")
+        if not campaign.complete_ms:
+            self._order(campaign, COMPLETE, "all batches are in")
+        await self._core.journal.stable()
+        return self.row(campaign)
+
+    def _order(self, campaign: Campaign, what: str, cause: str) -> None:
+        """True at once, for good when the journal has it; then the store is given it."""
+        core, now_ms = self._core, self._core.clock.ms()
+        core.campaigns.obey(campaign, what, now_ms, cause)
+        body = [what, ["campaign", campaign.name], [campaign.created_ms, now_ms], cause]
+
+        def apply() -> None:
+            operations: list[Operation] = [(keys.campaign(campaign.name), campaign.record())]
+            core.lines.submit(operations, immediately, sync=False, keep=True)
+
+        core.ledger.write(Type.STANDING, records.pack(body), apply)
+
+    def _going(self, name: str) -> Campaign:
+        campaign = self._core.campaigns.get(name)
+        if campaign.canceled_ms:
+            raise ValueError(f"campaign {name!r} was canceled")
+        if self._core.campaigns.over(campaign):
+            raise ValueError(f"campaign {name!r} has ended")
+        return campaign
+
+    # -- what is seen
+
+    def row(self, campaign: Campaign) -> dict[str, Any]:
+        """All figures, without the history."""
+        tally, now_ms = self._core.campaigns.tally(campaign.name), self._core.clock.ms()
+        stop = stop_of(self._core, campaign)
+        rate = self._following.course(campaign).rate_per_s(now_ms, tally)
+        state = self._state(campaign, stop)
+        eta_ms = now_ms + int(1000 * tally.waiting / rate) if rate > 0 and tally.waiting > 0 else None
+        return {
+            "name": campaign.name,
+            "state": state,
+            "cause": stop.cause if stop is not None and state == "paused" else campaign.cause,
+            "sender": campaign.sender,
+            "tenant": campaign.tenant,
+            "zone": campaign.zone,
+            "created_ms": campaign.created_ms,
+            "planned": campaign.planned,
+            **asdict(tally),
+            "waiting": tally.waiting,
+            "rate_per_s": round(rate, 1),
+            "eta_ms": eta_ms,
+        }
+
+    async def full_row(self, name: str) -> dict[str, Any]:
+        if name not in self._core.campaigns.by_name and (row := await unregistered.row(self._core, name)):
+            return row | {"history": [], "bounds": {}, "priority": 0, "life_h": 0, "notify": ""}
+        campaign = self._core.campaigns.get(name)
+        now = [self._core.clock.ms(), (tally := self._core.campaigns.tally(name)).waiting, tally.delivered]
+        return self.row(campaign) | {
+            "history": [*self._following.course(campaign).points, now],
+            "bounds": campaign.bounds,
+            "priority": campaign.priority,
+            "life_h": campaign.life_h,
+            "notify": campaign.notify,
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The newest first."""
+        campaigns = sorted(self._core.campaigns.by_name.values(), key=lambda one: -one.created_ms)
+        return [self.row(campaign) for campaign in campaigns]
+
+    def _state(self, campaign: Campaign, stop: Stop | None) -> str:
+        if campaign.canceled_ms:
+            return "canceled"
+        if self._core.campaigns.over(campaign):
+            return "ended"
+        if stop is not None:
+            return "paused"
+        return "complete" if campaign.complete_ms else "running"
+
+
+def begun(core: Core, campaign: Campaign) -> None:
+    """Records that there is such a campaign from now on."""
+    names = "created_ms", "sender", "tenant", "zone", "planned", "template"
+    value = {name: getattr(campaign, name) for name in names}
+    core.ledger.append(Type.STANDING, records.pack([BEGIN, ["campaign", campaign.name], value, ""]))
+
+
+def _name(text: str) -> str:
+    try:
+        return checked_name(text)
+    except Unclear as error:
+        raise ValueError(str(error)) from None
+
+
+def _bounds(given: dict[str, Any] | None) -> dict[str, float]:
+    return bounds.checked(given or {})
+
+
+def _template(template: bytes) -> bytes:
+    if not isinstance(template, bytes) or len(template) > TEMPLATE_BYTES_MAX:
+        raise ValueError(f"a template is bytes, {TEMPLATE_BYTES_MAX:,} at most")
+    try:
+        source = Source.unpack(template)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"this is no template ({error}); pack a prepared one") from None
+    if not source.prepared:
+        raise ValueError("the template is not prepared; prepare it first (`zonemta campaign check` does)")
+    return template

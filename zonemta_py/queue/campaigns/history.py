@@ -1,0 +1,62 @@
+"""The course of a campaign: how many waited and were delivered over time; how fast it goes, and how long it will take.
+
+A bounded number of points: when there are as many as may be, every second one goes and they are taken half as often.
+The rate is that of the last two minutes, and forgotten with the process.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from zonemta_py.queue.core.counters import Tally
+
+POINTS_MAX = 240
+RATE_MS = 120_000
+_FIRST_MS = 1_000
+
+
+class Course:
+    """Of one campaign. points: [[ms, waiting, delivered] …]. dirty: there are points that were not saved."""
+
+    def __init__(self, saved: list[Any] | None = None) -> None:
+        self.points: list[list[int]] = saved[1] if saved else []
+        self._every_ms: int = saved[0] if saved else _FIRST_MS
+        self._recent: deque[tuple[int, int]] = deque()
+        self.dirty = False
+        self.saved_ms = 0
+
+    @classmethod
+    def begun(cls, ms: int) -> Course:
+        """Of a campaign that began then, when nobody waited yet."""
+        return cls([_FIRST_MS, [[ms, 0, 0]]])
+
+    def look(self, now_ms: int, tally: Tally) -> None:
+        """Called about every second."""
+        self._recent.append((now_ms, tally.ended))
+        while self._recent[0][0] < now_ms - RATE_MS:
+            self._recent.popleft()
+        if self.points and now_ms - self.points[-1][0] < self._every_ms:
+            return
+        if self.points and self.points[-1][1:] == [tally.waiting, tally.delivered] and self._flat():
+            self.points[-1][0] = now_ms  # nothing happens: two points say so
+            return
+        self.points.append([now_ms, tally.waiting, tally.delivered])
+        self.dirty = True
+        if len(self.points) >= POINTS_MAX:
+            self.points = self.points[::2]
+            self._every_ms *= 2
+
+    def _flat(self) -> bool:
+        return len(self.points) > 1 and self.points[-1][1:] == self.points[-2][1:]
+
+    def rate_per_s(self, now_ms: int, tally: Tally) -> float:
+        """Recipients that came to an end, per second."""
+        if not self._recent:
+            return 0.0
+        since_ms, ended = self._recent[0]
+        return 1000 * (tally.ended - ended) / (now_ms - since_ms) if now_ms > since_ms else 0.0
+
+    def saved(self) -> list[Any]:
+        """For the store: what `Course(…)` takes."""
+        return [self._every_ms, self.points]

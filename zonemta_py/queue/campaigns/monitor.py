@@ -1,0 +1,122 @@
+"""What time does with campaigns: `tick`, called about every second, follows the course of each, pauses what has passed
+one of its bounds, removes what canceled ones have left, ends those of which nothing is left, and forgets ended ones.
+
+Failures: while the disk is in trouble StoreError is raised, and the next tick does the rest.
+"""
+
+from __future__ import annotations
+
+import math
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.store import Operation, StoreError
+from zonemta_py.queue.campaigns import thresholds
+from zonemta_py.queue.campaigns.history import Course
+from zonemta_py.queue.campaigns.purge import Sweep
+from zonemta_py.queue.core.campaigns import Campaign
+from zonemta_py.queue.core.commit import immediately
+from zonemta_py.queue.core.core import Core
+from zonemta_py.schedule.standing import Stop
+
+SAVE_MS = 30_000
+"""How often a course is saved, at most."""
+SWEEP_MS = 60_000
+"""How often one looks again for what is left of canceled campaigns."""
+_DAY_MS = 86_400_000
+
+
+class Following:
+    """Of all campaigns."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._courses: dict[str, Course] = {}
+        self._sweep: Sweep | None = None
+        self._swept_ms = 0
+
+    def sweep_soon(self) -> None:
+        """One more was canceled: a pass for all of them begins with the next tick."""
+        self._sweep, self._swept_ms = None, 0
+
+    def tick(self) -> bool:
+        """Looks at each campaign; True: there is more to remove at once. Raises StoreError."""
+        core, now_ms = self._core, self._core.clock.ms()
+        for campaign in list(core.campaigns.by_name.values()):
+            operations = self._follow(campaign, now_ms)
+            if operations:
+                core.lines.submit(operations, immediately, sync=False, keep=True)
+        return self._remove(now_ms)
+
+    def _follow(self, campaign: Campaign, now_ms: int) -> list[Operation]:
+        core = self._core
+        if campaign.ended_ms:
+            return self._forget(campaign) if now_ms > campaign.ended_ms + self._kept_ms() else []
+        tally, course = core.campaigns.tally(campaign.name), self.course(campaign)
+        course.look(now_ms, tally)
+        if core.campaigns.over(campaign):
+            campaign.ended_ms = now_ms
+            del self._courses[campaign.name]
+            self._lift(campaign)
+            return [(keys.campaign(campaign.name), campaign.record()), _saved(campaign, course)]
+        self._check(campaign)
+        if course.dirty and now_ms - course.saved_ms >= SAVE_MS:
+            course.dirty, course.saved_ms = False, now_ms
+            return [_saved(campaign, course)]
+        return []
+
+    def _check(self, campaign: Campaign) -> None:
+        """Pauses it if it has passed a bound."""
+        if not campaign.bounds or campaign.canceled_ms or stop_of(self._core, campaign) is not None:
+            return
+        cause = thresholds.passed(campaign.bounds, self._core.campaigns.tally(campaign.name), campaign.base)
+        if cause:
+            self._core.schedule.standing.stop("campaign", campaign.name, math.inf, cause, chosen=True)
+
+    def _remove(self, now_ms: int) -> bool:
+        """One portion of what canceled campaigns have left; a pass begins every minute while anything is left."""
+        campaigns = self._core.campaigns
+        if self._sweep is None:
+            left = {name: campaigns.get(name) for name in campaigns.canceled if campaigns.tally(name).waiting > 0}
+            if not left or now_ms - self._swept_ms < SWEEP_MS:
+                return False
+            self._sweep = Sweep(self._core, left)
+        try:
+            more = self._sweep.go_on()
+        except StoreError:
+            self._sweep = None
+            raise
+        if not more:
+            self._sweep, self._swept_ms = None, now_ms
+        return more
+
+    def _kept_ms(self) -> int:
+        return int(self._core.config.queue.campaign_days * _DAY_MS)
+
+    def _forget(self, campaign: Campaign) -> list[Operation]:
+        self._lift(campaign)
+        self._courses.pop(campaign.name, None)
+        return self._core.campaigns.forget(campaign)
+
+    def _lift(self, campaign: Campaign) -> None:
+        if stop_of(self._core, campaign) is not None:
+            self._core.schedule.standing.lift("campaign", campaign.name, "it has ended")
+
+    def course(self, campaign: Campaign) -> Course:
+        """As it is in memory, or was saved. Raises StoreError."""
+        course = self._courses.get(campaign.name)
+        if course is None:
+            value = self._core.store.get(keys.course(campaign.name))
+            course = Course(records.unpack(value)) if value else Course.begun(campaign.created_ms)
+            if not campaign.ended_ms:
+                self._courses[campaign.name] = course
+        return course
+
+
+def stop_of(core: Core, campaign: Campaign) -> Stop | None:
+    """What has paused it: an order, a bound, a rule."""
+    standing = core.schedule.standing
+    return standing.stops.get(("campaign", campaign.name)) if standing.stopped("campaign", campaign.name) else None
+
+
+def _saved(campaign: Campaign, course: Course) -> Operation:
+    return keys.course(campaign.name), records.pack(course.saved())

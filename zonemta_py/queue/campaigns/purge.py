@@ -1,0 +1,91 @@
+"""Sweep: takes all that waits of canceled campaigns out of the queue, wherever it waits, in portions.
+
+What it cannot have now (leased, or on its way from one range to another) is found when it is leased again, or by the
+next pass. Failures: while the disk is in trouble StoreError is raised; the next pass finds the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from zonemta_py.disk import keys
+from zonemta_py.disk.records import Note
+from zonemta_py.queue.core.campaigns import Campaign, canceled
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.state import FAMILY
+from zonemta_py.queue.lifecycle.removal import remove_in_memory, remove_walked
+from zonemta_py.schedule.lane import Entry, Path
+from zonemta_py.schedule.zone import ZoneSchedule
+
+AT_ONCE = 500
+WALKED_AT_ONCE = 5_000
+"""Recipients of one range that are looked at before the loop gets its turn."""
+
+
+class _Range(NamedTuple):
+    """Keys of one family in a zone that are still to be walked."""
+
+    zone: ZoneSchedule
+    family: str
+    start: bytes
+    stop: bytes
+
+
+class Sweep:
+    """One pass over everything that waits, for the campaigns that were canceled when it began."""
+
+    def __init__(self, core: Core, campaigns: dict[str, Campaign], all_of_it: bool = False) -> None:
+        """all_of_it: also what is in no tally."""
+        self._core, self._campaigns, self._all = core, campaigns, all_of_it
+        self._ranges = self._all_ranges()
+        self._range = next(self._ranges, None)
+
+    def go_on(self) -> bool:
+        """One portion; True: there is more. Raises StoreError."""
+        if self._window():
+            return True
+        if self._range is None:
+            return False
+        rest = self._walk(self._range)
+        self._range = self._range._replace(start=rest) if rest else next(self._ranges, None)
+        return self._range is not None
+
+    def _all_ranges(self) -> Iterator[_Range]:
+        for zone in self._core.schedule.zones.values():
+            for family in FAMILY:
+                prefix = f"{family} {zone.zone.name} ".encode()
+                start = max(prefix, zone.fresh.mark()) if family == "delivery-zone" else prefix
+                yield _Range(zone, family, start, keys.end(prefix))
+
+    def _window(self) -> bool:
+        """One strand's in memory; True: there were any."""
+        for zone in self._core.schedule.zones.values():
+            for strand in zone.strands.by_key.values():
+                if strand.path.campaign not in self._campaigns:
+                    continue
+                if remove_in_memory(self._core, strand, self._is_tallied, self._reason):
+                    return True
+        return False
+
+    def _walk(self, walk: _Range) -> bytes:
+        """Ends those found there; where to go on, b"": it is at its end."""
+        found, busy, rest = list[Entry](), self._core.schedule.busy, b""
+        for count, (key, value) in enumerate(self._core.store.scan(walk.start, walk.stop)):
+            if count >= WALKED_AT_ONCE or len(found) >= AT_ONCE:
+                rest = key
+                break
+            if key not in busy and self._is_canceled(note := Note.of(value)):
+                place = keys.place(key)
+                found.append(Entry(key, place.id, place.recipient, note))
+        remove_walked(self._core, walk.zone, walk.family, found, self._reason)
+        return rest
+
+    def _is_tallied(self, entry: Entry) -> bool:
+        return self._all or entry.note.tallied
+
+    def _is_canceled(self, note: Note) -> bool:
+        return (note.tallied or self._all) and Path.of(note.flow).campaign in self._campaigns
+
+    def _reason(self, entry: Entry) -> str:
+        return canceled(self._campaigns[Path.of(entry.note.flow).campaign])

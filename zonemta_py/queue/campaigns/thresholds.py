@@ -1,0 +1,50 @@
+"""Bounds of a campaign: what share of its attempts may go wrong before it is paused by itself.
+
+{"least": n, "deferred": share, "bounced": share, "blocked": share, "complaints": share}: shares from 0 to 1 of all
+attempts since it was last resumed (complaints: of what was delivered since then), looked at from `least` of these on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zonemta_py.queue.core.counters import Tally
+
+LEAST = 100
+SHARES = ("deferred", "bounced", "blocked", "complaints")
+_SAID = {
+    "deferred": "attempts were deferred", "bounced": "attempts bounced", "blocked": "attempts were blocked",
+    "complaints": "delivered messages were complained about",
+}  # fmt: skip
+
+
+def checked(bounds: dict[str, Any]) -> dict[str, float]:
+    """Raises ValueError with one sentence for bounds that make no sense."""
+    for name, value in bounds.items():
+        if name not in ("least", *SHARES):
+            raise ValueError(f"there is no bound {name!r}; take least, {', '.join(SHARES)}")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+            raise ValueError(f"the bound {name} is {value!r}; write a number")
+        if name != "least" and value > 1:
+            raise ValueError(f"the bound {name} is {value!r}; write a share from 0 to 1, as 0.05 for 5 %")
+    return dict(bounds)
+
+
+def figures(tally: Tally) -> list[int]:
+    """What bounds are checked against: [delivered, deferred, bounced, blocked, complaints]."""
+    return [tally.delivered, tally.deferred, tally.bounced, tally.blocked, tally.complaints]
+
+
+def passed(bounds: dict[str, float], tally: Tally, base: list[int]) -> str:
+    """The first bound that was passed, as a sentence that names figure and bound; "" if none was."""
+    now = [figure - before for figure, before in zip(figures(tally), base or [0] * 5, strict=False)]
+    delivered, deferred, bounced, blocked, complaints = now
+    counts = {"deferred": deferred, "bounced": bounced, "blocked": blocked, "complaints": complaints}
+    for name in SHARES:
+        if name not in bounds:
+            continue
+        of = delivered if name == "complaints" else delivered + deferred + bounced
+        share = counts[name] / of if of else 0.0
+        if of >= max(1, bounds.get("least", LEAST)) and share > bounds[name]:
+            return f"{counts[name]:,} of {of:,} {_SAID[name]} ({share:.1%}), the bound is {bounds[name]:.1%}"
+    return ""

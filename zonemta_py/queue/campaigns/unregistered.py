@@ -1,0 +1,64 @@
+"""Mail that names a campaign (X-Campaign) of which nobody has told the queue: it came by SMTP, and no tally has it.
+
+What waits of it is found by a walk over all recipients, so that it can be counted, paused and canceled like others. A
+cancel takes out what is there; mail of that name that comes later is taken, as it was before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import Any
+
+from zonemta_py.disk import keys
+from zonemta_py.disk.records import Note
+from zonemta_py.queue.campaigns.purge import Sweep
+from zonemta_py.queue.core.campaigns import Campaign
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.counters import Tally
+from zonemta_py.queue.core.state import FAMILY
+from zonemta_py.schedule.lane import Path
+
+WALKED_AT_ONCE = 2_000
+
+
+async def row(core: Core, name: str, state: str = "", removed: int = 0) -> dict[str, Any]:
+    """As of campaigns, with what is known: how much waits. Empty if nothing of that name does, or did."""
+    waiting = await _waiting(core, name)
+    if not waiting and not removed:
+        return {}
+    stop = core.schedule.standing.stops.get(("campaign", name))
+    about = {"name": name, "sender": "", "tenant": "", "zone": "", "created_ms": 0, "planned": 0}
+    tally = Tally(accepted=waiting + removed, removed=removed)
+    state = state or ("paused" if stop else "running")
+    return about | asdict(tally) | {
+        "state": state, "cause": stop.cause if stop else "", "waiting": waiting, "rate_per_s": 0.0, "eta_ms": None,
+    }  # fmt: skip
+
+
+async def cancel(core: Core, name: str, cause: str) -> dict[str, Any]:
+    """Takes out what waits of it; its row, empty if there was nothing. Raises StoreError."""
+    before = await _waiting(core, name)
+    if not before:
+        return {}
+    now_ms = core.clock.ms()
+    campaign = Campaign(name, "", "", "", 0, 0, {}, 0, now_ms, "", 0, 0, cause=cause, canceled_ms=now_ms)
+    sweep = Sweep(core, {name: campaign}, all_of_it=True)
+    while sweep.go_on():
+        await core.lines.stable()
+    await core.journal.stable()
+    await core.lines.stable()
+    return await row(core, name, "canceled", before - await _waiting(core, name))
+
+
+async def _waiting(core: Core, name: str) -> int:
+    count = looked = 0
+    await core.lines.stable()  # what has just ended is to be out of the store
+    for family in FAMILY:
+        prefix = f"{family} ".encode()
+        for _, value in core.store.scan(prefix, keys.end(prefix)):
+            looked += 1
+            count += bool(value) and Path.of(Note.of(value).flow).campaign == name
+            if looked % WALKED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+    return count

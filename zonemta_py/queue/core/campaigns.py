@@ -1,0 +1,226 @@
+"""Campaigns: one sender, one template, many recipients; what was agreed for each, and how far it has come.
+
+A campaign is a record, its template in chunks, a tally and its course over time, all under `campaign <name>` in the
+store. It is paused by a stop of the schedule (`standing.py`, journalled). That it was canceled, or is complete, is a
+record of the journal too, stable before anybody is told; the store follows. Ended ones go `campaign_days` later, with
+all that belongs to them.
+
+Failures: what the store does not take is a QueueRefusal, and nothing has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.bodies import restore, shrink
+from zonemta_py.disk.store import Operation, Store, StoreDamaged
+from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.core.commit import StoreLine
+from zonemta_py.queue.core.counters import Tallies, Tally
+
+REMOTE, NEVER, FAILURE = "remote", "never", "failure"
+NOTIFY = (REMOTE, NEVER, FAILURE)
+"""Who tells the return path that a recipient was not reached. "remote": other servers, of what they took and could not
+deliver; what we find out is in the journal and the tally. "never": nobody, they are asked for that too (RFC 3461).
+"failure": we as well, as of any message.
+"""
+BEGIN, CANCEL, COMPLETE = "begin", "cancel", "complete"
+ORDERS = (CANCEL, COMPLETE)
+"""What STANDING records of the kind "campaign" say, besides its stops."""
+NO_TEMPLATE = Reply(451, "4.3.0", "the campaign's template is not there")
+
+
+@dataclass(slots=True)
+class Campaign:
+    """What is kept of a campaign. tenant, zone, sender, priority: of messages that do not say otherwise.
+
+    planned: recipients there will be, 0: not said. bounds: see `bounds.py`. life_h: a recipient is given up after so
+    many hours. template: SHA-256 of its bytes, in hex, shortened to a name; chunks, size: of it. notify: who tells the
+    return path of a bounce, see NOTIFY. cause: of the latest order. canceled_ms, complete_ms, ended_ms: UNIX ms, 0: not
+    yet. base: [delivered, deferred, bounced, blocked, complaints] when it was last resumed, bounds count from there.
+    seq: of the journal's next record when it began.
+    """
+
+    name: str
+    sender: str
+    tenant: str
+    zone: str
+    priority: int
+    planned: int
+    bounds: dict[str, float]
+    life_h: float
+    created_ms: int
+    template: str
+    chunks: int
+    size: int
+    notify: str = REMOTE
+    cause: str = ""
+    canceled_ms: int = 0
+    complete_ms: int = 0
+    ended_ms: int = 0
+    base: list[int] = field(default_factory=list)
+    seq: int = 0
+
+    def settings(self) -> tuple[Any, ...]:
+        """What must be the same if it is put again."""
+        return (
+            self.sender, self.tenant, self.zone, self.priority, self.planned, self.bounds, self.life_h, self.template,
+            self.notify,
+        )  # fmt: skip
+
+    def record(self) -> bytes:
+        return records.pack(asdict(self))
+
+
+class Campaigns:
+    """Those that the store has. `tallies` are written by whoever writes batches (`core.changes`)."""
+
+    def __init__(self, store: Store) -> None:
+        self.by_name: dict[str, Campaign] = {}
+        self.tallies = Tallies(store)
+        self.canceled: set[str] = set()
+        self.shortest_life_h = math.inf
+        self._store = store
+        self._arriving: dict[str, asyncio.Future[None]] = {}
+        for name in self.tallies.names():
+            value = store.get(keys.campaign(name))
+            if value is None:
+                self.tallies.forget(name)
+                continue
+            self._take(_of(name, value))
+
+    def _take(self, campaign: Campaign) -> None:
+        self.by_name[campaign.name] = campaign
+        self.shortest_life_h = min(self.shortest_life_h, campaign.life_h)
+        if campaign.canceled_ms:
+            self.canceled.add(campaign.name)
+
+    def get(self, name: str) -> Campaign:
+        """Raises ValueError."""
+        campaign = self.by_name.get(name)
+        if campaign is None:
+            raise ValueError(f"there is no campaign {name!r}; `zonemta campaign list` shows which there are")
+        return campaign
+
+    def tally(self, name: str) -> Tally:
+        return self.tallies.of(name)
+
+    def lives(self, name: str) -> bool:
+        """Whether there is such a campaign, ended or not: what belongs to it is kept as long."""
+        return name in self.by_name or name in self._arriving
+
+    def over(self, campaign: Campaign) -> bool:
+        """Whether nothing more is to come of it."""
+        if campaign.ended_ms:
+            return True
+        return bool(campaign.complete_ms or campaign.canceled_ms) and self.tally(campaign.name).waiting <= 0
+
+    # -- changes, each stable before it is told
+
+    async def create(self, campaign: Campaign, template: bytes, lines: StoreLine) -> bool:
+        """False: it is there already, the same. Raises ValueError for another of that name, QueueRefusal."""
+        while (other := self._arriving.get(campaign.name)) is not None:
+            await asyncio.wait([other])
+        known = self.by_name.get(campaign.name)
+        if known is not None:
+            if known.settings() != campaign.settings():
+                raise ValueError(f"campaign {campaign.name!r} is there with other content; choose another name for it")
+            return False
+        self._arriving[campaign.name] = asyncio.get_running_loop().create_future()
+        try:
+            chunks = [template[at : at + CHUNK_BYTES] for at in range(0, len(template), CHUNK_BYTES)]
+            campaign.chunks = len(chunks)
+            operations: list[Operation] = [
+                (keys.template(campaign.name, number), shrink(chunk)) for number, chunk in enumerate(chunks, 1)
+            ]
+            operations.append((keys.campaign(campaign.name), campaign.record()))
+            operations.append((keys.tally(campaign.name), records.pack([])))
+            await _write(lines, operations, keep=False)
+            self.tallies.open(campaign.name)
+            self._take(campaign)
+        finally:
+            self._arriving.pop(campaign.name).set_result(None)
+        return True
+
+    def obey(self, campaign: Campaign, what: str, ms: int, cause: str) -> None:
+        """Makes an order (CANCEL, COMPLETE) true in memory."""
+        if what == COMPLETE:
+            campaign.complete_ms = campaign.complete_ms or ms
+        elif not campaign.canceled_ms:
+            campaign.canceled_ms, campaign.cause = ms, cause
+            self.canceled.add(campaign.name)
+
+    def again(self, body: list[Any]) -> list[Operation]:
+        """Makes the record of an order true that a crash kept from the store; what writes it."""
+        what, (_, name), (created_ms, ms), cause = body[:4]
+        campaign = self.by_name.get(name)
+        if campaign is None or campaign.created_ms != created_ms:  # one of that name that is gone
+            return []
+        self.obey(campaign, what, ms, cause)
+        return [(keys.campaign(name), campaign.record())]
+
+    async def save(self, campaign: Campaign, lines: StoreLine) -> None:
+        """Returns once its record is stable."""
+        await _write(lines, [(keys.campaign(campaign.name), campaign.record())], keep=True)
+
+    def forget(self, campaign: Campaign) -> list[Operation]:
+        """What deletes all that there is of it."""
+        del self.by_name[campaign.name]
+        self.shortest_life_h = min((other.life_h for other in self.by_name.values()), default=math.inf)
+        self.canceled.discard(campaign.name)
+        self.tallies.forget(campaign.name)
+        name = campaign.name
+        operations: list[Operation] = [(keys.template(name, number), None) for number in range(1, campaign.chunks + 1)]
+        return [*operations, (keys.campaign(name), None), (keys.tally(name), None), (keys.course(name), None)]
+
+    # -- the template
+
+    def chunks(self, name: str, first: int, most: int) -> list[bytes]:
+        """Up to `most` chunks of its template from `first` on, as they are kept. Raises QueueRefusal, StoreError."""
+        campaign = self.by_name.get(name)
+        if campaign is None:
+            raise QueueRefusal(NO_TEMPLATE)
+        last = min(first + most - 1, campaign.chunks)
+        found = [self._store.get(keys.template(name, number)) for number in range(first, last + 1)]
+        if None in found:
+            raise StoreDamaged(f"campaign {name} has lost a part of its template")
+        return [chunk for chunk in found if chunk is not None]
+
+
+def canceled(campaign: Campaign) -> str:
+    """The reason for which its recipients are removed, as the journal says it."""
+    return f"campaign {campaign.name} was canceled: {campaign.cause}"
+
+
+def whole(kept: list[bytes]) -> bytes:
+    """The template from its chunks as they are kept. Raises QueueRefusal."""
+    try:
+        return b"".join(restore(chunk, CHUNK_BYTES) for chunk in kept)
+    except ValueError:
+        raise QueueRefusal(NO_TEMPLATE) from None
+
+
+def name_of(template: bytes) -> str:
+    """Of a template's content: 16 hexadecimal digits of its SHA-256."""
+    return hashlib.sha256(template).hexdigest()[:16]
+
+
+def _of(name: str, value: bytes) -> Campaign:
+    row = records.unpack(value)
+    known = Campaign.__dataclass_fields__
+    return Campaign(**{key: value for key, value in row.items() if key in known} | {"name": name})
+
+
+async def _write(lines: StoreLine, operations: list[Operation], keep: bool) -> None:
+    done: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
+    lines.submit(operations, lambda reply: None if done.done() else done.set_result(reply), sync=True, keep=keep)
+    refused = await asyncio.shield(done)
+    if refused is not None:
+        raise QueueRefusal(refused)

@@ -1,0 +1,210 @@
+"""What the parts of the queue share: the lines to both disks, the schedule, the counters, the ids, the clock.
+
+Whoever changes a recipient's state does it here: a record in the journal, a unit for the store, a count in `sizes`.
+`Core` itself decides nothing about mail; `accept`, `lease` and `settle` do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from zonemta_py.config import Config
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.disk.receipts import Receipts
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.space import LEAST_BYTES, Space
+from zonemta_py.disk.store import Operation, Store, StoreDamaged, StoreError
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.core.bodies import Bodies, Uncommitted
+from zonemta_py.queue.core.campaigns import Campaigns
+from zonemta_py.queue.core.commit import Hire, JournalLine, StoreLine, Thread
+from zonemta_py.queue.core.compaction import Cleansing
+from zonemta_py.queue.core.ledger import Ledger
+from zonemta_py.queue.core.lifetime import Lives
+from zonemta_py.queue.core.messages import Message, Messages
+from zonemta_py.queue.core.policy_copy import StandingCopy
+from zonemta_py.queue.core.segments import Segments
+from zonemta_py.queue.core.sizes import DEFERRED, QUEUED, Sizes
+from zonemta_py.queue.hooks import Hooks
+from zonemta_py.queue.lifecycle.notices import Notices
+from zonemta_py.queue.lifecycle.requests import Requests
+from zonemta_py.queue.suppression.register import Suppression
+from zonemta_py.schedule import hours
+from zonemta_py.schedule.lane import Group
+from zonemta_py.schedule.schedule import Schedule
+from zonemta_py.schedule.shared import Wants
+from zonemta_py.schedule.sites import Scout
+from zonemta_py.schedule.steady import Steady
+from zonemta_py.zones.router import Router
+
+if TYPE_CHECKING:
+    from zonemta_py.queue.lifecycle.lease import Lease
+
+
+class Core:
+    """What the parts of the queue share: the disk's two lines, the schedule, the counters."""
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        journal: JournalLine,
+        *,
+        marks: dict[str, dict[str, bytes]],
+        segments: Segments,
+        last_id: str,
+        totals: tuple[int, int],
+        batches: int,
+        clock: Steady,
+        damaged: Callable[[StoreDamaged], None],
+        hooks: Hooks,
+        scout: Scout | None = None,
+        hire: Hire = Thread,
+        receipts: Receipts | None = None,
+        bodies: Bodies | None = None,
+    ) -> None:
+        self.hooks = hooks
+        self.config, self.store, self.journal, self.clock = config, store, journal, clock
+        self.damaged = damaged
+        self.quarantine = Quarantine(config.folder / "quarantine")
+        self.sizes = Sizes(store)
+        self.campaigns = Campaigns(store)
+        self.message_count, self.message_bytes = totals
+        self.batches = batches
+        self.receipts = receipts or Receipts(config.folder)
+        self.lines = StoreLine(store, self, damaged, hire, self.receipts)
+        self.space = Space(config.folder, max(LEAST_BYTES, config.queue.reserve_bytes))
+        uncommitted = Uncommitted(config.queue, lambda: self.space.room(clock.monotonic()))
+        self.bodies = bodies or Bodies(config.folder, uncommitted, self.lines.after_sync)
+        self.cleansing = Cleansing()
+        self.messages = Messages(store, self.bodies, self.cleansing)
+        self.router = Router(config.zones)
+        self.notices = Notices(self.messages, config.server.name)
+        self.segments = segments
+        self.ids = keys.Ids(last_id)
+        self.ledger = Ledger(config.queue, journal, segments, self.ids, clock)
+        clock.next_id, clock.told = self.ids.following, self._clock_set
+        self.lives = Lives(self)
+        self.requests = Requests(self)
+        self.suppression = Suppression(self)
+        self.arriving: set[str] = set()
+        """Ids given out whose envelope record is not in the journal yet."""
+        self.known: dict[str, tuple[str, int, int]] = {}
+        """By the token of its envelope: the receipt of a message whose answer the process before may have owed."""
+        self.ready = False
+        """Recovery is over: from now on the schedule may read the store."""
+        self.when_ready = asyncio.Event()
+        self.stopping = self.closed = False
+        """Nothing more is leased: the process is to end."""
+        self.copied = ""
+        """Why nothing may be sent: this is a copy of a queue (`disk.identity`)."""
+        self._pump_soon = False
+        self._tasks: set[asyncio.Future[Any]] = set()
+        # Set by the parts that do it; here, because others ask for it.
+        self.pump: Callable[[], None]
+        self.lost_message: Callable[[Group, StoreError], None]
+        self.end: Callable[[Lease, int, Reply, StoreError | None], None]
+        self.postpone: Callable[[Lease, float], None]
+        self.finish: Callable[[Message, str], None]
+        self.standing_copy = StandingCopy(self)
+        wants = Wants()
+        wants.rekey, wants.changed, wants.unpin, wants.requeued = self._rekey, self.changed, self._unpin, self._requeued
+        wants.terms_of, wants.record = self._terms_of, self._stand
+        self.schedule = Schedule(config, store, marks, clock, scout, wants)
+
+    def close(self) -> None:
+        """In a process that goes on: no thread and no file stays. Lost is at most what its end would have lost."""
+        self.closed = True
+        self.journal.close()
+        self.lines.close()
+        self.bodies.close()
+        self.receipts.close()
+
+    # -- what goes into every batch last (commit.Closing)
+
+    def changes(self) -> list[Operation]:
+        operations = self.sizes.changes() + self.campaigns.tallies.changes() + self.messages.changes()
+        self.batches += 1
+        self.receipts.turn(self.journal.next_seq - 1, self.journal.stable_seq)
+        state = (self.ledger.applied(), self.journal.stable_seq, self.message_count, self.message_bytes, self.batches)
+        operations.append((keys.STATE, records.pack(state)))
+        return operations
+
+    def again(self) -> None:
+        self.sizes.again()
+        self.campaigns.tallies.again()
+        self.messages.again()
+
+    def _rekey(self, operations: list[Operation], done: Callable[[], None]) -> None:
+        # Synced: the journal will say that it found the recipient there.
+        self.lines.submit(operations, lambda _: done(), sync=True, keep=True)
+
+    def _unpin(self, message_id: str) -> None:
+        self.messages.unpin(self.messages.get(message_id))
+
+    def wait_s(self, lease: Lease) -> float:
+        """Seconds until a leased message may be sent: its hours are open, its time has come; 0: it may."""
+        terms, zone = lease.message.metadata, lease.zone
+        if not (terms.get("window") or zone.window or terms.get("hold_until_ms")):
+            return 0.0
+        now_ms = self.clock.ms()  # what it was put off by was steady time, and the clock may have been set since
+        apart_ms = self.clock.apart_ms()
+        now_ms += apart_ms
+        return max(0, hours.first_ms(self.config, zone, terms, now_ms, apart_ms) - now_ms) / 1000
+
+    def _terms_of(self, message_id: str) -> dict[str, Any]:
+        """Empty where they cannot be read: whoever leases the message finds that out."""
+        try:
+            return self.messages.peek(message_id)
+        except StoreError:
+            return {}
+
+    def _stand(self, body: list[object]) -> None:
+        """A change of standing: a suspension, a rest, a rate learned."""
+        packed = records.pack(body)
+        self.standing_copy.add(self.ledger.append(Type.STANDING, packed), packed)
+
+    def _clock_set(self, steps: list[list[Any]]) -> None:
+        """The machine's clock was set: when messages came is known by both clocks from now on."""
+        self.ledger.append(Type.STANDING, records.pack(["clock", ["clock", ""], steps, "the machine's clock was set"]))
+
+    def _requeued(self, zone: str, address: str) -> None:
+        """A deferred recipient is due and was parked: it counts as queued from now on."""
+        domain = address.rpartition("@")[2]
+        self.sizes.add(zone, domain, DEFERRED, -1)
+        self.sizes.add(zone, domain, QUEUED, 1)
+
+    # -- what cannot be read
+
+    def read_failed(self, error: StoreError) -> None:
+        """A range could not be walked: the store must be repaired, and a fresh process does that."""
+        if self.closed:
+            return
+        self.damaged(error if isinstance(error, StoreDamaged) else StoreDamaged(str(error)))
+
+    def keep(self, task: asyncio.Future[Any]) -> None:
+        """The loop itself holds tasks only weakly."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- waking the scheduler
+
+    def recovered(self) -> None:
+        """Mail may leave, questions are answered."""
+        self.ready = True
+        self.when_ready.set()
+        self.changed()
+
+    def changed(self) -> None:
+        """Something may be allowed now; the scheduler looks at the end of this turn of the loop."""
+        if self.ready and not (self._pump_soon or self.copied or self.stopping):
+            self._pump_soon = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._pump_soon = False
+        if not (self.copied or self.stopping or self.closed):
+            self.pump()

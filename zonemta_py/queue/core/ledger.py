@@ -1,0 +1,108 @@
+"""The journal as the queue writes it, and the promise that all of it rests on: a record is written; when it is on
+stable storage the store is given what it says, in the order of the records; only then does it count as applied.
+
+A crash before that leaves the record to replay, which does the same with it (`replay`). Records that change nothing in
+the store are appended only. Segments begin and end here. All methods are called in the event loop.
+
+Failures: none of its own. While the journal's disk is in trouble what was written waits (`commit.JournalLine`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from zonemta_py.config.server import Queue
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.records import Type
+from zonemta_py.queue.core.commit import JournalLine
+from zonemta_py.queue.core.segments import Segments
+from zonemta_py.schedule.steady import Steady
+
+FRAME_BYTES = 24
+"""What a record takes in its file besides its body, nearly."""
+
+
+class Ledger:
+    """rotated: set when a segment has been closed, and the archive may not have been given it yet."""
+
+    def __init__(self, settings: Queue, journal: JournalLine, segments: Segments, ids: keys.Ids, clock: Steady) -> None:
+        self._settings, self._journal, self._segments, self._ids, self._clock = settings, journal, segments, ids, clock
+        self._open: deque[int] = deque()
+        self._closed: set[int] = set()
+        """Applied before one that was written earlier."""
+        self._bytes, self._began_ms = 0, 0
+        self._news = self._writing = False
+        self.rotated = asyncio.Event()
+        self.rotated.set()
+
+    def append(self, kind: Type, body: bytes, ms: int = 0) -> int:
+        """Adds a record (of now, unless `ms` says when), to a new segment when this one is full. Returns its number."""
+        if not self._writing or self._bytes > self._settings.segment_bytes:
+            self.rotate()
+        self._bytes += len(body) + FRAME_BYTES
+        self._news |= kind != Type.POSITION
+        return self._journal.append(kind, body, ms or self._clock.ms())
+
+    def write(self, kind: Type, body: bytes, apply: Callable[[], None], ms: int = 0) -> int:
+        """The same of a record that the store follows: `apply` submits to it, once the record is stable."""
+        seq = self.open(kind, body, ms)
+        self._journal.when_stable(partial(self._apply, seq, apply))
+        return seq
+
+    def open(self, kind: Type, body: bytes, ms: int = 0) -> int:
+        """The same where the store is given it later than that: then the writer calls `close`."""
+        seq = self.append(kind, body, ms)
+        self._open.append(seq)
+        return seq
+
+    def expect(self, seq: int) -> None:
+        """Replay: a record that is there already, and whose turn comes (`close`)."""
+        self._open.append(seq)
+
+    def _apply(self, seq: int, apply: Callable[[], None]) -> None:
+        apply()
+        self.close(seq)
+
+    def close(self, seq: int) -> None:
+        """The store has been given what the record says: from the next batch on it counts as applied."""
+        if not self._open or self._open[0] != seq:
+            self._closed.add(seq)
+            return
+        self._open.popleft()
+        while self._closed and self._open and self._open[0] in self._closed:
+            self._closed.discard(self._open.popleft())
+
+    def applied(self) -> int:
+        """Every record up to this number has been given to the store."""
+        return self._open[0] - 1 if self._open else self._journal.stable_seq
+
+    # -- segments
+
+    def rotate(self) -> None:
+        """Closes the segment that is being written, if there is one, and begins the next."""
+        now_ms = self._clock.ms()
+        if self._writing:
+            self._journal.append(Type.END, records.pack(None), now_ms)
+        self.rotated.set()
+        self._writing = True
+        floor = self._ids.next(now_ms)
+        first = self._journal.next_seq
+        body = {"version": 1, "first": first, "floor": floor, "clock": self._clock.state()}
+        self._journal.append(Type.SEGMENT, records.pack(body), now_ms)
+        self._segments.begin(first, floor)
+        self._bytes, self._began_ms, self._news = 0, self._clock.steady_ms(), False
+
+    def rotate_old(self) -> None:
+        """Closes a segment whose time has come, so that who reads the archive hears of what is in it."""
+        if self._clock.steady_ms() - self._began_ms >= self._settings.segment_s * 1000:
+            self.rotate_with_news()
+
+    def rotate_with_news(self) -> bool:
+        """Closes the segment if there is news in it, which is anything but positions."""
+        news = self._news
+        if news:
+            self.rotate()
+        return news

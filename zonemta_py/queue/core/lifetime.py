@@ -1,0 +1,72 @@
+"""The life of mail: how long a recipient may wait before it is given up (5.4.7). The rule is here, in one place.
+
+A recipient lives `life_h` hours: the campaign's if it is merged, else those of [retry]. They are counted in steady time
+(`schedule.steady`: a clock that is set makes nobody older), from when it may first be sent: its message was accepted,
+its hold is over (X-Deliver-After), its sending hours are open. Not counted is what somebody has chosen: that its zone,
+destination, tenant, campaign or source is stopped by an order or a bound of its campaign, and that it is held. Counted
+is all other waiting, also what a limit, a rule's rest or a destination that is away costs it, and the time in which the
+machine was off; but after more than an hour of that nothing is given up before it could be tried for an hour.
+
+It is given up at the first attempt that fails after its end, or, where it cannot be tried, by the sweep (`endings.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zonemta_py.disk.records import Note
+from zonemta_py.queue.core.messages import Message
+from zonemta_py.schedule import hours
+from zonemta_py.schedule.lane import Strand
+
+if TYPE_CHECKING:
+    from zonemta_py.queue.core.core import Core
+
+HOUR_MS = 3_600_000
+
+
+class Lives:
+    """Of all that is in the queue. Times are steady."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def perhaps_over(self, message_id: str, now_ms: int) -> bool:
+        """False: its life is not over, for certain. Does not read the message; once False, so for all later ids."""
+        shortest_h = min(self._core.config.retry.life_h, self._core.campaigns.shortest_life_h)
+        return now_ms - self._core.clock.born_ms(message_id) >= shortest_h * HOUR_MS
+
+    def over(self, strand: Strand, message: Message, note: Note, now_ms: int) -> bool:
+        """Whether it has waited for all of its life."""
+        begins_ms = self._begins_ms(strand, message, note)
+        life_ms = self._life_ms(message)
+        if now_ms - begins_ms < life_ms or now_ms < self._core.clock.grace_until_ms:
+            return False
+        return now_ms - begins_ms - self._chosen_ms(strand, note, begins_ms, now_ms) >= life_ms
+
+    def ends_ms(self, strand: Strand, message: Message, note: Note, now_ms: int) -> int:
+        """When it will be over, if nothing is stopped or held from now on."""
+        begins_ms = self._begins_ms(strand, message, note)
+        ends_ms = begins_ms + self._life_ms(message) + self._chosen_ms(strand, note, begins_ms, now_ms)
+        return max(ends_ms, self._core.clock.grace_until_ms)
+
+    def chosen_ms(self, strand: Strand, message: Message, note: Note, now_ms: int) -> int:
+        """How much of its waiting is not counted, since somebody had stopped or held it."""
+        return self._chosen_ms(strand, note, self._begins_ms(strand, message, note), now_ms)
+
+    def _life_ms(self, message: Message) -> int:
+        return int((message.metadata.get("life_h") or self._core.config.retry.life_h) * HOUR_MS)
+
+    def _begins_ms(self, strand: Strand, message: Message, note: Note) -> int:
+        core, zone, terms = self._core, strand.zone.zone, message.metadata
+        apart_ms = core.clock.apart_ms()
+        begins_ms = message.created_ms + core.clock.apart_of(message.id)
+        begins_ms = hours.first_ms(core.config, zone, terms, begins_ms, apart_ms)
+        if note.first_ms and (zone.window or terms.get("window")):
+            begins_ms = max(begins_ms, note.first_ms + apart_ms)
+        return begins_ms
+
+    def _chosen_ms(self, strand: Strand, note: Note, since_ms: int, now_ms: int) -> int:
+        """How long it was stopped or held by choice."""
+        standing, zone = self._core.schedule.standing, strand.zone.zone.name
+        return max(0, note.kept_ms) + standing.paused_ms(strand.lane, strand.path, zone, since_ms, now_ms)

@@ -1,0 +1,98 @@
+"""Where a recipient's key is, of the places where it can be: after a crash, or for an operator's order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from zonemta_py.disk import keys
+from zonemta_py.disk.records import Note
+from zonemta_py.disk.store import Store
+from zonemta_py.queue.core import sizes
+from zonemta_py.schedule.lane import Entry
+
+Get = Callable[[bytes], bytes | None]
+
+
+def find(get: Get, zone: str, target: str, message_id: str, address: str, before_ms: int) -> tuple[bytes, bytes] | None:
+    """Where a recipient's key is, of the places where a record may have found it; its key and value."""
+    if before_ms:
+        places = [keys.deferred(zone, before_ms, message_id, address)]
+        places.append(keys.parked(zone, target, message_id, address))
+    else:
+        places = [keys.fresh(zone, message_id, address), keys.parked(zone, target, message_id, address)]
+    for key in places:
+        value = get(key)
+        if value is not None:
+            return key, value
+    return None
+
+
+def leased_keys(get: Get, row: list[Any]) -> list[tuple[str, bytes, bytes]]:
+    """The recipients of a start record that are still there: address, key, value."""
+    _, message_id, zone, target, recipients = row[:5]
+    found = []
+    for who in recipients:
+        address, before = who if isinstance(who, list) else (who, 0)
+        place = find(get, zone, target, message_id, address, before)
+        if place is not None:
+            found.append((address, *place))
+    return found
+
+
+def state_of(entry: Entry) -> int:
+    """How a recipient is counted."""
+    if entry.key.startswith(b"held "):
+        return sizes.HELD
+    return sizes.DEFERRED if entry.key.startswith(b"deferred ") else sizes.QUEUED
+
+
+def places_of(
+    get: Get, zone: str, target: str, message_id: str, addresses: list[str], dues: list[int]
+) -> dict[str, tuple[bytes, int]]:
+    """Of those that are still where a REMOVED record found them: the key, and how they are counted; by address."""
+    found: dict[str, tuple[bytes, int]] = {}
+    for place, address in enumerate(addresses):
+        before = dues[place] if dues else 0
+        held = keys.held(zone, message_id, address)
+        if (entry := find(get, zone, target, message_id, address, before)) is not None:
+            found[address] = entry[0], sizes.DEFERRED if entry[0].startswith(b"deferred ") else sizes.QUEUED
+        elif get(held) is not None:
+            found[address] = held, sizes.HELD
+    return found
+
+
+def find_any(store: Store, zone: str, message_id: str, address: str) -> tuple[bytes, int] | None:
+    """The key of a recipient that is not leased, wherever it is, and how it is counted."""
+    key = keys.held(zone, message_id, address)
+    if store.get(key) is not None:
+        return key, sizes.HELD
+    entry = find_entry(store, zone, message_id, address)
+    return (entry.key, state_of(entry)) if entry is not None else None
+
+
+def find_entry(store: Store, zone: str, message_id: str, address: str) -> Entry | None:
+    """A queued or deferred recipient in the store, wherever its key is."""
+    key = keys.fresh(zone, message_id, address)
+    value = store.get(key)
+    if value is not None:
+        return Entry(key, message_id, address, Note.of(value))
+    for found, note in recipients_between(store, message_id, message_id):
+        place = keys.place(found)
+        if (place.id, place.recipient, place.zone) == (message_id, address, zone) and place.family != "held":
+            return Entry(found, message_id, address, Note.of(note))
+    return None
+
+
+def recipients_between(store: Store, first_id: str, last_id: str) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of the recipients of messages from one id to the other, and of all deferred ones at the end.
+
+    One seek for each zone, and each parked destination, however many recipients there are.
+    """
+    for family, words in ((b"delivery-zone ", 2), (b"parked ", 3), (b"held ", 2)):
+        start, stop = family, keys.end(family)
+        while (key := store.first(start, stop)) is not None:
+            prefix = b" ".join(key.split(b" ")[:words]) + b" "
+            yield from store.scan(prefix + first_id.encode(), keys.end(prefix + last_id.encode() + b" "))
+            start = keys.end(prefix)
+    yield from store.scan(b"deferred ", keys.end(b"deferred "))

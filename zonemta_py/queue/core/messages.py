@@ -1,0 +1,188 @@
+"""Messages that somebody in memory is busy with: metadata, how many recipients are left, and the body while it is warm.
+
+A message is pinned by every recipient of it in the window or leased, and by every batch that changes it and is not
+written yet; with the last pin it is forgotten, and read again from the store when needed. So what is in the store is
+never older than what is believed here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.bodies import restore
+from zonemta_py.disk.store import Operation, Store, StoreDamaged
+from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.queue.core.bodies import Bodies
+from zonemta_py.queue.core.compaction import Cleansing
+
+WARM_BYTES_MAX = 8 * 1024 * 1024
+"""Bodies of one chunk that are kept in memory, so that the usual message is never read back from the disk."""
+
+
+class Message:
+    """One message. body: its one chunk, as it is kept, while warm. left: recipients that have not come to an end."""
+
+    __slots__ = ("body", "created_ms", "id", "left", "metadata", "pins", "total")
+
+    def __init__(self, message_id: str, metadata: dict[str, Any], created_ms: int, total: int, left: int) -> None:
+        self.id, self.metadata = message_id, metadata
+        self.created_ms, self.total, self.left = created_ms, total, left
+        self.body: bytes | None = None
+        self.pins = 0
+
+    @property
+    def chunks(self) -> int:
+        return int(self.metadata["chunks"])
+
+    @property
+    def filed(self) -> bool:
+        """Whether its body has a file of its own (`bodies`)."""
+        return "file" in self.metadata
+
+
+class Messages:
+    """The pinned messages, by id."""
+
+    def __init__(self, store: Store, bodies: Bodies, cleansing: Cleansing) -> None:
+        self._store, self._bodies, self._cleansing = store, bodies, cleansing
+        self._known: dict[str, Message] = {}
+        self._warm = 0
+        self._fewer: dict[str, Message] = {}
+        self._written: dict[str, Message] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def add(self, message: Message, body: bytes | None) -> None:
+        """A message just accepted; its body stays warm if there is room."""
+        self._known[message.id] = message
+        if body is not None and self._warm + len(body) <= WARM_BYTES_MAX:
+            message.body = body
+            self._warm += len(body)
+
+    def get(self, message_id: str) -> Message:
+        """From memory or the store. Raises StoreDamaged when its keys are missing or cannot be read."""
+        message = self._known.get(message_id)
+        if message is None:
+            message = self._known[message_id] = self._load(message_id)
+        return message
+
+    def peek(self, message_id: str) -> dict[str, Any]:
+        """A message's metadata, without keeping it. Raises StoreDamaged."""
+        return self.look(message_id).metadata
+
+    def look(self, message_id: str) -> Message:
+        """A message, without keeping it. Raises StoreDamaged."""
+        return self._known.get(message_id) or self._load(message_id)
+
+    def _load(self, message_id: str) -> Message:
+        existence = self._store.get(keys.existence(message_id))
+        metadata = self._store.get(keys.metadata(message_id))
+        if existence is None or metadata is None:
+            raise StoreDamaged(f"message {message_id} has lost its metadata")
+        try:
+            return Message(message_id, records.unpack(metadata), *records.Existence.of(existence))
+        except (ValueError, TypeError) as error:
+            raise StoreDamaged(f"message {message_id} has unreadable metadata ({error})") from None
+
+    def size_left(self, message_id: str) -> int:
+        """Bytes of a message that cannot be loaded: by its metadata, or by the body that is left; 0: nothing says."""
+        prefix, size = keys.message_range(message_id), 0
+        for key, value in self._store.scan(prefix, keys.end(prefix)):
+            part = key.decode().rsplit(" ", 1)[1]
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                if part == "*":
+                    return int(records.unpack(value)["size"])
+                size += len(restore(value, CHUNK_BYTES)) if part != "#" else 0
+        return size
+
+    def body(self, message: Message) -> bytes | None:
+        """The body as it is kept, if it is one chunk."""
+        if message.body is not None or message.chunks != 1:
+            return message.body
+        return self._chunk(message.id, 1)
+
+    def chunks(self, message: Message, first: int, most: int) -> list[bytes]:
+        """Up to `most` chunks from `first` on, as they are kept; none behind the body's end. Raises StoreError."""
+        if message.filed:
+            return self._bodies.read(message.id, message.chunks, first, most)
+        last = min(first + most - 1, message.chunks)
+        return [self._chunk(message.id, number) for number in range(first, last + 1)]
+
+    def _first(self, message: Message) -> bytes:
+        return self.chunks(message, 1, 1)[0] if message.filed else self._chunk(message.id, 1)
+
+    def _chunk(self, message_id: str, number: int) -> bytes:
+        """A chunk as it is kept. Raises StoreDamaged."""
+        data = self._store.get(keys.chunk(message_id, number))
+        if data is None:
+            raise StoreDamaged(f"message {message_id} has lost chunk {number} of its body")
+        return data
+
+    def text(self, message: Message) -> bytes:
+        """The first chunk, restored: the header section, and all of the body where that is one chunk. Empty of a merged
+        message, which has none.
+        """
+        if not message.chunks:
+            return b""
+        try:
+            return restore(message.body or self._first(message), CHUNK_BYTES)
+        except ValueError as error:
+            raise StoreDamaged(f"message {message.id}: {error}") from None
+
+    def cool(self, message: Message) -> None:
+        """Nobody is expected to need the body again."""
+        if message.body is not None:
+            self._warm -= len(message.body)
+            message.body = None
+
+    def pin(self, message: Message, count: int = 1) -> None:
+        message.pins += count
+
+    def unpin(self, message: Message, count: int = 1) -> None:
+        message.pins -= count
+        if message.pins <= 0 and self._known.get(message.id) is message:
+            self.cool(message)
+            del self._known[message.id]
+
+    def drop(self, message_id: str) -> None:
+        """Forgets a message whatever its pins: it turned out to be damaged."""
+        self._fewer.pop(message_id, None)
+        self._written.pop(message_id, None)
+        message = self._known.pop(message_id, None)
+        if message is not None:
+            self.cool(message)
+
+    def finish(self, message: Message, count: int) -> list[Operation]:
+        """What it changes in the store that `count` recipients have ended; the last one takes all keys along.
+
+        How many are left is written once for each batch (`changes`), however many end in it.
+        """
+        message.left -= count
+        if message.left > 0:
+            self._fewer[message.id] = message
+            return []
+        self._fewer.pop(message.id, None)
+        self._written.pop(message.id, None)
+        if message.filed:
+            self._bodies.ended(message.id)
+        else:
+            self._cleansing.ended(message.id)
+        numbers = range(1, 0 if message.filed else message.chunks + 1)
+        operations: list[Operation] = [(keys.existence(message.id), None), (keys.metadata(message.id), None)]
+        operations += [(keys.chunk(message.id, number), None) for number in numbers]
+        return operations
+
+    def changes(self) -> list[Operation]:
+        """How many recipients are left of the messages of which some have ended since the last call."""
+        self._written, self._fewer = self._fewer, {}
+        return [
+            (keys.existence(one.id), records.Existence(one.created_ms, one.total, one.left).value())
+            for one in self._written.values()
+        ]
+
+    def again(self) -> None:
+        """The batch that the last changes went into did not reach the disk: write them with the next one."""
+        self._fewer = self._written | self._fewer

@@ -1,0 +1,343 @@
+"""Check: journal ↔ store ↔ sizes, everything compared with everything. `zonemta fsck`, and recovery after damage.
+
+The journal says which recipients are alive (an envelope record names them, a final delivery record ends them); the
+store must have exactly one key for each of those, and for each message its existence, metadata and every chunk of its
+body. Where the journal itself has lost records, the store is believed: mail is never dropped for lack of a record.
+
+What a crash left for the next start to do has been done before anything is compared (`fsck`, `recovery`): results that
+only the journal has are no problem, and nothing may be removed before they are applied.
+
+What would put it right is noted beside each problem (`repair` does it): keys of ended recipients go, missing ones come
+back, counters are counted again, and a message that has lost a part of itself is ended as lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from zonemta_py.config import Config
+from zonemta_py.disk import body_file, journal, keys, records
+from zonemta_py.disk.frame import Record
+from zonemta_py.disk.records import Existence, Note
+from zonemta_py.disk.store import Operation, Store
+from zonemta_py.queue.core import sizes
+from zonemta_py.queue.core.state import FAMILY
+from zonemta_py.queue.fsck import bodies as check_bodies
+from zonemta_py.queue.fsck import campaigns as check_campaigns
+from zonemta_py.queue.fsck import suppressions
+from zonemta_py.queue.fsck.journal_view import Truth
+from zonemta_py.schedule.lane import Path as Flow
+from zonemta_py.zones.zone import destination
+
+_STATE_OF = {"delivery-zone": sizes.QUEUED, "parked": sizes.QUEUED, "deferred": sizes.DEFERRED, "held": sizes.HELD}
+assert {name: FAMILY[name].value for name in FAMILY} == {name: sizes.NAMES[_STATE_OF[name]] for name in _STATE_OF}
+
+
+class State(NamedTuple):
+    """The store's own note of how far it is: value of the key `state`. batches: how many it has been given, ever."""
+
+    applied: int = 0
+    stable: int = 0
+    messages: int = 0
+    bytes: int = 0
+    batches: int = 0
+
+
+class Problem(NamedTuple):
+    """severity: "damage" (something was lost), "repairable", "harmless". what: one sentence. id: message or file."""
+
+    severity: str
+    what: str
+    id: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.id}): {self.remedy}"
+
+
+@dataclass
+class Report:
+    """What `compare` found; counts: messages, recipients by state, segments, records."""
+
+    problems: list[Problem] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    repaired: bool = False
+
+    def add(self, severity: str, what: str, ident: str, remedy: str) -> None:
+        self.problems.append(Problem(severity, what, ident, remedy))
+
+
+def state_of(store: Store) -> State:
+    value = store.get(keys.STATE)
+    return State(*records.unpack(value)) if value else State()
+
+
+def last_id(store: Store, floor: str) -> str:
+    """No id up to this one may be given out again."""
+    key = store.last(keys.MESSAGES, keys.end(keys.MESSAGES))
+    return max(floor, key.split(b" ")[1].decode()) if key else floor
+
+
+def recipients(store: Store) -> Iterator[tuple[keys.Place, bytes, bytes]]:
+    """Every recipient key in the store with its place and value."""
+    for family in sorted(FAMILY, key=lambda family: family != "held"):  # of two keys the one that holds counts
+        prefix = family.encode() + b" "
+        for key, value in store.scan(prefix, keys.end(prefix)):
+            yield keys.place(key), key, value
+
+
+def compare(
+    config: Config,
+    store: Store,
+    rows: Iterable[Record],
+    faults: list[journal.Fault],
+    progress: Callable[[str], None] = lambda _: None,
+    older: Iterable[Record] | None = None,
+) -> Comparison:
+    """Compares all there is. rows: all records, of every segment that is not archived; faults: met while reading them.
+
+    older: where the store has lost something, the records of the archive before those: the suppression list is made
+    of all of them again.
+    Raises StoreError: the store cannot be read.
+    """
+    truth = Truth()
+    progress("reading the journal")
+    for record in older or ():
+        truth.listed.take(record)
+    for record in rows:
+        truth.take(record)
+    comparison = Comparison(config, store, truth, bool(faults) or truth.lost, older is not None)
+    report = comparison.report
+    for fault in faults:
+        report.add("damage", f"the journal: {fault.what}", str(fault.path), "zonemta fsck --repair mends it")
+    progress("reading the messages")
+    comparison.messages()
+    progress("reading the recipients")
+    comparison.recipients()
+    progress("counting")
+    comparison.sizes()
+    comparison.campaigns()
+    comparison.people()
+    comparison.bodies()
+    report.counts |= {"journal records": truth.records, "messages": len(comparison.whole)}
+    if truth.lost_before:
+        report.counts["messages lost by damage before"] = len(truth.lost_before)
+    return comparison
+
+
+class Comparison:
+    """What was found. operations: what mends it in the store, but for messages that are `broken` (and why)."""
+
+    def __init__(self, config: Config, store: Store, truth: Truth, lossy: bool, lost: bool) -> None:
+        self.config, self.store, self.truth, self.report = config, store, truth, Report()
+        self.lossy, self.lost = lossy, lost
+        self.whole: dict[str, tuple[Existence, int]] = {}
+        self._merged: set[str] = set()
+        self.strange: list[str] = []
+        """Ids of bodies' files that belong to no message."""
+        self.broken: dict[str, str] = {}
+        self.owed: dict[str, dict[str, list[str]]] = {}
+        """By message and zone: recipients that cannot be brought back, all of the broken ones and some of others."""
+        self.operations: list[Operation] = []
+        self._counted: dict[tuple[str, str], list[int]] = {}
+        self._left: dict[str, int] = {}
+        self._waiting: dict[str, int] = {}
+
+    def living(self) -> list[str]:
+        """Messages that have recipients left."""
+        return [message_id for message_id in self.whole if self._left.get(message_id)]
+
+    # -- messages
+
+    def messages(self) -> None:
+        """Existence, metadata, and every chunk of each message."""
+        parts: dict[str, dict[str, bytes | int]] = {}
+        current = ""
+        for key, value in self.store.scan(keys.MESSAGES, keys.end(keys.MESSAGES)):
+            _, message_id, part = key.decode().split(" ")
+            if message_id != current and current:
+                self._message(current, parts.pop(current))
+            current = message_id
+            parts.setdefault(message_id, {})[part] = value if part in "#*" else len(value)
+        if current:
+            self._message(current, parts.pop(current))
+        for message_id, alive in self.truth.alive.items():
+            if alive and message_id not in self.whole and message_id not in self.broken:
+                if self._end_is_gone(message_id):
+                    continue
+                self.report.add(
+                    "damage", "a message is lost from the store", message_id, "send it again from its source"
+                )
+                self.broken[message_id] = "it is in the journal, and not in the store"
+        for message_id in self.broken:
+            for address, (zone, *_) in self.truth.alive.get(message_id, {}).items():
+                self._owed(message_id, zone, address)
+
+    def _owed(self, message_id: str, zone: str, address: str) -> None:
+        addresses = self.owed.setdefault(message_id, {}).setdefault(zone, [])
+        if address not in addresses:
+            addresses.append(address)
+
+    def _message(self, message_id: str, parts: dict[str, bytes | int]) -> None:
+        if "#" not in parts and "*" not in parts:
+            self.report.add("harmless", "chunks of a message that was never accepted", message_id, "they are deleted")
+            self.operations += self._all_keys(message_id)
+            return
+        try:
+            existence = Existence.of(bytes(parts["#"]))
+            metadata = records.unpack(bytes(parts["*"]))
+            missing = check_bodies.missing_chunks(metadata, parts)
+        except (KeyError, ValueError, TypeError):
+            missing, existence, metadata = [0], Existence(0, 0, 0), {"size": 0}
+        if missing and self._ended(message_id):
+            self.report.add("repairable", "rests of a message that has ended", message_id, "they are deleted")
+            self.operations += self._all_keys(message_id)
+            return
+        if missing:
+            what = "its metadata" if missing == [0] else f"{len(missing)} chunks of its body"
+            self.report.add("damage", f"a message has lost {what}", message_id, "it goes to quarantine with a note")
+            self.broken[message_id] = f"it has lost {what}"
+            return
+        if fault := "" if self._ended(message_id) else check_bodies.fault(self.config.folder, message_id, metadata):
+            self.report.add("damage", f"a message has lost its body: {fault}", message_id, "it goes to quarantine")
+            self.broken[message_id] = fault
+            return
+        self.whole[message_id] = (existence, metadata["size"])
+        if "columns" in metadata:
+            self._merged.add(message_id)
+
+    def _ended(self, message_id: str) -> bool:
+        """The journal has the end of all its recipients, so that nobody needs its body."""
+        return message_id in self.truth.ended or self.truth.alive.get(message_id) == {}
+
+    def bodies(self) -> None:
+        """Bodies' files that belong to no message. They are no fault: the next start removes them."""
+        known = body_file.ids(self.config.folder / body_file.FOLDER)
+        self.strange = [one for one in known if one not in self.whole and one not in self.broken]
+        if self.strange:
+            self.report.counts["bodies to be removed"] = len(self.strange)
+
+    def _all_keys(self, message_id: str) -> list[Operation]:
+        prefix = keys.message_range(message_id)
+        return [(key, None) for key in self.store.keys(prefix, keys.end(prefix))]
+
+    # -- recipients
+
+    def recipients(self) -> None:
+        """One key for each living recipient, none for others."""
+        seen: set[tuple[str, str]] = set()
+        for place, key, value in recipients(self.store):
+            who = (place.id, place.recipient)
+            if place.id not in self.whole or who in seen or self._is_over(place):
+                self._drop(place, key)
+                continue
+            seen.add(who)
+            self._count(place.zone, place.recipient, _STATE_OF[place.family], place.id)
+            note = Note.of(value)
+            if place.id in self._merged or note.counted:
+                campaign = Flow.of(note.flow).campaign
+                self._waiting[campaign] = self._waiting.get(campaign, 0) + 1
+        for message_id, alive in self.truth.alive.items():
+            for address, (zone, notify, orcpt) in alive.items():
+                if message_id in self.whole and (message_id, address) not in seen:
+                    self._bring_back(message_id, zone, address, Note(notify, orcpt))
+        for message_id, (existence, _) in self.whole.items():
+            self._settle_left(message_id, existence)
+
+    def _is_over(self, place: keys.Place) -> bool:
+        """The journal has its end. A message it does not know is alive: its record may be lost or unwritten."""
+        if place.id in self.truth.ended:
+            return True
+        alive = self.truth.alive.get(place.id)
+        return alive is not None and place.recipient not in alive
+
+    def _drop(self, place: keys.Place, key: bytes) -> None:
+        if self.lossy and place.id not in self.whole and place.id not in self.broken and not self._is_over(place):
+            self.broken[place.id] = "nothing is left of it but recipients"
+            self.report.add("damage", "a message is lost from the store", place.id, "send it again from its source")
+        if place.id in self.broken:
+            if not self._is_over(place):
+                self._owed(place.id, place.zone, place.recipient)
+        else:
+            twice = place.id in self.whole and not self._is_over(place)
+            what = "is queued twice" if twice else "has ended and is still queued"
+            self.report.add("repairable", f"{place.recipient} {what}", place.id, "the key goes")
+        self.operations.append((key, None))
+
+    def _end_is_gone(self, message_id: str) -> bool:
+        """Whether the store is believed, which has not got it: mail that was delivered must not be sent again."""
+        if not self.truth.gaps or self.lost:
+            return False
+        what = "its end stood in a segment that is gone from the archive"
+        self.report.add("harmless", what, message_id, "it is taken for ended")
+        return True
+
+    def _bring_back(self, message_id: str, zone: str, address: str, note: Note) -> None:
+        if self._end_is_gone(message_id):
+            return
+        if message_id in self._merged:  # its values were in its key only
+            self.report.add("damage", f"{address} is lost from a merged message", message_id, "make its request again")
+            self._owed(message_id, zone, address)
+            return
+        self.report.add("repairable", f"{address} is not queued, and has not ended", message_id, "it is queued again")
+        home = self.config.zone(zone) or self.config.default_zone
+        # Among the parked ones: a fresh key might lie below the low-water mark, and never be read.
+        target = destination(home, address.rpartition("@")[2]).key
+        self.operations.append((keys.parked(home.name, target, message_id, address), note.value()))
+        self._count(home.name, address, sizes.QUEUED, message_id)
+
+    def _count(self, zone: str, address: str, state: int, message_id: str) -> None:
+        self._counted.setdefault((zone, address.rpartition("@")[2]), [0, 0, 0])[state] += 1
+        self._left[message_id] = self._left.get(message_id, 0) + 1
+
+    def _settle_left(self, message_id: str, existence: Existence) -> None:
+        left = self._left.get(message_id, 0)
+        if not left:
+            self.report.add("repairable", "a message without recipients", message_id, "it is deleted")
+            self.operations += self._all_keys(message_id)
+        elif left != existence.left:
+            self.report.add(
+                "repairable", f"{existence.left} recipients left, {left} found", message_id, "counted again"
+            )
+            value = Existence(existence.created_ms, existence.total, left).value()
+            self.operations.append((keys.existence(message_id), value))
+
+    # -- campaigns
+
+    def campaigns(self) -> None:
+        """Their templates, and their tallies against what was counted."""
+        for found in check_campaigns.findings(self.store, self._waiting):
+            self.report.add(*found[:4])
+            self.operations += found.operations
+
+    # -- people
+
+    def people(self) -> None:
+        """The suppression list, and the keys of requests."""
+        for found in suppressions.findings(self.store, self.truth.listed, self.lossy, self.lost):
+            self.report.add(*found[:4])
+            self.operations += found.operations
+
+    # -- sizes
+
+    def sizes(self) -> None:
+        """The counters, against what was counted."""
+        stored = sizes.Sizes(self.store).domains
+        for key in sorted(stored.keys() | self._counted.keys()):
+            counted = self._counted.get(key)
+            if stored.get(key) != counted:
+                what = f"sizes of {key[1]} in zone {key[0]}: {stored.get(key)} noted, {counted} counted"
+                self.report.add("repairable", what, "sizes", "counted again")
+                self.operations.append((keys.size(*key), records.pack(counted) if counted else None))
+        living = self.living()
+        size = sum(self.whole[message_id][1] for message_id in living)
+        state = state_of(self.store)
+        if (state.messages, state.bytes) != (len(living), size):
+            what = f"{state.messages} messages with {state.bytes} bytes noted, {len(living)} with {size} counted"
+            self.report.add("repairable", what, "sizes", "counted again")
+        value = records.pack(state._replace(messages=len(living), bytes=size))
+        self.operations.append((keys.STATE, value))
+        for name, index in (("queued", 0), ("deferred", 1), ("held", 2)):
+            self.report.counts[name] = sum(counts[index] for counts in self._counted.values())

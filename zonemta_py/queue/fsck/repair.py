@@ -1,0 +1,58 @@
+"""Repair: what a comparison has found is put right, in an order that a crash may interrupt anywhere.
+
+First what is damaged goes to quarantine/, one case for all of it; then the journal gets the records that end what is
+lost; when they are stable the store follows. The queue here is one that has replayed everything, and that nobody uses:
+afterwards it is thrown away, since what it has counted is old.
+"""
+
+from __future__ import annotations
+
+from zonemta_py.disk import body_file, keys, records
+from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.store import Operation
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.fsck import bodies
+from zonemta_py.queue.fsck.compare import Comparison
+from zonemta_py.queue.lifecycle import lost
+
+
+async def repair(core: Core, found: Comparison, quarantine: Quarantine) -> None:
+    """Raises OSError, StoreError."""
+    operations = list(found.operations)
+    if found.owed or found.broken:
+        case = _set_aside(core, found, quarantine)
+        operations += _ends(core, found, case)
+        await core.journal.stable()
+    core.store.write(operations, sync=True)
+    for message_id in found.broken:
+        body_file.remove(core.bodies.folder, message_id)
+    bodies.clear(core.config.folder, quarantine, found.strange, found.truth.ended, found.lossy)
+    found.report.repaired = True
+
+
+def _set_aside(core: Core, found: Comparison, quarantine: Quarantine) -> str:
+    note = {"error": f"{len(found.broken)} messages were damaged", "remedy": lost.REMEDY}
+    case = quarantine.incident("messages", note)
+    for message_id in sorted({*found.broken, *found.owed}):
+        why = found.broken.get(message_id, "recipients are lost from a merged message; make their requests again")
+        recipients = [address for rows in found.owed.get(message_id, {}).values() for address in rows]
+        row = {"sender": found.truth.senders.get(message_id, ""), "recipients": recipients, "error": why}
+        case.add(message_id, row, lost.contents(core.store, message_id) if message_id in found.broken else {})
+        body_file.keep(core.bodies.folder, message_id, case.place, f"{message_id}-body")
+    case.save()
+    return case.place.name
+
+
+def _ends(core: Core, found: Comparison, case: str) -> list[Operation]:
+    """Writes the records; returns what they take from the store."""
+    for message_id, zones in found.owed.items():
+        for zone, addresses in zones.items():
+            why = found.broken.get(message_id, "its key")
+            core.ledger.append(Type.REMOVED, lost.body(message_id, zone, addresses, why, case))
+    operations: list[Operation] = []
+    for message_id in found.broken:
+        core.ledger.append(Type.FINISH, records.pack([message_id]))
+        prefix = keys.message_range(message_id)
+        operations += [(key, None) for key in core.store.keys(prefix, keys.end(prefix))]
+    return operations

@@ -1,0 +1,277 @@
+"""Accepting: one atomic synced batch holds a message, then the journal gets its envelope record.
+
+The batch is the commit; a crash between the two leaves a message without its record, which recovery writes. A large
+body has a file, which is on stable storage before, and is garbage until that batch (`bodies`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.records import Existence, Note, Type
+from zonemta_py.disk.store import Operation, StoreDamaged, StoreError
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import QueueRefusal, Receipt
+from zonemta_py.queue.core import sizes
+from zonemta_py.queue.core.bodies import Stored
+from zonemta_py.queue.core.commit import DISK_ERROR, NO_SPACE, immediately
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.counters import SUPPRESSED, campaign_of
+from zonemta_py.queue.core.messages import Message
+from zonemta_py.queue.hooks import Routed
+from zonemta_py.queue.lifecycle import admission, suppressed
+from zonemta_py.schedule import hours
+from zonemta_py.schedule.lane import Entry, Path, Strand
+from zonemta_py.schedule.steady import STEP_MS
+from zonemta_py.schedule.zone import ZoneSchedule
+
+NO_RECIPIENTS = Reply(554, "5.5.1", "no valid recipients")
+
+Done = Callable[[str, Reply | None], None]
+
+
+class _Placed(NamedTuple):
+    zone: ZoneSchedule
+    strand: Strand | None
+    key: bytes
+    recipient: Recipient
+    note: Note
+    state: int
+
+
+class Acceptance:
+    """Turns messages into keys and records."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def refusal(self) -> Reply | None:
+        """Why nothing can be accepted now."""
+        core = self._core
+        trouble = core.lines.trouble or core.journal.trouble
+        if trouble is None and core.space.short(core.clock.monotonic()):
+            return NO_SPACE
+        return trouble
+
+    def routes(self, envelope: Envelope) -> list[Routed]:
+        """Each recipient's zone, by the rules of the configuration."""
+        route, sender, origin, wish = self._core.router.route, envelope.sender, envelope.origin, envelope.sending_zone
+        recipients = envelope.recipients
+        if len(recipients) > 1:  # a recipient named twice has one key, and counts once
+            recipients = list({recipient.address: recipient for recipient in recipients}.values())
+        fields = envelope.headers
+        routing = {"source": envelope.source} if envelope.source else None
+        return [Routed(r, route(sender, r.address, origin, wish, fields).zone, routing) for r in recipients]
+
+    def unfit(self, envelope: Envelope) -> Reply | None:
+        """Why this message is not taken; before its routes are asked for. A merged one is completed (`merging`)."""
+        if not envelope.recipients:
+            return NO_RECIPIENTS
+        core = self._core
+        if envelope.merged:
+            return admission.admit(core.campaigns, envelope)
+        if envelope.campaign and envelope.campaign in core.campaigns.canceled and envelope.protocol != "LOCAL":
+            return admission.canceled(envelope.campaign)
+        return None
+
+    async def asked_routes(self, envelope: Envelope) -> list[Routed]:
+        """The same, after plugins had their say; empty if they dropped everyone. Raises QueueRefusal."""
+        hooks = self._core.hooks
+        asked = [await hooks.route(envelope, routed) for routed in self.routes(envelope)]
+        kept = [routed for routed in asked if not routed.drop]
+        if kept and all(routed.refusal for routed in kept):
+            raise QueueRefusal(kept[0].refusal or NO_RECIPIENTS)
+        return [self._refused(routed) for routed in kept]
+
+    def wrong_source(self, envelope: Envelope, routed: list[Routed]) -> Reply | None:
+        """Why it cannot be sent from the address that was asked for."""
+        if not envelope.source:
+            return None
+        return admission.source_refusal(self._core.config, envelope.source, {row.zone for row in routed})
+
+    @staticmethod
+    def _refused(routed: Routed) -> Routed:
+        """A single recipient that plugins refuse bounces when its turn comes: the others' 250 must stand."""
+        if routed.refusal is not None:
+            routed.routing = {"refused": [routed.refusal.code, routed.refusal.enhanced, routed.refusal.text]}
+        return routed
+
+    def left_out(self, envelope: Envelope, routed: list[Routed]) -> dict[str, str]:
+        """Those on the suppression list: kind and scope of the entry. Raises QueueRefusal: it cannot be read now."""
+        try:
+            return self._core.suppression.left_out(envelope, routed)
+        except StoreError as error:
+            if isinstance(error, StoreDamaged):
+                self._core.read_failed(error)
+            raise QueueRefusal(DISK_ERROR) from None
+
+    def commit(
+        self,
+        envelope: Envelope,
+        routed: list[Routed],
+        chunks: list[bytes],
+        done: Done,
+        *,
+        stored: Stored | None = None,
+        along: list[Operation] | None = None,
+        left_out: dict[str, str] | None = None,
+    ) -> None:
+        """Stores a message; `done(id, None)` once it is stable. stored: its body, where that has a file and no chunks.
+
+        along: operations for the same batch (the end of the recipients a notification is about); such a message
+        survives a write error, since its cause stands in the journal. left_out: those that are suppressed (not all),
+        and the kind of their entry.
+        """
+        core = self._core
+        now_ms, apart_ms = core.clock.ms(), core.clock.apart_ms()
+        message_id = stored.id if stored else core.ids.next(now_ms)
+        if envelope.clock_ahead_ms:
+            self._as_it_is_set(envelope)
+        metadata = suppressed.stored_metadata(envelope)
+        if apart_ms and (envelope.deadline_ms or envelope.hold_for):
+            metadata["apart_ms"] = apart_ms
+        if envelope.merged:
+            chunks, metadata["template"] = [], core.campaigns.get(envelope.campaign or "").template
+        metadata["chunks"] = len(chunks)
+        if stored:
+            metadata["chunks"], metadata["file"] = stored.chunks, stored.bytes
+        if counted := bool(envelope.campaign) and self._counted(envelope):
+            metadata["counted"] = True
+        packed = records.pack(metadata)
+        kept = [row for row in routed if row.recipient.address not in left_out] if left_out else routed
+        placed = [self._place(message_id, row, envelope, now_ms, counted) for row in kept]
+        message = Message(message_id, metadata, now_ms, len(placed), len(placed))
+        operations = along or []
+        operations += [(keys.chunk(message_id, number), chunk) for number, chunk in enumerate(chunks, 1)]
+        operations.append((keys.existence(message_id), Existence(now_ms, len(placed), len(placed)).value()))
+        operations.append((keys.metadata(message_id), packed))
+        operations += [(row.key, row.note.value()) for row in placed]
+        count = len(left_out) if left_out else 0
+        if envelope.request:
+            operations += core.requests.operations(envelope, Receipt(message_id, len(placed), count))
+        core.arriving.add(message_id)
+        core.schedule.busy.update([row.key for row in placed])
+        campaign = campaign_of(metadata)
+        self._count(placed, envelope.size, 1, campaign, count)
+        rows = [[row.zone.zone.name, row.recipient.address, *row.note[:2]] for row in placed]
+        told = b"\x93" + records.pack(message_id) + packed + records.pack(rows)
+
+        def finish(reply: Reply | None) -> None:
+            core.arriving.discard(message_id)
+            if reply is None:
+                self._accepted(message, told, placed, chunks[0] if len(chunks) == 1 else None)
+            else:
+                self._count(placed, envelope.size, -1, campaign, count)
+                self._undo(operations, placed, envelope)
+                if stored:
+                    core.bodies.ended(message_id)
+            if left_out and reply is None:
+                suppressed.name(core, message_id, routed, left_out)
+                core.journal.when_stable(partial(done, message_id, None))
+            else:
+                done(message_id, reply)
+
+        core.lines.submit(operations, finish, sync=True, keep=along is not None, envelope=told)
+
+    def _as_it_is_set(self, envelope: Envelope) -> None:
+        """Its intervals began when it came in, and the clock may have been set since: they end by the clock of now."""
+        moved_ms = self._core.clock.ahead_ms() - envelope.clock_ahead_ms
+        envelope.clock_ahead_ms = 0
+        if abs(moved_ms) <= STEP_MS:
+            return
+        if envelope.deadline_ms:
+            envelope.deadline_ms += moved_ms
+        if envelope.hold_for:
+            envelope.hold_until_ms += moved_ms
+
+    def _counted(self, envelope: Envelope) -> bool:
+        """Whether a message that is not merged is one of a campaign that is under way."""
+        campaigns = self._core.campaigns
+        if envelope.merged or envelope.protocol == "LOCAL":  # what we say of it is not of it
+            return False
+        campaign = campaigns.by_name.get(envelope.campaign or "")
+        return campaign is not None and not campaigns.over(campaign)
+
+    def _undo(self, operations: list[Operation], placed: list[_Placed], envelope: Envelope) -> None:
+        """A batch that failed may be found in LevelDB's log all the same; until it is deleted nobody may read it."""
+        core = self._core
+        forgotten = core.requests.undo(envelope) if envelope.request else immediately
+
+        def gone(_: Reply | None) -> None:
+            core.schedule.busy.difference_update([row.key for row in placed])
+            forgotten()
+
+        core.lines.submit([(key, None) for key, _ in operations], gone, sync=False, keep=True)
+
+    def _place(self, message_id: str, routed: Routed, envelope: Envelope, now_ms: int, counted: bool) -> _Placed:
+        recipient = routed.recipient
+        zone = self._core.schedule.zones[routed.zone]
+        priority = zone.zone.priority if envelope.priority is None else envelope.priority
+        priority = (routed.routing or {}).get("priority", priority)  # a plugin's
+        flow = ""
+        if priority or envelope.tenant or envelope.campaign:
+            flow = Path(priority, envelope.tenant or "", envelope.campaign or "").text()
+        apart_ms = self._core.clock.apart_ms()
+        deadline_ms = envelope.deadline_ms and envelope.deadline_ms + apart_ms
+        note = Note(
+            recipient.notify, recipient.orcpt, routing=routed.routing, flow=flow, deadline_ms=deadline_ms,
+            values=recipient.values, counted=counted,
+        )  # fmt: skip
+        wait_s = max(routed.delay_s, hours.wait_s(self._core.config, zone.zone, envelope, now_ms))
+        if envelope.deadline_mode == "R":
+            wait_s = min(wait_s, (envelope.deadline_ms - now_ms) / 1000)
+        if wait_s > 0:
+            due_ms = now_ms + apart_ms + int(wait_s * 1000)
+            key = keys.deferred(routed.zone, due_ms, message_id, recipient.address)
+            return _Placed(zone, None, key, recipient, note, sizes.DEFERRED)
+        strand = zone.strands.of(message_id, recipient.address, note)
+        if zone.takes(strand):
+            key = keys.fresh(routed.zone, message_id, recipient.address)
+        else:
+            key = keys.parked(routed.zone, strand.key, message_id, recipient.address)
+        return _Placed(zone, strand, key, recipient, note, sizes.QUEUED)
+
+    def _count(self, placed: list[_Placed], size: int, sign: int, campaign: str, left_out: int) -> None:
+        core = self._core
+        if campaign:
+            core.campaigns.tallies.add(campaign, "accepted", sign * len(placed))
+            core.campaigns.tallies.add(campaign, SUPPRESSED, sign * left_out)
+        core.message_count += sign
+        core.message_bytes += sign * size
+        for row in placed:
+            core.sizes.add(row.zone.zone.name, row.recipient.domain, row.state, sign)
+
+    def _accepted(self, message: Message, told: bytes, placed: list[_Placed], body: bytes | None) -> None:
+        core = self._core
+        core.ledger.append(Type.ENVELOPE, told)
+        core.segments.born(message.id)
+        pins = 0
+        for row in placed:
+            pins += self._hand_over(message, row)
+        if pins:
+            core.messages.add(message, body)
+            core.messages.pin(message, pins)
+        core.changed()
+
+    def _hand_over(self, message: Message, row: _Placed) -> int:
+        """Straight into the window if it has room and nothing older waits in the store; else for a cursor to find."""
+        core, zone, strand = self._core, row.zone, row.strand
+        if row.note.deadline_ms:
+            zone.deadline_ms = min(zone.deadline_ms, row.note.deadline_ms)
+        if strand is None:
+            core.schedule.busy.discard(row.key)
+            zone.due_at(keys.place(row.key).due_ms)
+        elif row.key.startswith(b"parked "):
+            core.schedule.busy.discard(row.key)
+            zone.parked_key(strand, row.key, row.note.deadline_ms)
+        elif zone.ready_for_new(strand):
+            zone.put_new(strand, Entry(row.key, message.id, row.recipient.address, row.note, pinned=True))
+            return 1
+        else:
+            core.schedule.busy.discard(row.key)
+            zone.left_unread(row.key, row.note.deadline_ms)
+        return 0

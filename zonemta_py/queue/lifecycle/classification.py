@@ -1,0 +1,179 @@
+"""What a result teaches: the rules judge each reply, and the destination, its source and its mail are treated so.
+
+A rule may turn a verdict (retry what was refused for good, give up what was put off), set when to try again, and ask
+for more: less speed, fewer connections, a rest for the source, a suspension. What no rule speaks of is as before: a
+destination that cannot be reached rests. TLS that some mail demands and does not get is that mail's matter: rules class
+it, but only where the whole zone demands it does the destination rest, and never is TLS left out for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from zonemta_py.config import Config, ConfigError
+from zonemta_py.config.shipped import shipped
+from zonemta_py.mail.classify import LOCAL, TLS_POLICY
+from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rule import RulesError
+from zonemta_py.mail.rules import Rules, Ruling
+from zonemta_py.mail.waiting_time import said_wait_s
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Outcome, Result
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.lifecycle.lease import Lease
+from zonemta_py.schedule.lane import Lane
+from zonemta_py.schedule.standing import NO_TLS
+
+OURS = LOCAL | {"plugin", "queue", "limit"}
+"""Stages at which nobody else has said anything."""
+UNTRIED = OURS | {TLS_POLICY}
+"""Stages that do not say what the destination bears."""
+NO_TLS_S = 86_400.0
+MAIL_STAGES = frozenset(("mail", "rcpt", "data", "body", "dot"))
+GREYLISTING = "greylisting"
+SAID_TIMES = 4
+"""So often a server is believed how long to wait; then the retry schedule counts."""
+
+
+def load(config: Config) -> Rules:
+    """The rules as configured: own ones first. Raises ConfigError. Compiled once: children fork with them."""
+    own, file = config.rules.extra, config.rules.file or shipped("rules.toml")
+    try:
+        return _compiled((own, file) if own else (file,))
+    except (RulesError, OSError) as error:
+        raise ConfigError(str(error)) from None
+
+
+@lru_cache(4)
+def _compiled(paths: tuple[Path, ...]) -> Rules:
+    return Rules.load(list(paths))
+
+
+class Judging:
+    """Looks at every result once, before it is recorded."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    @cached_property
+    def _rules(self) -> Rules:
+        return load(self._core.config)
+
+    def judge(self, lease: Lease, result: Result) -> list[Ruling | None]:
+        """The rulings on the outcomes, which are changed as they say."""
+        provider = lease.group.lane.provider
+        rulings: list[Ruling | None] = []
+        for place, outcome in enumerate(result.outcomes):
+            if outcome.verdict not in (DEFERRED, BOUNCED) or outcome.stage in OURS:
+                rulings.append(None)
+                continue
+            ruling = self._rules.judge(outcome.reply, outcome.stage, provider)
+            rulings.append(ruling)
+            result.outcomes[place] = self._waits(lease, _turned(outcome, ruling), ruling)
+        return rulings
+
+    def _waits(self, lease: Lease, outcome: Outcome, ruling: Ruling) -> Outcome:
+        """As long as the server has asked for, the first few times: it may say the same for ever."""
+        own = ruling.action.delay_s and ruling.kind != GREYLISTING
+        if outcome.verdict != DEFERRED or outcome.stage not in MAIL_STAGES or own:
+            return outcome
+        said_s = said_wait_s(outcome.reply.text)
+        if said_s is None or any(lease.group.entries[i].note.attempts >= SAID_TIMES for i in outcome.recipients):
+            return outcome
+        return dataclasses.replace(outcome, delay_s=said_s)
+
+    def learn(self, lease: Lease, result: Result, rulings: list[Ruling | None]) -> None:
+        """Acts on the rulings, and on how the destination has behaved."""
+        group, standing = lease.group, self._core.schedule.standing
+        lane, zone = group.lane, group.zone
+        permits = self._core.schedule.permits
+        lease.tried = lease.tried or any(outcome.stage not in UNTRIED for outcome in result.outcomes)
+        if group.charge is not None and not result.more:
+            released = sum(len(o.recipients) for o in result.outcomes if o.verdict == RELEASED)
+            permits.unused(group, result.opened, lease.tried, result.kept, released)
+        if result.recipients_max or result.stalled:
+            standing.manners.learn(lane.site, result.recipients_max, result.stalled, result.manner)
+        if not result.outcomes:
+            return
+        if not lane.failures and not lane.source and all(o.verdict == DELIVERED for o in result.outcomes):
+            if zone.away.waiting:
+                zone.answered(lane)
+            standing.delivered(lane)  # the usual case, in short
+            lane.concurrency.succeeded(lane.active)
+            return
+        tried = any(outcome.stage not in UNTRIED for outcome in result.outcomes)
+        delivered = sum(len(o.recipients) for o in result.outcomes if o.verdict == DELIVERED)
+        if delivered:
+            standing.delivered(lane)
+        if lane.source:
+            for outcome, ruling in zip(result.outcomes, rulings, strict=True):
+                kind = ruling.kind if ruling else ""
+                standing.count(lane.source, lane.site, lane.provider, outcome.verdict, kind, len(outcome.recipients))
+        dead, spoken = False, False
+        for outcome, ruling in zip(result.outcomes, rulings, strict=True):
+            if ruling is not None:
+                acted, died = self._act(lease, lane, outcome, ruling)
+                spoken, dead = spoken or acted, dead or died
+        if result.down_s is not None and (dead or not spoken):
+            text = str(result.outcomes[0].reply) if result.outcomes else ""
+            if not spoken:
+                standing.earned.failed(zone.zone, lane.site, lane.source, text)
+            zone.down(lane, self._core.schedule.now(), result.down_s, text)
+        elif dead:
+            zone.down(lane, self._core.schedule.now(), 0, str(result.outcomes[0].reply))
+        elif tried:
+            zone.answered(lane)
+            zone.up(lane)
+            if result.down_s is None and not spoken:
+                lane.concurrency.succeeded(lane.active)
+
+    def _act(self, lease: Lease, lane: Lane, outcome: Outcome, ruling: Ruling) -> tuple[bool, bool]:
+        """Does what the rule asks; whether it said how to treat the destination, and whether that is dead now."""
+        action, standing = ruling.action, self._core.schedule.standing
+        cause = f"{ruling.rule}: {outcome.reply}"
+        asks = bool(action.slow or action.fewer or action.rest_s or action.suspend)
+        no_tls = action.no_tls and outcome.stage != TLS_POLICY
+        if not (asks or no_tls) or not standing.counted(lane, ruling):
+            return asks, False
+        if no_tls:
+            standing.stop(NO_TLS, lane.site, NO_TLS_S, cause)
+        if action.slow:
+            standing.slowed(lane, cause, lease.since_ms)
+        dead = standing.earned.failed(lease.zone, lane.site, lane.source, cause) if action.fewer else False
+        if action.rest_s and lane.source:
+            standing.stop("rest", f"{lane.source} {lane.site}", action.rest_s, cause)
+            self._core.schedule.changed()
+        elif action.rest_s:  # the only address there is: the destination rests
+            standing.stop("destination", lane.site, action.rest_s, cause)
+        if action.suspend:
+            path = lease.group.strand.path
+            name = {"destination": lane.site, "tenant": path.tenant, "campaign": path.campaign}[action.suspend]
+            if name:
+                standing.stop(action.suspend, name, action.suspend_s, cause)
+        return asks, dead
+
+
+def _turned(outcome: Outcome, ruling: Ruling) -> Outcome:
+    """The outcome as the rule sees it."""
+    action = ruling.action
+    delay_s = action.delay_s or outcome.delay_s
+    if action.verdict == "retry" and outcome.verdict == BOUNCED:
+        return dataclasses.replace(outcome, verdict=DEFERRED, reply=_softened(outcome.reply), delay_s=delay_s)
+    if action.verdict == "bounce" and outcome.verdict == DEFERRED:
+        return dataclasses.replace(outcome, verdict=BOUNCED, reply=_hardened(outcome.reply))
+    return dataclasses.replace(outcome, delay_s=delay_s) if delay_s != outcome.delay_s else outcome
+
+
+def _hardened(reply: Reply) -> Reply:
+    """As a final one: else the sender would be told that time had run out."""
+    if reply.permanent:
+        return reply
+    enhanced = "5" + reply.enhanced[1:] if reply.enhanced else "5.0.0"
+    return Reply(554, enhanced, f"{reply} (given up by rule)")
+
+
+def _softened(reply: Reply) -> Reply:
+    """As a temporary one, so that verdict and record agree; the text says what was said."""
+    enhanced = "4" + reply.enhanced[1:] if reply.enhanced else "4.0.0"
+    return Reply(451, enhanced, f"{reply} (tried again by rule)")

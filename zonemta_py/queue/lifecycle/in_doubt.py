@@ -1,0 +1,151 @@
+"""In doubt: recipients whose final reply may have been on its way when their sender, or the queue, died.
+
+They are the only ones that can get a message twice. They are listed under keys of their own, and sent again or held for
+an operator as their zone says (`in_doubt`). Recovery finds them as start records without a result. Whose message has
+killed its sender while it was made, again and again (`making`), is held whatever the zone says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Set
+from functools import partial
+from typing import Any
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.store import Operation
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.core import sizes
+from zonemta_py.queue.core.commit import immediately
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.locator import find_entry, leased_keys, state_of
+from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.queue.lifecycle.lease import Lease
+from zonemta_py.queue.poison import checksum
+from zonemta_py.schedule.lane import Entry
+
+NOTHING_MADE = (-1, 0)
+
+
+def lost(queue: Parts, worker: str, silent: bool = False) -> None:
+    """A sender has died: what it had heard of is in doubt, the rest goes back as if it had never been leased.
+
+    silent: it stands still, and may go on: what it then has to tell is heard (`Settling.late`).
+    """
+    doubtful, making = [], NOTHING_MADE if silent else queue.deaths.of(worker)
+    for lease in queue.leases.of(worker):
+        if lease.settling:
+            continue
+        if not lease.sent:
+            queue.leases.take_back(lease)
+        elif lease.asking is not None:  # what it has answered is to be recorded first
+            lease.settling = True
+            lease.asking.add_done_callback(partial(_heard, queue, lease))
+        else:
+            doubtful.append(lease)
+    if silent:
+        queue.leases.remember(doubtful)
+    _doubt(queue, doubtful, {id(entry) for lease in doubtful for entry in _deadly(queue, lease, making)})
+    queue.leases.gone(worker)
+    queue.core.changed()
+
+
+def _heard(queue: Parts, lease: Lease, _: asyncio.Future[None]) -> None:
+    _doubt(queue, [lease])
+    queue.core.changed()
+
+
+def _deadly(queue: Parts, lease: Lease, making: tuple[int, int]) -> list[Entry]:
+    """Whose message its sender has died of too often."""
+    number, found = making
+    if lease.number != number:
+        return []
+    return [
+        entry
+        for entry in lease.open
+        if checksum(entry.address) == found and queue.deaths.count(lease.message.id, entry.address)
+    ]
+
+
+def _doubt(queue: Parts, leases: list[Lease], deadly: Set[int] = frozenset()) -> None:
+    """Ends them. deadly: ids of entries that are held."""
+    rows = [
+        [lease.message.id, lease.zone.name, entry.address, lease.since_ms, _action(lease, entry, deadly)]
+        for lease in leases
+        for entry in lease.open
+    ]
+    for lease in leases:
+        del queue.leases.out[lease.number]
+        lease.group.zone.done(lease.group)
+    if leases:
+        body = records.pack([[lease.number for lease in leases], rows])
+        queue.core.ledger.write(Type.IN_DOUBT, body, partial(_resolve_all, queue.core, leases, deadly))
+
+
+def _action(lease: Lease, entry: Entry, deadly: Set[int]) -> str:
+    return "hold" if id(entry) in deadly else lease.zone.in_doubt
+
+
+def _resolve_all(core: Core, leases: list[Lease], deadly: Set[int]) -> None:
+    for lease in leases:
+        _resolve(core, lease, deadly)
+    core.changed()
+
+
+def _resolve(core: Core, lease: Lease, deadly: Set[int]) -> None:
+    """Lists a lease's recipients, and frees or holds them."""
+    zone, entries = lease.zone, lease.open
+    operations = [
+        _listed(lease.message.id, entry.address, zone.name, lease.since_ms, _action(lease, entry, deadly))
+        for entry in entries
+    ]
+    holding = [entry for entry in entries if _action(lease, entry, deadly) == "hold"]
+    if len(holding) < len(entries):
+        lease.group.zone.put_back(lease.group, [entry for entry in entries if entry not in holding])
+    for entry in holding:
+        operations += _hold(core, zone.name, entry)
+
+    def held(_: Reply | None) -> None:
+        core.schedule.busy.difference_update([entry.key for entry in holding])
+        core.messages.unpin(lease.message, len(holding))
+
+    core.lines.submit(operations, held, sync=False, keep=True)
+
+
+def recover(queue: Parts, working: list[list[Any]]) -> None:
+    """Start records without a result, [lease, id, zone, destination, recipients, since_ms], after a crash."""
+    core, rows = queue.core, []
+    for row in working:
+        zone = core.config.zone(row[2])
+        action = zone.in_doubt if zone else "retry"
+        rows += [[row[1], row[2], address, row[5], action] for address, _, _ in leased_keys(core.store.get, row)]
+    if working:
+        body = records.pack([[row[0] for row in working], rows])
+        core.ledger.write(Type.IN_DOUBT, body, partial(apply, queue, rows))
+
+
+def apply(queue: Parts, rows: list[list[Any]]) -> None:
+    """Makes an IN_DOUBT record true, before anything is scheduled.
+
+    One recipient may stand in several of its leases: older queues did not write down that one was taken back.
+    """
+    core, once = queue.core, {(row[0], row[1], row[2]): row for row in rows}
+    for message_id, zone, address, since_ms, action in once.values():
+        operations = [_listed(message_id, address, zone, since_ms, action)]
+        entry = find_entry(core.store, zone, message_id, address) if action == "hold" else None
+        if entry is not None:
+            operations += _hold(core, zone, entry)
+        core.lines.submit(operations, immediately, sync=False, keep=True)
+
+
+def _listed(message_id: str, address: str, zone: str, since_ms: int, action: str) -> Operation:
+    return keys.in_doubt(message_id, address), records.pack([zone, since_ms, action])
+
+
+def _hold(core: Core, zone: str, entry: Entry) -> list[Operation]:
+    domain = entry.address.rpartition("@")[2]
+    core.sizes.add(zone, domain, state_of(entry), -1)
+    core.sizes.add(zone, domain, sizes.HELD, 1)
+    note = entry.note.held(core.clock.steady_ms())
+    return [(entry.key, None), (keys.held(zone, entry.id, entry.address), note.value())]

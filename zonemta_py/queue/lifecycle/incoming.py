@@ -1,0 +1,216 @@
+"""What is on its way in: messages of several chunks, and the one way in which every message that is given is taken."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from functools import partial
+from typing import TypeVar
+
+from zonemta_py.disk import records
+from zonemta_py.disk.bodies import Shrinker
+from zonemta_py.disk.body_file import BodyFile
+from zonemta_py.disk.records import Type
+from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import QueueRefusal, Receipt
+from zonemta_py.queue.core.bodies import Stored, client_of
+from zonemta_py.queue.core.commit import DISK_ERROR, NO_SPACE
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.lifecycle.accept import Acceptance
+from zonemta_py.queue.lifecycle.suppressed import forgo
+
+GONE = Reply(451, "4.3.0", "the message was given up, try again")
+IN_STORE_BYTES_MAX = 8 * CHUNK_BYTES
+"""Bodies that are kept in no more than this go into the store, with all else, in the one batch that accepts them."""
+T = TypeVar("T")
+
+
+class LocalIncoming:
+    """A message of several chunks (api.Incoming): gathered in memory up to a bound, from there on written to a file.
+
+    client: who hands it in, for the bounds of what is not accepted yet.
+    """
+
+    def __init__(self, acceptance: Acceptance, core: Core, client: str = "") -> None:
+        self._acceptance, self._core, self._client = acceptance, core, client_of(client)
+        self._shrink = Shrinker().shrink
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
+        self._counted = 0
+        self._id = ""
+        self._file: BodyFile | None = None
+        self._file_bytes = 0
+        self._job: asyncio.Future[None] | None = None
+        self._trouble: Reply | None = None
+
+    async def write(self, chunk: bytes) -> None:
+        await self.write_kept([self._shrink(chunk)])
+
+    async def write_kept(self, chunks: list[bytes]) -> None:
+        """Several chunks, in the form in which they are kept (`disk.bodies`); one write is under way at most."""
+        self._check()
+        self._gather(chunks)
+        if self._gathered_bytes <= IN_STORE_BYTES_MAX and self._file is None:
+            return
+        await self._written()
+        self._pass_on()
+
+    def _gather(self, chunks: list[bytes]) -> None:
+        size = sum(map(len, chunks))
+        reply = self._core.bodies.uncommitted.add(self._client, size)
+        if reply is not None:
+            self._trouble = reply
+            raise QueueRefusal(reply)
+        self._counted += size
+        self._gathered += chunks
+        self._gathered_bytes += size
+
+    def _pass_on(self) -> None:
+        """What was gathered goes to the file while more comes."""
+        if self._file is None:
+            self._file = self._open()
+        chunks, self._gathered = self._gathered, []
+        self._core.space.fill(self._gathered_bytes)
+        self._gathered_bytes = 0
+        self._job = self._core.bodies.run(partial(self._file.write, chunks))
+
+    def _open(self) -> BodyFile:
+        core = self._core
+        self._id = core.ids.next(core.clock.ms())
+        core.arriving.add(self._id)
+        core.ledger.append(Type.OPEN, records.pack([self._id]))
+        return BodyFile(core.bodies.folder, self._id)
+
+    async def _written(self) -> None:
+        """What is under way has reached the file. Raises QueueRefusal."""
+        if self._job is not None:
+            await self._done(self._job)
+        self._job = None
+        self._check()
+
+    async def _done(self, job: asyncio.Future[T]) -> T:
+        await asyncio.wait([job])  # `abort` cancels the job, not whoever waits for it: he is owed an answer
+        if job.cancelled():
+            raise QueueRefusal(self._trouble or GONE)
+        try:
+            return job.result()
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            self._trouble = self._trouble or (NO_SPACE if full else DISK_ERROR)
+            raise QueueRefusal(self._trouble) from None
+
+    def _check(self) -> None:
+        """What was refused once is refused for good: a part of it is missing, and its end may be on its way already."""
+        self._trouble = self._trouble or self._acceptance.refusal()
+        if self._trouble is not None:
+            raise QueueRefusal(self._trouble)
+
+    async def commit(self, envelope: Envelope, last_chunk: bytes) -> str:
+        return (await self.accept(envelope, last_chunk)).id
+
+    async def accept(self, envelope: Envelope, last_chunk: bytes) -> Receipt:
+        return await self.accept_kept(envelope, [self._shrink(last_chunk)] if last_chunk else [])
+
+    async def accept_kept(self, envelope: Envelope, last_chunks: list[bytes]) -> Receipt:
+        """The same for the last chunks in the form in which they are kept."""
+        self._check()
+        self._gather(last_chunks)
+        if self._gathered_bytes > IN_STORE_BYTES_MAX or self._file is not None:
+            await self._complete()
+        receipt = await take(self._acceptance, self._core, envelope, self._gathered, self)
+        self.release()
+        return receipt
+
+    async def _complete(self) -> None:
+        """The file has all of it, on stable storage."""
+        await self._written()
+        self._pass_on()
+        await self._written()
+        assert self._file is not None
+        self._file_bytes = await self._done(self._core.bodies.run(self._file.finish))
+        self._check()
+
+    def hand_over(self) -> Stored | None:
+        """The commit is on its way, and abort must leave the file alone; None: there is none.
+
+        Raises QueueRefusal: it was aborted while something else was waited for.
+        """
+        self._check()
+        if self._file is None:
+            return None
+        stored = Stored(self._id, self._file.chunks, self._file_bytes)
+        self._id, self._file = "", None
+        return stored
+
+    def release(self) -> None:
+        """What was counted is in the store, or refused, and gone soon."""
+        self._core.bodies.uncommitted.release(self._client, self._counted)
+        self._counted = 0
+
+    def abort(self) -> None:
+        self._gathered, self._gathered_bytes = [], 0
+        if self._job is not None:
+            self._job.add_done_callback(_ignore)
+            self._job.cancel()  # it may wait for a thread still
+        if self._file is not None:
+            self._core.bodies.dispose(self._file.abort)
+        if self._id:
+            self._core.arriving.discard(self._id)
+        self._id, self._file, self._trouble = "", None, GONE
+        self.release()
+
+
+def _ignore(job: asyncio.Future[None]) -> None:
+    """Nobody waits for it any more."""
+    if not job.cancelled():
+        job.exception()
+
+
+async def take(
+    acceptance: Acceptance, core: Core, envelope: Envelope, chunks: list[bytes], incoming: LocalIncoming | None = None
+) -> Receipt:
+    """Takes a message, or answers as before if its request was answered before. Raises QueueRefusal."""
+    reply = acceptance.refusal()
+    if reply is not None:
+        raise QueueRefusal(reply)
+    store = partial(_store, acceptance, core, envelope, chunks, incoming)
+    if not envelope.request:
+        return await store()
+    receipt = await core.requests.once(envelope, store)
+    if receipt.repeated and incoming:
+        incoming.abort()
+    return receipt
+
+
+async def _store(
+    acceptance: Acceptance, core: Core, envelope: Envelope, chunks: list[bytes], incoming: LocalIncoming | None
+) -> Receipt:
+    """Commits a message and waits for it. Raises QueueRefusal."""
+    reply = acceptance.unfit(envelope)
+    if reply is not None:
+        raise QueueRefusal(reply)
+    routed = await acceptance.asked_routes(envelope) if core.hooks.routes else acceptance.routes(envelope)
+    reply = acceptance.wrong_source(envelope, routed)
+    if reply is not None:
+        raise QueueRefusal(reply)
+    left_out = acceptance.left_out(envelope, routed)
+    future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def done(stored: str, refused: Reply | None) -> None:
+        if not future.done():
+            if refused is None:
+                future.set_result(stored)
+            else:
+                future.set_exception(QueueRefusal(refused))
+
+    accepted = len(routed) - len(left_out)
+    if not accepted:
+        if incoming:
+            incoming.abort()
+        forgo(core, envelope, routed, left_out, done)
+        return Receipt(await future, 0, len(left_out))
+    stored = incoming.hand_over() if incoming else None
+    acceptance.commit(envelope, routed, chunks, done, stored=stored, left_out=left_out)
+    return Receipt(await future, accepted, len(left_out))

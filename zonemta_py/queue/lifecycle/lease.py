@@ -1,0 +1,70 @@
+"""A lease: what a sender has, since when, and how much of it has been answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from zonemta_py.config import Zone
+from zonemta_py.disk import keys
+from zonemta_py.queue.core.messages import Message
+from zonemta_py.schedule.lane import Entry, Group
+
+_NOBODY: set[int] = set()
+
+
+class Lease:
+    """What a sender has: the group, its message, who has it, since when.
+
+    answered: recipients (their index) whose result has arrived before the last; recorded: of which the journal says so.
+    asking: plugins are asked about notices first, of the latest answer that called for one. tried: somebody outside has
+    said something to one of them.
+    """
+
+    __slots__ = (
+        "answered", "asking", "group", "message", "number", "recorded", "sent", "settling", "since_ms", "tried",
+        "worker",
+    )  # fmt: skip
+
+    def __init__(self, number: int, group: Group, message: Message, worker: str, since_ms: int) -> None:
+        self.number, self.group, self.message = number, group, message
+        self.worker, self.since_ms = worker, since_ms
+        self.sent = False  # its sender has heard of it
+        self.settling = False  # its result has arrived
+        self.answered: set[int] = _NOBODY
+        self.recorded: set[int] = _NOBODY
+        self.asking: asyncio.Future[None] | None = None
+        self.tried = False
+
+    @property
+    def zone(self) -> Zone:
+        return self.group.zone.zone
+
+    @property
+    def open(self) -> list[Entry]:
+        """Of whom the journal does not say yet what became."""
+        return _but(self.group.entries, self.recorded)
+
+    def answer(self, indices: Iterable[int]) -> None:
+        self.answered = self.answered.union(indices)
+
+    def row(self) -> list[Any]:
+        """For start and position records: [lease, id, zone, destination, recipients, since_ms, provider, size].
+
+        A recipient is its address, or [address, due_ms] where it was deferred. The last two: what limits count by.
+        """
+        recipients = [_who(entry) for entry in self.open]
+        zone, place = self.group.zone.zone.name, self.group.strand.key
+        provider, size = self.group.lane.provider, self.message.metadata["size"]
+        return [self.number, self.message.id, zone, place, recipients, self.since_ms, provider, size]
+
+
+def _but(entries: list[Entry], indices: set[int]) -> list[Entry]:
+    return [entry for index, entry in enumerate(entries) if index not in indices] if indices else entries
+
+
+def _who(entry: Entry) -> str | list[Any]:
+    if entry.key.startswith(b"deferred "):
+        return [entry.address, keys.place(entry.key).due_ms]
+    return entry.address

@@ -1,0 +1,373 @@
+"""Leasing: hands deliveries to sender processes, each with a start record that is stable before the sender hears of it.
+
+A lease is a permission: it counts as a connection of its zone and of its destination until it is settled. Senders wait
+here; whenever something changes, `pump` lets the schedule read on and gives the waiting senders what may go, in turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from zlib import crc32
+
+from zonemta_py.disk import records
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.store import StoreError, StoreFenced
+from zonemta_py.mail.envelope import Notify, Recipient
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import BOUNCED, Delivery
+from zonemta_py.queue.core.campaigns import REMOTE, canceled
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.lifecycle.lease import Lease
+from zonemta_py.queue.lifecycle.removal import remove_leased
+from zonemta_py.schedule import hours
+from zonemta_py.schedule.lane import Entry, Group, Hold, Lane, Strand
+from zonemta_py.schedule.standing import NO_TLS
+from zonemta_py.zones.site import order
+
+log = logging.getLogger(__name__)
+_CHANCE = random.Random()
+PATIENCE_S = 1.0
+LATE_MAX = 10_000
+FENCED_S = 0.1
+"""How soon to look whether the store can be read again."""
+TOO_LATE = Reply(554, "5.4.7", "its delivery deadline has passed")
+OUTLIVED = Reply(554, "5.4.7", "its time in the queue is over")
+DAMAGED = Reply(554, "5.3.0", "the stored message was damaged and could not be sent")
+
+
+class Taker:
+    """A sender that waits: how many it can take, and whom to give them to."""
+
+    __slots__ = ("deliver", "deliveries", "gone", "leases", "most", "worker")
+
+    def __init__(self, worker: str, most: int, deliver: Callable[[list[Delivery]], None]) -> None:
+        self.worker, self.most, self.deliver = worker, most, deliver
+        self.deliveries: list[Delivery] = []
+        self.leases: list[Lease] = []
+        self.gone = False
+
+
+class Leases:
+    """The leases that are out, and the senders that wait for more."""
+
+    def __init__(self, core: Core, first_number: int) -> None:
+        self.out: dict[int, Lease] = {}
+        self.late: dict[int, Lease] = {}
+        """Those that senders lost which may go on, the latest LATE_MAX."""
+        self._core = core
+        self._next = first_number
+        self._takers: deque[Taker] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._workers: set[str] = set()
+        self._held: dict[str, list[Strand]] = {}
+        """Strands that wait for their sender to come for more."""
+        self._missed: dict[str, float] = {}
+        """Since when a sender was wanted and not there."""
+
+    def take(self, most: int, worker: str, deliver: Callable[[list[Delivery]], None]) -> Taker:
+        """`deliver` is called once, with 1…most deliveries, when something may go."""
+        taker = Taker(worker, most, deliver)
+        self._takers.append(taker)
+        self._workers.add(worker)
+        self._let_go(worker)
+        self._core.changed()
+        return taker
+
+    def leave(self, taker: Taker) -> None:
+        """It waits no longer; what it was to get goes back. Harmless after it was served."""
+        if taker.gone:
+            return
+        taker.gone = True
+        self._takers = deque(other for other in self._takers if other is not taker)
+        for lease in taker.leases:
+            if not lease.sent:
+                self.take_back(lease)
+
+    def take_back(self, lease: Lease) -> None:
+        """A lease whose sender never heard of it. The journal is told: it is over, and nobody is in doubt."""
+        if self.out.pop(lease.number, None) is not None:
+            self._core.ledger.append(Type.IN_DOUBT, records.pack([[lease.number], []]))
+            self._put_back(lease.group)
+
+    def _put_back(self, group: Group) -> None:
+        """What was taken and not handed to anybody."""
+        self._core.schedule.permits.untouched(group)
+        group.zone.done(group)
+        group.zone.put_back(group, group.entries)
+
+    def pump(self) -> None:
+        """Lets the schedule read on, and serves the senders that wait."""
+        core = self._core
+        now, now_ms = core.clock.monotonic(), core.clock.steady_ms()
+        if core.store.fenced:  # nothing can be read, and nothing is damaged: look again in a moment
+            self._sleep(FENCED_S)
+            return
+        try:
+            core.schedule.wake()
+            more = core.schedule.fill(now_ms)
+            served, readable = self._serve(now_ms)
+        except StoreFenced:
+            self._sleep(FENCED_S)
+            return
+        except StoreError as error:
+            core.read_failed(error)
+            return
+        for taker in served:
+            core.journal.when_stable(partial(self._deliver, taker))
+        if not readable or core.store.fenced:
+            self._sleep(FENCED_S)
+        elif more:
+            core.changed()
+        elif self._timer is None or self._timer.cancelled() or self._timer.when() > now + 0.01:
+            self._sleep(core.schedule.next_wake(now_ms))
+
+    def _sleep(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(max(seconds, 0.001), self._woken)
+
+    def _woken(self) -> None:
+        self._timer = None
+        self._core.changed()
+
+    def _serve(self, now_ms: int) -> tuple[list[Taker], bool]:
+        """The senders that were given something; False: the disk is in trouble, go on in a moment."""
+        served: dict[int, Taker] = {}
+        readable = True
+        while self._takers:
+            group = self._core.schedule.next()
+            if group is None:
+                break
+            taker = self._taker_of(group)
+            try:
+                given = taker is not None and self._give(taker, group, now_ms)
+            except (StoreFenced, OSError) as error:
+                log.info("%s; it is tried again", error)
+                readable = False
+                break
+            if taker is not None and given:
+                served[id(taker)] = taker
+                self._takers.remove(taker)
+                if len(taker.deliveries) < taker.most:
+                    self._takers.append(taker)
+        if served:
+            self._takers = deque(taker for taker in self._takers if id(taker) not in served)
+        return list(served.values()), readable
+
+    def _taker_of(self, group: Group) -> Taker | None:
+        """Who is to have it: anybody, unless connections are limited; None: it waits for its sender.
+
+        One sender has all of such a lane, for it uses the connections that it keeps open before it opens another: so
+        there are never more open than may be leased. One that does not come for PATIENCE_S loses the lane to others,
+        as soon as it has none open.
+        """
+        strand, first = group.strand, self._takers[0]
+        if not self._core.schedule.permits.counts_connections(strand):
+            return first
+        schedule, lane = self._core.schedule, group.lane
+        bound = lane.owner in self._workers and schedule.permits.keeps(group)
+        mine = lane.owner if bound else self._first_choice(lane) or first.worker
+        taker = next((taker for taker in self._takers if taker.worker == mine), None)
+        if taker is not None:
+            self._missed.pop(mine, None)
+            lane.owner = mine
+            return taker
+        now = schedule.now()
+        if now - self._missed.setdefault(mine, now) >= PATIENCE_S and not bound:
+            lane.owner = first.worker
+            return first
+        strand.zone.hold(strand, Hold("sender", "its sender is busy", now + PATIENCE_S, self._core.clock.ms()))
+        self._held.setdefault(mine, []).append(strand)
+        self._put_back(group)
+        return None
+
+    def _first_choice(self, lane: Lane) -> str:
+        workers = sorted(self._workers)
+        return workers[crc32(f"{lane.site} {lane.source}".encode()) % len(workers)] if workers else ""
+
+    def gone(self, worker: str) -> None:
+        """A sender has died: its lanes are others' now."""
+        self._workers.discard(worker)
+        self._core.schedule.permits.lost(worker)
+        self._missed.pop(worker, None)
+        self._let_go(worker)
+
+    def _let_go(self, worker: str) -> None:
+        for strand in self._held.pop(worker, ()):
+            if strand.held is not None and strand.held.kind == "sender":
+                strand.free()
+                strand.enlist()
+
+    def _give(self, taker: Taker, group: Group, now_ms: int) -> bool:
+        """Raises StoreFenced, OSError: the disk is in trouble; the group is back where it was."""
+        lease = None
+        try:
+            if self._canceled(group) and not remove_leased(self._core, group, group.entries, self._reason(group)):
+                return False
+            for reason, entries in self._core.suppression.listed(group).items():
+                if not remove_leased(self._core, group, entries, reason):
+                    return False
+            lease = self.grant(group, taker.worker)
+            return lease is not None and self._hand(taker, lease, now_ms)
+        except (StoreFenced, OSError):
+            if lease is None:
+                self._put_back(group)
+            else:
+                self.take_back(lease)
+            raise
+
+    def _canceled(self, group: Group) -> bool:
+        """Whether its campaign was canceled."""
+        names, note = self._core.campaigns.canceled, group.entries[0].note
+        return bool(names) and note.tallied and group.strand.path.campaign in names
+
+    def _reason(self, group: Group) -> str:
+        return canceled(self._core.campaigns.get(group.strand.path.campaign))
+
+    def _hand(self, taker: Taker, lease: Lease, now_ms: int) -> bool:
+        """Gives a lease to a sender, unless it comes to its end here."""
+        group = lease.group
+        refused = (group.entries[0].note.routing or {}).get("refused")
+        refusal = Reply(*refused) if refused else group.refusal
+        if refusal is not None:
+            self._core.end(lease, BOUNCED, refusal, None)
+            return False
+        if hours.too_late(lease.message.metadata, now_ms):
+            self._core.end(lease, BOUNCED, TOO_LATE, None)
+            return False
+        if lease.message.metadata.get("life_h") and self._outlived(lease, now_ms):
+            self._core.end(lease, BOUNCED, OUTLIVED, None)
+            return False
+        wait_s = self._core.wait_s(lease)
+        if wait_s:  # its hours are over: it waits, and that is no attempt
+            self._core.postpone(lease, wait_s)
+            return False
+        try:
+            body = self._core.messages.body(lease.message)
+        except StoreFenced:
+            raise
+        except StoreError as error:
+            self._core.end(lease, BOUNCED, DAMAGED, error)
+            return False
+        taker.leases.append(lease)
+        taker.deliveries.append(self._delivery(lease, body))
+        return True
+
+    def _outlived(self, lease: Lease, now_ms: int) -> bool:
+        """Whether its campaign's hours are over: other mail is tried, however long it had to wait for that."""
+        lives, message, note = self._core.lives, lease.message, lease.group.entries[0].note
+        return lives.perhaps_over(message.id, now_ms) and lives.over(lease.group.strand, message, note, now_ms)
+
+    def grant(self, group: Group, worker: str) -> Lease | None:
+        """A lease with its start record; None when the message's metadata is damaged (it has been dealt with).
+
+        Raises StoreFenced, OSError: nothing has been done, and it may be well in a moment.
+        """
+        core = self._core
+        try:
+            message = core.messages.get(group.entries[0].id)
+        except StoreFenced:
+            raise
+        except StoreError as error:
+            core.lost_message(group, error)
+            return None
+        # The moment its limits were charged at: a restart charges them again as of then.
+        now_ms = core.clock.ms()
+        since_ms = group.zone.ms_at(group.taken) if group.taken else now_ms
+        lease = Lease(self._next, group, message, worker, since_ms)
+        group.worker = worker
+        self._next += 1
+        for entry in group.entries:
+            if not entry.pinned:
+                entry.pinned = True
+                message.pins += 1
+        self.out[lease.number] = lease
+        core.ledger.append(Type.START, records.pack(lease.row()), now_ms)
+        return lease
+
+    def _deliver(self, taker: Taker) -> None:
+        if taker.gone:
+            return
+        taker.gone = True
+        for lease in taker.leases:
+            lease.sent = True
+        taker.deliver(taker.deliveries)
+
+    def _delivery(self, lease: Lease, body: bytes | None) -> Delivery:
+        group, message = lease.group, lease.message
+        first, lane, path, site = group.entries[0].note, group.lane, group.strand.path, group.site
+        routing, metadata, merged = first.routing or {}, message.metadata, first.values is not None
+        if self._core.schedule.standing.stopped(NO_TLS, lane.site):
+            routing = routing | {"no_tls": True}
+        most, manners = self._core.schedule.permits.most(group.strand), self._core.schedule.standing.manners
+        return Delivery(
+            lease=lease.number,
+            id=message.id,
+            zone=group.zone.zone.name,
+            destination=_domain(group) if site else lane.target.key,
+            sender=metadata["sender"],
+            recipients=[self._merged(group, entry) if merged else _recipient(entry) for entry in group.entries],
+            size=metadata["size"],
+            chunks=metadata["chunks"],
+            body=body,
+            host=lane.target.host,
+            port=lane.target.port,
+            source=lane.source,
+            ret=metadata.get("ret"),
+            envid=metadata.get("envid"),
+            smtputf8=metadata.get("smtputf8", False),
+            eightbit=metadata.get("body") == "8BITMIME",
+            attempts=[entry.note.attempts for entry in group.entries],
+            routing=routing,
+            hosts=order(site, _CHANCE) if site else [],
+            secure=site.secure if site else False,
+            site=lane.site,
+            provider=lane.provider,
+            tenant=path.tenant,
+            campaign=path.campaign,
+            priority=path.priority,
+            may_connect=group.connect,
+            require_tls=metadata.get("require_tls", False),
+            tls_optional=metadata.get("tls_optional", False),
+            messages_per_connection=most.messages_per_connection,
+            idle_s=self._core.schedule.permits.idle_s(group, most.idle_s),
+            hashes=metadata.get("hashes") or {},
+            unsubscribe=metadata.get("unsubscribe", False),
+            columns=metadata.get("columns") or [],
+            values=[entry.note.values or [] for entry in group.entries] if merged else None,
+            template=metadata.get("template", ""),
+            received_ms=metadata.get("received_ms", 0),
+            stepwise=bool(manners.known) and manners.stepwise(lane.site),
+            counted=group.charge is not None,
+            unsigned=metadata.get("unsigned", False),
+        )
+
+    def _merged(self, group: Group, entry: Entry) -> Recipient:
+        """Servers behind us are asked for silence only if the campaign is to be silent everywhere."""
+        campaign = self._core.campaigns.by_name.get(group.strand.path.campaign)
+        note = entry.note
+        quiet = note.notify == Notify.NEVER and campaign is not None and campaign.notify == REMOTE
+        return Recipient(entry.address, 0 if quiet else note.notify, note.orcpt)
+
+    def remember(self, leases: list[Lease]) -> None:
+        """Their sender may have something to tell of them yet."""
+        self.late |= {lease.number: lease for lease in leases}
+        for number in list(self.late)[:-LATE_MAX]:
+            del self.late[number]
+
+    def of(self, worker: str) -> list[Lease]:
+        return [lease for lease in self.out.values() if lease.worker == worker]
+
+
+def _recipient(entry: Entry) -> Recipient:
+    return Recipient(entry.address, entry.note.notify, entry.note.orcpt)
+
+
+def _domain(group: Group) -> str:
+    """The domain that DNS was asked for; policies and reports are about it."""
+    return group.entries[0].address.rpartition("@")[2].lower().rstrip(".")

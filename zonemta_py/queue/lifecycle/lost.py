@@ -1,0 +1,105 @@
+"""Messages that damage has cost: set aside with what is left of them, and ended by a record that says so.
+
+The record is REMOVED, with "lost" in its fifth field (the name of the case in quarantine/); FINISH follows for the
+message. Both are on stable storage before anything is taken out of the store, so a crash in between leaves them to
+replay. An ended message owes nobody anything: its segment can go to the archive, and a later check reports what was
+lost since, not what was lost before.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zonemta_py.disk import body_file, keys, records
+from zonemta_py.disk.quarantine import Incident, Quarantine
+from zonemta_py.disk.store import Operation, Store, StoreError
+
+if TYPE_CHECKING:
+    from zonemta_py.queue.core.core import Core
+
+LOST = "lost"
+REASON = "lost by damage"
+REMEDY = "send them again from their source"
+ONE_CASE_MAX = 1_000
+"""Messages in one case: its note is written anew with each."""
+
+
+def body(message_id: str, zone: str, addresses: list[str], why: str, case: str, **where: Any) -> bytes:
+    """Of the REMOVED record. where: `destination` and `due`, where the keys are known."""
+    place = {"destination": "", "due": []} | where | {LOST: case}
+    return records.pack([message_id, zone, addresses, f"{REASON}: {why}", place])
+
+
+def rests(store: Store, message_id: str) -> list[bytes]:
+    """The keys that are left of a message, but for its recipients."""
+    prefix = keys.message_range(message_id)
+    try:
+        return list(store.keys(prefix, keys.end(prefix)))
+    except StoreError:
+        return []
+
+
+def contents(store: Store, message_id: str) -> dict[str, bytes]:
+    """What can be read of it, by part."""
+    found: dict[str, bytes] = {}
+    for key in rests(store, message_id):
+        try:
+            found[part_of(key)] = store.get(key) or b""
+        except StoreError:
+            continue
+    return found
+
+
+def part_of(key: bytes) -> str:
+    return key.decode().rsplit(" ", 1)[1].replace("*", "metadata").replace("#", "existence")
+
+
+class Aside:
+    """What this process has set aside: each message once, all of them in one case."""
+
+    def __init__(self, quarantine: Quarantine, store: Store, bodies: Path) -> None:
+        self._quarantine, self._store, self._bodies = quarantine, store, bodies
+        self._incident: Incident | None = None
+        self._known: set[str] = set()
+
+    def __contains__(self, message_id: str) -> bool:
+        return message_id in self._known
+
+    def put(self, message_id: str, why: str) -> str:
+        """Returns the case's name. Raises OSError; the message is not set aside then."""
+        case = self._incident
+        if case is None or (len(case.rows) >= ONE_CASE_MAX and message_id not in self._known):
+            note = {"error": "messages in the store are damaged", "remedy": REMEDY}
+            case = self._incident = self._quarantine.incident("messages", note)
+        if message_id not in self._known:
+            case.add(message_id, {"error": why}, contents(self._store, message_id))
+            body_file.keep(self._bodies, message_id, case.place, f"{message_id}-body")
+            case.save()
+            self._known.add(message_id)
+        return case.place.name
+
+
+def apply(
+    core: Core, message_id: str, zone: str, found: dict[str, tuple[bytes, int]], first: bool = True, size: int = 0
+) -> list[Operation]:
+    """Counts out what such a record has ended; what it takes in the store. found: as of `places.places_of`.
+
+    first: no other record has ended the message. size: what a merged one counted for, since it has no body of its own.
+    """
+    operations: list[Operation] = []
+    for address, (key, state) in found.items():
+        core.sizes.add(zone, address.rpartition("@")[2], state, -1)
+        operations.append((key, None))
+    left = rests(core.store, message_id) if first else []
+    if left:
+        core.bodies.ended(message_id)
+        core.cleansing.ended(message_id)
+        try:
+            bytes_left = core.messages.size_left(message_id)
+        except StoreError:
+            bytes_left = 0  # fsck counts again
+        core.message_count -= 1
+        core.message_bytes -= bytes_left or size
+    core.messages.drop(message_id)
+    return operations + [(key, None) for key in left]

@@ -1,0 +1,159 @@
+"""Removal: recipients that leave the queue without a delivery or a bounce, for a reason that the journal keeps.
+
+Three ways lead here: from a lease that is about to be given, from a strand in memory, and from a walk over the store.
+Nothing is taken out of the schedule before its message is known to be readable; from then on nobody else answers for
+its keys. The REMOVED record says where each key was, so that a replay after a crash finds it at once, or knows that it
+is gone. Failures: StoreError, and nothing has been done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.store import Operation, StoreDamaged, StoreError, StoreFenced
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.core.commit import immediately
+from zonemta_py.queue.core.counters import REMOVED, SUPPRESSED, campaign_of
+from zonemta_py.queue.core.locator import state_of
+from zonemta_py.queue.core.messages import Message
+from zonemta_py.schedule.lane import Entry, Group, Strand
+from zonemta_py.schedule.zone import ZoneSchedule
+
+if TYPE_CHECKING:
+    from zonemta_py.queue.core.core import Core
+
+
+def remove_leased(core: Core, group: Group, entries: list[Entry], reason: str) -> bool:
+    """Takes these of a group's recipients out, before there is a start record; False: nobody is left of the group.
+
+    What its limits were charged comes back if the whole group goes. Raises StoreFenced: nothing has been done.
+    """
+    try:
+        message = core.messages.get(group.entries[0].id)
+    except StoreFenced:
+        raise
+    except StoreError as error:
+        core.lost_message(group, error)
+        return False
+    gone = {entry.key for entry in entries}
+    group.entries = [entry for entry in group.entries if entry.key not in gone]
+    remove(core, group.zone.zone.name, message, entries, reason, group.strand.key)
+    if group.entries:
+        return True
+    core.schedule.permits.untouched(group)
+    group.zone.done(group)
+    return False
+
+
+def remove_in_memory(
+    core: Core, strand: Strand, wanted: Callable[[Entry], bool], reason: Callable[[Entry], str]
+) -> int:
+    """Takes those of a strand's out that wait in memory and of which `wanted` is true; how many. Raises StoreError."""
+    zone, found = strand.zone, [entry for entry in strand.entries if wanted(entry)]
+    messages = _messages_of(core, found)
+    theirs = {entry.key for entry in found if entry.id in messages}
+    if theirs:
+        _remove_each(core, zone, messages, zone.withdraw(strand, lambda entry: entry.key in theirs), reason)
+        zone.tidy(strand)
+    return len(theirs)
+
+
+def remove_walked(
+    core: Core, zone: ZoneSchedule, family: str, entries: list[Entry], reason: Callable[[Entry], str]
+) -> int:
+    """Takes those out that a walk over that family has found, none of them busy; how many. Raises StoreError."""
+    messages = _messages_of(core, entries)
+    found = [entry for entry in entries if entry.id in messages]
+    gone = [entry.key for entry in found]
+    core.schedule.busy.update(gone)
+    # Until their end is written no mark may pass them: a crash before that finds them again.
+    if family == "deferred":
+        zone.promise(gone)
+    elif family == "delivery-zone":
+        for key in gone:
+            zone.fresh.promise(key)
+    _remove_each(core, zone, messages, found, reason)
+    return len(found)
+
+
+def _messages_of(core: Core, entries: list[Entry]) -> dict[str, Message]:
+    """Their messages, by id. Those damaged are left out: whoever leases them deals with it. Raises StoreError."""
+    found: dict[str, Message] = {}
+    try:
+        for entry in entries:
+            if entry.id not in found:
+                try:
+                    found[entry.id] = core.messages.get(entry.id)
+                except StoreDamaged:
+                    continue
+    except StoreError:
+        for message in found.values():
+            core.messages.unpin(message, 0)  # forgotten, unless others need it
+        raise
+    return found
+
+
+def _remove_each(
+    core: Core, zone: ZoneSchedule, messages: dict[str, Message], entries: list[Entry], reason: Callable[[Entry], str]
+) -> None:
+    """One record for those of a message that are on one strand, and leave for one reason."""
+
+    def together(entry: Entry) -> tuple[str, str, str]:
+        return entry.id, keys.place(entry.key).destination, reason(entry)
+
+    for (message_id, destination, why), rows in groupby(entries, together):
+        remove(core, zone.zone.name, messages[message_id], list(rows), why, destination)
+
+
+def remove(
+    core: Core,
+    zone: str,
+    message: Message,
+    entries: list[Entry],
+    reason: str,
+    destination: str = "",
+    done: Callable[[Reply | None], None] = immediately,
+) -> None:
+    """Ends recipients of one message, whose keys are busy; `done` once the store has it.
+
+    destination: key of the strand that they are on, where they may be parked.
+    """
+    due = [keys.place(entry.key).due_ms for entry in entries]
+    where = {"destination": destination, "due": due if any(due) else []}
+    now_ms = core.clock.ms()
+    body = [message.id, zone, [entry.address for entry in entries], reason, where]
+    for entry in entries:
+        if not entry.pinned:
+            entry.pinned = True
+            core.messages.pin(message)
+    suppressed = reason.startswith(SUPPRESSED)
+    apply = partial(_apply, core, zone, message, entries, now_ms, suppressed, done)
+    core.ledger.write(Type.REMOVED, records.pack(body), apply, now_ms)
+
+
+def _apply(
+    core: Core, zone: str, message: Message, entries: list[Entry], ms: int, suppressed: bool,
+    done: Callable[[Reply | None], None],
+) -> None:  # fmt: skip
+    """Gives the store what the record says. Called in the order of the records."""
+    operations: list[Operation] = [(entry.key, None) for entry in entries]
+    campaign = campaign_of(message.metadata)
+    for entry in entries:
+        core.sizes.add(zone, entry.address.rpartition("@")[2], state_of(entry), -1)
+        if campaign:
+            core.campaigns.tallies.result(campaign, REMOVED, ms, suppressed=suppressed)
+    operations += core.messages.finish(message, len(entries))
+    if message.left <= 0:
+        core.finish(message, zone)
+
+    def written(reply: Reply | None) -> None:
+        core.schedule.busy.difference_update([entry.key for entry in entries])
+        core.messages.unpin(message, len(entries))
+        done(reply)
+
+    core.lines.submit(operations, written, sync=False, keep=True)

@@ -1,0 +1,162 @@
+"""Requests: a client that repeats one, since it never heard the answer, gets the first answer, and stores nothing.
+
+The key of a request goes into the same atomic synced batch as the mail it brought: both are there, or neither, whatever
+crashes. It is kept for `queue.request_h`, or as long as its campaign. Of the client's own words only a hash is kept.
+While the first is under way a second one waits for it; if the first fails, the second tries itself.
+
+Failures: the same key for other content is refused for good; a store that cannot be read, for now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Coroutine
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.store import Operation, StoreDamaged, StoreError
+from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import QueueRefusal, Receipt
+from zonemta_py.queue.core.commit import DISK_ERROR, immediately
+
+if TYPE_CHECKING:
+    from zonemta_py.queue.core.core import Core
+
+OTHER_CONTENT = Reply(554, "5.5.0", "this key was used for other content; repeat that request, or take a new key")
+AT_ONCE = 1_000
+"""Keys that are looked at, or deleted, before the loop gets its turn."""
+CAMPAIGN = "campaign "
+_HOUR_MS = 3_600_000
+
+
+class Kept(NamedTuple):
+    """Value of a request's key. until_ms: 0 if it is kept as long as its campaign."""
+
+    ms: int
+    id: str
+    accepted: int
+    suppressed: int
+    digest: bytes
+    until_ms: int
+
+    @classmethod
+    def of(cls, value: bytes) -> Kept:
+        """Raises ValueError, TypeError."""
+        return cls(*records.unpack(value)[:6])
+
+
+def key_of(request: str) -> bytes:
+    """ "campaign <name> <key>" is of that campaign's scope; all others are of the scope "-"."""
+    name = hashlib.sha256(request.encode()).hexdigest()[:32]
+    words = request.split(" ", 2)
+    return keys.request(f"{CAMPAIGN}{words[1]}" if _is_campaigns(request) else "-", name)
+
+
+def _is_campaigns(request: str) -> bool:
+    return request.startswith(CAMPAIGN) and request.count(" ") > 1
+
+
+class Requests:
+    """The keys in the store, and those under way."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._under_way: dict[bytes, asyncio.Future[Receipt]] = {}
+        self._refused: set[bytes] = set()
+        """Keys of batches that failed: they may be found in the store all the same, until they are deleted."""
+
+    async def once(self, envelope: Envelope, take: Callable[[], Coroutine[Any, Any, Receipt]]) -> Receipt:
+        """What `take` returns, or an earlier call for the same request. Raises QueueRefusal.
+
+        `take` runs to its end even if nobody waits for it any more: its batch may be on the way to the disk.
+        """
+        key = key_of(envelope.request)
+        while (first := self._under_way.get(key)) is not None:
+            await asyncio.wait([first])
+        if key in self._refused:
+            raise QueueRefusal(DISK_ERROR)
+        known = self._known(key, envelope.digest)
+        if known is not None:
+            return known
+        task = self._under_way[key] = asyncio.ensure_future(take())
+        task.add_done_callback(lambda done: self._done(key, done))
+        return await asyncio.shield(task)
+
+    def _done(self, key: bytes, task: asyncio.Future[Receipt]) -> None:
+        del self._under_way[key]
+        if not task.cancelled():
+            task.exception()  # whoever asked may be gone
+
+    def _known(self, key: bytes, digest: bytes) -> Receipt | None:
+        core = self._core
+        try:
+            value = core.store.get(key)
+        except StoreError as error:
+            if isinstance(error, StoreDamaged):
+                core.read_failed(error)
+            raise QueueRefusal(DISK_ERROR) from None
+        if value is None:
+            return None
+        kept = Kept.of(value)
+        if kept.until_ms and kept.until_ms <= core.clock.steady_ms():
+            return None
+        if kept.digest != digest:
+            raise QueueRefusal(OTHER_CONTENT)
+        return Receipt(kept.id, kept.accepted, kept.suppressed, repeated=True)
+
+    def operations(self, envelope: Envelope, receipt: Receipt) -> list[Operation]:
+        """What goes into the batch with its mail."""
+        key, now_ms, until_ms = key_of(envelope.request), self._core.clock.steady_ms(), 0
+        operations: list[Operation] = []
+        if not _is_campaigns(envelope.request):
+            until_ms = now_ms + int(self._core.config.queue.request_h * _HOUR_MS)
+            operations.append((keys.request_end(until_ms, key), b""))
+        kept = Kept(now_ms, receipt.id, receipt.accepted, receipt.suppressed, envelope.digest, until_ms)
+        return [*operations, (key, records.pack(kept))]
+
+    def undo(self, envelope: Envelope) -> Callable[[], None]:
+        """Its batch failed. The key says nothing from now on, until what is returned is called: then it is deleted."""
+        key = key_of(envelope.request)
+        self._refused.add(key)
+        return lambda: self._refused.discard(key)
+
+    # -- what is over
+
+    def tidy(self) -> bool:
+        """Forgets a portion of the keys whose time is over; True: there may be more. Raises StoreError."""
+        return self._tidy_ended() | self._tidy_campaigns()
+
+    def _tidy_ended(self) -> bool:
+        core, operations = self._core, list[Operation]()
+        stop = b"%s%012x " % (keys.REQUEST_ENDS, core.clock.steady_ms() + 1)
+        ended = list(islice(core.store.keys(keys.REQUEST_ENDS, stop), AT_ONCE))
+        for end in ended:
+            key = keys.REQUESTS + end.split(b" ", 2)[2]
+            if key in self._under_way:
+                continue
+            operations.append((end, None))
+            value = core.store.get(key)
+            if value is not None and keys.request_end(Kept.of(value).until_ms, key) == end:  # else it has come again
+                operations.append((key, None))
+        core.lines.submit(operations, immediately, sync=False, keep=True)
+        return len(ended) == AT_ONCE
+
+    def _tidy_campaigns(self) -> bool:
+        """Those of campaigns that are gone, or never were; others are stepped over, a campaign at a time."""
+        core, start = self._core, keys.REQUESTS + CAMPAIGN.encode()
+        stop = keys.end(start)
+        over_ms = core.clock.steady_ms() - int(core.config.queue.request_h * _HOUR_MS)
+        while (first := core.store.first(start, stop)) is not None:
+            mine = b" ".join(first.split(b" ")[:3]) + b" "
+            start = keys.end(mine)
+            if core.campaigns.lives(first.split(b" ")[2].decode()):
+                continue
+            rows = list(islice(core.store.scan(mine, start), AT_ONCE))
+            gone = [key for key, value in rows if Kept.of(value).ms <= over_ms and key not in self._under_way]
+            core.lines.submit([(key, None) for key in gone], immediately, sync=False, keep=True)
+            if gone and len(rows) == AT_ONCE:
+                return True
+        return False

@@ -1,0 +1,381 @@
+"""Settling: a delivery record, stable before the sender is answered; the store follows lazily, in journal order.
+
+A `Settlement` is what a delivery record says, with the store's keys found. It is made from a lease and its result, or
+by recovery from the record alone; `apply` does the same with both, so a crash between record and store changes
+nothing.
+
+Rules: a temporary failure waits by the zone's retry schedule, until its life is over, then it bounces (4.4.7 becomes
+5.4.7). A bounce tells the sender (RFC 3464), in the same batch that ends the recipient: never twice, never not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.bodies import shrink
+from zonemta_py.disk.records import Note, Type
+from zonemta_py.disk.store import Operation
+from zonemta_py.mail.dsn import Failed, Kind
+from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rules import Ruling
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED, Outcome, Result
+from zonemta_py.queue.core import sizes
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.counters import campaign_of
+from zonemta_py.queue.core.messages import Message
+from zonemta_py.queue.lifecycle.accept import Acceptance
+from zonemta_py.queue.lifecycle.classification import Judging
+from zonemta_py.queue.lifecycle.lease import Lease
+from zonemta_py.queue.lifecycle.leasing import Leases
+from zonemta_py.queue.lifecycle.notices import due, wanted
+from zonemta_py.queue.lifecycle.settlement import Row, Settlement, check, deferred_key, leave_out, mark_blocked, told
+from zonemta_py.schedule import hours
+from zonemta_py.schedule.lane import NEVER_MS, Entry, Group, Strand
+from zonemta_py.zones.retry import delay_s
+
+log = logging.getLogger(__name__)
+
+WAITING = (DEFERRED, POSTPONED)
+AWAY = frozenset(("connect", "banner", "ehlo"))
+"""Stages at which a destination that is down has said nothing of the recipient, or of us."""
+
+
+class Settling:
+    """Takes results, and makes them true."""
+
+    def __init__(self, core: Core, leases: Leases, acceptance: Acceptance) -> None:
+        self._core, self._leases, self._acceptance = core, leases, acceptance
+        self._judging = Judging(core)  # reads its rules when they are first needed
+        self.finished: set[str] = set()
+        """Messages whose FINISH record recovery has seen; it must not be written twice."""
+
+    # -- from a result to a record
+
+    def settle(self, result: Result, done: Callable[[], None]) -> None:
+        """Calls `done` once the result is on stable storage; a lease that is not out any more is ignored."""
+        lease = self._leases.out.get(result.lease)
+        if lease is None or lease.settling:
+            self._late(result, done)
+            return
+        if lease.answered:
+            leave_out(lease, result)
+        check(lease, result)
+        rulings = self._judging.judge(lease, result)
+        settlement = self._settlement(lease, result, rulings)
+        if result.more:
+            lease.answer(index for outcome in result.outcomes for index in outcome.recipients)
+        else:
+            lease.settling = True
+        hooks, settled = self._core.hooks, partial(self._settled, lease, settlement, result, done)
+        if settlement.notices and (hooks.bounces or hooks.delays):
+            lease.asking = asyncio.ensure_future(self._ask_and(settlement, settled, lease.asking))
+            self._core.keep(lease.asking)
+        elif lease.asking is not None and not result.more:  # it answers for those that are asked about, too
+            lease.asking.add_done_callback(lambda _: settled())
+        else:
+            settled()
+
+    def _late(self, result: Result, done: Callable[[], None]) -> None:
+        """A result of a lease that is not out any more. Where its sender had stood still (`wire.pulse`), its recipients
+        are in doubt: those that nobody has begun again need not be, and are leased once more for this end alone.
+        """
+        lease, doubtful = self._leases.late.get(result.lease), 0
+        for outcome in result.outcomes if lease is not None else ():
+            assert lease is not None
+            if outcome.verdict not in (DELIVERED, BOUNCED):
+                continue
+            entries = [lease.group.entries[index] for index in outcome.recipients]
+            strand = lease.group.zone.strands.by_key.get(lease.group.strand.key)
+            found = lease.group.zone.withdraw(strand, entries.__contains__) if strand else []
+            doubtful += len(entries) - len(found)
+            if strand is None or not found:
+                continue
+            group = Group(strand, found)
+            group.zone.begin(group)
+            again = self._leases.grant(group, lease.worker)
+            if again is not None:
+                one = dataclasses.replace(outcome, recipients=list(range(len(found))))
+                self.settle(dataclasses.replace(result, lease=again.number, outcomes=[one], more=False), _nothing)
+        if doubtful:
+            log.warning("%d recipients may get a message twice: see `zonemta queue in-doubt`", doubtful)
+        self._core.journal.when_stable(done)
+
+    def _settled(self, lease: Lease, settlement: Settlement, result: Result, done: Callable[[], None]) -> None:
+        group = lease.group
+        if settlement.rows:
+            self._record(settlement, result, done)
+            if any(row.verdict != RELEASED for row in settlement.rows):
+                group.zone.took(group.lane, result.took_ms, settlement.message.metadata["size"])
+        else:  # all were heard of before
+            self._core.journal.when_stable(done)
+        self._judging.learn(lease, result, settlement.rulings)
+        if result.more:
+            lease.recorded = lease.recorded.union(index for o in result.outcomes for index in o.recipients)
+            return
+        if group.entries[0].note.values is not None:
+            untried = sum(len(o.recipients) for o in result.outcomes if o.verdict == RELEASED)
+            group.zone.went(group.lane, len(group.entries) - untried, len(group.entries))
+        del self._leases.out[result.lease]
+        group.zone.done(group)
+        self._core.changed()
+
+    def _stable(self, settlement: Settlement, done: Callable[[], None]) -> None:
+        self.apply(settlement)
+        done()
+
+    def _settlement(self, lease: Lease, result: Result, rulings: list[Ruling | None]) -> Settlement:
+        now_ms = self._core.clock.ms()
+        entries, zone = lease.group.entries, lease.group.zone.zone
+        rows = [
+            self._row(lease.message, lease.group.strand, entries[index], outcome, now_ms, result.down_s is not None)
+            for outcome in result.outcomes
+            for index in outcome.recipients
+        ]
+        settlement = Settlement(lease.message, zone.name, rows, result.remote, now_ms, lease=lease, rulings=rulings)
+        mark_blocked(rows, result.outcomes, rulings)
+        settlement.notices = due(self._core.config, settlement)
+        return settlement
+
+    def _row(
+        self, message: Message, strand: Strand, entry: Entry, outcome: Outcome, now_ms: int, down: bool = False
+    ) -> Row:
+        """down: the destination as a whole could not be reached."""
+        note, reply, verdict, due_ms = entry.note, outcome.reply, outcome.verdict, 0
+        state = sizes.DEFERRED if entry.key.startswith(b"deferred ") else sizes.QUEUED
+        if verdict == RELEASED:
+            return Row(entry.key, entry.address, note, verdict, reply, entry=entry, state=state)
+        config, terms, delayed = self._core.config, message.metadata, False
+        zone, clock = strand.zone.zone, self._core.clock
+        steady_ms, apart_ms = clock.steady_ms(), clock.apart_ms()
+        if verdict == POSTPONED:
+            due_ms = hours.again_ms(config, zone, terms, steady_ms + int((outcome.delay_s or 0) * 1000), apart_ms)
+            note = note._replace(put_off_ms=now_ms)
+            return Row(entry.key, entry.address, note, verdict, reply, due_ms, entry=entry, state=state)
+        if verdict == DELIVERED and not outcome.relayed:  # the note ends with it
+            return Row(entry.key, entry.address, note, verdict, reply, entry=entry, state=state)
+        note = note.tried(now_ms, str(reply))
+        if verdict == DEFERRED:
+            retry = config.retry
+            ends_ms = self._core.lives.ends_ms(strand, message, note, steady_ms)
+            if steady_ms >= ends_ms:
+                verdict = BOUNCED
+            elif hours.too_late(terms, steady_ms):
+                verdict, reply = BOUNCED, Reply(554, "5.4.7", f"its delivery deadline has passed ({reply})")
+            else:
+                wait = outcome.delay_s if outcome.delay_s is not None else delay_s(note.attempts, retry, self._random())
+                due_ms = hours.again_ms(config, zone, terms, steady_ms + int(wait * 1000), apart_ms)
+                due_ms = min(due_ms, max(ends_ms, steady_ms + 1000))
+                delayed = self._is_late(message, note, steady_ms)
+                away = down and outcome.stage in AWAY and outcome.delay_s is None
+                note = note._replace(noticed=note.noticed or delayed, away=away)
+        return Row(entry.key, entry.address, note, verdict, reply, due_ms, outcome.relayed, delayed, entry, state)
+
+    def _random(self) -> float:
+        return self._core.clock.random()
+
+    def late(self, message: Message, row: Row, now_ms: int) -> bool:
+        """Whether this deferral calls for a delay notice, which the note then says was sent. now_ms: steady time."""
+        delayed = row.verdict == DEFERRED and self._is_late(message, row.note, now_ms)
+        row.note = row.note._replace(noticed=row.note.noticed or delayed)
+        return delayed
+
+    def _is_late(self, message: Message, note: Note, now_ms: int) -> bool:
+        notice_h = self._core.config.retry.delay_notice_h
+        waited_ms = now_ms - message.created_ms - self._core.clock.apart_of(message.id)
+        late = bool(notice_h) and waited_ms >= notice_h * 3_600_000
+        late = late or hours.to_be_told(message.metadata, now_ms)
+        return bool(late and not note.noticed and wanted("delayed", note.notify, message.metadata, now_ms))
+
+    def _record(self, settlement: Settlement, result: Result, done: Callable[[], None]) -> None:
+        trace = [result.remote, result.local, result.tls, result.started_ms, result.took_ms]
+        lease = settlement.lease
+        number, target = (lease.number, lease.group.strand.key) if lease else (0, "")
+        if lease is not None:
+            lane = lease.group.lane
+            trace += [lane.source, lane.site, lane.provider, result.security]
+        body = [
+            number,
+            settlement.message.id,
+            settlement.zone,
+            target,
+            told(settlement.rows, result.outcomes, settlement.rulings),
+            trace,
+        ]
+        apply = partial(self._stable, settlement, done)
+        settlement.seq = self._core.ledger.write(Type.DELIVERY, records.pack(body), apply, settlement.ms)
+
+    # -- notices
+
+    async def _ask(self, settlement: Settlement) -> None:
+        hooks, message = self._core.hooks, settlement.message
+        asked: list[tuple[Kind, list[Failed]]] = []
+        for kind, failures in settlement.notices:
+            envelope = Envelope.from_metadata(message.metadata, [failed.recipient for failed in failures])
+            if kind == "failed" and hooks.bounces:
+                failures = await hooks.bounced(message.id, settlement.zone, envelope, failures)
+            elif kind == "delayed" and hooks.delays:
+                notes = {row.address: row.note.first_ms for row in settlement.rows}
+                failures = [
+                    failed
+                    for failed in failures
+                    if await hooks.delayed(
+                        message.id, settlement.zone, envelope, failed, notes[failed.recipient.address]
+                    )
+                ]
+            asked.append((kind, failures))
+        settlement.notices = asked
+
+    # -- what is not tried
+
+    def tell(self, message: Message, zone: str, entries: list[Entry], reply: Reply, done: Callable[[], None]) -> None:
+        """Tells the sender, unless that has been done, that these wait on though their deadline has passed (BY=…;N).
+
+        Nobody else may have them until `done`: then the store says that it is so, in one batch with the notification,
+        so that a crash tells neither twice nor not at all.
+        """
+        now_ms = self._core.clock.ms()
+        settlement = Settlement(
+            message, zone, [self._told(message, entry, reply, now_ms) for entry in entries], ms=now_ms
+        )
+        settlement.notices = due(self._core.config, settlement)
+        operations: list[Operation] = [(row.key, row.note.value()) for row in settlement.rows]
+
+        def write() -> None:
+            self._submit(settlement, operations, lambda _: done())
+
+        if settlement.notices and self._core.hooks.delays:
+            self._core.keep(asyncio.ensure_future(self._ask_and(settlement, write)))
+        else:
+            write()
+
+    def _told(self, message: Message, entry: Entry, reply: Reply, now_ms: int) -> Row:
+        delayed = self._is_late(message, entry.note, self._core.clock.steady_ms())
+        entry.note = entry.note._replace(noticed=entry.note.noticed or delayed, deadline_ms=0)
+        return Row(entry.key, entry.address, entry.note, DEFERRED, reply, delayed=delayed)
+
+    async def _ask_and(
+        self, settlement: Settlement, then: Callable[[], None], before: asyncio.Future[None] | None = None
+    ) -> None:
+        """before: what was asked of the same lease comes first."""
+        await self._ask(settlement)
+        if before is not None:
+            await asyncio.wait([before])
+        then()
+
+    # -- from a record to the store
+
+    def apply(self, settlement: Settlement) -> None:
+        """Gives the store what the record says. Called in the order of the records."""
+        core, message = self._core, settlement.message
+        operations: list[Operation] = []
+        ended = 0
+        campaign = campaign_of(message.metadata)
+        for row in settlement.rows:
+            ended += self._apply_row(settlement, row, operations)
+            if campaign:
+                core.campaigns.tallies.result(campaign, row.verdict, settlement.ms, row.blocked)
+        due = [deferred_key(settlement, row) for row in settlement.rows if row.verdict in WAITING]
+        place = core.schedule.zones.get(settlement.zone) if due else None
+        if place is not None:  # it may have left the configuration
+            place.promise(due)
+        if ended:
+            operations += core.messages.finish(message, ended)
+            if message.left <= 0:
+                self.finish(message, settlement.zone)
+
+        def written(_: Reply | None) -> None:
+            self._written(settlement, due)
+
+        self._submit(settlement, operations, written)
+
+    def _submit(
+        self, settlement: Settlement, operations: list[Operation], written: Callable[[Reply | None], None]
+    ) -> None:
+        """Writes them, and the notifications that belong to them, in one batch with the first."""
+        notices = self._notifications(settlement)
+        if not notices:
+            self._core.lines.submit(operations, written, sync=False, keep=True)
+            return
+        for index, (envelope, data) in enumerate(notices):
+            last = index == len(notices) - 1
+            chunks = [shrink(data[at : at + CHUNK_BYTES]) for at in range(0, len(data), CHUNK_BYTES)]
+            self._acceptance.commit(
+                envelope,
+                self._acceptance.routes(envelope),
+                chunks,
+                (lambda _, reply: written(reply)) if last else (lambda *_: None),
+                along=operations if index == 0 else [],
+            )
+
+    def _apply_row(self, settlement: Settlement, row: Row, operations: list[Operation]) -> int:
+        """Adds what it takes to `operations`; returns 1 if the recipient has come to its end."""
+        core, zone, message_id = self._core, settlement.zone, settlement.message.id
+        if row.verdict == RELEASED:
+            return 0
+        domain = row.address.rpartition("@")[2]
+        operations.append((row.key, None))
+        core.sizes.add(zone, domain, row.state, -1)
+        if row.verdict in WAITING:
+            operations.append((deferred_key(settlement, row), row.note._replace(seq=settlement.seq).value()))
+            core.sizes.add(zone, domain, sizes.DEFERRED, 1)
+            return 0
+        if row.verdict == HELD:
+            note = row.note._replace(seq=settlement.seq).held(core.clock.steady_ms())
+            operations.append((keys.held(zone, message_id, row.address), note.value()))
+            core.sizes.add(zone, domain, sizes.HELD, 1)
+            return 0
+        return 1
+
+    def finish(self, message: Message, zone: str) -> None:
+        """Its last recipient has ended."""
+        core = self._core
+        core.message_count -= 1
+        core.message_bytes -= message.metadata["size"]
+        if message.id not in self.finished:
+            core.ledger.append(Type.FINISH, records.pack([message.id]))
+            core.segments.ended(message.id)
+        if core.hooks.releases:
+            envelope = Envelope.from_metadata(message.metadata, [])
+            core.keep(asyncio.ensure_future(core.hooks.released(message.id, zone, envelope)))
+
+    def _notifications(self, settlement: Settlement) -> list[tuple[Envelope, bytes]]:
+        made = (
+            self._core.notices.make(kind, settlement.message, failures, settlement.ms)
+            for kind, failures in settlement.notices
+            if failures
+        )
+        return [notice for notice in made if notice is not None]
+
+    def _written(self, settlement: Settlement, due: list[bytes]) -> None:
+        core = self._core
+        lease = settlement.lease
+        if lease is None:
+            core.schedule.busy.difference_update([row.key for row in settlement.rows])
+            core.messages.unpin(settlement.message, len(settlement.rows))
+        else:
+            back = [row.entry for row in settlement.rows if row.verdict == RELEASED and row.entry]
+            gone = [row for row in settlement.rows if row.verdict != RELEASED]
+            core.schedule.busy.difference_update([row.key for row in gone])
+            if back:
+                lease.group.zone.put_back(lease.group, back)
+                core.changed()  # nothing else may happen that would make the scheduler look
+            core.messages.unpin(lease.message, len(gone))
+        core.schedule.busy.difference_update(due)
+        if due and (zone := core.schedule.zones.get(settlement.zone)) is not None:
+            waiting = [row for row in settlement.rows if row.verdict in WAITING]
+            for row in waiting:
+                if row.note.away and lease is not None:
+                    zone.put_away(lease.group.lane.site, lease.group.lane.source, deferred_key(settlement, row))
+            zone.due_at(min(row.due_ms for row in waiting))
+            zone.deadline_ms = min([zone.deadline_ms, *(row.note.deadline_ms or NEVER_MS for row in waiting)])
+
+
+def _nothing() -> None:
+    """Who told it is answered apart from this."""

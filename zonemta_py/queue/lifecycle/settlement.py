@@ -1,0 +1,103 @@
+"""What a delivery record says: a settlement, row by row, as it is made of a lease's result or of the record itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from zonemta_py.disk import keys
+from zonemta_py.disk.records import Note
+from zonemta_py.mail.dsn import Failed, Kind
+from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
+from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rule import BLOCKED_CLASSES
+from zonemta_py.mail.rules import Ruling
+from zonemta_py.queue.api import Outcome, Result
+from zonemta_py.queue.core import sizes
+from zonemta_py.queue.core.messages import Message
+from zonemta_py.queue.lifecycle.lease import Lease
+from zonemta_py.schedule.lane import Entry
+
+
+@dataclass(slots=True)
+class Row:
+    """One recipient of a settlement: where its key is, and what becomes of it."""
+
+    key: bytes
+    address: str
+    note: Note
+    verdict: int
+    reply: Reply
+    due_ms: int = 0
+    relayed: bool = False
+    delayed: bool = False
+    entry: Entry | None = None
+    state: int = sizes.QUEUED
+    blocked: bool = False
+
+
+@dataclass(slots=True)
+class Settlement:
+    """A delivery record's content. seq: the record's number."""
+
+    message: Message
+    zone: str
+    rows: list[Row]
+    remote: str = ""
+    ms: int = 0
+    seq: int = 0
+    lease: Lease | None = None
+    notices: list[tuple[Kind, list[Failed]]] = field(default_factory=list)
+    rulings: list[Ruling | None] = field(default_factory=list)
+
+
+def mark_blocked(rows: list[Row], outcomes: list[Outcome], rulings: list[Ruling | None]) -> None:
+    """rows: those of the first outcome's recipients, then of the second's …"""
+    if not any(rulings):
+        return
+    following = iter(rows)
+    for outcome, ruling in zip(outcomes, rulings, strict=True):
+        blocked = ruling is not None and ruling.kind in BLOCKED_CLASSES
+        for row in islice(following, len(outcome.recipients)):
+            row.blocked = blocked
+
+
+def deferred_key(settlement: Settlement, row: Row) -> bytes:
+    return keys.deferred(settlement.zone, row.due_ms, settlement.message.id, row.address)
+
+
+def leave_out(lease: Lease, result: Result) -> None:
+    """What has been said of a recipient stays, also when its sender then meets a fault of ours."""
+    for outcome in result.outcomes:
+        outcome.recipients = [index for index in outcome.recipients if index not in lease.answered]
+    result.outcomes = [outcome for outcome in result.outcomes if outcome.recipients]
+
+
+def check(lease: Lease, result: Result) -> None:
+    """Every recipient has one outcome: one left out would wait for ever. Raises ValueError."""
+    indices = sorted([*lease.answered, *(index for outcome in result.outcomes for index in outcome.recipients)])
+    count = len(lease.group.entries)
+    part = result.more and len(set(indices)) == len(indices) and set(indices) <= set(range(count))
+    if not part and indices != list(range(count)):
+        raise ValueError(f"lease {lease.number}: {count} recipients, but outcomes for {indices}")
+
+
+def told(rows: list[Row], outcomes: list[Outcome], rulings: list[Ruling | None]) -> list[list[Any]]:
+    """[[verdict, code, enhanced, text, stage, recipients, relayed, class, rule]…]: those that share all, together.
+
+    A recipient is its address, or [address, due_ms before, due_ms now] where it was or is deferred. rows: those of the
+    first outcome's recipients, then of the second's …
+    """
+    grouped: dict[tuple[Any, ...], list[Any]] = {}
+    following = iter(rows)
+    for outcome, ruling in zip(outcomes, rulings, strict=True):
+        known = (ruling.kind, ruling.rule) if ruling else ("", "")
+        for row in islice(following, len(outcome.recipients)):
+            reply = row.reply
+            text = reply.text[:REPLY_TEXT_STORED_MAX]
+            key = (row.verdict, reply.code, reply.enhanced, text, outcome.stage, row.relayed, *known)
+            before = keys.place(row.key).due_ms if row.state == sizes.DEFERRED else 0
+            who = [row.address, before, row.due_ms] if before or row.due_ms else row.address
+            grouped.setdefault(key, []).append(who)
+    return [[*key[:5], recipients, *key[5:]] for key, recipients in grouped.items()]

@@ -1,0 +1,76 @@
+"""Recipients that are left out when their message comes, since they are on the suppression list: named in the journal.
+
+Where nobody else is left, the message is taken and forgotten: its client has done nothing wrong, and hears of success.
+The record then holds the envelope too, for no other does. It is on stable storage before the client hears anything.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from zonemta_py.disk import records
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.store import Operation
+from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import Receipt
+from zonemta_py.queue.core.commit import immediately
+from zonemta_py.queue.core.counters import SUPPRESSED, campaign_of
+from zonemta_py.queue.hooks import Routed
+from zonemta_py.queue.suppression.register import because
+
+if TYPE_CHECKING:
+    from zonemta_py.queue.core.core import Core
+    from zonemta_py.queue.lifecycle.accept import Done
+
+
+def forgo(core: Core, envelope: Envelope, routed: list[Routed], left_out: dict[str, str], done: Done) -> None:
+    """Takes a message of which nobody is left, and forgets it; `done(id, refusal)` once the journal has it."""
+    now_ms = core.clock.ms()
+    message_id = core.ids.next(now_ms)
+    metadata = stored_metadata(envelope)
+    operations: list[Operation] = []
+    if envelope.request:
+        operations = core.requests.operations(envelope, Receipt(message_id, 0, len(left_out)))
+    campaign = campaign_of(metadata)
+    if campaign:
+        core.campaigns.tallies.add(campaign, SUPPRESSED, len(left_out))
+
+    def finish(reply: Reply | None) -> None:
+        if reply is None:
+            name(core, message_id, routed, left_out, metadata)
+            core.journal.when_stable(partial(done, message_id, None))
+            return
+        if campaign:
+            core.campaigns.tallies.add(campaign, SUPPRESSED, -len(left_out))
+        forgotten = core.requests.undo(envelope) if envelope.request else immediately
+        core.lines.submit([(key, None) for key, _ in operations], lambda _: forgotten(), sync=False, keep=True)
+        done(message_id, reply)
+
+    core.lines.submit(operations, finish, sync=True, keep=False)
+
+
+def name(
+    core: Core, message_id: str, routed: list[Routed], left_out: dict[str, str], metadata: dict[str, Any] | None = None
+) -> None:
+    """Records who was left out, by zone and reason. metadata: of a message that no other record speaks of."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in routed:
+        address = row.recipient.address
+        if address in left_out:
+            found.setdefault((row.zone, because(left_out[address])), []).append(address)
+    where: dict[str, Any] = {"destination": "", "due": []}
+    if metadata is not None:
+        where["envelope"] = metadata
+    for (zone, reason), addresses in found.items():
+        core.ledger.append(Type.REMOVED, records.pack([message_id, zone, addresses, reason, where]))
+
+
+def stored_metadata(envelope: Envelope) -> dict[str, Any]:
+    """What the store and the journal keep of an envelope: not its request, which is the client's own word."""
+    metadata = envelope.metadata()
+    if envelope.request:
+        del metadata["request"]
+        metadata.pop("digest", None)
+    return metadata

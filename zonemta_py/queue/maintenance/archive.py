@@ -1,0 +1,66 @@
+"""The archive: closed segments come as soon as they are closed, and leave the journal once no restart needs them.
+
+Promise: what happened before `rotate` is called can be read in the archive when it has returned, whatever waits still.
+Failures: OSError of the disk; the next call makes good what this one left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from zonemta_py.disk import journal
+from zonemta_py.disk.journal_repair import mend_segments
+from zonemta_py.queue.core import segments
+from zonemta_py.queue.core.core import Core
+
+log = logging.getLogger(__name__)
+
+
+async def publish(core: Core) -> None:
+    """Puts into the archive what has been closed. Raises OSError."""
+    await core.journal.stable()
+    folder = core.config.folder
+    segments.publish(folder / "journal", folder / "archive")
+
+
+async def rotate(core: Core) -> str:
+    """Closes the segment that is being written, if there is news in it: its name, or "". Raises ValueError."""
+    told = core.ledger.rotate_with_news()
+    try:
+        await publish(core)
+    except OSError as error:
+        raise ValueError(f"{error.filename}: {error.strerror}; free space or repair the disk, then ask again") from None
+    newest = journal.files(core.config.folder / "archive")[-1:]
+    return newest[0].name if told and newest else ""
+
+
+async def retire(core: Core, before_seq: int) -> None:
+    """Takes finished segments out of the journal, and out of the archive what is past its time.
+
+    Each is read once more before: whoever reads the archive later is told of what it has lost meanwhile.
+    """
+    folder = core.config.folder
+    spans = core.segments.finished(before_seq)
+    if spans:
+        places = folder / "journal", folder / "archive"
+        for fault in await asyncio.to_thread(mend_segments, *places, spans, core.quarantine):
+            log.error("damage in the journal: %s; what could be read stays in the archive", fault)
+        segments.retire(folder / "journal", folder / "archive", spans)
+        await prune(core)
+
+
+async def prune(core: Core) -> None:
+    """Deletes what is past its time. The archive stands in for a store that is lost: first the suppression list, as it
+    is, is told to the journal again, if it was told last in what goes."""
+    folder, queue = core.config.folder, core.config.queue
+    archive, oldest = folder / "archive", segments.oldest(folder / "journal")
+    bytes_max = queue.archive_bytes and max(queue.archive_bytes, 2 * core.suppression.told_bytes)
+    gone = segments.outdated(archive, core.clock.earlier_ms(), queue.archive_days, bytes_max, oldest)
+    if not gone or core.journal.trouble is not None:
+        return
+    left = min(journal.first_seq(path) for path in journal.every_file(folder / "journal", archive) if path not in gone)
+    if core.suppression.told_from < left:
+        await core.suppression.tell_all()
+    for path in gone:
+        path.unlink()

@@ -1,0 +1,211 @@
+"""Deadlines (RFC 2852) of mail that waits: BY=…;R is returned when its time has passed, of BY=…;N the sender is told.
+
+Each zone, strand and range knows the nearest deadline in it, so that nothing is walked before one has passed; 0 means
+that nobody knows, as after a restart. Walks go on where they ended, in stretches, so that the loop gets its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
+from itertools import groupby
+from typing import TypeAlias
+
+from zonemta_py.disk import keys
+from zonemta_py.disk.records import Note
+from zonemta_py.disk.store import StoreError, StoreFenced
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.queue.maintenance.expiry import AT_ONCE, WALKED_AT_ONCE, Endings, past_deadline, waited_for
+from zonemta_py.schedule.lane import NEVER_MS, Entry, Group, Strand, split_key
+from zonemta_py.schedule.zone import ZoneSchedule
+
+STRANDS_AT_ONCE = 1_000
+
+
+class _Deferred:
+    """A zone's deferred recipients. deadline_ms: as a strand's; it is looked for again once one in the zone passed."""
+
+    def __init__(self, zone: ZoneSchedule) -> None:
+        self.deadline_ms = 0
+        self._zone, self._first = zone, True
+
+    def away(self, key: bytes, note: Note) -> None:
+        """Found by the walk that follows a restart: nobody in memory knows that it waits for its destination."""
+        if self._first:
+            place = keys.place(key)
+            site, source, _ = split_key(self._zone.strands.where(place.id, place.recipient, note)[0])
+            self._zone.put_away(site, source, key, before=True)
+
+    def walked(self) -> None:
+        """The walk is over."""
+        self._first = False
+
+
+_Owner: TypeAlias = Strand | ZoneSchedule | _Deferred
+"""Of a range of keys in the store, which it knows the nearest deadline of."""
+
+
+class Deadlines:
+    """Looks for those that have passed."""
+
+    def __init__(self, queue: Parts, endings: Endings) -> None:
+        self._queue, self._core, self._endings = queue, queue.core, endings
+        self._walks: dict[_Owner, bytes] = {}
+        self._unfinished: set[ZoneSchedule] = set()
+        self._deferred = {name: _Deferred(zone) for name, zone in queue.core.schedule.zones.items()}
+
+    async def look(self) -> bool:
+        """Looks where a deadline may have passed since the last time, and nowhere else. True: there is more there."""
+        core, now_ms, more = self._core, self._core.clock.steady_ms(), False
+        for zone in core.schedule.zones.values():
+            passed = zone.deadline_ms <= now_ms
+            if core.store.fenced or not (passed or zone in self._unfinished):
+                continue
+            self._unfinished.add(zone)  # also if the disk says no in the middle of it
+            unfinished = (passed or zone in self._walks) and self._late_unread(zone, now_ms)
+            if passed:  # the next sweep looks at these: those due come by themselves
+                self._deferred[zone.zone.name].deadline_ms = 0
+            async for strand in strands_in_turn(self._core, zone.strands.by_key.values()):
+                unfinished |= self.late(zone, strand, now_ms)
+            if not (unfinished or core.store.fenced):
+                self._unfinished.discard(zone)
+            more |= unfinished
+        return more
+
+    def late(self, zone: ZoneSchedule, strand: Strand, now_ms: int) -> bool:
+        """Deals with the strand's, in memory and parked, and lets the zone know its nearest. True: there is more."""
+        late = zone.withdraw(strand, lambda entry: 0 < entry.note.deadline_ms <= now_ms)
+        for entries in _messages(late):
+            self._too_late(
+                zone, [strand] * len(entries), entries, partial(zone.put_back, Group(strand, entries), entries)
+            )
+        if strand.deadline_ms <= now_ms or strand in self._walks:
+            prefix = keys.parked_range(zone.zone.name, strand.key)
+            for entries in _messages(self._find_late(strand, prefix, keys.end(prefix), now_ms)):
+                self._too_late(
+                    zone, [strand] * len(entries), entries, partial(self._parked_again, zone, strand, entries)
+                )
+        waiting = (entry.note.deadline_ms or NEVER_MS for entry in strand.entries)
+        zone.deadline_ms = min(zone.deadline_ms, strand.deadline_ms, min(waiting, default=NEVER_MS))
+        return strand in self._walks
+
+    def _late_unread(self, zone: ZoneSchedule, now_ms: int) -> bool:
+        """Deals with those fresh ones that the zone has had no room to read; as `late`."""
+        found = self._find_late(zone, zone.fresh.position, keys.end(keys.fresh_range(zone.zone.name)), now_ms)
+        for entry in found:
+            zone.fresh.promise(entry.key)  # a crash before its end is written finds it again
+        for entries in _messages(found):
+            self._too_late(zone, _strands_of(zone, entries), entries, partial(self._unread_again, zone, entries))
+        return zone in self._walks
+
+    def late_deferred(self, zone: ZoneSchedule, now_ms: int) -> bool:
+        """Deals with those that are not due at their deadline: only of BY=…;N there are such. As `late`."""
+        deferred = self._deferred[zone.zone.name]
+        if deferred.deadline_ms <= now_ms or deferred in self._walks:
+            prefix = keys.deferred_range(zone.zone.name)
+            found = self._find_late(deferred, prefix, keys.end(prefix), now_ms)
+            zone.promise([entry.key for entry in found])
+            for entries in _messages(found):
+                self._too_late(zone, _strands_of(zone, entries), entries, partial(self._deferred_again, zone, entries))
+        if deferred not in self._walks:
+            deferred.walked()
+        zone.deadline_ms = min(zone.deadline_ms, deferred.deadline_ms)
+        return deferred in self._walks
+
+    def _find_late(self, owner: _Owner, start: bytes, stop: bytes, now_ms: int) -> list[Entry]:
+        """Those in the range whose deadline has passed, busy from now on; finds the owner's next deadline.
+
+        Goes on where it ended.
+        """
+        late, busy = list[Entry](), self._core.schedule.busy
+        if owner not in self._walks:
+            owner.deadline_ms = NEVER_MS  # those that come from now on say it themselves
+        start = max(start, self._walks.pop(owner, start))
+        try:
+            for count, (key, value) in enumerate(self._core.store.scan(start, stop)):
+                if len(late) >= AT_ONCE or count >= WALKED_AT_ONCE:
+                    self._walks[owner] = key
+                    break
+                note = Note.of(value)
+                if note.away and isinstance(owner, _Deferred):
+                    owner.away(key, note)
+                if 0 < note.deadline_ms <= now_ms and key not in busy:
+                    place = keys.place(key)
+                    late.append(Entry(key, place.id, place.recipient, note))
+                elif note.deadline_ms > now_ms:
+                    owner.deadline_ms = min(owner.deadline_ms, note.deadline_ms)
+        except StoreError:
+            owner.deadline_ms = 0  # nobody knows now: the next sweep looks again
+            raise
+        busy.update([entry.key for entry in late])
+        return late
+
+    def _too_late(
+        self, zone: ZoneSchedule, strands: list[Strand], entries: list[Entry], again: Callable[[], None]
+    ) -> None:
+        """Returns them, or tells their sender and then lets them wait on (`again`). entries: of one message; busy."""
+        try:
+            message = self._core.messages.look(entries[0].id)
+        except StoreFenced:
+            again()
+            zone.deadline_ms = 0
+            return
+        except StoreError:
+            message = None  # it is dealt with when it is leased
+        if message is None or message.metadata.get("deadline_mode") == "R":
+            for strand, entry in zip(strands, entries, strict=True):
+                self._endings.end(zone, strand, [entry], late=True)
+            return
+        why = waited_for(zone, strands[0]) or entries[0].note.last
+        reply = Reply(451, "4.4.7", f"{past_deadline(why)}; it goes on waiting")
+        self._queue.settling.tell(message, zone.zone.name, entries, reply, again)
+
+    def _parked_again(self, zone: ZoneSchedule, strand: Strand, entries: list[Entry]) -> None:
+        for entry in entries:
+            self._core.schedule.busy.discard(entry.key)
+            zone.parked_key(strand, entry.key, entry.note.deadline_ms)
+        self._core.changed()
+
+    def _unread_again(self, zone: ZoneSchedule, entries: list[Entry]) -> None:
+        for entry in entries:
+            self._core.schedule.busy.discard(entry.key)
+            zone.left_unread(entry.key, entry.note.deadline_ms)
+        self._core.changed()
+
+    def _deferred_again(self, zone: ZoneSchedule, entries: list[Entry]) -> None:
+        for entry in entries:
+            self._core.schedule.busy.discard(entry.key)
+            zone.due_at(keys.place(entry.key).due_ms)
+
+    def forget(self) -> None:
+        """Walks of strands that are gone."""
+        self._walks = {owner: key for owner, key in self._walks.items() if _there(owner)}
+
+
+async def strands_in_turn(core: Core, strands: Iterable[Strand]) -> AsyncIterator[Strand]:
+    """Those that are still there when their turn comes; the loop gets its own in between. Ends if fenced."""
+    for count, strand in enumerate(list(strands)):
+        if count % STRANDS_AT_ONCE == STRANDS_AT_ONCE - 1:
+            await asyncio.sleep(0)
+            if core.store.fenced:
+                return
+        if strand.zone.strands.by_key.get(strand.key) is strand:
+            yield strand
+
+
+def _strands_of(zone: ZoneSchedule, entries: list[Entry]) -> list[Strand]:
+    """Of recipients that no strand has yet."""
+    return [zone.strands.of(entry.id, entry.address, entry.note) for entry in entries]
+
+
+def _messages(entries: list[Entry]) -> list[list[Entry]]:
+    """Those of one message together."""
+    return [list(group) for _, group in groupby(entries, lambda entry: entry.id)]
+
+
+def _there(owner: _Owner) -> bool:
+    """Whether it has not been forgotten."""
+    return not isinstance(owner, Strand) or owner.zone.strands.by_key.get(owner.key) is owner

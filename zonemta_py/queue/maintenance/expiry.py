@@ -1,0 +1,82 @@
+"""Mail whose time is over and that nobody has under way: it is leased for that only, and bounced.
+
+Failures: while the disk is in trouble nothing ends; the next sweep finds it again.
+"""
+
+from __future__ import annotations
+
+from zonemta_py.disk import keys
+from zonemta_py.disk.records import Note
+from zonemta_py.disk.store import StoreError, StoreFenced
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import BOUNCED
+from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.schedule.lane import Entry, Group, Strand
+from zonemta_py.schedule.zone import ZoneSchedule
+
+AT_ONCE = 1_000
+WALKED_AT_ONCE = 5_000
+"""Recipients of one range that are looked at before the loop gets its turn."""
+
+
+class Endings:
+    """Who has waited too long, and their end."""
+
+    def __init__(self, queue: Parts) -> None:
+        self._queue, self._core = queue, queue.core
+
+    def over(self, strand: Strand, now_ms: int, entry: Entry) -> bool:
+        """Whether its life is over."""
+        core = self._core
+        if not core.lives.perhaps_over(entry.id, now_ms):
+            return False
+        try:
+            message = core.messages.look(entry.id)
+        except StoreFenced:
+            return False
+        except StoreError:
+            return True  # it is dealt with when it is leased
+        return core.lives.over(strand, message, entry.note, now_ms)
+
+    def expire(self, zone: ZoneSchedule, strand: Strand, now_ms: int) -> bool:
+        """Ends those parked whose life is over. True: there may be more."""
+        prefix = keys.parked_range(zone.zone.name, strand.key)
+        dead: list[Entry] = []
+        for count, (key, value) in enumerate(self._core.store.scan(prefix, keys.end(prefix))):
+            place = keys.place(key)
+            if len(dead) >= AT_ONCE or count >= WALKED_AT_ONCE:
+                break
+            if not self._core.lives.perhaps_over(place.id, now_ms):
+                break  # ids grow with time: nobody behind is older
+            entry = Entry(key, place.id, place.recipient, Note.of(value))
+            if key not in self._core.schedule.busy and self.over(strand, now_ms, entry):
+                dead.append(entry)
+        self.end(zone, strand, dead)
+        return len(dead) >= AT_ONCE
+
+    def end(self, zone: ZoneSchedule, strand: Strand, dead: list[Entry], late: bool = False) -> None:
+        """Bounces them; nobody else has them. late: for their deadline."""
+        self._core.schedule.busy.update([entry.key for entry in dead])  # each end lets the strand read on
+        for entry in dead:
+            group = Group(strand, [entry])
+            zone.begin(group)
+            try:
+                lease = self._queue.leases.grant(group, "expiry")
+            except (StoreFenced, OSError):  # at the next sweep, then
+                zone.done(group)
+                zone.put_back(group, group.entries)
+                continue
+            if lease is not None:
+                why = waited_for(zone, strand)
+                cause = past_deadline(why) if late else why or "its time in the queue is over"
+                self._core.end(lease, BOUNCED, Reply(554, "5.4.7", cause), None)
+
+
+def waited_for(zone: ZoneSchedule, strand: Strand) -> str:
+    """It has waited for so long; "" if nothing in memory says."""
+    hold = strand.held or zone.held
+    return strand.lane.reason or (hold.cause if hold else "")
+
+
+def past_deadline(why: str) -> str:
+    return f"its delivery deadline has passed ({why})" if why else "its delivery deadline has passed"

@@ -1,0 +1,199 @@
+"""What time drives: position records, the way of closed segments into the archive, the end of what is too old.
+
+A position record every few seconds says where the next start begins; it costs one empty synced batch and one record.
+Every minute all strands in memory are looked at; what has a deadline is looked at when the nearest one has passed.
+Failures: a disk that says no is named once in the log, and asked again the next time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.store import Operation, StoreDamaged, StoreError
+from zonemta_py.queue.core.commit import immediately
+from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.queue.maintenance import archive
+from zonemta_py.queue.maintenance.deadlines import Deadlines, strands_in_turn
+from zonemta_py.queue.maintenance.expiry import Endings
+from zonemta_py.schedule.lane import Strand
+from zonemta_py.schedule.zone import ZoneSchedule
+
+log = logging.getLogger(__name__)
+
+RECORDS_BETWEEN_POSITIONS = 20_000
+SWEEP_S = 60.0
+DEADLINES_S = 1.0
+CAMPAIGNS_S = 1.0
+CLEANSING_S = 5.0
+_LOOK_S = 0.25
+
+
+class Upkeep:
+    """The queue's own chores."""
+
+    def __init__(self, queue: Parts) -> None:
+        self._queue, self._core = queue, queue.core
+        self._position_seq = 0
+        self._short = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self._endings = Endings(queue)
+        self._deadlines = Deadlines(queue, self._endings)
+
+    def start(self) -> None:
+        self._tasks = [
+            asyncio.create_task(self._forever(self._next_position)),
+            asyncio.create_task(self._forever(self._next_closed)),
+            asyncio.create_task(self._forever(self._next_sweep)),
+            asyncio.create_task(self._forever(self._next_deadlines)),
+            asyncio.create_task(self._forever(self._next_campaigns)),
+            asyncio.create_task(self._forever(self._next_cleansing)),
+        ]
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _forever(self, chore: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await chore()
+            except StoreDamaged as error:
+                self._core.read_failed(error)
+            except (StoreError, OSError) as error:
+                log.warning("%s; it is tried again", error)
+                await asyncio.sleep(1)
+
+    async def _next_position(self) -> None:
+        core = self._core
+        until = core.clock.monotonic() + core.config.queue.position_s
+        while core.clock.monotonic() < until:
+            await asyncio.sleep(min(_LOOK_S, core.config.queue.position_s))
+            if core.journal.next_seq - self._position_seq > RECORDS_BETWEEN_POSITIONS:
+                break
+        core.ledger.rotate_old()
+        if core.journal.next_seq > self._position_seq + 1:
+            await self.position()
+
+    async def position(self) -> None:
+        """Writes a position record: the batch before it makes true what it says."""
+        core = self._core
+        core.schedule.standing.day()
+        marks, applied = core.schedule.marks(), core.ledger.applied()
+        arriving, floor = sorted(core.arriving), core.ids.next(core.clock.ms())
+        lowest = min([floor, *arriving]).encode()
+        for name, zone_marks in marks.items():
+            zone_marks["fresh"] = min(_to_id(zone_marks["fresh"], 3), keys.fresh_range(name) + lowest)
+            zone_marks["due"] = _to_id(zone_marks["due"], 4)
+        working = [lease.row() for lease in self._queue.leases.out.values()]
+        await core.journal.stable()
+        core.standing_copy.save(core.schedule.standing.state(), core.schedule.permits.state())
+        batches = core.batches
+        await core.lines.stable()
+        body = {
+            "batches": batches,
+            "applied": applied,
+            "working": working,
+            "marks": marks,
+            "floor": floor,
+            "segments": core.segments.rows(),
+            "permits": core.schedule.permits.state(),
+            "standing": core.schedule.standing.state(),
+            "opened": arriving,
+            "ended": list(core.cleansing.slice),
+            "clock": core.clock.state(),
+        }
+        await core.bodies.settled()  # a start from here need not wonder about files of messages that ended before
+        core.ledger.append(Type.POSITION, records.pack(body))
+        await core.journal.stable()
+        self._position_seq = core.journal.next_seq
+        await archive.retire(core, applied + 1)
+
+    async def _next_closed(self) -> None:
+        await self._core.ledger.rotated.wait()
+        self._core.ledger.rotated.clear()
+        try:
+            await archive.publish(self._core)
+        except OSError:
+            self._core.ledger.rotated.set()
+            raise
+
+    async def _next_sweep(self) -> None:
+        await asyncio.sleep(SWEEP_S)
+        more = True
+        while more:  # in stretches, so that the loop gets its turn in between
+            more = await self.sweep()
+            await asyncio.sleep(_LOOK_S)
+
+    async def _next_deadlines(self) -> None:
+        await asyncio.sleep(DEADLINES_S)
+        await self.deadlines()
+
+    async def _next_campaigns(self) -> None:
+        await asyncio.sleep(CAMPAIGNS_S)
+        while not self._core.store.fenced and self._queue.campaigning.tick():
+            await self._core.lines.stable()  # as fast as the disk takes it, and no faster
+
+    async def _next_cleansing(self) -> None:
+        await asyncio.sleep(CLEANSING_S)
+        await self.cleanse()
+
+    async def cleanse(self) -> None:
+        """Lets what has ended leave the disk, if it is time."""
+        core, now_s = self._core, self._core.clock.monotonic()
+        short = core.space.short(now_s)
+        if short and not self._short:
+            log.error(
+                "%s: too little of the disk is free; mail is refused with 452 until there is room", core.config.folder
+            )
+        self._short = short
+        if not core.store.fenced and core.cleansing.due(now_s, short):
+            await core.cleansing.run(core)
+
+    async def deadlines(self) -> bool:
+        """Looks where a deadline may have passed; True: there is more to look at."""
+        return await self._deadlines.look()
+
+    async def sweep(self) -> bool:
+        """Ends the recipients that cannot go, once their life or deadline is over; forgets old doubts and idle strands.
+
+        True: there are more than were ended at once.
+        """
+        core, now_ms = self._core, self._core.clock.steady_ms()
+        if core.store.fenced:
+            return False
+        more = await self.deadlines()
+        for zone in core.schedule.zones.values():
+            more |= self._deadlines.late_deferred(zone, now_ms)
+        async for strand in strands_in_turn(core, core.schedule.strands()):
+            more |= self._sweep(strand.zone, strand, now_ms)
+        if core.store.fenced:
+            return True
+        more |= core.requests.tidy()
+        self._deadlines.forget()
+        days = core.config.queue.archive_days
+        if days:  # recipients in doubt are listed for as long as the archive is kept
+            oldest = keys.IN_DOUBTS + keys.id_at(core.clock.earlier_ms() - int(days * 86_400_000)).encode()
+            old: list[Operation] = [(key, None) for key in core.store.keys(keys.IN_DOUBTS, oldest)]
+            core.lines.submit(old, immediately, sync=False, keep=True)
+        return more
+
+    def _sweep(self, zone: ZoneSchedule, strand: Strand, now_ms: int) -> bool:
+        """Looks at one strand; True: there is more to end on it."""
+        more = False
+        if strand.held or zone.held:
+            self._endings.end(zone, strand, zone.withdraw(strand, partial(self._endings.over, strand, now_ms)))
+        if (strand.lane.failures or strand.held) and not strand.parked.exhausted:
+            more |= self._endings.expire(zone, strand, now_ms)
+        more |= self._deadlines.late(zone, strand, now_ms)
+        zone.tidy(strand)
+        return more
+
+
+def _to_id(mark: bytes, words: int) -> bytes:
+    """A mark without the recipient: it stands until the next mail, and named a person whom the queue has forgotten."""
+    return b" ".join(mark.split(b" ")[:words])

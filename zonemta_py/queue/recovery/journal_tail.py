@@ -1,0 +1,66 @@
+"""The end of the journal after a crash: a tear is nobody's loss, but damage there is copied to quarantine and named.
+
+A crash leaves a record that is incomplete at the end of the file, or zeros. A record that is complete by its length,
+and whose checksum is wrong, was written whole: somebody may have been told of it, though the store had not noted that
+yet. It is cut off all the same, for nobody can read it.
+
+Failures: OSError.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from zonemta_py.disk import journal, records
+from zonemta_py.disk.frame import BLOCK_BYTES, Damage, Record, fragments, record_at
+from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.resync import holed
+from zonemta_py.queue.recovery.open_store import say
+
+_REMEDY = (
+    "look whether an order among these holds, and give it again if not; recipients whose results are among them may"
+    " get their mail twice"
+)
+
+
+def keep(path: Path, quarantine: Quarantine) -> None:
+    """Looks at the file that a crash left open, before its torn end is cut off."""
+    start, data, whole = journal.tail(path)
+    end = whole - start
+    damages: list[Damage] = []
+    for _ in fragments(data, damages, end // BLOCK_BYTES * BLOCK_BYTES):
+        pass
+    found = [damage.offset for damage in damages if damage.offset >= end and damage.what != "cut off"]
+    if not found or not any(data[end:]) or holed(data, end):
+        return
+    named = [_named(data, at) for at in found]
+    say(f"damage at the journal's end, {path} at byte {start + found[0]}; lost is {'; '.join(named)}")
+    note = {"error": f"{path.name} is damaged from byte {start + found[0]} on", "lost": named, "remedy": _REMEDY}
+    quarantine.case("journal", note, {path.name: data[end:]})
+
+
+def _named(data: bytes, at: int) -> str:
+    """What the damaged record says of itself, if it still does: it is for people to read."""
+    record = record_at(data, at)
+    if record is None or record.type not in list(Type):
+        return "a record that cannot be read"
+    return f"record {record.seq}, {Type(record.type).name}{_about(record)}"
+
+
+def _about(record: Record) -> str:
+    try:
+        body: Any = records.unpack(record.body)
+    except ValueError:
+        return ""
+    match record.type, body:
+        case Type.STANDING, [what, [kind, name], *_]:
+            return f" ({what} {kind} {name})"
+        case ((Type.START | Type.DELIVERY), [_, message, *_]):
+            return f" of message {message}"
+        case ((Type.ENVELOPE | Type.FINISH | Type.REMOVED | Type.MOVED | Type.OPEN), [message, *_]):
+            return f" of message {message}"
+        case ((Type.SUPPRESS | Type.UNSUPPRESS), [rows, *_]):
+            return f" of {rows[:20]}"
+    return ""

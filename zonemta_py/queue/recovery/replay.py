@@ -1,0 +1,192 @@
+"""Replay: gives the store the results that the journal has and the store has not.
+
+A result was applied if the recipient's key is no longer where the record found it; so replaying twice changes nothing.
+Records of the same message wait for each other's batch, since what one wrote is where the next one looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.frame import Record
+from zonemta_py.disk.records import Note, Type
+from zonemta_py.disk.store import StoreDamaged
+from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rule import BLOCKED_CLASSES
+from zonemta_py.queue.admin.orders import apply_drop, apply_release
+from zonemta_py.queue.api import DEFERRED, POSTPONED, RELEASED
+from zonemta_py.queue.core import sizes
+from zonemta_py.queue.core.commit import immediately
+from zonemta_py.queue.core.locator import find, places_of
+from zonemta_py.queue.fsck.compare import state_of
+from zonemta_py.queue.lifecycle import in_doubt, lost
+from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.queue.lifecycle.notices import due
+from zonemta_py.queue.lifecycle.settle import AWAY
+from zonemta_py.queue.lifecycle.settlement import Row, Settlement
+
+AT_ONCE = 100
+"""Records that are replayed before the loop gets its turn."""
+
+
+class Replay:
+    """Over the results of the working suffix, in order. finished: messages whose FINISH record is there already."""
+
+    def __init__(self, queue: Parts, results: list[Record], finished: set[str]) -> None:
+        self._queue, self._core, self._results = queue, queue.core, results
+        self._pending: set[str] = set()
+        self._whole = True
+        self._applied = state_of(queue.core.store).applied
+        """For records that do not show whether the store has them: it has all up to this one."""
+        queue.settling.finished = finished
+
+    def foresee(self) -> None:
+        """What new mail must be judged by, before it is in the store: who is suppressed, what has been canceled.
+
+        From here on every batch, new mail's too, says rightly how far the journal has been applied.
+        """
+        for record in self._results:
+            self._core.ledger.expect(record.seq)
+            if record.type in (Type.SUPPRESS, Type.UNSUPPRESS) and record.seq > self._applied:
+                self._core.suppression.foresee(Type(record.type), records.unpack(record.body))
+            elif record.type == Type.STANDING:
+                self._core.campaigns.again(records.unpack(record.body))
+
+    async def run(self, whole: bool = True) -> None:
+        """Once, after `foresee`. whole: what is not in the store has ended; else it may be lost, as a check finds."""
+        self._whole = whole
+        for number, record in enumerate(self._results, 1):
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)  # mail comes meanwhile
+            body = records.unpack(record.body)
+            if record.type == Type.DELIVERY:
+                await self._delivery(record, body)
+            elif record.type == Type.IN_DOUBT:
+                await self._flush()
+                in_doubt.apply(self._queue, body[1])
+            elif record.type == Type.REMOVED:
+                await self._flush()
+                self._removed(record, body)
+            elif record.type == Type.MOVED:
+                await self._flush()
+                apply_release(self._queue, *body[:4])
+            elif record.type in (Type.SUPPRESS, Type.UNSUPPRESS) and record.seq > self._applied:
+                self._core.suppression.again(Type(record.type), body)
+            elif record.type == Type.STANDING:
+                self._core.lines.submit(self._core.campaigns.again(body), immediately, sync=False, keep=True)
+            self._core.ledger.close(record.seq)
+        await self._flush()
+        self._core.suppression.foreseen.clear()
+        self._queue.settling.finished = set()
+
+    def _removed(self, record: Record, body: list[Any]) -> None:
+        message_id, zone, addresses, reason = body[:4]
+        get, found = self._core.store.get, None
+        where = body[4] if len(body) > 4 else {}
+        if "envelope" in where:
+            return  # it never was in the store
+        if where:  # it says where they were: nothing needs to be searched
+            found = places_of(get, zone, where["destination"], message_id, addresses, where["due"])
+        if lost.LOST in where and not self._readable(message_id):
+            operations = lost.apply(self._core, message_id, zone, found or {})
+            self._core.lines.submit(operations, immediately, sync=False, keep=True)
+            return
+        if not apply_drop(self._queue, message_id, zone, addresses, reason, record.ms, found):
+            self._ended_already(message_id, zone)
+
+    def _readable(self, message_id: str) -> bool:
+        try:
+            self._core.messages.peek(message_id)
+        except StoreDamaged:
+            return False
+        return True
+
+    async def _delivery(self, record: Record, body: list[Any]) -> None:
+        _, message_id, zone, target, outcomes, trace = body[:6]
+        if message_id in self._pending:
+            await self._flush()
+        rows = [
+            row
+            for verdict, code, enhanced, text, stage, recipients, relayed, kind in (
+                (*outcome, "")[:8] for outcome in outcomes
+            )
+            if verdict != RELEASED
+            for who in recipients
+            if (
+                row := self._row(
+                    record, message_id, zone, target, verdict, Reply(code, enhanced, text), who, relayed, stage
+                )
+            )
+            and _marked(row, kind)
+        ]
+        if not rows:
+            self._ended_already(message_id, zone)
+            return
+        try:
+            message = self._core.messages.get(message_id)
+        except StoreDamaged:
+            return  # fsck names it; there is nothing to send any more
+        self._core.messages.pin(message, len(rows))
+        settlement = Settlement(message, zone, rows, trace[0], record.ms, record.seq)
+        for row in rows:
+            row.delayed = self._queue.settling.late(message, row, record.ms + self._core.clock.apart_ms())
+        settlement.notices = due(self._core.config, settlement)
+        self._queue.settling.apply(settlement)
+        self._pending.add(message_id)
+
+    def _row(
+        self,
+        record: Record,
+        message_id: str,
+        zone: str,
+        target: str,
+        verdict: int,
+        reply: Reply,
+        who: Any,
+        relayed: bool,
+        stage: str,
+    ) -> Row | None:
+        address, before, due_ms = who if isinstance(who, list) else (who, 0, 0)
+        found = find(self._core.store.get, zone, target, message_id, address, before)
+        if found is None:
+            return None
+        key, value = found
+        note = Note.of(value)
+        if key.startswith(b"parked ") and _told_later(note, record):
+            return None  # applied; it was deferred by this result, came due, and was parked
+        note = note._replace(put_off_ms=record.ms) if verdict == POSTPONED else note.tried(record.ms, str(reply))
+        note = note._replace(away=verdict == DEFERRED and stage in AWAY)
+        state = sizes.DEFERRED if before else sizes.QUEUED
+        return Row(key, address, note, verdict, reply, due_ms, relayed, state=state)
+
+    def _ended_already(self, message_id: str, zone: str) -> None:
+        """The store had it; the FINISH record may not have reached the disk."""
+        core = self._core
+        if not self._whole:
+            return
+        if message_id not in self._queue.settling.finished and core.store.get(keys.existence(message_id)) is None:
+            core.ledger.append(Type.FINISH, records.pack([message_id]))
+            core.segments.ended(message_id)
+            self._queue.settling.finished.add(message_id)
+
+    async def _flush(self) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._core.lines.submit([], lambda _: future.set_result(None), sync=False, keep=True)
+        self._core.lines.flush()
+        await future
+        self._pending.clear()
+
+
+def _told_later(note: Note, record: Record) -> bool:
+    """Whether the note knows of this record. One that an older queue wrote has no number, and its clock has to do."""
+    if note.seq:
+        return note.seq >= record.seq
+    return max(note.last_ms, note.put_off_ms) >= record.ms
+
+
+def _marked(row: Row, kind: str) -> bool:
+    """True, after the row says what class of reply it was."""
+    row.blocked = kind in BLOCKED_CLASSES
+    return True

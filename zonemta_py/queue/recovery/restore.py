@@ -1,0 +1,226 @@
+"""Before recovery reads the journal: files of it that are gone, and mail that only the receipts still know.
+
+A closed segment that is gone from the journal is taken back from the archive, where it has a second name. What is in
+neither is lost: it is named, once, with what stood in it, and a LOST record keeps its place. A message that was
+acknowledged, and that neither store nor journal has, gets the ENVELOPE record that its receipt holds: from then on it
+is a message like others, which the check finds lost, and names.
+
+A folder without store and journal is a new queue only if nothing else in it says that there was one. Else what the
+archive knows of mail, people and orders is taken back, and that more may be lost than can be named is said.
+
+Failures: OSError; all of it can be done again.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from zonemta_py.config import Config
+from zonemta_py.disk import body_file, identity, journal, keys, receipts, records
+from zonemta_py.disk.frame import Record, frame
+from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.store import Store
+from zonemta_py.queue.recovery.open_store import say
+from zonemta_py.queue.recovery.suffix import Suffix
+
+GONE = [
+    "what the audit log said of that time",
+    "results that the store had not got yet: these recipients may get their mail twice, and are not listed as in doubt",
+    "stops, warm-up days, learned rates and limits since then: give such orders again",
+]
+GONE_TOO = [
+    "mail that waited, unless it is named here",
+    "the suppression list, but for what the archive knows of it; keys of requests, templates of campaigns",
+]
+_NAMELESS = (
+    "mail that came since the archive's last segment is lost and cannot be named, and so are suppressions and orders of"
+    " that time"
+)
+_REMEDY = "put journal/ back from where it went, if you know, before the MTA starts; else give orders again"
+
+
+def restore(config: Config, store: Store, stable: int, suffix: Suffix, quarantine: Quarantine, repaired: bool) -> bool:
+    """Whether files came into the journal, which has to be read again then.
+
+    stable: the store saw the journal on stable storage up to this record. suffix: what the journal says by itself.
+    repaired: the store was, and may have lost something too.
+    """
+    folder, archive = config.folder / "journal", config.folder / "archive"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not journal.files(folder):
+        return (bool(stable) or was_here(config.folder)) and _all_gone(config, store, stable, quarantine)
+    here, archived = _by_first(folder), _by_first(archive)
+    if min(here) > 1 and not suffix.position_seq and not _is_told(here[min(here)]):
+        return _beginning_gone(config, min(here), quarantine, repaired)
+    changed = False
+    for row, following in pairwise(suffix.segments.rows()):
+        first, needed = int(row[0]), row[2] > 0 or bool(row[3])
+        if first in here or not needed:
+            continue
+        if first in archived:
+            say(f"the journal's segment {archived[first].name} was gone; it is taken back from the archive")
+            _link(archived[first], folder)
+        else:
+            _name_lost(folder, first, int(following[0]) - 1, int(row[2]), quarantine)
+        changed = True
+    return changed
+
+
+def was_here(folder: Path) -> bool:
+    """Whether something besides the store says that the folder had a queue. Raises OSError."""
+    segments = journal.files(folder / "journal") or journal.files(folder / "archive")
+    traces = (folder / identity.NAME).exists() or segments or receipts.last(folder)
+    return bool(traces or body_file.ids(folder / body_file.FOLDER))
+
+
+def missing(config: Config, known: list[list[Any]]) -> list[tuple[int, int]]:
+    """Records of segments that `restore` would name as lost, as (first, last)."""
+    there = _by_first(config.folder / "journal").keys() | _by_first(config.folder / "archive").keys()
+    return [
+        (int(row[0]), int(following[0]) - 1)
+        for row, following in pairwise(known)
+        if row[0] not in there and (row[2] > 0 or row[3])
+    ]
+
+
+def _all_gone(config: Config, store: Store, stable: int, quarantine: Quarantine) -> bool:
+    folder, archived = config.folder / "journal", journal.files(config.folder / "archive")
+    back = _needed(store, archived) if stable else archived
+    last = 0
+    for path in back:
+        for record in journal.read_file(path, []):
+            last = record.seq
+    note = {
+        "error": "the journal is gone" if stable else "the store and the journal are gone",
+        "segments taken back from the archive": [path.name for path in back],
+        "records lost": [last + 1, stable or "?"],
+        "lost": GONE if stable else GONE_TOO + GONE,
+        "messages": _only_in_receipts(config, store),
+        "remedy": _REMEDY,
+    }
+    if not stable:
+        say(
+            f"damage: the store is gone, and this is no new queue; {_NAMELESS}; if the folder is the wrong one, or its"
+            " disk is not mounted, stop the MTA and mend that"
+        )
+    say(
+        f"damage: the journal is gone, and is made anew; {len(back)} of its segments are back from the archive; what"
+        " was written since is lost: the audit log, results that the store had not got, stops and other orders"
+    )
+    quarantine.case("journal", note)
+    for path in back:
+        _link(path, folder)
+    return bool(back)
+
+
+def _beginning_gone(config: Config, first: int, quarantine: Quarantine, repaired: bool) -> bool:
+    """A journal begins with record 1, or says where a restart begins; one that does neither was removed under an MTA
+    that went on. Which of the archived segments it still needs nobody knows: all of them."""
+    folder = config.folder / "journal"
+    back = [path for path in journal.files(config.folder / "archive") if journal.first_seq(path) < first]
+    last = max((record.seq for path in back[-1:] for record in journal.read_file(path, [])), default=0)
+    error = f"the journal's beginning is gone, up to record {first - 1}"
+    names = [path.name for path in back]
+    lost = [last + 1, first - 1] if last + 1 < first else []
+    what = [*(GONE_TOO if repaired else ()), *GONE] if lost else []
+    note = {"error": error, "segments taken back from the archive": names, "records lost": lost, "lost": what}
+    if lost:
+        error += f"; what records {lost[0]} to {lost[1]} said is lost"
+    if lost and repaired:
+        error += f"; {_NAMELESS}"
+    say(f"damage: {error}; {len(back)} of the journal's segments are back from the archive")
+    quarantine.case("journal", note | {"remedy": _REMEDY})
+    for path in back:
+        _link(path, folder)
+    if lost:
+        _write(folder, lost[0], [Record(lost[1], 0, Type.LOST, records.pack(lost))])
+    return True
+
+
+def _is_told(path: Path) -> bool:
+    """Whether a file begins with a record that says what is lost before it."""
+    first = next(journal.read_file(path, []), None)
+    return first is not None and first.type == Type.LOST
+
+
+def _needed(store: Store, paths: list[Path]) -> list[Path]:
+    """Those from the segment on to which the oldest message belongs; the last one, where there is none."""
+    key = store.first(keys.MESSAGES, keys.end(keys.MESSAGES))
+    oldest = key.split(b" ")[1].decode() if key else "g"
+    older = [index for index, path in enumerate(paths) if _floor(path) <= oldest]
+    return paths[older[-1] :] if older else paths
+
+
+def _floor(path: Path) -> str:
+    """The lowest id of a segment's own. A file that does not say it goes with the one before: one behind all."""
+    first = next(journal.read_file(path, []), None)
+    if first is None or first.type != Type.SEGMENT:
+        return "h"
+    return str(records.unpack(first.body)["floor"])
+
+
+def _by_first(folder: Path) -> dict[int, Path]:
+    return {journal.first_seq(path): path for path in journal.files(folder)}
+
+
+def _link(path: Path, folder: Path) -> None:
+    if not (folder / path.name).exists():
+        os.link(path, folder / path.name)
+
+
+def _name_lost(folder: Path, first: int, last: int, living: int, quarantine: Quarantine) -> None:
+    say(f"damage: a segment of the journal is gone, records {first} to {last}; mail in the store is sent all the same")
+    lost = [f"the audit log of {living} messages that wait still", *GONE[1:]]
+    note = {"error": f"the journal's records {first} to {last} are gone", "lost": lost, "remedy": _REMEDY}
+    quarantine.case("journal", note)
+    _write(folder, first, [Record(last, 0, Type.LOST, records.pack([first, last]))])
+
+
+def _only_in_receipts(config: Config, store: Store) -> list[dict[str, Any]]:
+    """Without a journal nobody knows which of these were delivered before they left the store."""
+    return [
+        {"message": body[0], "sender": body[1].get("sender", ""), "recipients": [row[1] for row in body[2]],
+         "error": "it is not in the store: delivered, or lost"}
+        for _, bodies in receipts.read(config.folder) for body in bodies
+        if store.get(keys.existence(body[0])) is None
+    ]  # fmt: skip
+
+
+def unknown(config: Config, store: Store, batches: int, floor: str, arriving: set[str], known: set[str]) -> list[Any]:
+    """ENVELOPE bodies of messages that were acknowledged, and that nobody has but the receipts.
+
+    batches: the store is whole up to its batch of this number; 0: nothing is known of it. floor, arriving: as of the
+    last position. known: messages that have their record.
+    """
+    return [
+        body
+        for _, bodies in receipts.read(config.folder, after=batches)
+        for body in bodies
+        if body[0] not in known
+        and (body[0] >= floor or body[0] in arriving)
+        and store.get(keys.existence(body[0])) is None
+    ]
+
+
+def tell(folder: Path, seq: int, bodies: list[Any], now_ms: int) -> int:
+    """Writes these ENVELOPE records into a file of their own, from number `seq` on; returns the number that follows."""
+    rows = [Record(seq + index, now_ms, Type.ENVELOPE, records.pack(body)) for index, body in enumerate(bodies)]
+    rows.append(Record(seq + len(rows), now_ms, Type.END, records.pack(None)))
+    _write(folder, seq, rows)
+    say(f"damage: {len(bodies)} messages that were acknowledged last are not in the store; they are named below")
+    return rows[-1].seq + 1
+
+
+def _write(folder: Path, first: int, rows: list[Record]) -> None:
+    path = folder / f"{first:016d}{journal.SUFFIX}"
+    fresh = path.with_name(path.name + ".new")
+    with fresh.open("wb") as file:
+        file.write(frame(rows, 0))
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    journal.sync_folder(folder)

@@ -1,0 +1,49 @@
+"""Adoption: recipients of a zone that the configuration no longer has go on in the default zone.
+
+They become deferred there, due at once (held ones stay held), so that the schedule finds them; nothing else about them
+changes. Done once at the start, after recovery; the log says so.
+"""
+
+from __future__ import annotations
+
+from zonemta_py.disk import keys
+from zonemta_py.disk.store import Operation
+from zonemta_py.queue.core import sizes
+from zonemta_py.queue.core.commit import immediately
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.state import FAMILY
+
+BATCH = 1_000
+
+
+async def adopt(core: Core) -> dict[str, int]:
+    """Moves them; how many from which zone. Mail may come meanwhile: it goes to zones that are there."""
+    orphaned = [zone for zone, counts in core.sizes.zones.items() if zone not in core.schedule.zones and any(counts)]
+    return {zone: await _adopt_zone(core, zone) for zone in orphaned}
+
+
+async def _adopt_zone(core: Core, zone: str) -> int:
+    home, now_ms, count = core.config.default_zone.name, core.clock.steady_ms(), 0
+    for family in FAMILY:
+        prefix = f"{family} {zone} ".encode()
+        operations: list[Operation] = []
+        for key, value in core.store.scan(prefix, keys.end(prefix)):
+            place = keys.place(key)
+            domain = place.recipient.rpartition("@")[2]
+            if family == "held":
+                before = after = sizes.HELD
+                new = keys.held(home, place.id, place.recipient)
+            else:
+                before = sizes.DEFERRED if family == "deferred" else sizes.QUEUED
+                after = sizes.DEFERRED
+                new = keys.deferred(home, place.due_ms or now_ms, place.id, place.recipient)
+            core.sizes.add(zone, domain, before, -1)
+            core.sizes.add(home, domain, after, 1)
+            operations += [(key, None), (new, value)]
+            count += 1
+            if len(operations) >= BATCH:
+                core.lines.submit(operations, immediately, sync=False, keep=True)
+                operations = []
+                await core.lines.stable()
+        core.lines.submit(operations, immediately, sync=False, keep=True)
+    return count

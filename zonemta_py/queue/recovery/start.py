@@ -1,0 +1,391 @@
+"""Recovery: the only way up. Opens the store, reads the journal from the last position record, makes both agree.
+
+Seed 000's restart, with the positions in the journal itself. What lies behind the last position record is the working
+suffix; the record names the leases that were out when it was written, so the suffix never begins before it. Each result
+in the suffix that the store has not seen is applied now (the recipient's key is still where the record found it); each
+start record without a result is in doubt, and listed; a message without an envelope record gets one; chunks of messages
+that were never committed are deleted.
+
+Mail is taken before that, as soon as the store is open, the suffix read and no damage in sight (seed 000: receiving
+need not wait for recovery, sending must): new ids are above all that went before, what the suffix says of suppression
+and of campaigns holds already (`Replay.foresee`), and all below looks at older ids only.
+
+Damage is copied to quarantine/ with a note; then the store is repaired, the journal mended, what the journal knows is
+applied, and only then everything is compared (`check`) and put right (`repair`). Nothing is deleted for being damaged.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from zonemta_py.config import Config
+from zonemta_py.disk import journal, journal_repair, keys, records
+from zonemta_py.disk.journal import Writer
+from zonemta_py.disk.once import Once
+from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.disk.receipts import Receipts
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.store import Store, StoreDamaged
+from zonemta_py.queue.campaigns.commands import begun
+from zonemta_py.queue.core import policy_copy
+from zonemta_py.queue.core.bodies import Bodies
+from zonemta_py.queue.core.commit import Hire, Inline, JournalLine, Thread
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.fsck import compare, stray_bodies
+from zonemta_py.queue.fsck.repair import repair
+from zonemta_py.queue.hooks import Hooks, NoHooks
+from zonemta_py.queue.lifecycle import classification, in_doubt
+from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.queue.recovery import journal_tail, restore, unrecorded
+from zonemta_py.queue.recovery.open_store import REPAIR_MARK, open_store, say
+from zonemta_py.queue.recovery.replay import Replay
+from zonemta_py.queue.recovery.rezoning import adopt
+from zonemta_py.queue.recovery.suffix import Suffix, read_suffix
+from zonemta_py.schedule.clock import Clock
+from zonemta_py.schedule.sites import Scout
+from zonemta_py.schedule.steady import Steady
+
+Progress = Callable[[str], None]
+ORDERS_MARK = "orders-lost"
+"""A file in the queue's folder: the journal was mended, and that orders may be lost is not in it yet."""
+_STANDING, _SUPPRESSIONS = "standing", "suppression list"
+_SHOWN = {_STANDING: "orders", _SUPPRESSIONS: "suppressions"}
+"""Places where a check found a loss, and what `zonemta standing` calls it."""
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    """How a queue is made of its files. hire: who waits for its disk. receipts, bodies: other than those on disk."""
+
+    config: Config
+    hooks: Hooks
+    clock: Clock
+    damaged: Callable[[StoreDamaged], None]
+    scout: Scout | None = None
+    hire: Hire = Inline
+    receipts: Receipts | None = None
+    bodies: Bodies | None = None
+
+    def opening(self, store: Store, writer: Writer, suffix: Suffix, next_seq: int, marks: bool) -> Opening:
+        """marks: those of the last position can be trusted. Raises StoreError, OSError."""
+        state = compare.state_of(store)
+        last_id = max(compare.last_id(store, suffix.floor), *suffix.enveloped, *suffix.opened, suffix.floor)
+        steady = Steady(self.clock, suffix.clock, suffix.clock_ms, keys.Ids(last_id).following())
+        core = Core(
+            self.config,
+            store,
+            JournalLine(writer, next_seq, self.hire),
+            marks=suffix.marks if marks else {},
+            segments=suffix.segments,
+            last_id=last_id,
+            totals=(state.messages, state.bytes),
+            batches=max(state.batches, suffix.batches),  # what is lost has been named by then
+            clock=steady,
+            damaged=self.damaged,
+            hooks=self.hooks,
+            scout=self.scout,
+            hire=self.hire,
+            receipts=self.receipts,
+            bodies=self.bodies,
+        )
+        _take_up(core, suffix)
+        if steady.stepped:
+            steady.tell()
+        return Opening(LocalQueue(core, first_lease=next_seq), suffix, self.damaged)
+
+
+async def open_queue(
+    config: Config,
+    hooks: Hooks | None = None,
+    clock: Clock | None = None,
+    damaged: Callable[[StoreDamaged], None] | None = None,
+    scout: Scout | None = None,
+    hire: Hire = Thread,
+) -> LocalQueue:
+    """Recovers and returns a queue that is ready to `start`. hire: who waits for its disk.
+
+    Raises ConfigError (rules that cannot be read), StoreError, OSError.
+    """
+    classification.load(config)
+    opening = await begin(config, hooks, clock, damaged, scout, hire)
+    await opening.finish()
+    return opening.queue
+
+
+class Opening:
+    """A queue that takes mail already, and gives none away before `finish` has returned."""
+
+    def __init__(self, queue: LocalQueue, suffix: Suffix, damaged: Callable[[StoreDamaged], None]) -> None:
+        self.queue = queue
+        self._suffix, self._damaged = suffix, damaged
+        self._replay = Replay(queue, suffix.results, suffix.finished)
+        self._replay.foresee()
+        self._last_id = queue.core.ids.last
+
+    async def finish(self) -> None:
+        """The rest of recovery. Raises StoreError."""
+        try:
+            await self._finish()
+        except StoreDamaged as error:
+            self._damaged(error)  # met only now, in a part that opening does not read
+            raise
+
+    async def apply(self, clear: bool = False, whole: bool = True) -> None:
+        """Makes store and journal agree. Raises StoreError.
+
+        clear: files of bodies that nobody has go, too. whole: as for `Replay.run`.
+        """
+        await self._replay.run(whole)
+        await _leftovers(self.queue, self._suffix, self._last_id, clear)
+        await self.queue.core.journal.stable()
+        await self.queue.core.lines.stable()
+
+    async def _finish(self) -> None:
+        core = self.queue.core
+        await self.apply(clear=True)
+        for zone, count in (await adopt(core)).items():
+            home = core.config.default_zone.name
+            say(f"zone {zone!r} is gone from the configuration: its {count} recipients go on in zone {home!r}")
+        await core.journal.stable()
+        await core.lines.stable()
+        core.receipts.forget()
+        Once(core.config.folder / "quarantine").done()
+        core.recovered()
+
+
+async def begin(
+    config: Config,
+    hooks: Hooks | None = None,
+    clock: Clock | None = None,
+    damaged: Callable[[StoreDamaged], None] | None = None,
+    scout: Scout | None = None,
+    hire: Hire = Thread,
+) -> Opening:
+    """Opens the disk, and repairs it where it is damaged; what is left to do is `Opening.finish`.
+
+    Raises StoreError, OSError.
+    """
+    store, repaired = open_store(config, Once(config.folder / "quarantine"))
+    damaged = damaged or stop_for_repair(config.folder)
+    rebuild = Rebuild(config, hooks or NoHooks(), clock or Clock(), damaged, scout, hire)
+    try:
+        opening, found = await recover(rebuild, store, repaired)
+    except StoreDamaged as error:
+        damaged(error)  # met only now, in a part that opening does not read
+        raise
+    for problem in found.problems if found is not None else ():
+        say(f"repaired: {problem}")
+    core = opening.queue.core
+    if not journal.files(config.folder / "journal"):
+        core.ledger.rotate()  # before anybody is told of anything: from here on a journal without a file has lost it
+        await core.journal.stable()
+    return opening
+
+
+async def recover(
+    rebuild: Rebuild, store: Store, repaired: bool, thorough: bool = False, progress: Progress = lambda _: None
+) -> tuple[Opening, compare.Report | None]:
+    """A queue of the disk as it is; and, where something was damaged (or thorough), what a check found and repaired.
+
+    repaired: the store was. Raises StoreError, OSError.
+    """
+    config, clock = rebuild.config, rebuild.clock
+    folder, quarantine = config.folder / "journal", Once(config.folder / "quarantine")
+    faults: list[journal.Fault] = []
+    suffix = read_suffix(folder, faults)
+    state, gone = compare.state_of(store), not journal.files(folder)
+    if restore.restore(config, store, state.stable, suffix, quarantine, repaired):
+        faults = []
+        suffix = read_suffix(folder, faults)
+    repaired = repaired or (gone and not state.stable and restore.was_here(config.folder))
+    lost_tail = suffix.last_seq < state.stable
+    if lost_tail and not gone:
+        _keep_tail(folder, quarantine, state.stable)
+    next_seq = _seal(folder, suffix, clock.ms())
+    if faults and not lost_tail:  # a torn tail is what every crash may leave: it is cut off now
+        faults = []
+        suffix = read_suffix(folder, faults)
+    if not gone and not (repaired and lost_tail):
+        next_seq = _tell_lost(config, store, 0 if repaired else state.batches, suffix, next_seq, clock.ms())
+    if not repaired and store_is_behind(store, state, suffix):
+        repaired = True
+        say("damage in the store: its end is missing; what the journal still knows of it is named here")
+        note = {"error": "the end of the store is missing", "remedy": "send what is named from its source again"}
+        quarantine.case("store", note)
+    if not (faults or lost_tail or repaired or thorough or (config.folder / ORDERS_MARK).exists()):
+        return rebuild.opening(store, Writer(folder), suffix, next_seq, marks=True), None
+    faults = _mend_journal(config, quarantine, state.stable if lost_tail else 0, thorough)
+    if (faults or gone) and (repaired or not policy_copy.is_kept(store)):
+        (config.folder / ORDERS_MARK).touch()
+    found = await _checked(rebuild, store, quarantine, progress, repaired)
+    for fault in faults:
+        found.report.add("damage", f"the journal: {fault.what}", str(fault.path), "what could be read was kept")
+    if (config.folder / ORDERS_MARK).exists():
+        what = "stops, lifts, warm-up days and learned limits of the time that is lost in the journal may be lost"
+        found.report.add("damage", what, _STANDING, "look at zonemta standing before mail goes; give orders again")
+    suffix = read_suffix(folder, [])
+    next_seq = _seal(folder, suffix, clock.ms())
+    opening = rebuild.opening(store, Writer(folder), suffix, next_seq, marks=not repaired)
+    opening.queue.core.segments.count_again(found.living())
+    await _remember(opening.queue.core, found.report)
+    return opening, found.report
+
+
+async def _remember(core: Core, report: compare.Report) -> None:
+    """What may be lost of orders is said again by `zonemta standing`, until an operator has seen it."""
+    for problem in report.problems:
+        if problem.id in _SHOWN:
+            core.schedule.standing.lost(_SHOWN[problem.id], f"{problem.what}; {problem.remedy}")
+    await core.journal.stable()
+    (core.config.folder / ORDERS_MARK).unlink(missing_ok=True)
+
+
+async def _checked(
+    rebuild: Rebuild, store: Store, quarantine: Quarantine, progress: Progress, repaired: bool
+) -> compare.Comparison:
+    """Compares everything, and repairs it.
+
+    What waits to be applied comes first: a check of a store without it would take away what is still owed.
+    """
+    folder = rebuild.config.folder / "journal"
+    writer, suffix = Writer(folder), read_suffix(folder, [])
+    # Not one number more: what the store takes for stable must be.
+    opening = replace(rebuild, hire=Inline).opening(store, writer, suffix, suffix.last_seq + 1, marks=False)
+    await opening.apply(whole=False)
+    core = opening.queue.core
+    await core.bodies.settled()
+    rows = journal.read(folder, 0, [], rebuild.config.folder / "archive")
+    before = archived_before(folder, rebuild.config.folder / "archive") if repaired else None
+    older = journal.read_files(before) if before is not None else None
+    found = compare.compare(rebuild.config, store, rows, [], progress, older)
+    if before is not None:
+        _name_what_the_store_alone_had(folder, before, found)
+    await repair(core, found, quarantine)
+    writer.close()
+    return found
+
+
+def archived_before(folder: Path, archive: Path) -> list[Path]:
+    """Archived segments from before the journal's oldest one."""
+    known = {path.name for path in journal.files(folder, archive)}
+    return [path for path in journal.every_file(folder, archive) if path.name not in known]
+
+
+def _name_what_the_store_alone_had(folder: Path, before: list[Path], found: compare.Comparison) -> None:
+    oldest, report = [*before, *journal.files(folder)][:1], found.report
+    if not found.truth.listed.whole and (not oldest or journal.first_seq(oldest[0]) > 1):
+        what = "the journal and its archive do not go back to the beginning: suppressions from before may be missing"
+        report.add("damage", what, _SUPPRESSIONS, "import the list again: zonemta suppression import")
+    what = "keys of requests and templates of campaigns are in the store only: what it has lost of them is lost"
+    report.add("damage", what, "store", "a request that is repeated may be taken as new; look at zonemta campaign list")
+
+
+def _take_up(core: Core, suffix: Suffix) -> None:
+    """Limits, suspensions and what was learned go on where they were: a restart grants no second helping."""
+    schedule = core.schedule
+    core.cleansing.resume(suffix.ended)
+    for message_id in suffix.finished:
+        core.cleansing.ended(message_id)
+    standing, permits, changes = policy_copy.taken_up(core.store, suffix)
+    schedule.permits.restore(permits)
+    schedule.standing.restore(standing)
+    for change in changes:
+        schedule.standing.apply(change)
+    for ms, body in suffix.given:
+        _, _, zone, place, recipients, _, provider, size = [*body, "", 0][:8]
+        schedule.charge_again(zone, place, provider, len(recipients), size, ms)
+    for _, _, _, _, outcomes, trace in (body[:6] for body in suffix.results_since):
+        if len(trace) > 7:
+            schedule.standing.count_again(trace[5], trace[6], trace[7], outcomes)
+
+
+def _seal(folder: Path, suffix: Suffix, now_ms: int) -> int:
+    """Ends the file that a crash left open; returns the next sequence number."""
+    files = journal.files(folder)
+    if suffix.last is None or not files:
+        return 1
+    if suffix.last.type != Type.END:
+        journal_tail.keep(files[-1], Once(folder.parent / "quarantine"))
+    return journal.seal(files[-1], suffix.last, now_ms).seq + 1
+
+
+def _tell_lost(config: Config, store: Store, batches: int, suffix: Suffix, next_seq: int, now_ms: int) -> int:
+    """What was acknowledged last, and only the receipts know, is known to the journal from here on."""
+    bodies = restore.unknown(config, store, batches, suffix.floor, suffix.arriving, suffix.enveloped)
+    if not bodies:
+        return next_seq
+    for body in bodies:
+        suffix.accepted(body)
+    return restore.tell(config.folder / "journal", next_seq, bodies, now_ms)
+
+
+def store_is_behind(store: Store, state: compare.State, suffix: Suffix) -> bool:
+    """Whether batches are gone that were on stable storage: LevelDB takes the lost end of its log for a crash's."""
+    if state.batches < suffix.batches:
+        return True
+    living = (message_id for message_id, left in suffix.left.items() if left)
+    return any(store.get(keys.existence(message_id)) is None for message_id in living)
+
+
+def _keep_tail(folder: Path, quarantine: Quarantine, stable: int) -> None:
+    """Before the end of the journal is cut: it holds more than what a crash tears."""
+    note = {
+        "error": f"the journal ends before record {stable}, which was on stable storage",
+        "remedy": "none needed",
+    }
+    say(f"damage in the journal: its end is missing, up to record {stable}; what is queued will be sent")
+    quarantine.copy("journal", note, journal.files(folder)[-1:])
+
+
+def _mend_journal(config: Config, quarantine: Quarantine, stable: int, thorough: bool) -> list[journal.Fault]:
+    """Returns what was wrong with it. stable: its records up to there are gone; 0: its end is there. thorough: that
+    goes for what only the archive has, too."""
+    folder, archive = config.folder / "journal", config.folder / "archive"
+    files = journal.every_file(folder, archive) if thorough else journal.files(folder, archive)
+    faults = journal_repair.mend(files, quarantine, archive)
+    for fault in faults:
+        say(f"damage in the journal: {fault}")
+    if stable:
+        journal_repair.bridge(folder, stable)
+    return faults
+
+
+async def _leftovers(queue: LocalQueue, suffix: Suffix, last_id: str, clear: bool) -> None:
+    """What the crash left in the middle: leases in doubt, chunks without a message, messages without a record.
+
+    last_id: what is behind it has come since.
+    """
+    in_doubt.recover(queue, list(suffix.working.values()))
+    core, among = queue.core, (suffix.floor, suffix.arriving, last_id)
+    # Chunks may be there before the OPEN record that names them.
+    for message_id in suffix.opened | unrecorded.unfinished(core.store, *among):
+        if core.store.get(keys.existence(message_id)) is None:
+            prefix = keys.message_range(message_id)
+            operations = [(key, None) for key in core.store.keys(prefix, keys.end(prefix))]
+            core.lines.submit(list(operations), lambda _: None, sync=False, keep=True)
+    if clear:
+        known = suffix.opened | suffix.finished | suffix.tried | core.bodies.ending
+        stray_bodies.clear(core, suffix.floor, known)
+    for message_id, metadata, rows in await unrecorded.without_envelope(core.store, suffix.enveloped, *among):
+        core.ledger.append(Type.ENVELOPE, b"\x93" + records.pack(message_id) + metadata + records.pack(rows))
+        core.segments.born(message_id)
+        suffix.owed(message_id, records.unpack(metadata), len(rows))
+    core.known = suffix.known
+    for campaign in core.campaigns.by_name.values():  # as for messages: the batch is what counts
+        since = campaign.seq > suffix.position_seq if campaign.seq else campaign.created_ms > suffix.since_ms
+        if since and campaign.name not in suffix.begun:
+            begun(core, campaign)
+
+
+def stop_for_repair(folder: Path) -> Callable[[StoreDamaged], None]:
+    """What a running queue does about a damaged store: it leaves a mark and ends; the next start repairs."""
+
+    def stop(error: StoreDamaged) -> None:
+        say(f"{error}; starting again to repair it")
+        (folder / REPAIR_MARK).write_text(str(error))
+        os._exit(os.EX_IOERR)
+
+    return stop

@@ -1,0 +1,335 @@
+"""Suppression: the people to whom nothing is sent, whoever asks for it, and why; of which scope (`suppressed.py`).
+
+Checked when mail comes (they are left out, and counted) and again when it is leased (they are removed, without a
+bounce), for they may have been listed meanwhile. Mail from nobody (the null sender) is exempt: notices go to those who
+send, about what they sent (RFC 5321 6.1). A change is a journal record, stable before it is answered; the store follows
+and a crash in between is made good by replay, as with results.
+
+Cost: nothing while the list is empty; else one look-up in the store for each recipient that comes, and one more for
+each other scope of the message in which there is anybody. What came after the list last grew is not looked up again
+when it is leased.
+
+Failures: a store that cannot be read refuses mail for now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from zonemta_py.config import Zone
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.records import Type
+from zonemta_py.disk.store import Operation, StoreError, StoreFenced
+from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.person import person
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.core.commit import immediately
+from zonemta_py.queue.core.counters import SUPPRESSED
+from zonemta_py.queue.hooks import Routed
+from zonemta_py.queue.suppression.entry import (
+    ALL,
+    COMPLAINT,
+    ERASED,
+    WHOLE_BEGINS,
+    Suppressed,
+    joined,
+    operations,
+    scopes_of,
+    taken_off,
+)
+from zonemta_py.schedule.lane import Entry, Group
+
+if TYPE_CHECKING:
+    from zonemta_py.queue.core.core import Core
+
+AT_ONCE = 1_000
+SCOPES_MAX = 10_000
+"""Scopes of which it is remembered whether there is anybody in them."""
+_ALL_IDS = "~"
+"""Behind every message id."""
+
+
+class Suppression:
+    """The list in the store."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._look()
+        self._mark = core.ids.last
+        """No message with a later id can hold anybody who was listed after it came."""
+        self._changes = asyncio.Lock()
+        self._pending = 0
+        self.foreseen: dict[tuple[str, str], Suppressed | None] = {}
+        """What the store will say of people, by address and scope, once recovery has replayed the journal."""
+        self.leaving: set[str] = set()
+        """People who are being forgotten: nothing more of theirs is leased."""
+        self.told_from = self.told_bytes = 0
+        """Record of the journal with which `tell_all` began last, and how much it wrote; 0: not since the start."""
+
+    def _look(self) -> None:
+        """Whether there is anybody at all, in scopes beside "all", and in each scope as far as it was asked."""
+        self._scoped = self._is_any(keys.SUPPRESSED_IN)
+        self._any = self._scoped or self._is_any(keys.SUPPRESSED)
+        self._filled: dict[str, bool] = {}
+
+    def _is_any(self, prefix: bytes) -> bool:
+        return self._core.store.first(prefix, keys.end(prefix)) is not None
+
+    def _grown(self, places: Iterable[tuple[str, str]]) -> None:
+        """From now until the store has it, whoever asks of these scopes looks."""
+        self._any, self._mark = True, _ALL_IDS
+        for scope in {scope for _, scope in places}:
+            self._filled[scope] = True
+            self._scoped = self._scoped or scope != ALL
+
+    # -- who is on it
+
+    def of(self, who: str, scope: str = ALL) -> Suppressed | None:
+        """who: in the one spelling (`mail.person`). Raises StoreError."""
+        if (who, scope) in self.foreseen:
+            return self.foreseen[who, scope]
+        key = keys.suppressed(who, scope)
+        value = self._core.store.get(key)
+        return Suppressed.of(key, value) if value is not None else None
+
+    def every(self, who: str) -> list[Suppressed]:
+        """All entries of a person. Raises StoreError."""
+        found = (self.of(who, scope) for scope in (ALL, *self._scopes()))
+        return [entry for entry in found if entry is not None]
+
+    def left_out(self, envelope: Envelope, routed: list[Routed]) -> dict[str, str]:
+        """Those recipients that mail must not go to, the kind of their entry and its scope. Raises StoreError."""
+        if not self._any or not envelope.sender:
+            return {}
+        scopes: dict[str, list[str]] = {}
+        found: dict[str, str] = {}
+        for row in routed:
+            zone, address = self._core.schedule.zones[row.zone].zone, row.recipient.address
+            if row.zone not in scopes:
+                scopes[row.zone] = self._peopled(zone, envelope.tenant, envelope.campaign, envelope.unsubscribe)
+            if entry := self._stopping(address, zone, scopes[row.zone]):
+                found[address] = entry.because()
+        return found
+
+    def listed(self, group: Group) -> dict[str, list[Entry]]:
+        """Those of a group that is about to be leased that must not have it, by the reason. Raises StoreError."""
+        first = group.entries[0]
+        if not self.leaving and (not self._any or first.id > self._mark):
+            return {}
+        zone, path = group.zone.zone, group.strand.path
+        scopes = self._peopled(zone, path.tenant, path.campaign, self._scoped and self._has_link(first.id))
+        reasons: dict[str, list[Entry]] = {}
+        for entry in group.entries:
+            reason = self._reason(entry.address, zone, scopes)
+            if reason:
+                reasons.setdefault(reason, []).append(entry)
+        return reasons if reasons and self._has_sender(first.id) else {}
+
+    def _has_link(self, message_id: str) -> bool:
+        try:
+            return bool(self._core.messages.peek(message_id).get("unsubscribe"))
+        except StoreFenced:
+            raise
+        except StoreError:
+            return False
+
+    def _has_sender(self, message_id: str) -> bool:
+        try:
+            return bool(self._core.messages.peek(message_id)["sender"])
+        except StoreFenced:
+            raise
+        except StoreError:
+            return False  # its message is damaged: whoever leases it finds out
+
+    def _reason(self, address: str, zone: Zone, scopes: list[str]) -> str:
+        if entry := self._stopping(address, zone, scopes):
+            return because(entry.because())
+        return because(ERASED) if self.leaving and person(address) in self.leaving else ""
+
+    def _stopping(self, address: str, zone: Zone, scopes: list[str]) -> Suppressed | None:
+        who = person(address)
+        for scope in scopes:
+            entry = self.of(who, scope)
+            if entry is not None and entry.stops(zone):
+                return entry
+        return None
+
+    def _peopled(self, zone: Zone, tenant: str | None, campaign: str | None, link: bool) -> list[str]:
+        """The scopes of such mail that anybody is in. link: it asks for List-Unsubscribe. Raises StoreError."""
+        if not self._scoped:
+            return [ALL]
+        if len(self._filled) > SCOPES_MAX:
+            self._filled = {scope: True for scope, filled in self._filled.items() if filled}
+        bulk = self._core.config.return_path.unsubscribe(zone.name, link)
+        return [scope for scope in scopes_of(zone, tenant, campaign, bulk) if self._has(scope)]
+
+    def _has(self, scope: str) -> bool:
+        known = self._filled.get(scope)
+        if known is None:
+            known = self._filled[scope] = self._is_any(keys.suppressed_range(scope))
+        return known
+
+    def _scopes(self) -> Iterator[str]:
+        """Those beside "all" in which the store has anybody."""
+        start = keys.SUPPRESSED_IN
+        while (key := self._core.store.first(start, keys.end(keys.SUPPRESSED_IN))) is not None:
+            _, scope = keys.suppressed_place(key)
+            yield scope
+            start = keys.end(keys.suppressed_range(scope))
+
+    def page(self, after: str, most: int, kind: str | None, scope: str | None) -> tuple[list[Suppressed], str | None]:
+        """Entries behind that one, and where the next page begins (None: nowhere). Looks at AT_ONCE at most."""
+        rows: list[Suppressed] = []
+        for looked, row in enumerate(self._from(after, scope)):
+            if len(rows) >= most or looked >= AT_ONCE:
+                return rows, after
+            after = row.address if row.scope == ALL else f"{row.address} {row.scope}"
+            if kind in (None, row.kind):
+                rows.append(row)
+        return rows, None
+
+    def _from(self, after: str, scope: str | None) -> Iterator[Suppressed]:
+        """Of scope "all" by address, then of the others by scope and address."""
+        address, _, within = after.rpartition(" ")
+        if not address or "@" in within:  # no scope has an @, every domain stands behind one
+            address, within = after, scope or ALL
+        ranges = [keys.suppressed_range(scope)] if scope else [keys.SUPPRESSED, keys.SUPPRESSED_IN]
+        start = keys.suppressed(address, within) + b"\0" if after else b""
+        for prefix in ranges:
+            if start < keys.end(prefix):
+                for key, value in self._core.store.scan(max(prefix, start), keys.end(prefix)):
+                    yield Suppressed.of(key, value)
+
+    # -- changes
+
+    async def add(self, rows: Iterable[Suppressed]) -> dict[str, int]:
+        """added: new, or of a kind that weighs more than before; known: the others. Raises QueueRefusal, StoreError."""
+        added = known = 0
+        rows = iter(rows)
+        while portion := list(islice(rows, AT_ONCE)):
+            async with self._changes:
+                fresh = self._fresh(portion)
+                if fresh:
+                    await self._change(Type.SUPPRESS, [row.row() for row in fresh])
+            count = sum(not row.again for row in fresh)
+            added += count
+            known += len(portion) - count
+        return {"added": added, "known": known}
+
+    def _fresh(self, rows: list[Suppressed]) -> list[Suppressed]:
+        """What the list is to have for what it has not. A kind of less weight is kept beside the other."""
+        fresh: dict[bytes, Suppressed] = {}
+        for row in rows:
+            before = fresh.get(row.key()) or self.of(row.address, row.scope)
+            after = row if before is None else joined(before, row)
+            if before is None or after._replace(again=before.again) != before:
+                again = after.again and (row.key() not in fresh or fresh[row.key()].again)
+                fresh[row.key()] = after._replace(again=again)
+        return list(fresh.values())
+
+    async def remove(self, addresses: Iterable[str], by: str, scope: str | None = None) -> int:
+        """How many people were listed; scope: in that one only. Raises QueueRefusal, StoreError."""
+        count = 0
+        people = map(person, dict.fromkeys(addresses))
+        scopes = [scope] if scope else [ALL, *self._scopes()]
+        while portion := list(islice(people, max(1, AT_ONCE // len(scopes)))):
+            async with self._changes:
+                there = [(who, name) for who in portion for name in scopes if self.of(who, name) is not None]
+                if there:
+                    body = [[who for who, _ in there], by]
+                    if any(name != ALL for _, name in there):
+                        body.append([name for _, name in there])
+                    await self._change(Type.UNSUPPRESS, body)
+                    if not self._pending:
+                        self._look()
+            count += len({who for who, _ in there})
+            await asyncio.sleep(0)
+        return count
+
+    async def tell_all(self) -> None:
+        """Writes the whole list into the journal again, between two records that say so; returns when it is stable."""
+        core = self._core
+        began = core.ledger.append(Type.UNSUPPRESS, records.pack(WHOLE_BEGINS))
+        size, after = 0, ""
+        while True:
+            async with self._changes:
+                while self._pending:  # noqa: ASYNC110 (who made the change may have gone; it is written soon)
+                    await asyncio.sleep(0.01)
+                rows = list(islice(self._from(after, None), AT_ONCE))
+                body = records.pack([row._replace(again=True).row() for row in rows])
+                core.ledger.append(Type.SUPPRESS, body)  # the last one is empty: that was all
+            await core.journal.stable()
+            if not rows:
+                break
+            size, last = size + len(body), rows[-1]
+            after = last.address if last.scope == ALL else f"{last.address} {last.scope}"
+        self.told_from, self.told_bytes = began, size
+
+    async def _change(self, kind: Type, body: list[Any]) -> None:
+        core = self._core
+        trouble = core.lines.trouble or core.journal.trouble
+        if trouble is not None:
+            raise QueueRefusal(trouble)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._grown(_places(kind, body))
+        self._pending += 1
+        core.ledger.write(kind, records.pack(body), partial(self._settle, kind, body, partial(_wake, done)))
+        await asyncio.shield(done)
+
+    def _settle(self, kind: Type, body: list[Any], done: Callable[[], None]) -> None:
+        if kind == Type.SUPPRESS:
+            self._count_complaints(map(Suppressed.told, body))
+        self._write(operations(kind, body), done)
+        self._core.lines.flush()
+
+    def foresee(self, kind: Type, body: list[Any]) -> None:
+        """Heeds a record that will be made true by `again`."""
+        self._grown(_places(kind, body))
+        if kind == Type.SUPPRESS:
+            self.foreseen |= {(row.address, row.scope): row for row in map(Suppressed.told, body)}
+        else:
+            self.foreseen |= dict.fromkeys(taken_off(body))
+
+    def again(self, kind: Type, body: list[Any]) -> None:
+        """Makes a record true that a crash kept from the store."""
+        if kind == Type.SUPPRESS:
+            self._count_complaints(map(Suppressed.told, body))
+        self._grown(_places(kind, body))
+        self._pending += 1
+        self._write(operations(kind, body), immediately)
+
+    def _write(self, changes: list[Operation], done: Callable[[], None]) -> None:
+        def written(_: Reply | None) -> None:
+            self._pending -= 1
+            if not self._pending:
+                self._mark = self._core.ids.last
+            done()
+
+        self._core.lines.submit(changes, written, sync=False, keep=True)
+
+    def _count_complaints(self, rows: Iterable[Suppressed]) -> None:
+        """In the same batch as the entries."""
+        for row in rows:
+            if row.kind == COMPLAINT and row.campaign and not row.again:
+                self._core.campaigns.tallies.add(row.campaign, "complaints")
+
+
+def because(what: str) -> str:
+    """The reason as the journal has it. what: the kind, and the scope if that is not all mail."""
+    return f"{SUPPRESSED}: {what}"
+
+
+def _places(kind: Type, body: list[Any]) -> Iterable[tuple[str, str]]:
+    if kind == Type.SUPPRESS:
+        return ((row.address, row.scope) for row in map(Suppressed.told, body))
+    return taken_off(body)
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
