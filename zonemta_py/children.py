@@ -141,7 +141,7 @@ def queue(config: Config, host: Host) -> None:
 async def _queue(config: Config, host: Host) -> None:
     from zonemta_py.delivery.scout import DnsScout
     from zonemta_py.disk import identity
-    from zonemta_py.disk.store import StoreError
+    from zonemta_py.disk.leveldb.store import StoreError
     from zonemta_py.plugin.queue_hooks import PluginHooks
     from zonemta_py.queue.recovery.start import begin
     from zonemta_py.wire import server

@@ -9,7 +9,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from zonemta_py.disk import store_log
+from zonemta_py.disk.leveldb import log as store_log
 
 ORDER = "blow"
 """A file in the queue's folder: the blow that falls while it delivers."""

@@ -12,7 +12,7 @@ import pytest
 from zonemta_py.cli.errors import Exit
 from zonemta_py.cli.output import moment
 from zonemta_py.config import Config
-from zonemta_py.disk.store import Store
+from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery.start import open_queue

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from zonemta_py.disk import keys, records, remains, store_log
-from zonemta_py.disk.store import Store
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.leveldb import log, remains
+from zonemta_py.disk.leveldb.store import Store
 
 ID = "18bcfe5680000001"
 
@@ -27,7 +28,7 @@ def _batch(folder: Path) -> bytes:
         sync=True,
     )
     store.close()
-    (_, batch) = store_log.read(next(folder.glob("*.log")).read_bytes()).batches[0]
+    (_, batch) = log.read(next(folder.glob("*.log")).read_bytes()).batches[0]
     return batch
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk.store import Store, StoreDamaged, StoreError, StoreFailed, StoreLocked
+from zonemta_py.disk.leveldb.store import Store, StoreDamaged, StoreError, StoreFailed, StoreLocked
 
 
 def test_a_second_opening_is_refused_in_one_sentence(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from zonemta_py.disk.store import Operation, Store, StoreFailed
+from zonemta_py.disk.leveldb.store import Operation, Store, StoreFailed
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import commit
 from zonemta_py.queue.core.commit import StoreLine

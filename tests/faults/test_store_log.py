@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonemta_py.disk import store_log
-from zonemta_py.disk.store import Store, StoreDamaged, StoreFailed, StoreLocked
+from zonemta_py.disk.leveldb import log as store_log
+from zonemta_py.disk.leveldb.store import Store, StoreDamaged, StoreFailed, StoreLocked
 
 BATCHES = st.lists(st.binary(min_size=1, max_size=400) | st.integers(30_000, 70_000).map(bytes), min_size=1, max_size=8)
 

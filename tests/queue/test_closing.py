@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from zonemta_py.config import Config
-from zonemta_py.disk.store import StoreDamaged
+from zonemta_py.disk.leveldb.store import StoreDamaged
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue.core.commit import Inline

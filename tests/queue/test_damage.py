@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import journal, store_log
+from zonemta_py.disk import journal
+from zonemta_py.disk.leveldb import log
+from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.quarantine import Quarantine
-from zonemta_py.disk.store import Store
 from zonemta_py.queue.api import DEFERRED, DELIVERED
 from zonemta_py.queue.recovery import offline
 from zonemta_py.queue.recovery.open_store import REPAIR_MARK
@@ -90,7 +91,7 @@ async def test_a_blow_right_after_the_answer(house: Make, what: str, capsys: Any
     def strike(folder: Path) -> None:
         path = max(folder.glob("store/*.log"))
         data = bytearray(path.read_bytes())
-        start = store_log.read(bytes(data)).batches[-1][0]
+        start = log.read(bytes(data)).batches[-1][0]
         match what:
             case "flip":
                 data[start + 60] ^= 8
@@ -122,7 +123,7 @@ async def test_mail_behind_the_damage_is_sent(house: Make) -> None:
     def strike(folder: Path) -> None:
         path = max(folder.glob("store/*.log"))
         data = bytearray(path.read_bytes())
-        (at,) = [at for at, batch in store_log.read(bytes(data)).batches if ids["r4@x4.test"].encode() + b" *" in batch]
+        (at,) = [at for at, batch in log.read(bytes(data)).batches if ids["r4@x4.test"].encode() + b" *" in batch]
         data[at + 30] ^= 1
         path.write_bytes(data)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zonemta_py.disk import keys
-from zonemta_py.disk.store import Store, StoreFailed, StoreFenced
+from zonemta_py.disk.leveldb.store import Store, StoreFailed, StoreFenced
 from zonemta_py.queue.api import DELIVERED, QueueRefusal
 from zonemta_py.queue.core import commit
 from zonemta_py.queue.lifecycle import leasing as leasing

@@ -10,8 +10,8 @@ import pytest
 
 from zonemta_py.disk import journal, keys
 from zonemta_py.disk.frame import frame
+from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import Store
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.queue.fsck import compare
 from zonemta_py.queue.recovery.start import REPAIR_MARK

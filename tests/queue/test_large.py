@@ -15,7 +15,7 @@ import pytest
 
 from zonemta_py.disk import body_file, keys, records
 from zonemta_py.disk.body_file import BodyFile
-from zonemta_py.disk.store import StoreFailed
+from zonemta_py.disk.leveldb.store import StoreFailed
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue.api import DEFERRED, DELIVERED, QueueRefusal, accept_whole

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from zonemta_py.disk import journal, keys, records
+from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import Store
 from zonemta_py.queue.api import HELD
 
 Make = Callable[..., Any]

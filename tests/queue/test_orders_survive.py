@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from zonemta_py.disk.store import Store, StoreError
+from zonemta_py.disk.leveldb.store import Store, StoreError
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.source import Source, Text

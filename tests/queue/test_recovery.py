@@ -263,7 +263,7 @@ async def test_a_repair_that_writes_no_record_is_no_damage_the_next_time(
 
 
 def open_store(folder: Any) -> Any:
-    from zonemta_py.disk.store import Store
+    from zonemta_py.disk.leveldb.store import Store
 
     return Store(folder / "store")
 
@@ -324,7 +324,7 @@ async def test_ids_never_repeat_when_the_clock_goes_back(house: Make) -> None:
 
 async def test_a_refused_message_does_not_come_back(house: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its batch may stand in LevelDB's log although the write failed; the client was told 451, so it is deleted."""
-    from zonemta_py.disk.store import StoreFailed
+    from zonemta_py.disk.leveldb.store import StoreFailed
 
     home = await house()
     await home.put("before@x.test")

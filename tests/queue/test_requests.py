@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zonemta_py.disk import keys
-from zonemta_py.disk.store import StoreFailed
+from zonemta_py.disk.leveldb.store import StoreFailed
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue.api import QueueRefusal, Receipt

@@ -10,8 +10,8 @@ import pytest
 
 from tests.reception.conftest import Rounds
 from zonemta_py.disk import journal, keys, records
+from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import Store
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.person import person
 from zonemta_py.merge.compile import prepare

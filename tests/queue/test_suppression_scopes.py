@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from zonemta_py.disk import journal, keys, records
+from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import Store
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.source import Source, Text
 

@@ -32,7 +32,7 @@ def fsck(
     chosen = configuration(config, folder)
     _needs_a_queue(chosen)
     privileges.drop(chosen)  # what is written is to be the MTA's
-    from zonemta_py.disk.store import StoreError
+    from zonemta_py.disk.leveldb.store import StoreError
     from zonemta_py.queue.recovery.offline import check
 
     try:

@@ -111,7 +111,7 @@ def _has(history: History) -> str:
 
 def _replayed(config: Config, history: History, span: Span, seed: int, name: str) -> Replayed:
     from zonemta_py.cli.progress import bar
-    from zonemta_py.disk.store import StoreError
+    from zonemta_py.disk.leveldb.store import StoreError
     from zonemta_py.whatif.replay import replay
 
     length = max(1, span.until_ms - span.since_ms)

@@ -12,8 +12,8 @@ from typing import Any
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.bodies import restore, shrink
+from zonemta_py.disk.leveldb.store import StoreDamaged, StoreError
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import StoreDamaged, StoreError
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply

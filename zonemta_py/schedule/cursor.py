@@ -18,7 +18,7 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from zonemta_py.disk import keys
-from zonemta_py.disk.store import Store, StoreFenced
+from zonemta_py.disk.leveldb.store import Store, StoreFenced
 
 
 class Ground(NamedTuple):

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys
+from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.records import Note
-from zonemta_py.disk.store import Operation, Store
 from zonemta_py.schedule.away import Away
 from zonemta_py.schedule.cursor import Cursor, Ground
 from zonemta_py.schedule.lane import NEVER_MS, Entry, Group, Strand

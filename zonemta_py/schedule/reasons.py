@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from zonemta_py.disk.store import StoreError
+from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.schedule.lane import Hold, Strand
 from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.strands import domain_of

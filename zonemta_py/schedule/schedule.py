@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from zonemta_py.config import Config
-from zonemta_py.disk.store import Store
+from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.schedule.clock import Clock
 from zonemta_py.schedule.lane import Group, Path, Strand, split_key
 from zonemta_py.schedule.shared import Shared, Wants

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from zonemta_py.config import Config
-from zonemta_py.disk.store import Operation
+from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.schedule.clock import Clock, Timers
 from zonemta_py.schedule.permits import Permits
 from zonemta_py.schedule.sites import Scout, Sites

@@ -12,7 +12,7 @@ from collections import deque
 from functools import partial
 
 from zonemta_py.config import Zone
-from zonemta_py.disk.store import Store
+from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.schedule.intake import Intake
 from zonemta_py.schedule.lane import Entry, Group, Hold, Lane, Strand, Turn

@@ -29,7 +29,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from zonemta_py.disk import identity, keys, records
-from zonemta_py.disk.store import StoreDamaged, StoreError
+from zonemta_py.disk.leveldb.store import StoreDamaged, StoreError
 from zonemta_py.queue.admin import backup, listing, orders, suppressions, suspensions
 from zonemta_py.queue.admin.explain import explain
 from zonemta_py.queue.api import QueueRefusal

@@ -13,8 +13,8 @@ from itertools import islice
 from typing import Any
 
 from zonemta_py.disk import keys
+from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.disk.records import Note
-from zonemta_py.disk.store import StoreError
 from zonemta_py.queue.core.counters import campaign_of
 from zonemta_py.queue.core.state import FAMILY, State
 from zonemta_py.queue.lifecycle.context import Parts

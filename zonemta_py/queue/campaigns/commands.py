@@ -11,8 +11,8 @@ from dataclasses import asdict
 from typing import Any
 
 from zonemta_py.disk import keys, records
+from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import Operation
 from zonemta_py.mail.schedule_fields import Unclear
 from zonemta_py.mail.schedule_fields import name as checked_name
 from zonemta_py.merge.source import Source

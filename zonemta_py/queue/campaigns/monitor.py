@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from zonemta_py.disk import keys, records
-from zonemta_py.disk.store import Operation, StoreError
+from zonemta_py.disk.leveldb.store import Operation, StoreError
 from zonemta_py.queue.campaigns import thresholds
 from zonemta_py.queue.campaigns.history import Course
 from zonemta_py.queue.campaigns.purge import Sweep

@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeVar
 from zonemta_py.config.server import Queue
 from zonemta_py.disk import body_file
 from zonemta_py.disk.body_file import BodyDamaged
-from zonemta_py.disk.store import StoreDamaged, StoreFailed
+from zonemta_py.disk.leveldb.store import StoreDamaged, StoreFailed
 from zonemta_py.mail.reply import Reply
 
 log = logging.getLogger(__name__)

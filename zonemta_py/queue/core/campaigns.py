@@ -18,7 +18,7 @@ from typing import Any
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.bodies import restore, shrink
-from zonemta_py.disk.store import Operation, Store, StoreDamaged
+from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal

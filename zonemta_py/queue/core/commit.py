@@ -24,9 +24,9 @@ from typing import Any, Protocol
 
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.journal import Writer
+from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged, StoreError, StoreFailed
 from zonemta_py.disk.receipts import Receipts
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import Operation, Store, StoreDamaged, StoreError, StoreFailed
 from zonemta_py.mail.reply import Reply
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from zonemta_py.disk import keys
-from zonemta_py.disk.store import Operation
+from zonemta_py.disk.leveldb.store import Operation
 
 if TYPE_CHECKING:
     from zonemta_py.queue.core.core import Core

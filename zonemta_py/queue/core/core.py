@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from zonemta_py.config import Config
 from zonemta_py.disk import keys, records
+from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged, StoreError
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.receipts import Receipts
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.space import LEAST_BYTES, Space
-from zonemta_py.disk.store import Operation, Store, StoreDamaged, StoreError
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.bodies import Bodies, Uncommitted
 from zonemta_py.queue.core.campaigns import Campaigns

@@ -13,8 +13,8 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from zonemta_py.disk import keys, records
+from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
-from zonemta_py.disk.store import Operation, Store
 
 SUPPRESSED = "suppressed"
 """How the reason of a removal begins that is the recipient's own wish, or for his own good."""

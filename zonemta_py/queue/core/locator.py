@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from zonemta_py.disk import keys
+from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.records import Note
-from zonemta_py.disk.store import Store
 from zonemta_py.queue.core import sizes
 from zonemta_py.schedule.lane import Entry
 

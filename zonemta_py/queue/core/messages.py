@@ -12,7 +12,7 @@ from typing import Any
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.bodies import restore
-from zonemta_py.disk.store import Operation, Store, StoreDamaged
+from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue.core.bodies import Bodies
 from zonemta_py.queue.core.compaction import Cleansing

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.disk import keys, records
-from zonemta_py.disk.store import Operation, Store
+from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.queue.core.commit import immediately
 
 if TYPE_CHECKING:

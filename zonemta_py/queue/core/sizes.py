@@ -7,7 +7,7 @@ batch a crash leaves as the last one, sizes and recipients agree. `fsck` counts 
 from __future__ import annotations
 
 from zonemta_py.disk import keys, records
-from zonemta_py.disk.store import Operation, Store
+from zonemta_py.disk.leveldb.store import Operation, Store
 
 QUEUED, DEFERRED, HELD = 0, 1, 2
 NAMES = ("queued", "deferred", "held")

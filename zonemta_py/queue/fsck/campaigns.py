@@ -7,7 +7,7 @@ from dataclasses import astuple
 from typing import NamedTuple
 
 from zonemta_py.disk import keys, records
-from zonemta_py.disk.store import Operation, Store
+from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.queue.core.counters import Tally
 
 

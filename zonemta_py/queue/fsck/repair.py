@@ -8,9 +8,9 @@ afterwards it is thrown away, since what it has counted is old.
 from __future__ import annotations
 
 from zonemta_py.disk import body_file, keys, records
+from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import Operation
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.fsck import bodies
 from zonemta_py.queue.fsck.compare import Comparison

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.frame import Record
+from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import Store
 from zonemta_py.queue.fsck.campaigns import Finding
 from zonemta_py.queue.lifecycle.requests import Kept
 from zonemta_py.queue.suppression.entry import ALL, WHOLE_BEGINS, Suppressed, operations

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from zonemta_py.disk import keys, records
+from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import Operation
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately

@@ -15,8 +15,8 @@ from functools import partial
 from zlib import crc32
 
 from zonemta_py.disk import records
+from zonemta_py.disk.leveldb.store import StoreError, StoreFenced
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import StoreError, StoreFenced
 from zonemta_py.mail.envelope import Notify, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, Delivery

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.disk import body_file, keys, records
+from zonemta_py.disk.leveldb.store import Operation, Store, StoreError
 from zonemta_py.disk.quarantine import Incident, Quarantine
-from zonemta_py.disk.store import Operation, Store, StoreError
 
 if TYPE_CHECKING:
     from zonemta_py.queue.core.core import Core

@@ -10,7 +10,7 @@ import secrets
 from typing import Any
 
 from zonemta_py.config import Config
-from zonemta_py.disk.store import StoreError
+from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.mail import dsn
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.api import BOUNCED, DELIVERED

@@ -14,8 +14,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from zonemta_py.disk import keys, records
+from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError, StoreFenced
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import Operation, StoreDamaged, StoreError, StoreFenced
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.counters import REMOVED, SUPPRESSED, campaign_of

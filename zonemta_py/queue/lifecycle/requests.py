@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zonemta_py.disk import keys, records
-from zonemta_py.disk.store import Operation, StoreDamaged, StoreError
+from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal, Receipt

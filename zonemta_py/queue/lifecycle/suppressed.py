@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.disk import records
+from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import Operation
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Receipt

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from zonemta_py.disk import keys, records
+from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import Operation, StoreDamaged, StoreError
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.lifecycle.context import Parts
 from zonemta_py.queue.maintenance import archive

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from zonemta_py.config import Config
-from zonemta_py.disk import receipts, remains
+from zonemta_py.disk import receipts
+from zonemta_py.disk.leveldb import remains
+from zonemta_py.disk.leveldb.store import Cut, Store, StoreDamaged
 from zonemta_py.disk.quarantine import Quarantine
-from zonemta_py.disk.store import Cut, Store, StoreDamaged
 
 REPAIR_MARK = "repair-needed"
 """A file in the queue's folder: the process before found the store damaged."""

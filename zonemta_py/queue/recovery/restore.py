@@ -21,9 +21,9 @@ from typing import Any
 from zonemta_py.config import Config
 from zonemta_py.disk import body_file, identity, journal, keys, receipts, records
 from zonemta_py.disk.frame import Record, frame
+from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import Store
 from zonemta_py.queue.recovery.open_store import say
 from zonemta_py.queue.recovery.suffix import Suffix
 

@@ -7,7 +7,7 @@ changes. Done once at the start, after recovery; the log says so.
 from __future__ import annotations
 
 from zonemta_py.disk import keys
-from zonemta_py.disk.store import Operation
+from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core

@@ -24,11 +24,11 @@ from pathlib import Path
 from zonemta_py.config import Config
 from zonemta_py.disk import journal, journal_repair, keys, records
 from zonemta_py.disk.journal import Writer
+from zonemta_py.disk.leveldb.store import Store, StoreDamaged
 from zonemta_py.disk.once import Once
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.receipts import Receipts
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import Store, StoreDamaged
 from zonemta_py.queue.campaigns.commands import begun
 from zonemta_py.queue.core import policy_copy
 from zonemta_py.queue.core.bodies import Bodies

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from zonemta_py.disk import keys
+from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.records import Existence, Note
-from zonemta_py.disk.store import Store
 from zonemta_py.queue.core.locator import recipients_between
 
 AT_ONCE = 1_000

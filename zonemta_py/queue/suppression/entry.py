@@ -24,8 +24,8 @@ from typing import Any, NamedTuple, get_args
 
 from zonemta_py.config.zone import Kind, Zone
 from zonemta_py.disk import keys, records
+from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.store import Operation
 from zonemta_py.mail.address import AddressRefused, parse_mailbox
 from zonemta_py.mail.limits import ADDRESS_BYTES_MAX
 from zonemta_py.mail.person import person

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zonemta_py.disk import keys, records
-from zonemta_py.disk.store_log import varint
+from zonemta_py.disk.leveldb.log import varint
 
 _FAMILIES = rb"message|delivery-zone|deferred|parked|held"
 _KEY = re.compile(rb"\x01([\x00-\x7f]|[\x80-\xff][\x01-\x7f])(?=(?:" + _FAMILIES + rb") )")

@@ -22,8 +22,9 @@ from typing import Any
 
 import plyvel
 
-from zonemta_py.disk import mapping, remains, store_log
-from zonemta_py.disk.store_log import Log
+from zonemta_py.disk.leveldb import log as store_log
+from zonemta_py.disk.leveldb import mapping, remains
+from zonemta_py.disk.leveldb.log import Log
 
 Operation = tuple[bytes, bytes | None]
 """A key and its new value; None deletes it."""
