@@ -72,7 +72,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
     """local[2], as `zonemta lake` makes it; every test shares it, so none may change its settings for good."""
-    from zonemta_py.pipeline.session import session
+    from zonemta_py.pipeline.spark.session import session
 
     one = session("local[2]", memory_gb=2)
     yield one

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from zonemta_py.pipeline import java
+from zonemta_py.pipeline.spark import java
 
 _PATIENCE_S = 60.0
 _MASTER = "org.apache.spark.deploy.master.Master"

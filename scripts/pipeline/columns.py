@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonemta_py.pipeline import bronze
-from zonemta_py.pipeline.schema import ROWS
+from zonemta_py.pipeline.journal.schema import ROWS
+from zonemta_py.pipeline.lake import bronze
 
 START_MS = int(datetime(2026, 3, 2, tzinfo=UTC).timestamp() * 1000)
 DAY_MS = 86_400_000

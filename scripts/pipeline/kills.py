@@ -28,7 +28,8 @@ import pyarrow.parquet as pq  # noqa: E402
 import synthetic  # noqa: E402
 
 from zonemta_py.disk import journal  # noqa: E402
-from zonemta_py.pipeline import bronze, reader  # noqa: E402
+from zonemta_py.pipeline.journal import reader  # noqa: E402
+from zonemta_py.pipeline.lake import bronze
 
 PATIENCE_S = 600
 

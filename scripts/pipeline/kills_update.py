@@ -27,7 +27,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(ROOT)]
 
 import synthetic  # noqa: E402
 
-from zonemta_py.pipeline import table  # noqa: E402
+from zonemta_py.pipeline.lake import table  # noqa: E402
 
 TABLES = {"deliveries": "*", "outcomes": "*", "deliverability": "* exclude (latency)"}
 

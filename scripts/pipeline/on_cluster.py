@@ -29,12 +29,12 @@ from synthetic import make_archive  # noqa: E402
 
 def work(master: str, archive: Path, list_: Path, lake: Path, short: bool) -> None:
     """All jobs in one session."""
-    from zonemta_py.pipeline import bronze
-    from zonemta_py.pipeline.findings import EVERY
+    from zonemta_py.pipeline.findings.tables import EVERY
+    from zonemta_py.pipeline.lake import bronze
+    from zonemta_py.pipeline.lake.update import JOBS, update
     from zonemta_py.pipeline.prepare.plan import plan
     from zonemta_py.pipeline.prepare.settings import Settings
-    from zonemta_py.pipeline.session import session
-    from zonemta_py.pipeline.update import JOBS, update
+    from zonemta_py.pipeline.spark.session import session
 
     spark = session(master, memory_gb=1, settings={"spark.executor.memory": "1g", "spark.executor.cores": "1"})
     bronze.ingest(spark, archive, lake)

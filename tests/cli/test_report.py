@@ -26,7 +26,7 @@ _TABLES = {
 def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twenty recipients of one campaign, all at google, ten of them deferred once, in the tables that reports read."""
     pytest.importorskip("pyspark", reason="NOT TESTED: without pyspark there are no reports")
-    from zonemta_py.pipeline import table
+    from zonemta_py.pipeline.lake import table
 
     folder, spark = tmp_path_factory.mktemp("lake"), request.getfixturevalue("spark")
     with table.locked(folder):

@@ -23,8 +23,9 @@ from zonemta_py.cli.errors import Exit
 from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record, frame
 from zonemta_py.disk.records import Type, pack
-from zonemta_py.pipeline import bronze, reader, schema, table
-from zonemta_py.pipeline.schema import ROWS
+from zonemta_py.pipeline.journal import reader, schema
+from zonemta_py.pipeline.journal.schema import ROWS
+from zonemta_py.pipeline.lake import bronze, table
 
 PATIENCE_S = 120
 

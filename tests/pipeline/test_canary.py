@@ -13,10 +13,10 @@ from zonemta_py.cli.campaign_work import Work, _sentences, read_columns
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.load import load
-from zonemta_py.pipeline.node import Target
-from zonemta_py.pipeline.nodes import Announcement, OtherNodes, bind
+from zonemta_py.pipeline.nodes.client import Target
+from zonemta_py.pipeline.nodes.nodes import Announcement, OtherNodes, bind
 from zonemta_py.pipeline.prepare.chunks import PLAN
-from zonemta_py.pipeline.send import CampaignStopped, send
+from zonemta_py.pipeline.send.campaign import CampaignStopped, send
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

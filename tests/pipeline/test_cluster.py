@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from zonemta_py.pipeline import java
+from zonemta_py.pipeline.spark import java
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "pipeline" / "on_cluster.py"
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from zonemta_py.pipeline.prepare.plan import Plan, plan, rows
-from zonemta_py.pipeline.prepare.read import columns
 from zonemta_py.pipeline.prepare.settings import Cap, Lane, PlanRefused, Settings
+from zonemta_py.pipeline.prepare.source.read import columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

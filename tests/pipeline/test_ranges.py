@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonemta_py.pipeline.ranges import Ranges
+from zonemta_py.pipeline.journal.ranges import Ranges
 
 ROWS = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 20)).map(lambda pair: (pair[0], pair[0] + pair[1])))
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from zonemta_py.disk import journal
 from zonemta_py.disk.frame import BLOCK_BYTES, Record, frame
 from zonemta_py.disk.records import Type, pack, unpack
-from zonemta_py.pipeline import reader
-from zonemta_py.pipeline.reader import Segment, Split
-from zonemta_py.pipeline.schema import ROWS
+from zonemta_py.pipeline.journal import reader
+from zonemta_py.pipeline.journal.reader import Segment, Split
+from zonemta_py.pipeline.journal.schema import ROWS
 
 Row = dict[str, Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

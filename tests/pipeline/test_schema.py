@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from zonemta_py.disk.records import Type
-from zonemta_py.pipeline import rows, schema
+from zonemta_py.pipeline.journal import rows, schema
 
 PAGE = (Path(schema.__file__).parent / "SCHEMA.md").read_text("utf-8")
 TABLE = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("| `")]

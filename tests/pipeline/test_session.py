@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from zonemta_py.cli.app import main
 from zonemta_py.cli.errors import Exit
-from zonemta_py.pipeline import java, session
+from zonemta_py.pipeline.spark import java, session
 
 MODULES = "java.base java.logging jdk.incubator.vector"
 

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record, frame
 from zonemta_py.disk.records import Type, pack, unpack
-from zonemta_py.pipeline import reader, source
-from zonemta_py.pipeline.ranges import Ranges
-from zonemta_py.pipeline.schema import ROWS
+from zonemta_py.pipeline.journal import reader, source
+from zonemta_py.pipeline.journal.ranges import Ranges
+from zonemta_py.pipeline.journal.schema import ROWS
 
 Row = tuple[Any, ...]
 

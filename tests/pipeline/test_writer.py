@@ -17,12 +17,12 @@ import pytest
 
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.load import load
-from zonemta_py.pipeline.inject import InjectionFailed, InjectionStopped, inject
-from zonemta_py.pipeline.node import Node, NodeGone, NodeRefused, Target
-from zonemta_py.pipeline.nodes import Announcement
+from zonemta_py.pipeline.nodes.client import Node, NodeGone, NodeRefused, Target
+from zonemta_py.pipeline.nodes.nodes import Announcement
 from zonemta_py.pipeline.prepare.chunks import PLAN
-from zonemta_py.pipeline.send import CampaignStopped, send
-from zonemta_py.pipeline.writer import ZonemtaDataSource, node_of
+from zonemta_py.pipeline.send.campaign import CampaignStopped, send
+from zonemta_py.pipeline.send.inject import InjectionFailed, InjectionStopped, inject
+from zonemta_py.pipeline.send.writer import ZonemtaDataSource, node_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,8 +10,8 @@ from typing import Any
 
 from zonemta_py.disk import journal
 from zonemta_py.disk.records import Type
-from zonemta_py.pipeline.erasure import Person
-from zonemta_py.pipeline.erasure_archive import erase_segment
+from zonemta_py.pipeline.erasure.archive import erase_segment
+from zonemta_py.pipeline.erasure.person import Person
 from zonemta_py.queue.api import DEFERRED
 from zonemta_py.queue.maintenance import archive as archiving
 

@@ -23,7 +23,7 @@ from zonemta_py.mail.domain import canonical
 from zonemta_py.mail.headers import split
 from zonemta_py.mail.trace import date
 from zonemta_py.mail.written import bare
-from zonemta_py.pipeline.prepare.dialect import ADDRESS_COLUMNS
+from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS
 
 if TYPE_CHECKING:
     from zonemta_py.merge.render import Compiled

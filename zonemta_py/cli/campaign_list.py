@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from zonemta_py.cli import campaign_settings
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.mail.written import bare
-from zonemta_py.pipeline.prepare.dialect import ADDRESS_COLUMNS, Dialect, dialect_of, files, kind_of, opened
 from zonemta_py.pipeline.prepare.settings import PlanRefused
+from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS, Dialect, dialect_of, files, kind_of, opened
 
 Row = dict[str, str]
 _ERRORS = "surrogateescape"

@@ -12,7 +12,7 @@ from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.options import configuration
 
 if TYPE_CHECKING:
-    from zonemta_py.pipeline.node import Target
+    from zonemta_py.pipeline.nodes.client import Target
 
 KEY_VARIABLE = "ZONEMTA_API_KEY"
 TOKEN = "http.token"
@@ -34,7 +34,7 @@ def target(
     ca: Path | None = None,
 ) -> Target:  # fmt: skip
     """Raises Stop, ConfigError."""
-    from zonemta_py.pipeline.node import Target
+    from zonemta_py.pipeline.nodes.client import Target
 
     if nodes:
         urls, key, file = tuple(url.strip() for url in nodes.split(",") if url.strip()), named_key(key_file), key_file

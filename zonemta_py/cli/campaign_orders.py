@@ -128,8 +128,8 @@ class Asked:
             raise Stop(Exit.USAGE, str(error)) from None
 
     def _remote(self, question: Callable[[Any], Any]) -> Any:
-        from zonemta_py.pipeline.node import NodeGone, NodeRefused
-        from zonemta_py.pipeline.nodes import Nodes as All
+        from zonemta_py.pipeline.nodes.client import NodeGone, NodeRefused
+        from zonemta_py.pipeline.nodes.nodes import Nodes as All
 
         assert self._target is not None
         try:

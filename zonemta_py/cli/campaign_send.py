@@ -19,10 +19,10 @@ from zonemta_py.cli.campaign_nodes import Ca, KeyFile, Nodes, Patience, target
 from zonemta_py.cli.campaign_work import Work, describe, look, read_columns, readable, rendered, show, sound
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.options import ConfigFile, Folder
-from zonemta_py.pipeline.prepare.dialect import ADDRESS_COLUMNS
+from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS
 
 if TYPE_CHECKING:
-    from zonemta_py.pipeline.nodes import Announcement
+    from zonemta_py.pipeline.nodes.nodes import Announcement
     from zonemta_py.pipeline.prepare.plan import Plan
     from zonemta_py.pipeline.prepare.settings import Settings
 
@@ -77,7 +77,7 @@ def send(
     folder: Folder = None,
 ) -> None:
     """Send a template to everyone on a list, each exactly once, however often this is begun or killed."""
-    from zonemta_py.pipeline.nodes import Announcement, store
+    from zonemta_py.pipeline.nodes.nodes import Announcement, store
 
     if not _NAME.fullmatch(name):
         raise Stop(Exit.USAGE, f"--name {name!r}: name it with up to 63 letters, digits, dots, underscores and hyphens")
@@ -165,7 +165,7 @@ def _bytes(list_: str) -> int:
 
 
 def _announcement(folder: Path) -> Announcement:
-    from zonemta_py.pipeline.nodes import stored
+    from zonemta_py.pipeline.nodes.nodes import stored
 
     try:
         return stored(folder)

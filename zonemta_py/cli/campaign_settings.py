@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 
 from zonemta_py.cli.errors import Exit, Stop
-from zonemta_py.pipeline.prepare.dialect import ADDRESS_COLUMNS, recipient_column
 from zonemta_py.pipeline.prepare.settings import Cap, Lane
+from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS, recipient_column
 
 SHARES = ("deferred", "bounced", "blocked", "complaints")
 DEFAULT_BOUNDS = {"least": 100, "deferred": 0.5, "bounced": 0.1, "blocked": 0.05, "complaints": 0.002}

@@ -18,11 +18,11 @@ from zonemta_py.cli.output import print_table
 from zonemta_py.cli.progress import bar
 
 if TYPE_CHECKING:
-    from zonemta_py.pipeline.node import Target
-    from zonemta_py.pipeline.nodes import Announcement
+    from zonemta_py.pipeline.nodes.client import Target
+    from zonemta_py.pipeline.nodes.nodes import Announcement
     from zonemta_py.pipeline.prepare.plan import Plan
     from zonemta_py.pipeline.prepare.settings import Settings
-    from zonemta_py.pipeline.writer import Injected
+    from zonemta_py.pipeline.send.writer import Injected
 
 SAMPLE_CHUNKS = 2
 """Chunks whose recipients are all rendered before the first is sent."""
@@ -45,7 +45,7 @@ class Work:
     @cached_property
     def spark(self) -> Any:
         """Raises Stop."""
-        from zonemta_py.pipeline.session import Unavailable, session
+        from zonemta_py.pipeline.spark.session import Unavailable, session
 
         logging.getLogger("SQLQueryContextLogger").disabled = True  # the sentence says it
         try:
@@ -66,7 +66,7 @@ class Work:
         """What is usual in the lake, three times over, where that is less than what was given. Raises Stop."""
         if lake is None or not given:
             return given
-        from zonemta_py.pipeline.baseline import shares
+        from zonemta_py.pipeline.findings.baseline import shares
 
         with _sentences():
             usual = shares(self.spark, lake)
@@ -97,9 +97,9 @@ class Work:
 
     def send(self, plan: Plan, announcement: Announcement, day: int, canary_patience_s: float) -> Injected:
         """Raises Stop."""
-        from zonemta_py.pipeline.nodes import bind
+        from zonemta_py.pipeline.nodes.nodes import bind
         from zonemta_py.pipeline.prepare.plan import rows
-        from zonemta_py.pipeline.send import send
+        from zonemta_py.pipeline.send.campaign import send
 
         assert self._to is not None
         with _sentences(), _steps("send") as (say, move):
@@ -118,21 +118,21 @@ class Work:
 
 
 def _events(spark: Any, file: str) -> Any:
-    from zonemta_py.pipeline.engagement import events
+    from zonemta_py.pipeline.findings.engagement import events
 
     return events(spark, Path(file)) if file else None
 
 
 def look(list_: str, multiline: bool, master: str) -> None:
     """Says what is wrong with a list as far as that shows at once, without Spark. Raises Stop, OSError."""
-    from zonemta_py.pipeline.session import Unavailable, installed
+    from zonemta_py.pipeline.spark.session import Unavailable, installed
 
     try:
         installed()
     except Unavailable as missing:
         raise Stop(Exit.UNAVAILABLE, str(missing)) from None
-    from zonemta_py.pipeline.prepare import read
     from zonemta_py.pipeline.prepare.settings import PlanRefused
+    from zonemta_py.pipeline.prepare.source import read
 
     try:
         read.look(list_, multiline, local=master.startswith("local"))
@@ -143,7 +143,7 @@ def look(list_: str, multiline: bool, master: str) -> None:
 @contextmanager
 def readable(list_: str, plan: Path) -> Iterator[tuple[str, Callable[[str], str]]]:
     """The list as Spark can read it, for as long as it is planned, and what its paths are called. Raises Stop."""
-    from zonemta_py.pipeline.prepare import copies
+    from zonemta_py.pipeline.prepare.source import copies
 
     folder = plan.with_name(plan.name + ".copy")
 
@@ -160,7 +160,7 @@ def readable(list_: str, plan: Path) -> Iterator[tuple[str, Callable[[str], str]
 def describe(list_: str, names: list[str], email: str) -> str:
     """How the list is read, in one line."""
     from zonemta_py.cli.campaign_list import understood
-    from zonemta_py.pipeline.prepare.dialect import Dialect, dialect_of, files, kind_of
+    from zonemta_py.pipeline.prepare.source.dialect import Dialect, dialect_of, files, kind_of
 
     kind, found = kind_of(list_), files(list_)
     return understood(list_, kind, dialect_of(found[0]) if found and kind == "csv" else Dialect(), names, email)
@@ -168,8 +168,8 @@ def describe(list_: str, names: list[str], email: str) -> str:
 
 def read_columns(work: Work, list_: str, multiline: bool) -> list[str]:
     """The list's columns, whatever kind it is. Raises Stop."""
-    from zonemta_py.pipeline.prepare.read import columns
-    from zonemta_py.pipeline.warm import warm
+    from zonemta_py.pipeline.prepare.source.read import columns
+    from zonemta_py.pipeline.send.prewarm import warm
 
     warm(work.spark)
     with _sentences():
@@ -243,11 +243,11 @@ def _steps(label: str) -> Iterator[tuple[Callable[[str], object], Callable[[int,
 @contextmanager
 def _sentences() -> Iterator[None]:
     """Whatever the pipeline says no with, as Stop."""
-    from zonemta_py.pipeline.inject import InjectionFailed
-    from zonemta_py.pipeline.node import NodeGone, NodeRefused
-    from zonemta_py.pipeline.nodes import OtherNodes
+    from zonemta_py.pipeline.nodes.client import NodeGone, NodeRefused
+    from zonemta_py.pipeline.nodes.nodes import OtherNodes
     from zonemta_py.pipeline.prepare.settings import PlanRefused
-    from zonemta_py.pipeline.send import CampaignStopped
+    from zonemta_py.pipeline.send.campaign import CampaignStopped
+    from zonemta_py.pipeline.send.inject import InjectionFailed
 
     try:
         yield

@@ -33,8 +33,8 @@ def in_files(
         if folder is not None and not folder.is_dir():
             raise Stop(Exit.NO_INPUT, f"{folder}: there is no such folder; name the MTA's archive/, or a lake")
     try:
-        from zonemta_py.pipeline import erasure_proof
-        from zonemta_py.pipeline.table import Busy
+        from zonemta_py.pipeline.erasure import proof as erasure_proof
+        from zonemta_py.pipeline.lake.table import Busy
     except ImportError as error:
         sentence = f"{error.name}: not installed; `pip install 'zonemta-py[pipeline]'` brings it"
         raise Stop(Exit.UNAVAILABLE, sentence) from None

@@ -14,7 +14,7 @@ from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.spark import Master, Memory, spark, told
 
 if TYPE_CHECKING:
-    from zonemta_py.pipeline.bronze import Entry
+    from zonemta_py.pipeline.lake.bronze import Entry
 
 app = typer.Typer(help="The journal's archive as tables for analysis (Spark).", no_args_is_help=True)
 app.command("update")(tables.update)
@@ -45,7 +45,7 @@ def ingest(
         raise Stop(Exit.USAGE, f"--damage: {damage!r} is neither skip nor fail")
     up_to_now(archive)
     with spark(master, memory) as session, told():
-        from zonemta_py.pipeline import bronze
+        from zonemta_py.pipeline.lake import bronze
 
         if follow:
             bronze.follow(session, archive, lake, damage, every, _report)

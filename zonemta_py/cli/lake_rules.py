@@ -50,7 +50,7 @@ def suppress(
     _check_lake(lake)
     to = None if dry_run else target(nodes, key_file, config, folder, patience, ca)
     with _session(master, memory) as session:
-        from zonemta_py.pipeline.findings import make
+        from zonemta_py.pipeline.findings.tables import make
 
         found = make(session, lake, "suppressions")
         if to is None:
@@ -106,7 +106,7 @@ def unknown(
     rows.sort(key=lambda row: row["cluster"])
     if as_json:
         return print_json(rows)
-    from zonemta_py.pipeline.rule_proposal import rule_file
+    from zonemta_py.pipeline.findings.rule_proposal import rule_file
 
     print(rule_file(rows, existing), end="")
     return None
@@ -123,10 +123,10 @@ def propose(
     load(file)  # what is wrong with it already is said before the long work
     before = file.read_text("utf-8")
     rows = _made(lake, "rates", master, memory)
-    from zonemta_py.pipeline import proposal, warmup_proposal
+    from zonemta_py.pipeline.findings import rate_proposal, warmup_proposal
 
     try:
-        after = proposal.proposed(before, rows, (*proposal.CONFIDENT, *(("low",) if low else ())))
+        after = rate_proposal.proposed(before, rows, (*rate_proposal.CONFIDENT, *(("low",) if low else ())))
         after = warmup_proposal.proposed(after, rows)
     except ValueError as error:
         raise Stop(Exit.CONFIG, f"{file}: {error}") from None
@@ -134,7 +134,7 @@ def propose(
     for row in sorted(rows, key=lambda row: (row["provider"], row["source"])):
         if row["good_days"] is not None:
             print(warmup_proposal.comment(row, before), end="")
-    print(proposal.difference(before, after, file.name), end="")
+    print(rate_proposal.difference(before, after, file.name), end="")
     if before == after:
         print("zonemta: nothing new is known well enough; `zonemta lake rates` says why", file=sys.stderr)
 
@@ -147,7 +147,7 @@ def engagement(
 ) -> None:
     """Feed in opens, clicks, unsubscribes and complaints: columns address, kind, at and campaign. Each counts once."""
     with _session(master, memory) as session:
-        from zonemta_py.pipeline.findings import feed
+        from zonemta_py.pipeline.findings.tables import feed
 
         try:
             events, unusable = feed(session, lake, file)
@@ -173,7 +173,7 @@ def _check_lake(lake: Path) -> None:
 def _made(lake: Path, name: str, master: str | None, memory: float) -> _Rows:
     _check_lake(lake)
     with _session(master, memory) as session:
-        from zonemta_py.pipeline.findings import make
+        from zonemta_py.pipeline.findings.tables import make
 
         return [row.asDict(recursive=True) for row in make(session, lake, name).collect()]
 
@@ -189,8 +189,8 @@ def _show_suppressions(rows: _Rows, as_json: bool) -> None:
 
 
 def _push(session: Any, lake: Path, to: Any, rows: _Rows, as_json: bool) -> None:
-    from zonemta_py.pipeline.node import Node, NodeGone, NodeRefused
-    from zonemta_py.pipeline.suppressing import note, noted, push
+    from zonemta_py.pipeline.findings.apply_suppressions import note, noted, push
+    from zonemta_py.pipeline.nodes.client import Node, NodeGone, NodeRefused
 
     results = []
     try:

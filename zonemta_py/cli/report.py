@@ -21,7 +21,7 @@ from zonemta_py.cli.spark import Master, Memory, spark, told
 
 if TYPE_CHECKING:
     from zonemta_py.pipeline.report.scope import Kind, Scope
-    from zonemta_py.pipeline.session import SparkSession
+    from zonemta_py.pipeline.spark.session import SparkSession
 
 app = typer.Typer(help="Pages with plots of what arrived, what did not, and why.", no_args_is_help=True)
 
@@ -188,8 +188,8 @@ def _report(
 
 def _bring_up_to_date(session: SparkSession, lake: Path, archive: Path) -> None:
     """As `lake ingest` and `lake update` do it."""
-    from zonemta_py.pipeline import bronze, update
-    from zonemta_py.pipeline.findings import EVERY
+    from zonemta_py.pipeline.findings.tables import EVERY
+    from zonemta_py.pipeline.lake import bronze, update
 
     with progress.bar("segments") as moved:
         bronze.ingest(session, archive, lake, moved=moved)
@@ -223,7 +223,7 @@ def _scope(lake: Path, kind: Kind, name: str, start: int | None, end: int | None
 
 def _check(lake: Path) -> None:
     """Before Spark is started. Raises Stop."""
-    from zonemta_py.pipeline import table
+    from zonemta_py.pipeline.lake import table
 
     if not lake.is_dir():
         raise Stop(Exit.NO_INPUT, f"{lake}: there is no such folder; make a lake with `zonemta lake ingest`")

@@ -11,7 +11,7 @@ import typer
 from zonemta_py.cli.errors import Exit, Stop, from_os
 
 if TYPE_CHECKING:
-    from zonemta_py.pipeline.session import SparkSession
+    from zonemta_py.pipeline.spark.session import SparkSession
 
 Master = Annotated[
     str | None, typer.Option(metavar="URL", help="Of a Spark cluster, spark://host:port; this machine otherwise.")
@@ -26,7 +26,7 @@ def spark(master: str | None = None, memory_gb: float = 2, long: bool = False) -
     long: for minutes of work (`pipeline.session`).
     """
     try:
-        from zonemta_py.pipeline.session import Unavailable, running, session
+        from zonemta_py.pipeline.spark.session import Unavailable, running, session
 
         before = running()
     except ImportError as error:
@@ -46,9 +46,9 @@ def spark(master: str | None = None, memory_gb: float = 2, long: bool = False) -
 @contextmanager
 def told() -> Iterator[None]:
     """Turns what the pipeline raises for a person to mend into Stop."""
-    from zonemta_py.pipeline.bronze import Foreign
-    from zonemta_py.pipeline.reader import Damaged
-    from zonemta_py.pipeline.table import Busy, Missing
+    from zonemta_py.pipeline.journal.reader import Damaged
+    from zonemta_py.pipeline.lake.bronze import Foreign
+    from zonemta_py.pipeline.lake.table import Busy, Missing
 
     try:
         yield

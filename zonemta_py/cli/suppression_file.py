@@ -18,9 +18,9 @@ from typing import IO, Any
 
 from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.rejects import Rejects
-from zonemta_py.pipeline.prepare.dialect import Dialect, dialect_of, recipient_column
-from zonemta_py.pipeline.prepare.dialect import opened as text_of
 from zonemta_py.pipeline.prepare.settings import PlanRefused
+from zonemta_py.pipeline.prepare.source.dialect import Dialect, dialect_of, recipient_column
+from zonemta_py.pipeline.prepare.source.dialect import opened as text_of
 
 COLUMNS = ("address", "kind", "scope", "since", "reason", "evidence", "by", "campaign")
 STDIN = Path("-")

@@ -47,12 +47,12 @@ def update(
     """Bring the lake's tables up to date with what has come in. Can be ended at any time and run again."""
     days = [_day(text) for text in day or ()]
     _check(lake)
-    from zonemta_py.pipeline.table import unread
+    from zonemta_py.pipeline.lake.table import unread
 
     long = unread(lake, None if full else "deliveries") > _LONG_BYTES
     with spark(master, memory, long) as session, told(), progress.bar("tables") as moved:
-        from zonemta_py.pipeline import update as updating
-        from zonemta_py.pipeline.findings import EVERY
+        from zonemta_py.pipeline.findings.tables import EVERY
+        from zonemta_py.pipeline.lake import update as updating
 
         begun: list[str] = []
 
@@ -97,11 +97,11 @@ def show(
     _exists(lake, table)
     names = columns.replace(",", " ") or ("" if as_json or as_csv else _SHOWN.get(table, ""))
     with spark(master, memory) as session, told():
-        from zonemta_py.pipeline import asking
+        from zonemta_py.pipeline.lake import query
 
         try:
-            wanted, found = asking.ask(session, lake, table, where, names.split(), limit)
-        except asking.Refused as error:
+            wanted, found = query.ask(session, lake, table, where, names.split(), limit)
+        except query.Refused as error:
             raise Stop(Exit.USAGE, f"--where or --columns: {error}") from None
     if as_json:
         for row in found:
@@ -121,7 +121,7 @@ def list_tables(lake: Lake, as_json: Annotated[bool, typer.Option("--json", help
     try:
         import pyarrow.parquet as parquet
 
-        from zonemta_py.pipeline import table as tables
+        from zonemta_py.pipeline.lake import table as tables
     except ImportError as error:
         sentence = f"{error.name}: not installed; `pip install 'zonemta-py[pipeline]'` brings it"
         raise Stop(Exit.UNAVAILABLE, sentence) from None

@@ -10,14 +10,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from zonemta_py.pipeline import job
+from zonemta_py.pipeline.send import spark_submit
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command; returns the exit status. What a person can mend is one sentence on stderr, status 2."""
     parser = argparse.ArgumentParser(prog="zonemta_py.pipeline")
     commands = parser.add_subparsers(dest="command", required=True)
-    job.add(commands)
+    spark_submit.add(commands)
     command = commands.add_parser("ingest", help="archive to bronze")
     command.add_argument("--archive", type=Path, required=True)
     command.add_argument("--lake", type=Path, required=True)
@@ -28,15 +28,15 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--lake", type=Path, required=True)
     command.add_argument("--full", action="store_true")
     given = parser.parse_args(arguments)
-    work = {"send": job.run, "ingest": _ingest, "update": _update}
+    work = {"send": spark_submit.run, "ingest": _ingest, "update": _update}
     return work[given.command](given)
 
 
 def _update(given: argparse.Namespace) -> int:
-    from zonemta_py.pipeline.findings import EVERY
-    from zonemta_py.pipeline.session import Unavailable, session
-    from zonemta_py.pipeline.table import Busy
-    from zonemta_py.pipeline.update import NoBronze, update
+    from zonemta_py.pipeline.findings.tables import EVERY
+    from zonemta_py.pipeline.lake.table import Busy
+    from zonemta_py.pipeline.lake.update import NoBronze, update
+    from zonemta_py.pipeline.spark.session import Unavailable, session
 
     try:
         for done in update(session(), given.lake, given.tables, full=given.full, jobs=EVERY):
@@ -48,10 +48,10 @@ def _update(given: argparse.Namespace) -> int:
 
 
 def _ingest(given: argparse.Namespace) -> int:
-    from zonemta_py.pipeline import bronze
-    from zonemta_py.pipeline.reader import Damaged
-    from zonemta_py.pipeline.session import Unavailable, session
-    from zonemta_py.pipeline.table import Busy
+    from zonemta_py.pipeline.journal.reader import Damaged
+    from zonemta_py.pipeline.lake import bronze
+    from zonemta_py.pipeline.lake.table import Busy
+    from zonemta_py.pipeline.spark.session import Unavailable, session
 
     damages = 0
 

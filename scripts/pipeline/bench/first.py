@@ -19,7 +19,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> None:
     from bench.contest import contest
-    from zonemta_py.pipeline import table
+    from zonemta_py.pipeline.lake import table
 
     lake = given.lake.resolve()
     where, files = "state = 'bounced'", [str(file) for file in table.files(lake, "outcomes")]

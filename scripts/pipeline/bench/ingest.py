@@ -25,7 +25,7 @@ def run(given: argparse.Namespace) -> None:
     import synthetic
 
     from bench.contest import contest
-    from zonemta_py.pipeline import reader
+    from zonemta_py.pipeline.journal import reader
 
     folder = given.folder or Path(tempfile.mkdtemp(prefix="zonemta-bench-"))
     archive, lake = folder / "archive", folder / "ingested"
@@ -43,8 +43,8 @@ def run(given: argparse.Namespace) -> None:
 
 def spark(archive: Path, lake: Path) -> float:
     """Seconds."""
-    from zonemta_py.pipeline import bronze
-    from zonemta_py.pipeline.session import session
+    from zonemta_py.pipeline.lake import bronze
+    from zonemta_py.pipeline.spark.session import session
 
     one = session()
     begun = time.monotonic()
@@ -56,7 +56,7 @@ def spark(archive: Path, lake: Path) -> float:
 
 def duckdb(archive: Path, lake: Path) -> float:
     """Seconds."""
-    from zonemta_py.pipeline import reader
+    from zonemta_py.pipeline.journal import reader
 
     lake.mkdir(parents=True)
     segments = reader.segments(archive)
@@ -70,8 +70,8 @@ def _placed(segment: object, lake: Path) -> None:
     import duckdb
     import pyarrow as pa
 
-    from zonemta_py.pipeline import reader
-    from zonemta_py.pipeline.schema import ROWS
+    from zonemta_py.pipeline.journal import reader
+    from zonemta_py.pipeline.journal.schema import ROWS
 
     split = reader.Split(segment.path, 0, segment.size, segment.from_seq)  # type: ignore[attr-defined]
     rows = pa.RecordBatchReader.from_batches(ROWS, reader.read(split, []))

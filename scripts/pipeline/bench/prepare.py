@@ -58,7 +58,7 @@ def with_spark(list_: Path, folder: Path, memory_gb: float) -> float:
     """Seconds without the session's start. Prints the steps."""
     from zonemta_py.pipeline.prepare.plan import plan
     from zonemta_py.pipeline.prepare.settings import Lane, Settings
-    from zonemta_py.pipeline.session import session
+    from zonemta_py.pipeline.spark.session import session
 
     begin = time.monotonic()
     spark = session("local[2]", memory_gb, long=True)

@@ -45,7 +45,7 @@ def run(given: argparse.Namespace) -> None:
 
 
 def _clear(lake: Path, duck: Path) -> None:
-    from zonemta_py.pipeline import table
+    from zonemta_py.pipeline.lake import table
 
     for name in table.names(lake):
         shutil.rmtree(lake / name)
@@ -55,8 +55,8 @@ def _clear(lake: Path, duck: Path) -> None:
 
 def main(lake: Path, memory_gb: float, incremental: bool) -> None:
     """One update in Spark; says how long it took."""
-    from zonemta_py.pipeline import update
-    from zonemta_py.pipeline.session import session
+    from zonemta_py.pipeline.lake import update
+    from zonemta_py.pipeline.spark.session import session
 
     spark = session("local[2]", memory_gb)
     aside = _last_day_aside(lake) if incremental else None

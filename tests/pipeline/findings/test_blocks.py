@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonemta_py.pipeline.blocks import blocks, episodes
-from zonemta_py.pipeline.windows import KINDS, WINDOW_S, Counted
+from zonemta_py.pipeline.findings.blocks import blocks, episodes
+from zonemta_py.pipeline.findings.windows import KINDS, WINDOW_S, Counted
 
 DAY = 288
 """Windows in a day."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.pipeline.engagement import engagement, events, unusable
+from zonemta_py.pipeline.findings.engagement import engagement, events, unusable
 
 
 @pytest.fixture(scope="module")

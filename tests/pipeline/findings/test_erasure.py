@@ -17,10 +17,10 @@ from zonemta_py.disk.journal import read
 from zonemta_py.disk.records import Type, pack, unpack
 from zonemta_py.mail import verp
 from zonemta_py.mail.address import xtext_encode
-from zonemta_py.pipeline.erasure import ERASED_DOMAIN, Person, pseudonym
-from zonemta_py.pipeline.erasure_archive import erase_archive, search
-from zonemta_py.pipeline.erasure_lake import erase_lake
-from zonemta_py.pipeline.erasure_lake import search as search_lake
+from zonemta_py.pipeline.erasure.archive import erase_archive, search
+from zonemta_py.pipeline.erasure.lake import erase_lake
+from zonemta_py.pipeline.erasure.lake import search as search_lake
+from zonemta_py.pipeline.erasure.person import ERASED_DOMAIN, Person, pseudonym
 
 ANN = "Ann.B+x@Example.com"
 LONG = f"{'l' * 60}@a-rather-long-name.example.com"

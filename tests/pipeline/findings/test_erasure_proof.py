@@ -10,8 +10,8 @@ from zonemta_py.cli.errors import Exit, Stop
 from zonemta_py.cli.forgetting import in_files
 from zonemta_py.disk.frame import Record, frame
 from zonemta_py.disk.records import Type, pack
-from zonemta_py.pipeline import table
-from zonemta_py.pipeline.erasure_proof import DONE, LEFT, forget
+from zonemta_py.pipeline.erasure.proof import DONE, LEFT, forget
+from zonemta_py.pipeline.lake import table
 
 ANN = "ann@example.com"
 
@@ -75,7 +75,7 @@ def test_a_run_that_was_killed_is_gone_on_with(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("zonemta_py.pipeline.erasure_lake._plain", killed)
+        patch.setattr("zonemta_py.pipeline.erasure.lake._plain", killed)
         with pytest.raises(KeyboardInterrupt):
             forget(ANN, tmp_path / "proof.json", **places)
     told = forget(ANN, tmp_path / "proof.json", **places)

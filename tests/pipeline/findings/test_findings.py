@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.pipeline import table
-from zonemta_py.pipeline.erasure import Person, pseudonym
-from zonemta_py.pipeline.erasure_lake import erase_lake
-from zonemta_py.pipeline.findings import FINDINGS, feed, make
-from zonemta_py.pipeline.suppressing import note, noted
+from zonemta_py.pipeline.erasure.lake import erase_lake
+from zonemta_py.pipeline.erasure.person import Person, pseudonym
+from zonemta_py.pipeline.findings.apply_suppressions import note, noted
+from zonemta_py.pipeline.findings.tables import FINDINGS, feed, make
+from zonemta_py.pipeline.lake import table
 
 UNKNOWN = {"verdict": "bounced", "class": "user-unknown", "code": 550, "enhanced": "5.1.1", "reply": "No such user"}
 

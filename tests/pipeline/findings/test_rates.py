@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.config.limits import rate
-from zonemta_py.pipeline.proposal import difference, fragment, proposed, rate_text, throttle_name
-from zonemta_py.pipeline.rates import RATES, curve, rates
-from zonemta_py.pipeline.windows import WINDOW_S, Counted
+from zonemta_py.pipeline.findings.rate_proposal import difference, fragment, proposed, rate_text, throttle_name
+from zonemta_py.pipeline.findings.rates import RATES, curve, rates
+from zonemta_py.pipeline.findings.windows import WINDOW_S, Counted
 
 LIMIT = 50.0
 

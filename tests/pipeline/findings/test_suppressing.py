@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from zonemta_py.config import Config
-from zonemta_py.pipeline.node import Node, Target
-from zonemta_py.pipeline.suppressing import EVIDENCE_CHARACTERS_MAX, node_row, push
+from zonemta_py.pipeline.findings.apply_suppressions import EVIDENCE_CHARACTERS_MAX, node_row, push
+from zonemta_py.pipeline.nodes.client import Node, Target
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.reception.http.server import serve as serve_door

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from zonemta_py.mail.rule import CLASSES
-from zonemta_py.pipeline.suppressions import COLUMNS, EVIDENCE_MAX, STANDARDS, STORM_LEAST, suppressions
+from zonemta_py.pipeline.findings.suppressions import COLUMNS, EVIDENCE_MAX, STANDARDS, STORM_LEAST, suppressions
 
 UNKNOWN = {"verdict": "bounced", "class": "user-unknown", "code": 550, "enhanced": "5.1.1", "reply": "No such user"}
 FULL = {"verdict": "deferred", "class": "mailbox-full", "code": 452, "enhanced": "4.2.2", "reply": "Over quota"}

@@ -13,8 +13,8 @@ from zonemta_py.mail.pattern import FLAGS, risk
 from zonemta_py.mail.rule import reply_of
 from zonemta_py.mail.rule_check import problems
 from zonemta_py.mail.rules import Rules
-from zonemta_py.pipeline.rule_proposal import guess, pattern, rule_file
-from zonemta_py.pipeline.unknown import UNKNOWN, VAGUE, Shape, clusters, common, shape, unknown
+from zonemta_py.pipeline.findings.rule_proposal import guess, pattern, rule_file
+from zonemta_py.pipeline.findings.unknown import UNKNOWN, VAGUE, Shape, clusters, common, shape, unknown
 
 OURS = Rules.load([Path("config/rules.toml")])
 MADE_UP = (

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from zonemta_py.config import load
 from zonemta_py.config.sources import Warmup
-from zonemta_py.pipeline.proposal import difference
-from zonemta_py.pipeline.warmup_proposal import CAPS, comment, proposed
+from zonemta_py.pipeline.findings.rate_proposal import difference
+from zonemta_py.pipeline.findings.warmup_proposal import CAPS, comment, proposed
 
 END = datetime(2026, 5, 31, tzinfo=UTC)
 BASE = """\

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from zonemta_py.pipeline import deliveries, scan, schema
+from zonemta_py.pipeline.journal import schema
+from zonemta_py.pipeline.lake import deliveries, scan
 
 Row = dict[str, Any]
 START = datetime(2026, 3, 2, 20, tzinfo=UTC)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from zonemta_py.pipeline import deliverability, deliveries, scan
+from zonemta_py.pipeline.lake import deliverability, deliveries, scan
 
 DAY = datetime(2026, 3, 2, tzinfo=UTC)
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from zonemta_py.pipeline import deliveries, scan
+from zonemta_py.pipeline.lake import deliveries, scan
 
 COMPARED = ("seq", "part", *(name for name in deliveries.COLUMNS if name not in ("seq", "part")))
 

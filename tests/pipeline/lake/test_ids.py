@@ -5,7 +5,7 @@ from datetime import date
 import numpy as np
 import pyarrow as pa
 
-from zonemta_py.pipeline import ids
+from zonemta_py.pipeline.journal import ids
 
 DAYS = {
     "18bcfe5680000000": date(2023, 11, 14), "18bd0470ffffffff": date(2023, 11, 14),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from zonemta_py.pipeline import kll
+from zonemta_py.pipeline.lake import kll
 
 RANKS = (0.01, 0.25, 0.5, 0.75, 0.95, 0.99)
 SIZES = (1, 2, 5, 199, 200, 201, 333, 334, 1_000, 6_517, 100_000)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zonemta_py.pipeline import deliveries, outcomes, scan
+from zonemta_py.pipeline.lake import deliveries, outcomes, scan
 
 NAMES = (
     "state", "attempts", "received_at", "first_attempt_at", "ended_at", "to_first_s", "to_delivery_s", "reply", "day",

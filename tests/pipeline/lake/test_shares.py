@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from zonemta_py.pipeline import dayfiles, deliverability, deliveries, scan, shares
+from zonemta_py.pipeline.lake import dayfiles, deliverability, deliveries, partitions, scan
 
 ONE, TWO = date(2026, 3, 1), date(2026, 3, 2)
 
@@ -21,15 +21,15 @@ def day(tmp_path, table_of, drawn):
 
 def test_a_common_day_is_one_share(day):
     """It has all rows."""
-    (share,) = shares.shares(day, deliverability.KEYS)
+    (share,) = partitions.shares(day, deliverability.KEYS)
     assert len(share.read(deliverability.READ)) == sum(pq.read_metadata(path).num_rows for path in day)
 
 
 def test_shares_of_a_large_day_make_the_same_rows(day, monkeypatch):
     """Each row of the table comes out of one share, as it does of the whole day."""
-    (whole,) = shares.shares(day, deliverability.KEYS)
-    monkeypatch.setattr(shares, "SHARE_BYTES", sum(path.stat().st_size for path in day) // 3)
-    parts = list(shares.shares(day, deliverability.KEYS))
+    (whole,) = partitions.shares(day, deliverability.KEYS)
+    monkeypatch.setattr(partitions, "SHARE_BYTES", sum(path.stat().st_size for path in day) // 3)
+    parts = list(partitions.shares(day, deliverability.KEYS))
     assert len(parts) > 2
     made = [deliverability.deliverability(share.read(deliverability.READ)).to_pylist() for share in parts]
     expected = deliverability.deliverability(whole.read(deliverability.READ)).to_pylist()

@@ -4,9 +4,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from zonemta_py.pipeline import schema, spread
-from zonemta_py.pipeline.scan import Scan, chosen, read
-from zonemta_py.pipeline.spread import Source
+from zonemta_py.pipeline.journal import schema
+from zonemta_py.pipeline.lake import shuffle
+from zonemta_py.pipeline.lake.scan import Scan, chosen, read
+from zonemta_py.pipeline.lake.shuffle import Source
 
 SCANS = {
     "results": Scan(("DELIVERY",), ("id", "recipient", "verdict", "seq")),
@@ -73,9 +74,9 @@ def test_only_ids_that_are_near_are_read(files, drawn):
 
 def test_every_message_is_whole_in_one_range(spark, files, drawn, monkeypatch):
     """However small the ranges and the tasks: all rows come once, and those of a message together."""
-    monkeypatch.setattr(spread, "RANGE_ROWS", 10)
-    monkeypatch.setattr(spread, "_SAMPLED", 4)
-    monkeypatch.setattr(spread, "_TASK_BYTES", 1)
+    monkeypatch.setattr(shuffle, "RANGE_ROWS", 10)
+    monkeypatch.setattr(shuffle, "_SAMPLED", 4)
+    monkeypatch.setattr(shuffle, "_TASK_BYTES", 1)
     rows = drawn(4, messages=30)
 
     def work(number, tables):
@@ -83,7 +84,7 @@ def test_every_message_is_whole_in_one_range(spark, files, drawn, monkeypatch):
             for row in table.to_pylist():
                 yield number, name, row["id"], row.get("seq"), row.get("recipient")
 
-    found = spread.spread(spark, [Source(files(rows), SCANS)], None, work)
+    found = shuffle.spread(spark, [Source(files(rows), SCANS)], None, work)
     results = sorted((row[3], row[4]) for row in found if row[1] == "results")
     assert results == sorted((row["seq"], row["recipient"]) for row in of_types(rows, "DELIVERY"))
     ranges = {}
@@ -97,6 +98,6 @@ def test_the_ends_are_those_of_all_files(spark, files, drawn):
     """The least and the greatest id; nothing of no rows."""
     rows = drawn(5)
     ids = [row["id"] for row in of_types(rows, "DELIVERY", "REMOVED", "IN_DOUBT", "ENVELOPE")]
-    assert spread.ends(spark, Source(files(rows), SCANS)) == [(min(ids), max(ids))]
-    assert spread.ends(spark, Source([], SCANS)) == []
-    assert spread.spread(spark, [Source([], SCANS)], None, lambda number, tables: [number]) == []
+    assert shuffle.ends(spark, Source(files(rows), SCANS)) == [(min(ids), max(ids))]
+    assert shuffle.ends(spark, Source([], SCANS)) == []
+    assert shuffle.spread(spark, [Source([], SCANS)], None, lambda number, tables: [number]) == []

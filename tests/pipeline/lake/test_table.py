@@ -5,7 +5,7 @@ from datetime import date
 
 import pytest
 
-from zonemta_py.pipeline import table
+from zonemta_py.pipeline.lake import table
 
 ONE, TWO = date(2026, 3, 1), date(2026, 3, 2)
 

@@ -6,7 +6,7 @@ import pytest
 
 from zonemta_py.cli.app import main
 from zonemta_py.cli.errors import Exit
-from zonemta_py.pipeline import asking, table
+from zonemta_py.pipeline.lake import query, table
 
 
 @pytest.fixture
@@ -34,11 +34,11 @@ def test_tables_are_listed_with_their_size(lake, capsys):
 
 def test_a_question_is_answered_with_its_columns(spark, lake):
     """The condition is SQL; columns come in the order asked for, all of them if none is named."""
-    assert asking.ask(spark, lake, "counts", "n > 3", ["n", "provider"], 9) == (
+    assert query.ask(spark, lake, "counts", "n > 3", ["n", "provider"], 9) == (
         ["n", "provider"],
         [{"n": 4, "provider": "yahoo"}],
     )
-    names, rows = asking.ask(spark, lake, "counts", "", [], 1)
+    names, rows = query.ask(spark, lake, "counts", "", [], 1)
     assert (names, len(rows)) == (["provider", "n", "day"], 1)
 
 
@@ -51,8 +51,8 @@ def test_a_question_is_answered_with_its_columns(spark, lake):
 )  # fmt: skip
 def test_a_question_that_makes_no_sense_is_refused(spark, lake, where, columns):
     """Bad SQL, unknown columns and what cannot be worked out end in one line of Spark's, not in its trace."""
-    with pytest.raises(asking.Refused) as refused:
-        asking.ask(spark, lake, "counts", where, columns, 9)
+    with pytest.raises(query.Refused) as refused:
+        query.ask(spark, lake, "counts", where, columns, 9)
     assert "\n" not in str(refused.value)
 
 

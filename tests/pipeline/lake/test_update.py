@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from zonemta_py.pipeline import deliverability, schema, table, update
+from zonemta_py.pipeline.journal import schema
+from zonemta_py.pipeline.lake import deliverability, table, update
 
 CHANGING = {"latency"}
 """Columns whose bytes depend on chance where a sketch is large, or on the order of merging."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from zonemta_py.pipeline.prepare.copies import of_list, plain
-from zonemta_py.pipeline.prepare.dialect import Dialect, dialect
 from zonemta_py.pipeline.prepare.plan import plan, rows
-from zonemta_py.pipeline.prepare.read import columns, look
 from zonemta_py.pipeline.prepare.settings import PlanRefused, Settings
+from zonemta_py.pipeline.prepare.source.copies import of_list, plain
+from zonemta_py.pipeline.prepare.source.dialect import Dialect, dialect
+from zonemta_py.pipeline.prepare.source.read import columns, look
 from zonemta_py.pipeline.prepare.suppressed import read as read_suppressed
 
 if TYPE_CHECKING:

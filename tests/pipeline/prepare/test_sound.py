@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from zonemta_py.pipeline.prepare import sound
 from zonemta_py.pipeline.prepare.settings import PlanRefused
+from zonemta_py.pipeline.prepare.source import sound
 
 
 def refusal(files: dict[str, bytes], folder: Path, kind: str = "csv", multiline: bool = False) -> str:

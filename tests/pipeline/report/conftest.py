@@ -129,8 +129,8 @@ def _fill(journal: Journal) -> None:
 @pytest.fixture(scope="session")
 def lake(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two days of mail in all three tables, and the journal's rows as bronze."""
-    from zonemta_py.pipeline import bronze, update
-    from zonemta_py.pipeline.schema import NAMES, ROWS
+    from zonemta_py.pipeline.journal.schema import NAMES, ROWS
+    from zonemta_py.pipeline.lake import bronze, update
 
     folder = tmp_path_factory.mktemp("lake")
     journal = Journal()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.mail.rule import BLOCKED_CLASSES
-from zonemta_py.pipeline.baseline import shares
+from zonemta_py.pipeline.findings.baseline import shares
 from zonemta_py.pipeline.report import facts, queries, warmups
 from zonemta_py.pipeline.report.page import page
 from zonemta_py.pipeline.report.rows import Bin, Facts, Left, Tally

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from zonemta_py.pipeline.prepare.assign import HASH_BITS
 from zonemta_py.pipeline.prepare.order import Group, Place, bases, places
 from zonemta_py.pipeline.prepare.settings import Settings
-from zonemta_py.pipeline.small import small
+from zonemta_py.pipeline.spark.tiny_tables import small
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from zonemta_py.pipeline.prepare.assign import CAPPED
 from zonemta_py.pipeline.prepare.order import Group
-from zonemta_py.pipeline.prepare.read import CLEANED
 from zonemta_py.pipeline.prepare.segments import ENGAGEMENT, SEGMENT
 from zonemta_py.pipeline.prepare.settings import Settings
+from zonemta_py.pipeline.prepare.source.read import CLEANED
 from zonemta_py.pipeline.prepare.suppressed import SUPPRESSED
 from zonemta_py.pipeline.prepare.validate import REASONS
 

@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 from zonemta_py.pipeline.prepare.assign import assign, within_caps
 from zonemta_py.pipeline.prepare.chunks import chunks
 from zonemta_py.pipeline.prepare.count import Counts, count, examples, proposals
-from zonemta_py.pipeline.prepare.dialect import files
 from zonemta_py.pipeline.prepare.duplicates import unique
-from zonemta_py.pipeline.prepare.lines import locate
 from zonemta_py.pipeline.prepare.normalise import normalise
-from zonemta_py.pipeline.prepare.read import fingerprint, read
-from zonemta_py.pipeline.prepare.refused import write_rejects
 from zonemta_py.pipeline.prepare.segments import engaged, in_segment
 from zonemta_py.pipeline.prepare.settings import PlanRefused, Settings
+from zonemta_py.pipeline.prepare.source.dialect import files
+from zonemta_py.pipeline.prepare.source.lines import locate
+from zonemta_py.pipeline.prepare.source.read import fingerprint, read
+from zonemta_py.pipeline.prepare.source.refused import write_rejects
 from zonemta_py.pipeline.prepare.suppressed import without_suppressed
 from zonemta_py.pipeline.prepare.validate import REASONS, propose, validate
-from zonemta_py.pipeline.tuned import tuned
+from zonemta_py.pipeline.spark.temporary_settings import tuned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

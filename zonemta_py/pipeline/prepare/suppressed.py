@@ -6,11 +6,11 @@ import csv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zonemta_py.pipeline.node import Node, Target
-from zonemta_py.pipeline.prepare.dialect import dialect_of, opened, recipient_column
+from zonemta_py.pipeline.nodes.client import Node, Target
 from zonemta_py.pipeline.prepare.normalise import normalise
 from zonemta_py.pipeline.prepare.settings import PlanRefused
-from zonemta_py.pipeline.small import small
+from zonemta_py.pipeline.prepare.source.dialect import dialect_of, opened, recipient_column
+from zonemta_py.pipeline.spark.tiny_tables import small
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zonemta_py.pipeline import table
+from zonemta_py.pipeline.lake import table
 from zonemta_py.pipeline.report import queries, warmups
 from zonemta_py.pipeline.report.queries import BINS_PER_DECADE, SETS
 from zonemta_py.pipeline.report.rows import (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from zonemta_py.pipeline import table
+from zonemta_py.pipeline.lake import table
 from zonemta_py.pipeline.report import queries
 from zonemta_py.pipeline.report.rows import WarmDay
 from zonemta_py.pipeline.report.scope import DAY_S, Kind, Scope
@@ -96,7 +96,7 @@ def _cap(steps: Sequence[Step], row: tuple[str, str, int, int]) -> int | None:
 
 def _bronze(spark: SparkSession, lake: Path, days: Sequence[str]) -> DataFrame:
     """The journal's rows of these days; none where the lake holds tables only."""
-    from zonemta_py.pipeline import schema
+    from zonemta_py.pipeline.journal import schema
 
     folders = [str(folder) for day in days if (folder := lake / "bronze" / f"day={day}").is_dir()]
     return spark.read.schema(schema.rows()).parquet(*folders) if folders else spark.createDataFrame([], schema.rows())

@@ -1,0 +1,147 @@
+"""Forgetting one person in segment files: records that name the address are written again with the stand-in.
+
+Promise: sequence numbers, times, types and the order of records stay; the new file is on stable storage and has been
+read back before it takes the old one's place in one instant, so a crash leaves the old or the new one. What belongs to
+the person alone goes too: merge values, ORCPT, and the kept header fields of a message that had no other recipient.
+A damaged segment is reported. It is rewritten if it names the person, or may do so in the damaged bytes: then all
+records that can be read are kept, and LOST records stand for the rest, as after a repair (`disk.journal.mend`).
+Failures: OSError of the disk; nothing has changed then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from zonemta_py.disk.frame import Damage, Record, frame, parse
+from zonemta_py.disk.journal import files
+from zonemta_py.disk.records import Type, pack, unpack
+from zonemta_py.pipeline.erasure.person import Person
+
+_SUFFIX = ".erasing"
+
+
+@dataclass
+class Place:
+    """One file of the proof. entries: records or rows that named the person, replaced: how often in them. Hashes are
+    SHA-256 in hexadecimal; after: "" if the file was left as it was. damage: one sentence each."""
+
+    place: str
+    file: str
+    entries: int = 0
+    replaced: int = 0
+    before: str = ""
+    after: str = ""
+    damage: list[str] = field(default_factory=list)
+
+
+def erase_archive(folder: Path, person: Person) -> Iterator[Place]:
+    """All segments of a folder, one after the other; a Place for each that named the person or is damaged."""
+    for left in folder.glob(f"*{_SUFFIX}"):
+        left.unlink()
+    for path in files(folder):
+        place = erase_segment(path, person)
+        if place.entries or place.damage:
+            yield place
+
+
+def erase_segment(path: Path, person: Person) -> Place:
+    data = path.read_bytes()
+    damages: list[Damage] = []
+    place = Place("archive", str(path), before=hashlib.sha256(data).hexdigest())
+    kept: list[Record] = []
+    for record in parse(data, damages):
+        fresh, count = _erased(record, person)
+        place.entries += bool(count)
+        place.replaced += count
+        kept.append(fresh)
+    place.damage = [f"at byte {damage.offset}: {damage.what}" for damage in damages]
+    if place.entries or (damages and person.maybe(data)):
+        fresh_data = frame(list(_with_lost(kept)) if damages else kept, 0)
+        _replace(path, fresh_data, person)
+        place.after = hashlib.sha256(fresh_data).hexdigest()
+    return place
+
+
+def search(path: Path, person: Person) -> int:
+    """How many records of a segment name the person; its raw bytes count as one more."""
+    data = path.read_bytes()
+    return sum(_names(record, person) for record in parse(data, [])) + person.found(data)
+
+
+def _names(record: Record, person: Person) -> bool:
+    """In packed form the byte before an address says how long it is, and may look like a letter: so it is unpacked."""
+    return person.maybe(record.body) and person.found(unpack(record.body))
+
+
+def _erased(record: Record, person: Person) -> tuple[Record, int]:
+    if not _names(record, person):
+        return record, 0
+    body = unpack(record.body)
+    alone = _own_rows(body, person) if record.type == Type.ENVELOPE else 0
+    body, count = person.erased(body)
+    return record._replace(body=pack(body)), count + alone
+
+
+def _own_rows(body: list[Any], person: Person) -> int:
+    """Empties, in an ENVELOPE, what is the person's alone; gives how many things that were."""
+    mine = [row for row in body[2] if person.is_(row[1])]
+    emptied = 0
+    for row in mine:
+        for index, value in enumerate(row[2:], 2):
+            if isinstance(value, str) and value:
+                row[index] = None  # ORCPT: no address is a valid one that says nothing
+                emptied += 1
+            elif isinstance(value, list):
+                row[index] = [""] * len(value)
+                emptied += len(value)
+    headers = body[1].get("headers")
+    if headers and len(mine) == len(body[2]):
+        body[1]["headers"] = dict.fromkeys(headers, "")
+        emptied += len(headers)
+    return emptied
+
+
+def _with_lost(kept: list[Record]) -> Iterator[Record]:
+    """LOST records where numbers are missing; the number of each is the last one it stands for."""
+    expected = kept[0].seq if kept else 0
+    for record in kept:
+        if record.seq > expected:
+            yield Record(record.seq - 1, record.ms, Type.LOST, pack([expected, record.seq - 1]))
+        yield record
+        expected = record.seq + 1
+
+
+def _replace(path: Path, data: bytes, person: Person) -> None:
+    """The file's times stay as they were, so that nobody takes it for a new one."""
+    damages: list[Damage] = []
+    if any(_names(record, person) for record in parse(data, damages)) or damages:
+        raise AssertionError(f"{path}: the new segment is not as it should be; the old one is still there")
+    was = path.stat()
+    fresh = path.with_name(path.name + _SUFFIX)
+    write_through(fresh, data, was.st_mode)
+    os.utime(fresh, ns=(was.st_atime_ns, was.st_mtime_ns))
+    fresh.replace(path)
+    sync(path.parent)
+
+
+def write_through(path: Path, data: bytes, mode: int) -> None:
+    """On stable storage when it returns."""
+    with path.open("wb") as file:
+        os.fchmod(file.fileno(), mode & 0o7777)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync(path: Path) -> None:
+    """A file, or the names in a folder."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

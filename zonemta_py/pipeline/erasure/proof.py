@@ -1,0 +1,142 @@
+"""Forgets one person in archive and lake, then searches everything again, and writes down what was found and done.
+
+The proof is JSON: {version, state, began, ended, stand_in, subaddresses, queue, places: [Place …], search: {files,
+bytes, found: [[file, entries] …]}, waiting: [[file, entries] …]}. It holds neither the address nor a hash of it, which
+would lead back to the person. `search` has looked at every byte of archive and lake, in Parquet at the decompressed
+values too, and at every record of the segments. `waiting`: segments that the MTA still writes to or keeps for recovery,
+and its quarantine: they are not ours to change; once they have come to the archive, the same has to be done again.
+The proof is written when the work begins, so a run that was killed is gone on with, under the same stand-in, by giving
+the same proof file. Failures: OSError; table.Busy; ValueError for what is no address, or a proof of something else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from zonemta_py.disk.journal import SUFFIX
+from zonemta_py.pipeline.erasure.archive import Place, erase_archive, search, write_through
+from zonemta_py.pipeline.erasure.person import Person, pseudonym
+from zonemta_py.pipeline.lake import table
+
+VERSION = 1
+BEGUN, DONE, LEFT = "begun", "done", "incomplete"
+"""States of a proof. LEFT: the person still stands somewhere, or something could not be read."""
+
+
+def forget(
+    address: str,
+    proof: Path,
+    archive: Path | None = None,
+    lake: Path | None = None,
+    node: Path | None = None,
+    subaddresses: bool = False,
+    queue: dict[str, Any] | None = None,
+    moved: Callable[[int, int], object] = lambda done, total: None,
+) -> dict[str, Any]:
+    """The proof, which also stands in the file. node: the MTA's folder, looked at for what waits. queue: what the MTA
+    says it has taken out. moved: told of files done, and of how many. Raises as above."""
+    told = _begun(proof, subaddresses)
+    person = Person(address, told["stand_in"], subaddresses)
+    told["queue"] = queue if queue is not None else told.get("queue")
+    _write(proof, told)
+    with _locked(lake):
+        for place in _erased(archive, lake, person):
+            told["places"].append(asdict(place))
+            _write(proof, told)
+        told["search"] = _searched(archive, lake, person, moved)
+    told["waiting"] = _waiting(node, archive, person)
+    left = told["search"]["found"] or told["waiting"] or any(place["damage"] for place in told["places"])
+    told |= {"state": LEFT if left else DONE, "ended": _now()}
+    _write(proof, told)
+    return told
+
+
+def _erased(archive: Path | None, lake: Path | None, person: Person) -> Iterator[Place]:
+    if archive is not None:
+        yield from erase_archive(archive, person)
+    if lake is not None:
+        from zonemta_py.pipeline.erasure.lake import erase_lake
+
+        yield from erase_lake(lake, person)
+
+
+def _searched(
+    archive: Path | None, lake: Path | None, person: Person, moved: Callable[[int, int], object]
+) -> dict[str, Any]:
+    jobs: list[tuple[Path, Callable[[Path, Person], tuple[int, int]]]] = []
+    if archive is not None:
+        jobs += [(path, _in_archive) for path in sorted(archive.rglob("*")) if path.is_file()]
+    if lake is not None:
+        from zonemta_py.pipeline.erasure import lake as erasure_lake
+
+        jobs += [(path, erasure_lake.search) for path in erasure_lake.files_of(lake)]
+    size, found = 0, []
+    for done, (path, look) in enumerate(jobs, 1):
+        entries, length = look(path, person)
+        size += length
+        found += [[str(path), entries]] if entries else []
+        moved(done, len(jobs))
+    return {"files": len(jobs), "bytes": size, "found": found}
+
+
+def _in_archive(path: Path, person: Person) -> tuple[int, int]:
+    if path.suffix == SUFFIX:
+        return search(path, person), path.stat().st_size
+    data = path.read_bytes()
+    return int(person.found(data)), len(data)
+
+
+def _waiting(node: Path | None, archive: Path | None, person: Person) -> list[list[Any]]:
+    if node is None:
+        return []
+    folders = [node / "journal", node / "quarantine"] + ([node / "archive"] if archive is None else [])
+    paths = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
+    rows = []
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):  # it has gone to the archive meanwhile
+            entries = _in_archive(path, person)[0]
+            rows += [[str(path), entries]] if entries else []
+    return rows
+
+
+@contextlib.contextmanager
+def _locked(lake: Path | None) -> Iterator[None]:
+    if lake is None:
+        yield
+        return
+    from zonemta_py.pipeline.lake import bronze
+
+    with table.locked(lake), bronze.locked(lake):
+        yield
+
+
+def _begun(proof: Path, subaddresses: bool) -> dict[str, Any]:
+    """A new one, or that of a run that was killed, or had to wait for segments."""
+    try:
+        told: dict[str, Any] = json.loads(proof.read_bytes())
+        if told["version"] != VERSION or told["state"] == DONE:
+            raise ValueError(f"{proof}: is the proof of an erasure that is done; name another file")
+    except FileNotFoundError:
+        return {
+            "version": VERSION, "state": BEGUN, "began": _now(), "ended": "", "stand_in": pseudonym(),
+            "subaddresses": subaddresses, "queue": None, "places": [], "search": {}, "waiting": [],
+        }  # fmt: skip
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
+        raise ValueError(f"{proof}: is no proof of an erasure; name another file") from None
+    return told | {"state": BEGUN, "subaddresses": subaddresses}
+
+
+def _write(proof: Path, told: dict[str, Any]) -> None:
+    fresh = proof.with_name(proof.name + ".new")
+    write_through(fresh, (json.dumps(told, indent=1, ensure_ascii=False) + "\n").encode(), 0o600)
+    fresh.replace(proof)
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

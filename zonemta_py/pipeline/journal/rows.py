@@ -1,0 +1,305 @@
+"""From journal records to Arrow record batches of the schema: by type, by the column, without a dict per row.
+
+Records of one type are unpacked together and become one batch; so the rows of a window come grouped by type, which also
+packs better. A body that does not have its type's form becomes a row without more, and is reported.
+Which column is filled from what: SCHEMA.md; the bodies' grammar: `disk/FORMAT.md`.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeAlias
+
+import msgpack
+import pyarrow as pa
+
+from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED, Type
+from zonemta_py.pipeline.journal.schema import ROWS
+
+Head: TypeAlias = tuple[int, int]
+"""Sequence number and time of a record, ms."""
+_HEAD = struct.Struct("<QQB")
+_ARRAY = struct.Struct(">BI")
+_VERDICTS = {
+    DELIVERED: "delivered", DEFERRED: "deferred", BOUNCED: "bounced", HELD: "held", RELEASED: "released",
+    POSTPONED: "postponed",
+}  # fmt: skip
+_MILLISECONDS = pa.timestamp("ms", tz="UTC")
+_MILLISECONDS_MAX = 253_402_300_799_999  # the year 9999: later ones are no times, and Spark could not show them
+_PAD = [None] * 9
+
+
+class Misfit(NamedTuple):
+    """A record whose bytes are whole but whose body is not what its type should have."""
+
+    seq: int
+    what: str
+
+
+class _Form(NamedTuple):
+    """columns: of the schema, behind seq, part and at. expand: rows of all records of the type."""
+
+    columns: tuple[str, ...]
+    expand: Callable[[list[Head], list[Any]], list[tuple[Any, ...]]]
+
+
+def batches(payloads: list[bytes], from_seq: int, segment: str, misfits: list[Misfit]) -> Iterator[pa.RecordBatch]:
+    """One batch per record type. payloads: records as `frame` joins them (seq ms type body).
+
+    from_seq: records before it are left out, for an earlier file had them. Appends to `misfits` what had no form.
+    """
+    groups: dict[int, tuple[list[Head], list[bytes]]] = {}
+    for payload in payloads:
+        seq, ms, kind = _HEAD.unpack_from(payload)
+        if seq >= from_seq:
+            group = groups.get(kind) or groups.setdefault(kind, ([], []))
+            group[0].append((seq, ms))
+            group[1].append(payload[17:])
+    for kind, (heads, bodies) in sorted(groups.items()):
+        yield _batch(kind, heads, bodies, segment, misfits)
+
+
+def _batch(kind: int, heads: list[Head], bodies: list[bytes], segment: str, misfits: list[Misfit]) -> pa.RecordBatch:
+    form = _FORMS.get(kind, _PLAIN)
+    with _no_garbage():
+        try:
+            rows = form.expand(heads, unpacked(bodies) if form is not _PLAIN else bodies)
+            return _arrow(kind, form.columns, rows, segment)
+        except _WRONG:
+            return _one_by_one(kind, form, heads, bodies, segment, misfits)
+
+
+_WRONG = (
+    ValueError,
+    TypeError,
+    IndexError,
+    KeyError,
+    AttributeError,
+    OverflowError,
+    msgpack.UnpackException,
+    pa.ArrowException,
+)
+
+
+def _one_by_one(
+    kind: int, form: _Form, heads: list[Head], bodies: list[bytes], segment: str, misfits: list[Misfit]
+) -> pa.RecordBatch:
+    """What the whole group would not do: finds the records that are to blame."""
+    good: list[tuple[Any, ...]] = []
+    for (seq, ms), body in zip(heads, bodies, strict=True):
+        head = seq, min(ms, _MILLISECONDS_MAX)
+        try:
+            rows = form.expand([head], unpacked([body]))
+            _arrow(kind, form.columns, rows, segment)
+        except _WRONG as error:
+            misfits.append(Misfit(seq, f"its body is not that of {type_name(kind)}: {error}"))
+            rows = [(*head[:1], 0, *head[1:], *_nothing(len(form.columns)))]
+        good += rows
+    return _arrow(kind, form.columns, good, segment)
+
+
+def _nothing(count: int) -> tuple[None, ...]:
+    return (None,) * count
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """A hundred thousand young lists make the collector walk them again and again, and none of them is a cycle."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def unpacked(bodies: list[bytes]) -> list[Any]:
+    """All of them in one call, as one msgpack array. Raises ValueError or a msgpack error if one of them is none."""
+    data = _ARRAY.pack(0xDD, len(bodies)) + b"".join(bodies)
+    values: list[Any] = msgpack.unpackb(data, raw=False, strict_map_key=False)
+    return values
+
+
+def type_name(kind: int) -> str:
+    """As in the column `type`."""
+    return _NAMES.get(kind) or f"TYPE {kind}"
+
+
+_NAMES = {int(kind): kind.name for kind in Type}
+
+
+def _arrow(kind: int, columns: tuple[str, ...], rows: list[tuple[Any, ...]], segment: str) -> pa.RecordBatch:
+    count = len(rows)
+    made: dict[str, Any] = {"type": type_name(kind), "segment": segment}
+    if rows:
+        made |= zip(("seq", "part", "at", *columns), zip(*rows, strict=True), strict=True)
+    return pa.RecordBatch.from_arrays([_column(field, made.get(field.name), count) for field in ROWS], schema=ROWS)
+
+
+def _column(field: pa.Field, values: Any, count: int) -> pa.Array:
+    if values is None or not count:
+        return pa.nulls(count, field.type)
+    if isinstance(values, str):
+        return pa.repeat(values, count)
+    if field.type.id == pa.types.lib.Type_TIMESTAMP:
+        return pa.array(values, _MILLISECONDS).cast(field.type)
+    return pa.array(values, field.type)
+
+
+# -- the forms: each makes the rows of its type; the first three values of a row are seq, part and at
+
+
+def _envelope(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    add = rows.append
+    for (seq, ms), body in zip(heads, bodies, strict=True):
+        message, known = body[0], _known(body[1])
+        for part, recipient in enumerate(body[2] or [(None, None)]):
+            add((seq, part, ms, message, recipient[0], recipient[1], *known))
+    return rows
+
+
+_ENVELOPE = ("sender", "size", "received_at", "campaign", "tenant", "origin", "user", "protocol", "subject")
+
+
+def _known(metadata: dict[str, Any]) -> tuple[Any, ...]:
+    """The columns _ENVELOPE."""
+    get = metadata.get
+    return (
+        get("sender"), get("size"), get("received_ms") or None, get("campaign"), get("tenant"), get("origin"),
+        get("user"), get("protocol"), (get("headers") or {}).get("subject"),
+    )  # fmt: skip
+
+
+def _start(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    add = rows.append
+    for (seq, ms), body in zip(heads, bodies, strict=True):
+        lease, message, zone, destination, recipients, since_ms, provider, size = (*body, None, None)[:8]
+        for part, who in enumerate(recipients):
+            address = who if who.__class__ is str else who[0]
+            add((seq, part, ms, message, zone, address, size, lease, destination, since_ms or None, provider))
+    return rows
+
+
+def _delivery(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    add = rows.append
+    for (seq, ms), body in zip(heads, bodies, strict=True):
+        lease, message, zone, destination, outcomes, trace = body[:6]
+        if len(trace) < 8:
+            trace = trace + _PAD
+        remote, local, tls, started_ms, took_ms, source, site, provider = trace[:8]
+        known = (remote, local, tls, started_ms or None, took_ms, source, site, provider)
+        part = 0
+        for outcome in outcomes:
+            if len(outcome) < 9:
+                outcome = outcome + _PAD
+            verdict, code, enhanced, text, stage, recipients, relayed, kind, rule = outcome[:9]
+            name = _VERDICTS.get(verdict) or f"verdict {verdict}"
+            said = (name, code, enhanced, text, stage, kind or None, rule or None, relayed)
+            for who in recipients:
+                address, due_ms = (who, None) if who.__class__ is str else (who[0], who[2] or None)
+                add((seq, part, ms, lease, message, zone, address, destination, *said, due_ms, *known))
+                part += 1
+    return rows
+
+
+def _message(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
+    return [(seq, 0, ms, body[0]) for (seq, ms), body in zip(heads, bodies, strict=True)]
+
+
+def _in_doubt(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    for (seq, ms), body in zip(heads, bodies, strict=True):
+        found = [row[:5] for row in body[1]] or [_nothing(5)]
+        rows += [(seq, n, ms, *row[:3], row[3] or None, row[4]) for n, row in enumerate(found)]
+    return rows
+
+
+def _removed(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    for (seq, ms), body in zip(heads, bodies, strict=True):
+        more = body[4] if len(body) > 4 else {}
+        known = (body[3], more.get("destination"), *_known(more.get("envelope") or {}))
+        rows += [(seq, part, ms, body[0], body[1], who, *known) for part, who in enumerate(body[2] or [None])]
+    return rows
+
+
+def _moved(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
+    return [
+        (seq, part, ms, body[0], body[1], address, body[3] or None)
+        for (seq, ms), body in zip(heads, bodies, strict=True)
+        for part, address in enumerate(body[2] or [None])
+    ]
+
+
+def _standing(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
+    return [
+        (seq, 0, ms, body[0], body[1][0], str(body[1][1]), _json(body[2]), body[3])
+        for (seq, ms), body in zip(heads, bodies, strict=True)
+    ]
+
+
+def _suppress(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    for (seq, ms), body in zip(heads, bodies, strict=True):
+        for part, row in enumerate(body or [[None]]):
+            address, kind, since_ms, reason, evidence, by, campaign, scope = (*row, *_PAD)[:8]
+            value = _json({"since_ms": since_ms, "evidence": evidence} | ({"scope": scope} if scope else {}))
+            rows.append((seq, part, ms, address, kind, reason, by, campaign or None, value))
+    return rows
+
+
+def _unsuppress(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    for (seq, ms), body in zip(heads, bodies, strict=True):
+        scopes = body[2] if len(body) > 2 else [None] * len(body[0])
+        found = zip(body[0], scopes, strict=True) if body[0] else [(None, None)]
+        for part, (address, scope) in enumerate(found):
+            rows.append((seq, part, ms, address, body[1], _json({"scope": scope}) if scope else None))
+    return rows
+
+
+def _value(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
+    return [(seq, 0, ms, _json(body)) for (seq, ms), body in zip(heads, bodies, strict=True)]
+
+
+def _bare(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
+    return [(seq, 0, ms) for seq, ms in heads]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=repr)
+
+
+_PLAIN = _Form((), _bare)
+_FORMS: dict[int, _Form] = {
+    Type.SEGMENT: _Form(("value",), _value),
+    Type.ENVELOPE: _Form(("id", "zone", "recipient", *_ENVELOPE), _envelope),
+    Type.OPEN: _Form(("id",), _message),
+    Type.START: _Form(
+        ("id", "zone", "recipient", "size", "lease", "destination", "started_at", "provider"), _start
+    ),
+    Type.DELIVERY: _Form(
+        (
+            "lease", "id", "zone", "recipient", "destination", "verdict", "code", "enhanced", "reply", "stage", "class",
+            "rule", "relayed", "due_at", "remote", "local", "tls", "started_at", "took_ms", "source", "site",
+            "provider",
+        ),
+        _delivery,
+    ),
+    Type.FINISH: _Form(("id",), _message),
+    Type.IN_DOUBT: _Form(("id", "zone", "recipient", "started_at", "reason"), _in_doubt),
+    Type.REMOVED: _Form(("id", "zone", "recipient", "reason", "destination", *_ENVELOPE), _removed),
+    Type.MOVED: _Form(("id", "zone", "recipient", "due_at"), _moved),
+    Type.LOST: _Form(("value",), _value),
+    Type.STANDING: _Form(("what", "kind", "name", "value", "reason"), _standing),
+    Type.SUPPRESS: _Form(("recipient", "kind", "reason", "name", "campaign", "value"), _suppress),
+    Type.UNSUPPRESS: _Form(("recipient", "name", "value"), _unsuppress),
+}  # fmt: skip

@@ -1,0 +1,136 @@
+"""What of an archive is in the lake: an entry for each segment, `<lake>/bronze/_ledger/<segment>.json`.
+
+A lake belongs to one MTA: record numbers and leases are one MTA's own, so rows of two could not be told apart. What is
+not of the lake's MTA (its name, or its numbers, are there with other records) is refused: `Foreign`. A segment that is,
+and has changed since (damaged, or mended), is warned of and passed over, for its rows are in the lake. Which it is, the
+records say that both still have: the same number at the same time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from zonemta_py.disk import journal
+from zonemta_py.disk.records import Type
+from zonemta_py.pipeline.journal.ranges import Ranges
+from zonemta_py.pipeline.journal.reader import Segment
+
+FOLDER = "bronze"
+LEDGER = "_ledger"
+_REMEDY = "a lake belongs to one MTA, so bring this archive into a lake of its own"
+
+Warned = Callable[[str], object]
+"""Told one sentence."""
+
+
+class Foreign(Exception):
+    """The lake has other records of that name, or of these numbers, from another MTA; says so in one sentence."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the ledger says of a segment. days: date → rows. damages: places that could not be read; faults: where.
+
+    first_ms: time of its first record; 0 is unknown.
+    """
+
+    segment: str
+    first_seq: int
+    last_seq: int
+    rows: int
+    days: dict[str, int]
+    damages: int = 0
+    faults: tuple[str, ...] = ()
+    first_ms: int = 0
+
+    def is_of(self, segment: Segment) -> bool:
+        """Whether the file begins and ends as it did."""
+        numbers = (self.first_seq, self.last_seq) == (segment.first_seq, segment.last_seq)
+        return numbers and self.first_ms in (0, segment.first_ms)
+
+
+def ledger(lake: Path) -> dict[str, Entry]:
+    """Every segment in bronze, by its file name."""
+    rows = (json.loads(path.read_bytes()) for path in sorted((lake / FOLDER / LEDGER).glob("*.json")))
+    return {row["segment"]: Entry(**row | {"faults": tuple(row["faults"])}) for row in rows}
+
+
+def warn(sentence: str) -> None:
+    print(f"zonemta: {sentence}", file=sys.stderr)
+
+
+def news(
+    segments: Iterable[Segment], lake: Path, warned: Warned = warn, among: Container[Path] | None = None
+) -> list[Segment]:
+    """Those that are not in the lake, to be read behind what is. segments: all of the archive, in order.
+
+    among: the files that are asked for; None: all. Raises Foreign, OSError.
+    """
+    known = ledger(lake)
+    numbers = Ranges((entry.first_seq, entry.last_seq) for entry in known.values() if entry.rows)
+    found, expected = [], 0
+    for segment in segments:
+        entry = known.get(segment.name)
+        wanted = among is None or segment.path in among
+        if entry is None and wanted:
+            if segment.first_seq in numbers or segment.last_seq in numbers:
+                _refuse_other_numbers(segment, lake, known)
+            repeats = expected > segment.first_seq
+            found.append(segment._replace(from_seq=max(expected, segment.from_seq)) if repeats else segment)
+        elif entry is not None and wanted and not entry.is_of(segment):
+            _pass_over(segment, entry, lake, warned)
+        expected = max(expected, (entry or segment).last_seq + 1)
+    return found
+
+
+def _pass_over(segment: Segment, entry: Entry, lake: Path, warned: Warned) -> None:
+    """Raises Foreign if it is not what was brought in."""
+    there = _in_file(segment.path)
+    if there and entry.rows and not _alike(there, _in_lake(lake, entry)):
+        raise Foreign(f"{segment.path}: the lake has other records from a file of this name; {_REMEDY}")
+    left = f"{segment.first_seq}-{segment.last_seq} are" if there else "none can be"
+    warned(
+        f"{segment.path}: it has changed since it was brought in: records {entry.first_seq}-{entry.last_seq} were in "
+        f"it, {left} read now; its {entry.rows:,} rows are in the lake, so it is passed over; run `zonemta fsck`"
+    )
+
+
+def _refuse_other_numbers(segment: Segment, lake: Path, known: Mapping[str, Entry]) -> None:
+    """Raises Foreign. An MTA itself writes records again whose first file the disk refused; they are the same ones."""
+    there = _in_file(segment.path)
+    for entry in known.values():
+        if entry.first_seq <= segment.last_seq and segment.first_seq <= entry.last_seq:
+            in_lake = _in_lake(lake, entry)
+            if there.keys() & in_lake.keys() and not _alike(there, in_lake):
+                raise Foreign(f"{segment.path}: the lake has other records of these numbers; {_REMEDY}")
+
+
+def _alike(some: Mapping[int, int], others: Mapping[int, int]) -> bool:
+    """Whether most of the numbers that are in both have the same time: single ones may by chance."""
+    both = some.keys() & others.keys()
+    return sum(some[seq] == others[seq] for seq in both) * 2 > len(both)
+
+
+def _in_file(path: Path) -> dict[int, int]:
+    """Number → ms of the records that can be read, but for those that stand for lost ones."""
+    return {record.seq: record.ms for record in journal.read_file(path, []) if record.type != Type.LOST}
+
+
+def _in_lake(lake: Path, entry: Entry) -> dict[int, int]:
+    """The same, of a segment's rows in bronze; what is gone or damaged there is left out."""
+    found: dict[int, int] = {}
+    for day in entry.days:
+        path = lake / FOLDER / f"day={day}" / f"{entry.segment.removesuffix('.journal')}.parquet"
+        with contextlib.suppress(FileNotFoundError, pa.ArrowException):
+            rows = pq.read_table(path, columns=["seq", "at", "type"], filters=[("type", "!=", Type.LOST.name)])
+            times = rows.column("at").cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+            found |= zip(rows.column("seq").to_pylist(), times.to_pylist(), strict=True)
+    return found

@@ -1,0 +1,147 @@
+"""All nodes of a campaign as one: announced to each, steered at each, looked at together.
+
+Failures: those of `node`, which name the node.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from zonemta_py.pipeline.nodes.client import Node, NodeRefused, Target
+
+_SUMS = (
+    "planned", "accepted", "delivered", "deferred", "bounced", "blocked", "complaints", "removed", "suppressed",
+    "waiting", "rate_per_s",
+)  # fmt: skip
+_WORST = ("canceled", "paused", "running", "complete", "ended")
+_MINUTE_MS = 60_000
+_FILE = "campaign.json"
+_NODES = "nodes.json"
+
+
+class OtherNodes(Exception):
+    """The plan has begun to go to other nodes; one sentence that names them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """template: bytes of a prepared one. bounds: as the node takes them. planned: recipients, on all nodes together."""
+
+    name: str
+    sender: str
+    template: bytes
+    planned: int = 0
+    tenant: str = ""
+    zone: str = ""
+    priority: int = 0
+    life_h: float = 168
+    bounds: dict[str, float] = field(default_factory=dict)
+
+
+def store(campaign: Announcement, folder: Path) -> None:
+    """Beside the plan, so that going on needs nothing else."""
+    row = asdict(campaign) | {"template": base64.b64encode(campaign.template).decode()}
+    fresh = folder / (_FILE + ".new")
+    fresh.write_text(json.dumps(row), "utf-8")
+    fresh.replace(folder / _FILE)
+
+
+def stored(folder: Path) -> Announcement:
+    """Raises FileNotFoundError."""
+    row = json.loads((folder / _FILE).read_text("utf-8"))
+    return Announcement(**row | {"template": base64.b64decode(row["template"])})
+
+
+def bind(folder: Path, target: Target, name: str) -> None:
+    """Keeps a plan to the nodes it goes to first: their URLs say which chunk is whose, others would get it again.
+
+    A single node may have moved: it knows the campaign. Raises OtherNodes, NodeGone.
+    """
+    file, urls = folder / _NODES, sorted(url.rstrip("/") for url in target.nodes)
+    try:
+        before = json.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        fresh = folder / (_NODES + ".new")
+        fresh.write_text(json.dumps(urls), "utf-8")
+        fresh.replace(file)
+        return
+    if before != urls and not (len(before) == len(urls) == 1 and _knows(target, name)):
+        raise OtherNodes(
+            f"{name} goes to {', '.join(before)}, and at other nodes some would get it twice; name these with --nodes "
+            f"(if nothing of it has gone there, remove {file})"
+        )
+
+
+def _knows(target: Target, name: str) -> bool:
+    with Node(target.nodes[0], target) as node:
+        try:
+            node.campaign(name)
+        except NodeRefused:
+            return False
+    return True
+
+
+class Nodes:
+    """All nodes of a campaign as one. `with Nodes(target) as nodes:`"""
+
+    def __init__(self, target: Target) -> None:
+        self._target, self._stack = target, ExitStack()
+
+    def __enter__(self) -> Nodes:
+        self.nodes = [self._stack.enter_context(Node(url, self._target)) for url in self._target.nodes]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def announce(self, campaign: Announcement) -> None:
+        share = -(-campaign.planned // len(self.nodes))
+        for node in self.nodes:
+            node.put_campaign(
+                campaign.name, campaign.template, sender=campaign.sender, tenant=campaign.tenant, zone=campaign.zone,
+                priority=campaign.priority, life_h=campaign.life_h, planned=share, bounds=campaign.bounds or None,
+            )  # fmt: skip
+
+    def status(self, name: str) -> dict[str, Any]:
+        """One row of all nodes: sums, the state of the node that is worst off, with its cause and URL."""
+        return joined([node.campaign(name) | {"node": node.url} for node in self.nodes])
+
+    def campaigns(self) -> list[dict[str, Any]]:
+        """Rows as those of `status`, without history, the newest first."""
+        by_name: dict[str, list[dict[str, Any]]] = {}
+        for node in self.nodes:
+            for row in node.campaigns():
+                by_name.setdefault(row["name"], []).append(row | {"node": node.url})
+        return sorted((joined(rows) for rows in by_name.values()), key=lambda row: -row["created_ms"])
+
+    def order(self, name: str, verb: str, cause: str = "") -> None:
+        for node in self.nodes:
+            node.order(name, verb, cause)
+
+    def stopped(self, name: str) -> str:
+        """Why the campaign does not go on, "" if it does."""
+        row = self.status(name)
+        if row["state"] not in ("paused", "canceled"):
+            return ""
+        remedy = f"; `zonemta campaign resume {name}` lets go on what is in, `campaign send --resume` sends the rest"
+        return f"{name} is {row['state']} at {row['node']}: {row['cause']}{remedy if row['state'] == 'paused' else ''}"
+
+
+def joined(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Status rows of one campaign from several nodes → one."""
+    worst = min(rows, key=lambda row: _WORST.index(row["state"]))
+    whole = worst | {name: sum(row[name] for row in rows) for name in _SUMS}
+    ends = [row["eta_ms"] for row in rows if row["eta_ms"]]
+    history: dict[int, list[int]] = {}
+    for row in rows:
+        for ms, waiting, delivered in row.get("history", []):
+            point = history.setdefault(ms // _MINUTE_MS * _MINUTE_MS if len(rows) > 1 else ms, [0, 0])
+            point[0] += waiting
+            point[1] += delivered
+    points = [[ms, *point] for ms, point in sorted(history.items())]
+    return whole | {"eta_ms": max(ends, default=None), "history": points}

@@ -1,0 +1,112 @@
+"""A planned campaign to its nodes: announced, canary first, then all of it, then declared complete.
+
+Everything can be done again at any time (`--resume`): announcing is idempotent, and chunks that are in are recognised.
+Failures: `CampaignStopped` when the campaign was paused or canceled, by whomever, or the canary came to nothing;
+`inject`'s and `node`'s for the rest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from zonemta_py.pipeline.nodes.client import NodeGone, Target
+from zonemta_py.pipeline.nodes.nodes import Announcement, Nodes
+from zonemta_py.pipeline.send.inject import InjectionStopped, inject
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from zonemta_py.pipeline.send.writer import Injected
+
+CANARY_PATIENCE_S = 1800.0
+CANARY_ENOUGH = 0.9
+"""Share of the canary's recipients whose first answer is waited for; the slowest providers are not."""
+CANARY_LEAST = 0.5
+"""With less than that after all patience, nothing is known, and nothing more is sent."""
+LOOK_S = 1.0
+JUDGED_S = 3.0
+"""The nodes hold their figures against the bounds each second: after so long they have judged what is known."""
+Move = Callable[[int, int], object]
+
+
+class CampaignStopped(Exception):
+    """It does not go on by itself; one sentence that says why, and how it can."""
+
+
+def send(
+    rows: DataFrame, campaign: Announcement, target: Target, day: int = 0,
+    canary_patience_s: float = CANARY_PATIENCE_S, say: Callable[[str], object] = lambda step: None,
+    move: Move = lambda done, of: None,
+) -> Injected:  # fmt: skip
+    """rows: the plan's. day: the last whose chunks go now. Returns what the nodes said of all of them.
+
+    Raises CampaignStopped, InjectionFailed, NodeRefused, NodeGone.
+    """
+    from pyspark.sql import functions as F
+
+    from zonemta_py.pipeline.send.writer import Injected
+
+    whole = Injected()
+    with Nodes(target) as nodes:
+        say("announce the campaign")
+        nodes.announce(campaign)
+        watch = _Watch(nodes, campaign, move)
+        if sentence := watch():
+            raise CampaignStopped(sentence)
+        now = rows.where(F.col("day") <= day)
+        try:
+            canary = now.where("canary")
+            if not canary.isEmpty():
+                say("send the canary")
+                whole.join(inject(canary, target, stop=watch))
+                say("wait for the canary's results")
+                _wait(nodes, campaign, whole, canary_patience_s)
+            say("send")
+            whole.join(inject(now.where("not canary"), target, stop=watch))
+        except InjectionStopped as stopped:
+            raise CampaignStopped(str(stopped)) from None
+        if rows.where(F.col("day") > day).isEmpty():
+            nodes.order(campaign.name, "complete")
+    return whole
+
+
+class _Watch:
+    """Shows how far it is, and says why it should stop. A node that is away now may be back soon: the writer waits."""
+
+    def __init__(self, nodes: Nodes, campaign: Announcement, move: Move) -> None:
+        self._nodes, self._campaign, self._move = nodes, campaign, move
+
+    def __call__(self) -> str:
+        try:
+            row = self._nodes.status(self._campaign.name)
+            self._move(row["accepted"] + row["suppressed"], self._campaign.planned)
+            return self._nodes.stopped(self._campaign.name)
+        except NodeGone:
+            return ""
+
+
+def _wait(nodes: Nodes, campaign: Announcement, canary: Injected, patience_s: float) -> None:
+    """Until most of the canary has an answer, and the nodes have judged it. Raises CampaignStopped."""
+    end, known = time.monotonic() + patience_s, 0.0
+    while True:
+        row = nodes.status(campaign.name)
+        if sentence := nodes.stopped(campaign.name):
+            raise CampaignStopped(f"the canary: {sentence}")
+        answered = canary.accepted - row["waiting"] + min(row["deferred"], row["waiting"])
+        share = answered / canary.accepted if canary.accepted else 1.0
+        if row["accepted"] > canary.accepted:  # more is in than the canary: it was judged then
+            return
+        if share >= CANARY_ENOUGH:
+            known = known or time.monotonic()
+            if time.monotonic() - known >= JUDGED_S:
+                return
+        elif time.monotonic() > end:
+            break
+        time.sleep(LOOK_S)
+    if share < CANARY_LEAST:
+        raise CampaignStopped(
+            f"the canary: only {share:.0%} of its {canary.accepted:,} recipients have an answer after "
+            f"{patience_s:.0f} s; look at `zonemta campaign status {campaign.name}`, then send --resume"
+        )

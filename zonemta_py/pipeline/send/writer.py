@@ -1,0 +1,189 @@
+"""`df.write.format("zonemta")`: the rows of a plan into one or several nodes, each recipient exactly once.
+
+options: nodes (URLs, comma-separated), key, key_file, ca, patience_s, requests (at once per task), report (a file for
+the outcome). Promise: a chunk always goes to the same node, under its own key, so that whatever is done again (a task,
+a job, by another driver after a crash) is recognised there. Failures: a node that stays away is named, and the chunks
+of others go on; a chunk that is refused ends its task's work. Both are told when the job commits, which then fails.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+
+from zonemta_py.pipeline.nodes.client import PATIENCE_S, Node, NodeGone, NodeRefused, Receipt, Target
+from zonemta_py.pipeline.send.inject import InjectionFailed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+REQUESTS = 4
+
+
+@dataclass(slots=True)
+class Injected(WriterCommitMessage):
+    """chunks: that are in; repeated: that were before. refused: sentences. away: node → chunks it did not take."""
+
+    chunks: int = 0
+    accepted: int = 0
+    suppressed: int = 0
+    repeated: int = 0
+    refused: list[str] = field(default_factory=list)
+    away: dict[str, int] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+
+    def add(self, receipt: Receipt) -> None:
+        self.chunks += 1
+        self.accepted += receipt.accepted
+        self.suppressed += receipt.suppressed
+        self.repeated += receipt.repeated
+
+    def join(self, other: Injected) -> None:
+        self.chunks += other.chunks
+        self.accepted += other.accepted
+        self.suppressed += other.suppressed
+        self.repeated += other.repeated
+        self.refused += other.refused
+        self.reasons += other.reasons
+        self.away = dict(Counter(self.away) + Counter(other.away))
+
+    def check(self) -> None:
+        """Raises InjectionFailed."""
+        if self.refused:
+            more = f" (and {len(self.refused) - 1} more)" if len(self.refused) > 1 else ""
+            raise InjectionFailed(f"{self.refused[0]}{more}")
+        if self.away:
+            nodes = ", ".join(f"{url} ({n:,} chunks)" for url, n in sorted(self.away.items()))
+            raise InjectionFailed(
+                f"not all is in, {nodes} did not take its part: {self.reasons[0]}; go on with --resume when it is "
+                "back, nobody gets the mail twice"
+            )
+
+
+def node_of(chunk: str, nodes: Iterable[str]) -> str:
+    """The node of a chunk: highest random weight, so that naming them in another order changes nothing."""
+    return max(nodes, key=lambda url: hashlib.sha256(f"{chunk}\0{url.rstrip('/')}".encode()).digest())
+
+
+class Injector:
+    """Sends chunks in their order, several at once; remembers which nodes are away. `with Injector(target) as one:`"""
+
+    def __init__(self, target: Target) -> None:
+        self.outcome = Injected()
+        self._target, self._stack, self._under_way = target, ExitStack(), deque[tuple[str, Future[Receipt]]]()
+
+    def __enter__(self) -> Injector:
+        self._nodes = {url: self._stack.enter_context(Node(url, self._target)) for url in self._target.nodes}
+        self._pool = self._stack.enter_context(ThreadPoolExecutor(self._target.requests))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def refused(self) -> bool:
+        return bool(self.outcome.refused)
+
+    def put(self, chunk: str, body: bytes) -> None:
+        """Waits while as many requests are under way as may be."""
+        if self.refused:
+            return
+        url = node_of(chunk, self._nodes)
+        if url in self.outcome.away:
+            self.outcome.away[url] += 1
+            return
+        while len(self._under_way) >= self._target.requests:
+            self._settle()
+        self._under_way.append((url, self._pool.submit(self._nodes[url].inject, chunk, body)))
+
+    def finish(self) -> Injected:
+        while self._under_way:
+            self._settle()
+        return self.outcome
+
+    def _settle(self) -> None:
+        url, future = self._under_way.popleft()
+        try:
+            self.outcome.add(future.result())
+        except NodeRefused as refused:
+            self.outcome.refused.append(str(refused))
+        except NodeGone as gone:
+            self.outcome.away[url] = self.outcome.away.get(url, 0) + 1
+            self.outcome.reasons.append(str(gone))
+
+
+class ZonemtaDataSource(DataSource):
+    """Register it once per session: `spark.dataSource.register(ZonemtaDataSource)`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "zonemta"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Raises ValueError for options and columns that make no sense."""
+        missing = [name for name in ("chunk", "body") if name not in schema.fieldNames()]
+        if missing:
+            raise ValueError(f"the rows have no column {missing[0]}; write those of a plan")
+        if overwrite:
+            raise ValueError("what was sent cannot be overwritten; write with mode append")
+        return ChunkWriter(target_of(self.options), self.options.get("report", ""))
+
+
+def target_of(options: Mapping[str, str]) -> Target:
+    """The options of the data source. Raises ValueError."""
+    nodes = tuple(url.strip() for url in options.get("nodes", "").split(",") if url.strip())
+    patience_s, requests = options.get("patience_s", PATIENCE_S), options.get("requests", REQUESTS)
+    key, file, verify = options.get("key", ""), options.get("key_file", ""), options.get("ca") or True
+    return Target(nodes, key, float(patience_s), int(requests), file, verify)
+
+
+class ChunkWriter(DataSourceArrowWriter):
+    """Runs in the executors (write) and beside the driver (commit, abort)."""
+
+    def __init__(self, target: Target, report: str) -> None:
+        self._target, self._report = target, report
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Injected:
+        with Injector(self._target) as injector:
+            for batch in iterator:
+                keys, bodies = batch.column("chunk"), batch.column("body")
+                for number in range(batch.num_rows):
+                    injector.put(keys[number].as_py(), bodies[number].as_py())
+                if injector.refused:
+                    break
+            return injector.finish()
+
+    def commit(self, messages: list[Any]) -> None:
+        """Raises InjectionFailed."""
+        whole = Injected()
+        for message in messages:
+            if message is not None:
+                whole.join(message)
+        if self._report:
+            save(whole, Path(self._report))
+        whole.check()
+
+    def abort(self, messages: list[Any]) -> None:
+        """What is in stays in: it is recognised when it comes again."""
+
+
+def save(outcome: Injected, path: Path) -> None:
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(json.dumps(asdict(outcome)), "utf-8")
+    os.replace(fresh, path)
+
+
+def load(path: Path) -> Injected:
+    """What `save` wrote. Raises FileNotFoundError."""
+    return Injected(**json.loads(path.read_text("utf-8")))
