@@ -13,7 +13,7 @@ def main() -> int:
         print(program())
         return 0
     if arguments[:1] == ["run"]:
-        from zonemta_py.cli.run import main as run
+        from zonemta_py.cli.run.commands import main as run
 
         return run(arguments[1:])
     from zonemta_py.cli.app import main as command

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.cli.errors import Exit
+from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.journal import Writer
 from zonemta_py.disk.records import Type, pack

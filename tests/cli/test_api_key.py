@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.cli.errors import Exit
+from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.config import load
 from zonemta_py.reception.http.keys import Keys, hashed
 

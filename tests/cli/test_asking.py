@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.cli.asking import Asked, asked, with_fields
-from zonemta_py.cli.errors import Exit, Stop
+from zonemta_py.cli.send.options import Asked, asked, with_fields
+from zonemta_py.cli.terminal.errors import Exit, Stop
 from zonemta_py.sink import Sink, SinkOptions
 
 NOW = 1_795_248_000_000

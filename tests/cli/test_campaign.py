@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from zonemta_py.cli.errors import Exit
+from zonemta_py.cli.terminal.errors import Exit
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "config" / "newsletter"
 LIST = EXAMPLE / "list.csv"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from zonemta_py.cli import campaign_settings as words
-from zonemta_py.cli.campaign_orders import sparkline
-from zonemta_py.cli.errors import Exit, Stop
+from zonemta_py.cli.campaign import settings as words
+from zonemta_py.cli.campaign.orders import sparkline
+from zonemta_py.cli.terminal.errors import Exit, Stop
 from zonemta_py.merge.compile import fields, prepare
 from zonemta_py.merge.load import load
 from zonemta_py.pipeline.prepare.settings import Cap, Lane

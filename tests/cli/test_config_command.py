@@ -13,7 +13,7 @@ from argon2 import PasswordHasher
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from zonemta_py.cli.errors import Exit
+from zonemta_py.cli.terminal.errors import Exit
 
 ROOT = "[server]\nfolder = '/q'\nuser = 'root'\n"
 """Nobody need be told that it stays root: it is meant."""

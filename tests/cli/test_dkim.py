@@ -16,7 +16,7 @@ import dns.rdatatype
 import dns.rrset
 import pytest
 
-from zonemta_py.cli.errors import Exit
+from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.config import load
 from zonemta_py.delivery import keys
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from zonemta_py.cli.app import every, tree
-from zonemta_py.cli.errors import Exit
-from zonemta_py.cli.examples import EXAMPLES
-from zonemta_py.cli.habits import HABITS
+from zonemta_py.cli.terminal.errors import Exit
+from zonemta_py.cli.terminal.examples import EXAMPLES
+from zonemta_py.cli.terminal.habits import HABITS
 
 COMMANDS = dict(every(tree()))
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from zonemta_py.cli.errors import Exit
-from zonemta_py.cli.output import moment
+from zonemta_py.cli.terminal.errors import Exit
+from zonemta_py.cli.terminal.output import moment
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.journal import Writer
 from zonemta_py.disk.records import Type, pack

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from zonemta_py.cli.errors import Exit, Stop
-from zonemta_py.cli.folder import check_unlocked, ensure_writable
+from zonemta_py.cli.run.folder import check_unlocked, ensure_writable
+from zonemta_py.cli.terminal.errors import Exit, Stop
 
 MISTAKES = [
     ("queu", Exit.USAGE, "No such command 'queu'", "`zonemta --help`"),
@@ -81,7 +81,7 @@ MISTAKES = [
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, object]]:
     """What the commands above run into: broken files, a taken port, a locked store."""
-    monkeypatch.setattr("zonemta_py.cli.patience._PATIENCE_S", 0.05)
+    monkeypatch.setattr("zonemta_py.cli.run.patience._PATIENCE_S", 0.05)
     broken, certless, pluginless = (tmp_path / f"{name}.toml" for name in ("broken", "certless", "pluginless"))
     broken.write_text("[server")
     certless.write_text("[[listeners]]\ntls = 'starttls'\ncertificate = 'absent.pem'")

@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from zonemta_py.cli import layout
-from zonemta_py.cli.errors import Exit
-from zonemta_py.cli.output import Form, print_table, printed_as
+from zonemta_py.cli.terminal import layout
+from zonemta_py.cli.terminal.errors import Exit
+from zonemta_py.cli.terminal.output import Form, print_table, printed_as
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.queue import LocalQueue
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from zonemta_py.cli.errors import Exit
+from zonemta_py.cli.terminal.errors import Exit
 
 PLUGIN = """
 def setup(api):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from zonemta_py.cli.errors import Exit
-from zonemta_py.cli.output import moment
+from zonemta_py.cli.terminal.errors import Exit
+from zonemta_py.cli.terminal.output import moment
 from zonemta_py.config import Config
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.mail.envelope import Envelope, Recipient

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.cli.errors import Exit
+from zonemta_py.cli.terminal.errors import Exit
 
 _TIME = "timestamp '2026-05-04 09:00:00'"
 _WHOSE = (

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from zonemta_py.cli.rotation import State, diff, next_step, successor, table
+from zonemta_py.cli.config.dkim_rotation import State, diff, next_step, successor, table
 from zonemta_py.config import DkimKey
 
 

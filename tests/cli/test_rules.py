@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zonemta_py.cli.errors import Exit
+from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.config.shipped import shipped
 
 OWN = """

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from zonemta_py.cli.errors import Stop
-from zonemta_py.cli.patience import until
-from zonemta_py.cli.run import check_port, configured, opening
+from zonemta_py.cli.run.commands import check_port, configured, opening
+from zonemta_py.cli.run.patience import until
+from zonemta_py.cli.terminal.errors import Stop
 from zonemta_py.cli.version import program
 from zonemta_py.config import Config, Listener
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from zonemta_py.cli.errors import Exit, Stop
-from zonemta_py.cli.send import Door, compose, door
+from zonemta_py.cli.send.commands import Door, compose, door
+from zonemta_py.cli.terminal.errors import Exit, Stop
 from zonemta_py.config import Config, Listener
 from zonemta_py.sink import Sink, SinkOptions
 

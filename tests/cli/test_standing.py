@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonemta_py.cli import when
-from zonemta_py.cli.errors import Exit, Stop
+from zonemta_py.cli.terminal import when
+from zonemta_py.cli.terminal.errors import Exit, Stop
 from zonemta_py.queue.queue import LocalQueue
 
 Told = Callable[..., Any]

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonemta_py.cli import when
-from zonemta_py.cli.asking import asked
-from zonemta_py.cli.errors import Exit, Stop
-from zonemta_py.cli.output import moment
+from zonemta_py.cli.send.options import asked
+from zonemta_py.cli.terminal import when
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.output import moment
 
 NOW_MS = int(datetime(2026, 3, 28, 13, 0, tzinfo=UTC).timestamp() * 1000)
 """14:00 in Berlin; the clocks go forward in the night to come."""

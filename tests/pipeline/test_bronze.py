@@ -19,7 +19,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from zonemta_py.cli.app import main
-from zonemta_py.cli.errors import Exit
+from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record, frame
 from zonemta_py.disk.records import Type, pack

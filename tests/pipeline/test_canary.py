@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zonemta_py.cli.campaign_settings import with_recipient
-from zonemta_py.cli.campaign_work import Work, _sentences, read_columns
-from zonemta_py.cli.errors import Exit, Stop
+from zonemta_py.cli.campaign.settings import with_recipient
+from zonemta_py.cli.campaign.work import Work, _sentences, read_columns
+from zonemta_py.cli.terminal.errors import Exit, Stop
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.load import load
 from zonemta_py.pipeline.nodes.client import Target

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from zonemta_py.cli.app import main
-from zonemta_py.cli.errors import Exit
+from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.pipeline.spark import java, session
 
 MODULES = "java.base java.logging jdk.incubator.vector"

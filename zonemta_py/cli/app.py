@@ -12,38 +12,24 @@ from typing import Annotated, Any
 
 import typer
 
-from zonemta_py.cli import (
-    address,
-    api_key,
-    backup,
-    campaign,
-    config,
-    dkim,
-    explain,
-    fsck,
-    journal,
-    lake,
-    queue,
-    report,
-    route,
-    rules,
-    send,
-    sink,
-    standing,
-    suppression,
-    tls,
-    warmup,
-    whatif,
-)
-from zonemta_py.cli.errors import Exit, Stop, guarded
-from zonemta_py.cli.examples import epilog
-from zonemta_py.cli.habits import meant
+from zonemta_py.cli import sink
+from zonemta_py.cli.campaign import commands as campaign
+from zonemta_py.cli.config import address, api_key, dkim, route, rules, tls
+from zonemta_py.cli.config import commands as config
+from zonemta_py.cli.lake import commands as lake
+from zonemta_py.cli.lake import report, whatif
+from zonemta_py.cli.queue import backup, explain, fsck, journal, suppression, suspensions, warmup
+from zonemta_py.cli.queue import commands as queue
+from zonemta_py.cli.send import commands as send
+from zonemta_py.cli.terminal.errors import Exit, Stop, guarded
+from zonemta_py.cli.terminal.examples import epilog
+from zonemta_py.cli.terminal.habits import meant
 from zonemta_py.config import load
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "backup": backup.backup, "send": send.send, "route": route.route, "sink": sink.sink, "fsck": fsck.fsck,
-    "explain": explain.explain, "lanes": explain.lanes, "standing": standing.standing, "stop": standing.stop,
-    "lift": standing.lift, "whatif": whatif.whatif, "forget": suppression.forget,
+    "explain": explain.explain, "lanes": explain.lanes, "standing": suspensions.standing, "stop": suspensions.stop,
+    "lift": suspensions.lift, "whatif": whatif.whatif, "forget": suppression.forget,
 }  # fmt: skip
 _GROUPS = {"queue": queue.app, "journal": journal.app, "config": config.app, "dkim": dkim.app, "rules": rules.app}
 _GROUPS |= {"verp": address.verp, "srs": address.srs, "tls": tls.app, "warmup": warmup.app, "campaign": campaign.app}
@@ -135,7 +121,7 @@ def _options(
 
 def _run(context: typer.Context) -> None:
     """Run the MTA in the foreground (see `zonemta run --help`)."""
-    from zonemta_py.cli.run import run
+    from zonemta_py.cli.run.commands import run
 
     run(context.args)
 

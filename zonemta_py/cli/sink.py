@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zonemta_py.cli.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import Exit, Stop
 
 if TYPE_CHECKING:
     from rich.table import Table

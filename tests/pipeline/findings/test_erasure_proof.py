@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.cli.errors import Exit, Stop
-from zonemta_py.cli.forgetting import in_files
+from zonemta_py.cli.queue.erasure import in_files
+from zonemta_py.cli.terminal.errors import Exit, Stop
 from zonemta_py.disk.frame import Record, frame
 from zonemta_py.disk.records import Type, pack
 from zonemta_py.pipeline.erasure.proof import DONE, LEFT, forget

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from zonemta_py.cli.app import main
-from zonemta_py.cli.errors import Exit
+from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.pipeline.lake import query, table
 
 

@@ -1,0 +1,187 @@
+"""`zonemta campaign …`: is a template sound, and what would one recipient get; the other commands are beside this.
+
+Whatever shows one recipient's message (`preview`, `test`) makes it as a sender makes it when it leaves.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zonemta_py.cli.campaign import orders, send
+from zonemta_py.cli.campaign.list import CampaignList, Row
+from zonemta_py.cli.send.commands import compose, door, hand_in
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.options import ConfigFile, configuration
+from zonemta_py.cli.terminal.rejects import Rejects, beside
+from zonemta_py.mail.domain import canonical
+from zonemta_py.mail.headers import split
+from zonemta_py.mail.trace import date
+from zonemta_py.mail.written import bare
+from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS
+
+if TYPE_CHECKING:
+    from zonemta_py.merge.render import Compiled
+
+app = typer.Typer(help="Send campaigns: one template to a list, each with its own fields.", no_args_is_help=True)
+app.command("send")(send.send)
+app.command("pause")(orders.pause)
+app.command("resume")(orders.resume)
+app.command("cancel")(orders.cancel)
+app.command("status")(orders.status)
+app.command("list")(orders.list_)
+
+Template = Annotated[Path, typer.Argument(metavar="TEMPLATE", help="A folder with template.toml, or a file.")]
+List = Annotated[
+    Path | None,
+    typer.Option("--list", metavar="FILE", help="CSV, JSON lines, Parquet or a folder; the recipient is in email."),
+]
+Map = Annotated[
+    list[str] | None, typer.Option("--map", metavar="NAME=COLUMN", help="A field's column in the list; repeatable.")
+]
+_SHOWN = 20
+_TIMES = ("X-Deliver-After", "X-Deliver-By", "X-Window", "X-Time-Zone")
+
+
+@app.command()
+def check(
+    template: Template,
+    list_: List = None,
+    map_: Map = None,
+    rejects: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where bad rows go, with reasons; none: LIST.rejects.csv here.")
+    ] = None,
+) -> None:
+    """Say all that is wrong with a template, and with every row of the list it is for."""
+    if list_ is None:
+        _compiled(template, None)
+        print(f"{template}: good")
+        return
+    chosen = CampaignList(list_, map_ or [])
+    print(chosen.said, file=sys.stderr)
+    compiled = _compiled(template, chosen)
+    now, count, size = date(int(time.time())), 0, 0
+    bad = Rejects(rejects or beside(list_), chosen.columns)
+    with closing(bad):
+        for line in chosen.rows():
+            count += 1
+            try:
+                if line.wrong:
+                    raise Stop(Exit.DATA, line.wrong)
+                size += len(_rendered(compiled, line.row, _spelled(line.row[chosen.address]), "check", now))
+            except Stop as stop:
+                bad.add(str(line.file), line.line, stop.sentence, line.values)
+    if bad.count:
+        raise Stop(Exit.DATA, bad.sentence(count))
+    print(f"{template}: good for all {count} rows of {list_}, {size // max(1, count):,} bytes each on average")
+
+
+@app.command()
+def preview(
+    template: Template,
+    list_: List = None,
+    map_: Map = None,
+    recipient: Annotated[str, typer.Option(metavar="ADDRESS", help="Whose message; none: the list's first.")] = "",
+    field: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A field; can be given again.")] = None,
+    campaign: Annotated[str, typer.Option(metavar="NAME", help="What the campaign is called.")] = "preview",
+    html: Annotated[bool, typer.Option("--html", help="Write the HTML part to a file, and say which.")] = False,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to write, in place of stdout.")] = None,
+) -> None:
+    """Print one recipient's message exactly as it would go out, but for its date."""
+    compiled, row, address = _one(template, list_, map_, recipient, field)
+    message = _rendered(compiled, row, address, campaign, date(int(time.time())))
+    if html:
+        content = compiled.html_text(row, address, campaign).encode()
+        if not content:
+            raise Stop(Exit.DATA, f"{template} has no HTML; leave --html out")
+        target = output or Path("preview.html")
+        target.write_bytes(content)
+        print(target)
+    elif output:
+        output.write_bytes(message)
+        print(output)
+    else:
+        print(message.decode().replace("\r\n", "\n"), end="")
+
+
+@app.command("test")
+def to_oneself(
+    template: Template,
+    to: Annotated[list[str], typer.Option("--to", metavar="ADDRESS", help="Who gets it: you; can be given again.")],
+    list_: List = None,
+    map_: Map = None,
+    recipient: Annotated[str, typer.Option(metavar="ADDRESS", help="Whose message; none: the list's first.")] = "",
+    field: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A field; can be given again.")] = None,
+    sender: Annotated[str, typer.Option(metavar="ADDRESS", help="Return path; none: the template's From.")] = "",
+    host: Annotated[str | None, typer.Option(help="Hand it in there; none: the running MTA.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Hand it in at that port.")] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Send one recipient's message to yourself, through the running MTA. The recipient gets nothing.
+
+    What the template's header says of the time of sending is left out: it goes at once.
+    """
+    settings = configuration(config)
+    compiled, row, address = _one(template, list_, map_, recipient, field)
+    message = _rendered(compiled, row, address, "test", date(int(time.time())))
+    headers, body = split(message)
+    for name in _TIMES:
+        headers.remove(name)
+    message = headers.build() + message[body:]
+    submission = compose(message, [_spelled(one) for one in to], from_header=False, sender=sender or None, whole=True)
+    hand_in(submission, door(settings, host, port), settings.limits.recipients)
+    print(f"the message of {address} is in the queue for {', '.join(submission.recipients)}; links in it are theirs")
+
+
+def _one(
+    template: Path, list_: Path | None, map_: list[str] | None, recipient: str, field: list[str] | None
+) -> tuple[Compiled, Row, str]:
+    """What one recipient's message is made of, and the address as it is sent. Raises Stop."""
+    chosen = CampaignList(list_, map_ or []) if list_ else None
+    compiled = _compiled(template, chosen)
+    row = chosen.row_of(recipient) if chosen else {}
+    named = next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), recipient)  # the list's spelling goes out
+    row |= _given(field or [])
+    named = named or next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), "recipient@example.com")
+    return compiled, row, _spelled(named)
+
+
+def _spelled(address: str) -> str:
+    """As `campaign send` spells it: the address alone, the domain in lower case and A-labels."""
+    local, at, domain = bare(address).rpartition("@")
+    return f"{local}{at}{canonical(domain) if at else domain}"
+
+
+def _compiled(template: Path, list_: CampaignList | None) -> Compiled:
+    from zonemta_py.merge.compile import compile, prepare
+    from zonemta_py.merge.load import load
+    from zonemta_py.merge.problems import TemplateRefused, ToolMissing
+
+    names = list(list_.fields) if list_ else None
+    try:
+        return compile(prepare(load(template), names))
+    except TemplateRefused as refused:
+        raise Stop(Exit.DATA, "\n".join(map(str, refused.problems[:_SHOWN]))) from None
+    except ToolMissing as missing:
+        raise Stop(Exit.UNAVAILABLE, str(missing)) from None
+
+
+def _rendered(compiled: Compiled, row: Row, address: str, campaign: str, date: str) -> bytes:
+    from zonemta_py.merge.problems import RenderRefused
+
+    try:
+        return compiled.render(row, address, campaign, date)
+    except RenderRefused as refused:
+        raise Stop(Exit.DATA, str(refused)) from None
+
+
+def _given(fields: list[str]) -> Row:
+    for one in fields:
+        if not one.partition("=")[0].isidentifier() or "=" not in one:
+            raise Stop(Exit.USAGE, f"--field {one!r} is not NAME=VALUE; write, for instance, --field first_name=Ada")
+    return {name: value for name, _, value in (one.partition("=") for one in fields)}

@@ -1,0 +1,77 @@
+"""Which nodes a campaign command talks to, and with which key: those named, else the MTA of this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.options import configuration
+
+if TYPE_CHECKING:
+    from zonemta_py.pipeline.nodes.client import Target
+
+KEY_VARIABLE = "ZONEMTA_API_KEY"
+TOKEN = "http.token"
+Nodes = Annotated[
+    str,
+    typer.Option("--nodes", metavar="URL,…", envvar="ZONEMTA_NODES", help="HTTP doors of nodes; none: this machine's."),
+]
+KeyFile = Annotated[
+    Path | None, typer.Option("--key-file", metavar="FILE", help=f"File with the nodes' API key; else {KEY_VARIABLE}.")
+]
+Ca = Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="Certificates that vouch for the nodes.")]
+Patience = Annotated[
+    float, typer.Option("--patience", metavar="S", min=1, help="Seconds to wait for a node that is away or busy.")
+]
+
+
+def target(
+    nodes: str, key_file: Path | None, config: Path | None, folder: Path | None, patience_s: float = 600,
+    ca: Path | None = None,
+) -> Target:  # fmt: skip
+    """Raises Stop, ConfigError."""
+    from zonemta_py.pipeline.nodes.client import Target
+
+    if nodes:
+        urls, key, file = tuple(url.strip() for url in nodes.split(",") if url.strip()), named_key(key_file), key_file
+    else:
+        urls, key, file = local_door(config, folder)
+    try:
+        return Target(urls, key, patience_s, key_file=str(file or ""), verify=str(ca) if ca else True)
+    except ValueError as error:
+        raise Stop(Exit.USAGE, f"--nodes: {error}") from None
+
+
+def named_key(key_file: Path | None) -> str:
+    """Raises Stop."""
+    key = key_file.read_text("utf-8").strip() if key_file else os.environ.get(KEY_VARIABLE, "").strip()
+    if not key or not key.isascii() or not key.isprintable():
+        raise Stop(
+            Exit.USAGE, f"there is no API key for the nodes; put one into {KEY_VARIABLE} or a file for --key-file "
+            "(`zonemta api-key new NAME` on the node makes one)",
+        )  # fmt: skip
+    return key
+
+
+def local_door(config: Path | None, folder: Path | None) -> tuple[tuple[str, ...], str, Path]:
+    """URL, key and token file of this machine's HTTP door. Raises Stop, ConfigError."""
+    settings = configuration(config, folder)
+    if not settings.http.enabled:
+        raise Stop(
+            Exit.CONFIG, "this machine's HTTP door is closed; set enabled = true under [http] in the configuration and "
+            "restart it, or name other nodes with --nodes",
+        )  # fmt: skip
+    try:
+        file = settings.folder / TOKEN
+        key = file.read_text("utf-8").strip()
+    except FileNotFoundError:
+        raise Stop(
+            Exit.UNAVAILABLE, f"no MTA has opened its HTTP door in {settings.folder}; start it with `zonemta run`"
+        ) from None
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.http.address, settings.http.address)
+    scheme = "https" if settings.http.certificate else "http"
+    return (f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.http.port}",), key, file.absolute()

@@ -1,0 +1,191 @@
+"""`zonemta campaign pause|resume|cancel|status|list`: steering a campaign that is on its way, and how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, target
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the campaign.")]
+Cause = Annotated[str, typer.Option(metavar="TEXT", help="Why; it is shown wherever the state is.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_WIDTH = 60
+_ASK_S = 5.0
+
+
+def pause(
+    name: Name, because: Cause = "paused by an operator", nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
+    config: ConfigFile = None, folder: Folder = None,
+) -> None:  # fmt: skip
+    """Stop a campaign where it is; nothing is lost, resume goes on."""
+    _order(Asked(nodes, key_file, ca, config, folder), name, "pause", because)
+
+
+def resume(
+    name: Name, because: Cause = "resumed by an operator", nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
+    config: ConfigFile = None, folder: Folder = None,
+) -> None:  # fmt: skip
+    """Go on with a campaign that was paused, by hand or by its bounds, which count afresh from now."""
+    _order(Asked(nodes, key_file, ca, config, folder), name, "resume", because)
+
+
+def cancel(
+    name: Name, because: Cause = "canceled by an operator", yes: Yes = False, nodes: Nodes = "",
+    key_file: KeyFile = None, ca: Ca = None, config: ConfigFile = None, folder: Folder = None,
+) -> None:  # fmt: skip
+    """Take out of the queue all of a campaign that still waits. It cannot be taken back."""
+    asked = Asked(nodes, key_file, ca, config, folder)
+    if not yes:
+        waiting = asked.status(name)["waiting"]
+        if not typer.confirm(f"{waiting:,} recipients of {name} will not get it. Cancel it?", err=True):
+            raise Stop(Exit.OK)
+    _order(asked, name, "cancel", because)
+
+
+@tabled
+def status(
+    name: Name, json: AsJson = False, nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
+    config: ConfigFile = None, folder: Folder = None,
+) -> None:  # fmt: skip
+    """How far a campaign is: counts, burn-down, rate and estimated end."""
+    row = Asked(nodes, key_file, ca, config, folder).status(name)
+    if json:
+        print_json(row)
+        return
+    print_table(f"campaign {name}", ["what", "value"], described(row))
+    if len(row["history"]) > 1:
+        waiting = [point[1] for point in row["history"]]
+        first, last = row["history"][0][0], row["history"][-1][0]
+        print_aside(f"waiting  {sparkline(waiting)}  {moment(first)} to {moment(last)}, {max(waiting):,} at most")
+
+
+@tabled
+def list_(
+    json: AsJson = False, nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None, config: ConfigFile = None,
+    folder: Folder = None,
+) -> None:  # fmt: skip
+    """All campaigns the nodes know, the newest first."""
+    rows = Asked(nodes, key_file, ca, config, folder).campaigns()
+    if json:
+        print_json(rows)
+        return
+    names = ("name", "state", "handed in ", "delivered ", "failed ", "waiting ", "rate/s ", "created", "cause")
+    cells = [
+        (row["name"], said(row), row["accepted"], row["delivered"], row["bounced"],
+         row["waiting"], row["rate_per_s"], moment(row["created_ms"]), row["cause"])
+        for row in rows
+    ]  # fmt: skip
+    print_table("campaigns", names, cells)
+
+
+class Asked:
+    """The MTA of this machine through its socket, or nodes through their HTTP doors, answering the same questions."""
+
+    def __init__(
+        self, nodes: str, key_file: Path | None, ca: Path | None, config: Path | None, folder: Path | None
+    ) -> None:
+        self._target = target(nodes, key_file, config, folder, _ASK_S, ca) if nodes else None
+        self._folder = None if nodes else configuration(config, folder).folder
+
+    def status(self, name: str) -> dict[str, Any]:
+        """Raises Stop."""
+        if self._folder is not None:
+            row: dict[str, Any] = self._local("campaign", name=name)
+            return row
+        return self._remote(lambda nodes: nodes.status(name))  # type: ignore[no-any-return]
+
+    def campaigns(self) -> list[dict[str, Any]]:
+        """Raises Stop."""
+        if self._folder is not None:
+            rows: list[dict[str, Any]] = self._local("campaigns")
+            return rows
+        return self._remote(lambda nodes: nodes.campaigns())  # type: ignore[no-any-return]
+
+    def order(self, name: str, verb: str, cause: str) -> dict[str, Any] | None:
+        """How it is then, if that is told. Raises Stop."""
+        if self._folder is not None:
+            return self._local(f"campaign-{verb}", name=name, cause=cause)  # type: ignore[no-any-return]
+        self._remote(lambda nodes: nodes.order(name, verb, cause))
+        return None
+
+    def _local(self, question: str, **arguments: Any) -> Any:
+        from zonemta_py.wire.client import QueueGone, ask
+
+        assert self._folder is not None
+        try:
+            return ask(self._folder, question, **arguments)
+        except QueueGone as gone:
+            raise Stop(Exit.UNAVAILABLE, str(gone)) from None
+        except ValueError as error:
+            raise Stop(Exit.USAGE, str(error)) from None
+
+    def _remote(self, question: Callable[[Any], Any]) -> Any:
+        from zonemta_py.pipeline.nodes.client import NodeGone, NodeRefused
+        from zonemta_py.pipeline.nodes.nodes import Nodes as All
+
+        assert self._target is not None
+        try:
+            with All(self._target) as nodes:
+                return question(nodes)
+        except NodeGone as gone:
+            raise Stop(Exit.UNAVAILABLE, str(gone)) from None
+        except NodeRefused as refused:
+            raise Stop(Exit.USAGE, str(refused)) from None
+
+
+def _order(asked: Asked, name: str, verb: str, cause: str) -> None:
+    answered = asked.order(name, verb, cause)
+    row = answered or asked.status(name)
+    print(f"{name} is {said(row)}; {row['waiting']:,} recipients wait")
+
+
+def described(row: dict[str, Any]) -> list[tuple[str, object]]:
+    """What a person wants to know of a status row, in order."""
+    state = said(row)
+    state = f"{state}: {row['cause']}" if row["cause"] else state
+    handed_in = f"{row['accepted']:,}" + (f" of {row['planned']:,}" if row["planned"] > row["accepted"] else "")
+    lines: list[tuple[str, object]] = [("state", state), ("handed in", handed_in)]
+    lines += [(name, row[key]) for name, key in _COUNTS]
+    all_of_it = max(row["planned"], row["accepted"])
+    done = (row["accepted"] - row["waiting"]) / all_of_it if all_of_it else 0.0
+    return [*lines, ("done", f"{done:.1%}"), ("rate", f"{row['rate_per_s']:,}/s"), ("estimated end", _end(row))]
+
+
+_COUNTS = (
+    ("waiting", "waiting"), ("delivered", "delivered"), ("failed", "bounced"), ("blocked", "blocked"),
+    ("complaints", "complaints"), ("removed", "removed"), ("suppressed", "suppressed"),
+    ("attempts put off", "deferred"),
+)  # fmt: skip
+
+
+def said(row: dict[str, Any]) -> str:
+    """The state in words: that all batches are in is not that all is delivered."""
+    if row["state"] == "complete":
+        return "all handed in, some waits"
+    return str(row["state"])
+
+
+def _end(row: dict[str, Any]) -> str:
+    if row["state"] == "paused":
+        return "not while it is paused"
+    if row["eta_ms"]:
+        return str(moment(row["eta_ms"]))
+    if row["waiting"]:
+        return "not known"
+    return "nothing waits" if row["state"] in ("ended", "canceled") else "nothing waits; more may be handed in"
+
+
+def sparkline(values: list[int]) -> str:
+    """The values as blocks of eight heights, at most _WIDTH of them: a longer course shows every n-th and the last."""
+    step = -(-len(values) // _WIDTH)
+    shown = values[::step] if step > 1 else values
+    top = max(max(values), 1)
+    return "".join(_BLOCKS[min(len(_BLOCKS) - 1, value * len(_BLOCKS) // top)] for value in shown)

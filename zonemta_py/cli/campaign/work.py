@@ -1,0 +1,274 @@
+"""The long part of `campaign send`: Spark, the plan, the nodes, with bars and tables; errors become sentences."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.options import configuration
+from zonemta_py.cli.terminal.output import print_table
+from zonemta_py.cli.terminal.progress import bar
+
+if TYPE_CHECKING:
+    from zonemta_py.pipeline.nodes.client import Target
+    from zonemta_py.pipeline.nodes.nodes import Announcement
+    from zonemta_py.pipeline.prepare.plan import Plan
+    from zonemta_py.pipeline.prepare.settings import Settings
+    from zonemta_py.pipeline.send.writer import Injected
+
+SAMPLE_CHUNKS = 2
+"""Chunks whose recipients are all rendered before the first is sent."""
+_SHOWN = 20
+_CONDITION = re.compile(r"\[[A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*\][^\n]*")
+_BOUND_FACTOR = 3
+_BOUND_LEAST = {"deferred": 0.1, "bounced": 0.02, "blocked": 0.005}
+
+
+class Work:
+    """to: nodes, None to send nothing. One Spark session for all of it, made when it is needed."""
+
+    def __init__(
+        self, to: Target | None, master: str, memory_gb: float, config: Path | None, long: bool = False
+    ) -> None:
+        """long: the list is one of millions."""
+        self._to, self._master, self._memory_gb, self._config = to, master, memory_gb, config
+        self._long = long
+
+    @cached_property
+    def spark(self) -> Any:
+        """Raises Stop."""
+        from zonemta_py.pipeline.spark.session import Unavailable, session
+
+        logging.getLogger("SQLQueryContextLogger").disabled = True  # the sentence says it
+        try:
+            with bar("start Spark"):
+                return session(self._master, self._memory_gb, "zonemta campaign", long=self._long)
+        except Unavailable as missing:
+            raise Stop(Exit.UNAVAILABLE, str(missing)) from None
+
+    def providers(self) -> dict[str, str]:
+        """Recipient domain → provider, as the MTA knows them. Raises ConfigError."""
+        from zonemta_py.config.shipped import shipped
+        from zonemta_py.zones.site import Providers
+
+        file = configuration(self._config).dns.providers or shipped("providers.toml")
+        return Providers.load(file).domains
+
+    def bounds(self, given: dict[str, float], lake: Path | None) -> dict[str, float]:
+        """What is usual in the lake, three times over, where that is less than what was given. Raises Stop."""
+        if lake is None or not given:
+            return given
+        from zonemta_py.pipeline.findings.baseline import shares
+
+        with _sentences():
+            usual = shares(self.spark, lake)
+        made = {name: max(_BOUND_LEAST[name], _BOUND_FACTOR * share) for name, share in usual.items()}
+        return {name: min(bound, made.get(name, bound)) for name, bound in given.items()}
+
+    def plan(
+        self, settings: Settings, list_: str, folder: Path, suppressions: str, engagement: str,
+        name_of: Callable[[str], str] = lambda text: text,
+    ) -> Plan:  # fmt: skip
+        """name_of: a path in the list as people know it. Raises Stop."""
+        from zonemta_py.pipeline.prepare.plan import plan
+
+        with _sentences(), _steps("plan") as (say, _):
+            return plan(
+                self.spark, settings, list_, folder, lambda spark: self._suppressed(spark, suppressions, folder),
+                lambda spark: _events(spark, engagement), say, name_of,
+            )  # fmt: skip
+
+    def found(self, folder: Path) -> Plan:
+        """The plan that is there. Raises Stop."""
+        from zonemta_py.pipeline.prepare.plan import Plan, existing
+
+        report = existing(folder)
+        if report is None:
+            raise Stop(Exit.NO_INPUT, f"{folder}: there is no plan to go on with; send the list first, or name --plans")
+        return Plan(folder, report, made=False)
+
+    def send(self, plan: Plan, announcement: Announcement, day: int, canary_patience_s: float) -> Injected:
+        """Raises Stop."""
+        from zonemta_py.pipeline.nodes.nodes import bind
+        from zonemta_py.pipeline.prepare.plan import rows
+        from zonemta_py.pipeline.send.campaign import send
+
+        assert self._to is not None
+        with _sentences(), _steps("send") as (say, move):
+            bind(plan.folder, self._to, announcement.name)
+            frame = rows(self.spark, plan.folder)
+            return send(frame, announcement, self._to, day, canary_patience_s, say, move)
+
+    def _suppressed(self, spark: Any, file: str, folder: Path) -> Any:
+        from zonemta_py.pipeline.prepare.suppressed import from_node, read
+
+        if file:
+            return read(spark, file)
+        if self._to is None:
+            return None
+        return from_node(spark, self._to, folder.with_name(folder.name + ".new"))
+
+
+def _events(spark: Any, file: str) -> Any:
+    from zonemta_py.pipeline.findings.engagement import events
+
+    return events(spark, Path(file)) if file else None
+
+
+def look(list_: str, multiline: bool, master: str) -> None:
+    """Says what is wrong with a list as far as that shows at once, without Spark. Raises Stop, OSError."""
+    from zonemta_py.pipeline.spark.session import Unavailable, installed
+
+    try:
+        installed()
+    except Unavailable as missing:
+        raise Stop(Exit.UNAVAILABLE, str(missing)) from None
+    from zonemta_py.pipeline.prepare.settings import PlanRefused
+    from zonemta_py.pipeline.prepare.source import read
+
+    try:
+        read.look(list_, multiline, local=master.startswith("local"))
+    except PlanRefused as refused:
+        raise Stop(Exit.DATA, str(refused)) from None
+
+
+@contextmanager
+def readable(list_: str, plan: Path) -> Iterator[tuple[str, Callable[[str], str]]]:
+    """The list as Spark can read it, for as long as it is planned, and what its paths are called. Raises Stop."""
+    from zonemta_py.pipeline.prepare.source import copies
+
+    folder = plan.with_name(plan.name + ".copy")
+
+    def name_of(text: str) -> str:
+        return copies.of_list(text, list_, folder)
+
+    try:
+        with _sentences(), copies.plain(list_, folder) as copy:
+            yield copy, name_of
+    except Stop as stop:
+        raise Stop(stop.code, name_of(stop.sentence)) from None
+
+
+def describe(list_: str, names: list[str], email: str) -> str:
+    """How the list is read, in one line."""
+    from zonemta_py.cli.campaign.list import understood
+    from zonemta_py.pipeline.prepare.source.dialect import Dialect, dialect_of, files, kind_of
+
+    kind, found = kind_of(list_), files(list_)
+    return understood(list_, kind, dialect_of(found[0]) if found and kind == "csv" else Dialect(), names, email)
+
+
+def read_columns(work: Work, list_: str, multiline: bool) -> list[str]:
+    """The list's columns, whatever kind it is. Raises Stop."""
+    from zonemta_py.pipeline.prepare.source.read import columns
+    from zonemta_py.pipeline.send.prewarm import warm
+
+    warm(work.spark)
+    with _sentences():
+        return columns(work.spark, list_, multiline)
+
+
+def sound(template: Path, fields: dict[str, str]) -> tuple[bytes, set[str], str]:
+    """A prepared template's bytes, the names it uses, and its sender's address if that is no field's. Raises Stop."""
+    from zonemta_py.merge.compile import compile, prepare
+    from zonemta_py.merge.compile import fields as names_of
+    from zonemta_py.merge.load import load
+    from zonemta_py.merge.problems import TemplateRefused, ToolMissing
+
+    try:
+        source = prepare(load(template), list(fields))
+        compiled = compile(source)
+        used = names_of(source)
+    except TemplateRefused as refused:
+        raise Stop(Exit.DATA, "\n".join(map(str, refused.problems[:_SHOWN]))) from None
+    except ToolMissing as missing:
+        raise Stop(Exit.UNAVAILABLE, str(missing)) from None
+    return source.pack(), used, compiled.sender[1].constant or ""
+
+
+def rendered(work: Work, plan: Plan, template: bytes) -> None:
+    """Renders the recipients of the plan's first chunks, so that what a value can break shows now. Raises Stop."""
+    from zonemta_py.merge.compile import compile
+    from zonemta_py.merge.problems import RenderRefused
+    from zonemta_py.merge.source import Source
+    from zonemta_py.pipeline.prepare.plan import rows
+
+    compiled = compile(Source.unpack(template))
+    chunks = rows(work.spark, plan.folder).orderBy("position").select("body").limit(SAMPLE_CHUNKS)
+    for chunk in chunks.collect():
+        request = json.loads(chunk.body)
+        for address, *values in request["recipients"]:
+            try:
+                compiled.render(dict(zip(request["columns"], values, strict=True)), address, request["campaign"], "")
+            except RenderRefused as refused:
+                raise Stop(Exit.DATA, f"{address}: {refused}") from None
+
+
+def show(plan: Plan) -> None:
+    """The report, for people."""
+    from zonemta_py.pipeline.prepare.plan import REJECTED
+
+    report = plan.report
+    title = f"{report['campaign']}: {'planned' if plan.made else 'was planned before'}"
+    steps = [row for row in report["steps"] if row["removed"] or row["step"] == "read"]
+    print_table(
+        title, ["step", "removed ", "left "], [(r["step"], f"{r['removed']:,}", f"{r['left']:,}") for r in steps]
+    )
+    for row in report["examples"][:_SHOWN]:
+        place = f"{row['file']}:{row['line']}: " if row["line"] else ""
+        print(f"{place}{row['reason']}: {row['text']}", file=sys.stderr)
+    if report.get("rejected"):
+        file = plan.folder / REJECTED
+        print(f"{report['rejected']:,} rows rejected, all with their reasons in {file}", file=sys.stderr)
+    for row in report["typos"][:_SHOWN]:
+        print(f"{row['domain']}: {row['n']:,} recipients; is {row['meant']} meant? It was not changed", file=sys.stderr)
+    for name, n in report["empty"].items():
+        print(f"{name}: empty for {n:,} recipients", file=sys.stderr)
+
+
+@contextmanager
+def _steps(label: str) -> Iterator[tuple[Callable[[str], object], Callable[[int, int], object]]]:
+    with bar(label) as move:
+        yield (lambda step: None), move
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """Whatever the pipeline says no with, as Stop."""
+    from zonemta_py.pipeline.nodes.client import NodeGone, NodeRefused
+    from zonemta_py.pipeline.nodes.nodes import OtherNodes
+    from zonemta_py.pipeline.prepare.settings import PlanRefused
+    from zonemta_py.pipeline.send.campaign import CampaignStopped
+    from zonemta_py.pipeline.send.inject import InjectionFailed
+
+    try:
+        yield
+    except PlanRefused as error:
+        raise Stop(Exit.DATA, str(error)) from None
+    except (CampaignStopped, InjectionFailed, NodeGone) as error:
+        raise Stop(Exit.TEMPORARY, str(error)) from None
+    except (NodeRefused, OtherNodes) as error:
+        raise Stop(Exit.USAGE, str(error)) from None
+    except Exception as error:
+        said = _of_spark(error)
+        if not said:
+            raise
+        sentence = f"the list cannot be read as asked: {said}; mend the list, or the condition of --where"
+        raise Stop(Exit.DATA, sentence) from None
+
+
+def _of_spark(error: Exception) -> str:
+    """What Spark says of data (a file that is damaged, a value that is no number), by its [CONDITION]; else ""."""
+    if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+        return ""
+    java = getattr(error, "java_exception", None)
+    found = _CONDITION.search(str(java.getMessage() if java is not None else error))
+    return " ".join(found[0].split()) if found else ""

@@ -1,0 +1,97 @@
+"""`zonemta verp …` and `zonemta srs …`: what return paths of ours say."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
+from zonemta_py.cli.terminal.output import print_json
+from zonemta_py.config import Config
+from zonemta_py.config.security import ReturnPath
+from zonemta_py.disk import journal
+from zonemta_py.disk.records import Type, unpack
+from zonemta_py.mail import srs as srs_paths
+from zonemta_py.mail import verp as verp_paths
+from zonemta_py.mail.domain import canonical
+
+verp = typer.Typer(help="Return paths that carry message and recipient.", no_args_is_help=True)
+srs = typer.Typer(help="Return paths of other domains, rewritten.", no_args_is_help=True)
+
+Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="A return path.")]
+_DAY_S = 86_400
+
+
+@verp.callback()
+def _verp() -> None:
+    """A group, though it has one command."""
+
+
+@srs.callback()
+def _srs() -> None:
+    """A group, though it has one command."""
+
+
+@verp.command("decode")
+def decode_verp(address: Address, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Say which message to whom a return path belongs to, if it is genuine.
+
+    One whose recipient was too long to stand in it is looked up in journal and archive.
+    """
+    settings = configuration(config, folder)
+    path = _settings(settings)
+    try:
+        found = verp_paths.decode(_bare(address), path.secret, _today(), path.srs_days)
+    except verp_paths.VerpRefused as refused:
+        raise Stop(Exit.DATA, f"{address}: {refused}") from None
+    _check_ours(address, path.verp, "return_path.verp")
+    recipient = found.recipient or _looked_up(found, settings)
+    if json:
+        print_json({"id": found.id, "recipient": recipient, "days": found.days})
+    else:
+        print(f"message {found.id} to {recipient or 'a recipient not known here'}, made {found.days} days ago")
+
+
+def _looked_up(found: verp_paths.Return, settings: Config) -> str:
+    """ "" if the message is not in journal or archive (any more)."""
+    for record in (record for part in ("journal", "archive") for record in journal.read(settings.folder / part)):
+        if record.type == Type.ENVELOPE and (body := unpack(record.body))[0] == found.id:
+            return next((str(row[1]) for row in body[2] if found.is_to(row[1])), "")
+    return ""
+
+
+@srs.command("decode")
+def decode_srs(address: Address, config: ConfigFile = None) -> None:
+    """Print the address that a rewritten return path stands for, if it is genuine."""
+    path = _settings(configuration(config))
+    try:
+        stands_for = srs_paths.reverse(_bare(address), path.secret, _today(), path.srs_days)
+    except srs_paths.SrsRefused as refused:
+        raise Stop(Exit.DATA, f"{address}: {refused}") from None
+    _check_ours(address, path.srs, "return_path.srs")
+    print(stands_for)
+
+
+def _settings(settings: Config) -> ReturnPath:
+    path = settings.return_path
+    if not path.secret:
+        raise Stop(Exit.CONFIG, "return_path.secret is empty; name the MTA's configuration with --config")
+    return path
+
+
+def _check_ours(address: str, ours: str, key: str) -> None:
+    """What comes back comes to that domain; whoever has no such key decodes for another host. Raises Stop."""
+    domain = _bare(address).rpartition("@")[2]
+    if ours and canonical(domain) != canonical(ours):
+        raise Stop(Exit.DATA, f"{address}: {domain} is not ours; {key} is {ours}")
+
+
+def _bare(address: str) -> str:
+    return address.strip().removeprefix("<").removesuffix(">")
+
+
+def _today() -> int:
+    return int(time.time()) // _DAY_S

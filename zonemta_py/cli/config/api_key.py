@@ -1,0 +1,62 @@
+"""`zonemta api-key …`: makes keys for the HTTP door, and lists those that the configuration has."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Annotated
+
+import typer
+
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration
+from zonemta_py.config import NAME, Right
+from zonemta_py.reception.http.keys import LOCAL, RIGHTS, TOKEN_FILE, hashed, new_key
+
+app = typer.Typer(help="Keys of the HTTP door.", no_args_is_help=True)
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who or what will use it.")],
+    right: Annotated[
+        list[str] | None, typer.Option(metavar="RIGHT", help=f"What it may do: {', '.join(RIGHTS)}; may be repeated.")
+    ] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Make a key: it is printed on stderr, this once; the lines for the configuration go to stdout."""
+    if not re.fullmatch(NAME, name) or name == LOCAL:
+        raise Stop(
+            Exit.USAGE, f"{name!r} is no name for a key; use small letters, digits, dots and hyphens, not {LOCAL!r}"
+        )
+    rights: list[Right] = [_right(one) for one in right or ["inject"]]
+    settings = configuration(config)
+    if any(key.name == name for key in settings.http.keys):
+        raise Stop(
+            Exit.USAGE, f"there is a key named {name!r} already; choose another name, or take that one out first"
+        )
+    key = new_key()
+    print(f"The key, shown this once: {key}", file=sys.stderr, flush=True)
+    print(f"[[http.keys]]\nname = {json.dumps(name)}\nhash = {json.dumps(hashed(key))}\nrights = {json.dumps(rights)}")
+
+
+def _right(text: str) -> Right:
+    for known in RIGHTS:
+        if text == known:
+            return known
+    raise Stop(Exit.USAGE, f"--right: {text!r} is no right; take {', '.join(RIGHTS)}")
+
+
+@app.command("list")
+def list_(config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Show the names and rights of the keys that the configuration has. The keys themselves are kept nowhere."""
+    settings = configuration(config)
+    rows = [{"name": key.name, "rights": [*key.rights], "hash": key.hash} for key in settings.http.keys]
+    if as_json:
+        print(json.dumps(rows))
+        return
+    for row in rows:
+        print(f"{row['name']:<24} {', '.join(row['rights'])}")
+    state = "open" if settings.http.enabled else "closed: set enabled = true in [http]"
+    print(f"{LOCAL:<24} {', '.join(RIGHTS)} (the file {settings.folder / TOKEN_FILE})\nThe door is {state}.")

@@ -1,0 +1,153 @@
+"""`zonemta config …`: checks a configuration, shows the one in force, makes password hashes and secrets."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zonemta_py import privileges
+from zonemta_py.cli.config import certificates
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.options import ConfigFile, configuration
+from zonemta_py.config import Config, ConfigError, load, senders
+from zonemta_py.config.secret import warning as exposed
+
+app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True)
+
+
+@app.command()
+def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="Configuration to check.")]) -> None:
+    """Say whether a configuration can be used: keys, values, certificates, password hashes, plugins."""
+    from zonemta_py import children
+
+    _check_readable(file)
+    config = load(file)
+    try:
+        warnings = [*_open(file, config), *_become(config)]
+        children.check(config, children.plugins(config))
+        warnings += [*_doubts(config), *certificates.doubts(config, datetime.now(UTC))]
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from None
+    names = ", ".join(zone.name for zone in config.zones)
+    where = ", ".join(f"{listener.address}:{listener.port}" for listener in config.doors)
+    for sentence in warnings:
+        print(f"zonemta: {file}: {sentence}", file=sys.stderr)
+    print(f"{file}: good; listens on {where}; zones: {names}; queue in {config.folder}")
+
+
+def _check_readable(file: Path) -> None:
+    """Raises ConfigError with a remedy that fits an argument."""
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"{file}: cannot be read ({reason}); name an existing file in its place") from None
+
+
+def _open(file: Path, config: Config) -> Iterator[str]:
+    if sentence := exposed(file, config.model_dump()):
+        yield f"warning: {sentence.removeprefix(f'{file}: ')}"
+
+
+def _become(config: Config) -> Iterator[str]:
+    """What is checked is checked as the user that the MTA would be, so root becomes it here too."""
+    if os.geteuid():
+        return
+    if not config.server.user:
+        yield (
+            'warning: started as root it stays root; write server.user = "NAME", a user of its own (or "root", if that'
+            " is meant)"
+        )
+        return
+    try:
+        who = privileges.identity(config)
+    except ConfigError as error:
+        yield f"warning: {error}"
+        return
+    if who and config.folder.is_dir() and (sentence := privileges.stranger(config.folder, who)):
+        yield f"warning: {sentence}"
+    privileges.drop(config)
+
+
+def _doubts(config: Config) -> Iterator[str]:
+    """What may be right on the machine that is meant, but is not on this one, and what is left open."""
+    from zonemta_py.delivery.reach import is_local
+    from zonemta_py.disk.space import LEAST_BYTES
+
+    if config.queue.reserve_bytes < LEAST_BYTES:
+        yield (
+            f"warning: queue.reserve_bytes is {config.queue.reserve_bytes:,}, less than the queue needs to empty "
+            f"itself: {LEAST_BYTES:,} are kept free in its place"
+        )
+    for party in senders.unsigned(config):
+        yield (
+            f"warning: {party.name} is bound to no senders, and is not the only one that hands in mail: no [[dkim]] key"
+            f' signs for it; write {party.where}, or ["*"] there if it may send as anybody'
+        )
+    for address in sorted(
+        {source.address for zone in config.zones for source in config.sources(zone) if not source.proxy}
+    ):
+        if not is_local(ipaddress.ip_address(address)):
+            yield f"warning: this machine has not the source address {address}: nothing can be sent from it here"
+    there = {name for _, name in socket.if_nameindex()}
+    for source in (source for pool in config.pools for source in pool.sources):
+        if source.interface and source.interface not in there:
+            names = ", ".join(sorted(there))
+            yield f"warning: {source.address} is bound to interface {source.interface!r}, this machine has only {names}"
+        elif source.interface and (fault := privileges.interface_fault(source.interface)):
+            yield f"warning: {source.address} cannot be bound to interface {source.interface!r}: {fault}"
+
+
+@app.command()
+def show(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Configuration; none: the defaults.")] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Print the configuration in force as TOML, every key with what it means. Passwords are hidden."""
+    from zonemta_py.reference import effective
+
+    if file:
+        _check_readable(file)
+    print(effective(configuration(file or config)), end="")
+
+
+@app.command()
+def password() -> None:
+    """Print the hash of a password for [users]; asks twice, or reads one line from stdin."""
+    from argon2 import PasswordHasher
+
+    if sys.stdin.isatty():
+        import getpass
+
+        secret = getpass.getpass("Password: ")
+        if secret != getpass.getpass("Again: "):
+            raise Stop(Exit.DATA, "the two passwords differ; try again")
+    else:
+        secret = _line()
+    if not secret:
+        raise Stop(Exit.DATA, "an empty password protects nothing; give one")
+    print(PasswordHasher().hash(secret))
+
+
+def _line() -> str:
+    """Read as UTF-8, which is what clients send their passwords in (RFC 4616), whatever the locale."""
+    try:
+        return sys.stdin.buffer.readline().decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise Stop(Exit.DATA, "the password is not UTF-8 text; no client could send it") from None
+
+
+@app.command()
+def secret() -> None:
+    """Print a secret for return_path.secret: 256 bits of chance."""
+    import secrets
+
+    print(secrets.token_urlsafe(32))

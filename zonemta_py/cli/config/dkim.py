@@ -1,0 +1,209 @@
+"""`zonemta dkim …`: signing keys and their records in DNS: make one, compare them, rotate them.
+
+Nothing here changes the configuration or DNS: what is to be changed there is printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+import typer
+from pydantic import ValidationError
+
+from zonemta_py.cli.config import dkim_rotation
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration, tabled
+from zonemta_py.cli.terminal.output import print_aside, print_json, print_table
+from zonemta_py.config import Config, ConfigError, DkimKey
+from zonemta_py.mail.domain import canonical
+
+if TYPE_CHECKING:  # DNS and cryptography take their time to load, and other commands do without
+    from zonemta_py.delivery.resolver import Resolver
+    from zonemta_py.mail.dkim import Key
+
+app = typer.Typer(help="DKIM keys: make, check against DNS, rotate.", no_args_is_help=True)
+
+Domain = Annotated[str, typer.Argument(metavar="DOMAIN", help="Domain of the key, d=.")]
+
+
+class Checked(NamedTuple):
+    """One configured key. status: as `dkim_record.Finding`, or "no key" (file), "no answer" (DNS)."""
+
+    settings: DkimKey
+    key: Key | None
+    status: str
+    notes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.settings.selector}._domainkey.{self.settings.domain}"
+
+    @property
+    def good(self) -> bool:
+        """A retired key may be gone from DNS, or still be there; but mail that it signed must not be broken."""
+        return self.status in (("ok", "missing", "revoked") if self.settings.state == "retired" else ("ok",))
+
+
+@app.command()
+@tabled
+def check(
+    domain: Annotated[str | None, typer.Argument(metavar="[DOMAIN]", help="Only keys of this domain.")] = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """Compare key files with DNS. Exit status 1: something is to be done."""
+    checked = examined(configuration(config), domain)
+    if json:
+        print_json([_row(one) for one in checked])
+    else:
+        from zonemta_py.mail.dkim_record import zone_line
+
+        columns = ("domain", "selector", "state", "key", "DNS", "notes")
+        print_table("DKIM keys", columns, [tuple(_row(one).values())[:6] for one in checked])
+        for one in checked:
+            if not one.good and one.key is not None and one.status != "no answer":
+                print_aside(f"publish: {zone_line(one.name, one.key.record())}")
+    if not all(one.good for one in checked):
+        raise Stop(Exit.PROBLEMS)
+
+
+def examined(config: Config, domain: str | None) -> list[Checked]:
+    """All keys, or those of one domain, compared with DNS. Raises Stop if there are none."""
+    wanted = canonical(domain) if domain else ""
+    chosen = [settings for settings in config.dkim if wanted in ("", settings.domain)]
+    if not chosen:
+        of = f" for {domain}" if domain else ""
+        raise Stop(Exit.CONFIG, f"the configuration has no [[dkim]] key{of}; `zonemta dkim new` makes one")
+    return asyncio.run(_examine(config, chosen))
+
+
+async def _examine(config: Config, chosen: Sequence[DkimKey]) -> list[Checked]:
+    from zonemta_py.delivery.resolver import Resolver
+
+    dns = config.dns
+    resolver = Resolver(dns.servers or None, dns.port, timeout_s=dns.timeout_s)
+    return list(await asyncio.gather(*(_one(resolver, settings) for settings in chosen)))
+
+
+async def _one(resolver: Resolver, settings: DkimKey) -> Checked:
+    from zonemta_py.delivery import keys
+    from zonemta_py.mail.classify import NoRoute
+    from zonemta_py.mail.dkim import KeyUnusable
+    from zonemta_py.mail.dkim_record import judge
+
+    try:
+        key = keys.read(settings)
+    except KeyUnusable as error:
+        return Checked(settings, None, "no key", (str(error),))
+    try:
+        texts = await resolver.texts(f"{settings.selector}._domainkey.{settings.domain}")
+    except NoRoute as error:
+        return Checked(settings, key, "no answer", (error.reply.text,))
+    return Checked(settings, key, *judge(texts, key))
+
+
+def _row(one: Checked) -> dict[str, object]:
+    key = one.key
+    return {
+        "domain": one.settings.domain,
+        "selector": one.settings.selector,
+        "state": one.settings.state,
+        "key": f"{key.algorithm.partition('-')[0]} {key.bits}" if key else "",
+        "dns": one.status,
+        "notes": "; ".join(one.notes),
+        "name": one.name,
+        "record": key.record() if key else "",
+    }
+
+
+@app.command()
+def new(
+    domain: Domain,
+    selector: Annotated[str, typer.Argument(metavar="SELECTOR", help="Name under _domainkey, s=, such as 2026a.")],
+    kind: Annotated[Literal["rsa", "ed25519"], typer.Option("--type", help="Kind of key.")] = "rsa",
+    bits: Annotated[int, typer.Option(min=1024, max=4096, help="Size of an RSA key.")] = 2048,
+    file: Annotated[Path | None, typer.Option("--key", metavar="FILE", help="Where; else DOMAIN.SELECTOR.pem.")] = None,
+) -> None:
+    """Make a key, readable by you alone, and print its DNS record and its table of the configuration."""
+    from zonemta_py.mail.dkim import Key
+    from zonemta_py.mail.dkim_record import zone_line
+
+    path = (file or Path(f"{domain}.{selector}.pem")).absolute()
+    try:
+        settings = DkimKey(domain=domain, selector=selector, key=path, state="published")
+    except ValidationError as error:
+        raise Stop(Exit.DATA, error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+    pem = _make(kind, bits)
+    _write(path, pem)
+    key = Key(settings.domain, settings.selector, pem)
+    print(f"The key is in {path}. Publish:\n")
+    print(zone_line(f"{settings.selector}._domainkey.{settings.domain}", key.record()))
+    print("\nand add to the configuration:\n")
+    print(dkim_rotation.table(settings))
+    print(f'\nThen `zonemta dkim rotate {settings.domain}` says how to go on; state = "active" signs at once.')
+
+
+def _make(kind: str, bits: int) -> bytes:
+    from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key: rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
+    key = rsa.generate_private_key(65_537, bits) if kind == "rsa" else ed25519.Ed25519PrivateKey.generate()
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _write(path: Path, pem: bytes) -> None:
+    """A key that is there is never overwritten."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise Stop(Exit.CANT_CREATE, f"{path}: is there already; name another with --key, or move it away") from None
+    with os.fdopen(descriptor, "wb") as out:
+        out.write(pem)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+@app.command()
+def rotate(domain: Domain, config: ConfigFile = None) -> None:
+    """Show how far the change to a new key has come, and the next step: publish, dual-sign, switch, retire."""
+    if config is None:
+        raise Stop(Exit.USAGE, "rotate needs the configuration's file; give it with --config")
+    settings = configuration(config)
+    checked = examined(settings, domain)
+    for one in checked:
+        if one.status in ("no key", "no answer"):
+            raise Stop(Exit.CONFIG if one.key is None else Exit.TEMPORARY, f"{one.name}: {one.notes[0]}")
+    text = _text(config)
+    for kind in sorted({one.key.algorithm for one in checked if one.key is not None}):
+        _show(
+            kind, [one for one in checked if one.key is not None and one.key.algorithm == kind], settings, text, config
+        )
+
+
+def _show(kind: str, checked: list[Checked], settings: Config, text: str, file: Path) -> None:
+    from zonemta_py.mail.dkim_record import zone_line
+
+    states = [dkim_rotation.State(one.settings, one.status) for one in checked]
+    step = dkim_rotation.next_step(states, settings.retry.life_h)
+    print(f"{kind}: step {step.number} of 5, {step.name}")
+    for state in states:
+        print(f"  {state.settings.selector}: {state.settings.state}, DNS {state.dns}")
+    print(f"  next: {step.todo}")
+    for one in checked:
+        if one.settings.selector in step.publish and one.key is not None:
+            print(f"\n{zone_line(one.name, one.key.record())}")
+    if step.change is not None:
+        print("\n" + dkim_rotation.diff(text, str(file), *step.change))
+    print()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not UTF-8 text") from None

@@ -1,0 +1,200 @@
+"""`zonemta route`: which zone and which source addresses a recipient's mail would take, and why. Nothing is sent.
+
+Asks the configuration, not the running MTA: rests and blocks that were learnt are in `zonemta explain`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from ipaddress import ip_address
+from typing import Annotated, Any
+
+import typer
+
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration, readable
+from zonemta_py.cli.terminal.output import print_json, print_table, printable
+from zonemta_py.config import Config, Source, Zone
+from zonemta_py.mail.address import AddressRefused, parse_mail, parse_rcpt
+from zonemta_py.mail.classify import NoRoute
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.headers import decode
+from zonemta_py.plugin.host import Host
+from zonemta_py.plugin.queue_hooks import PluginHooks
+from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.hooks import Routed
+from zonemta_py.zones.pool import disabled
+from zonemta_py.zones.router import Router
+
+_COLUMNS = ("looked at", "value", "rule", "zone", "")
+
+
+@readable
+def route(
+    sender: Annotated[str, typer.Option("--from", metavar="ADDRESS", help="Return path; <> is the null one.")],
+    to: Annotated[list[str], typer.Option("--to", metavar="ADDRESS", help="Recipient; may be given several times.")],
+    origin: Annotated[str, typer.Option(metavar="IP", help="Client that hands the mail in.")] = "127.0.0.1",
+    header: Annotated[
+        list[str] | None, typer.Option(metavar="FIELD", help='A field of its header, "Name: value"; several times.')
+    ] = None,
+    zone_header: Annotated[
+        str | None, typer.Option("--zone-header", metavar="ZONE", help="Value of X-Sending-Zone.")
+    ] = None,
+    plugins: Annotated[bool, typer.Option("--plugins", help="Ask the plugins too (queue_route).")] = False,
+    dns: Annotated[bool, typer.Option("--dns", help="Look the destination up: its hosts, site and provider.")] = False,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """Show which zone a message would take, and why."""
+    settings = configuration(config)
+    envelope = _envelope(sender, to, origin, header or [], zone_header)
+    hooks = _hooks(settings) if plugins else None
+    answers = asyncio.run(_answers(settings, envelope, hooks, dns))
+    if json:
+        return print_json(answers)
+    for answer in answers:
+        _show(answer)
+    return None
+
+
+def _envelope(sender: str, to: list[str], origin: str, header: list[str], wish: str | None) -> Envelope:
+    try:
+        return_path = parse_mail(f"<{sender.strip('<> ')}> SMTPUTF8").address
+        recipients = [parse_rcpt(f"<{address.strip('<> ')}>", smtputf8=True)[0] for address in to]
+    except AddressRefused as refused:
+        raise Stop(Exit.USAGE, f"{refused.reply.text}; give --from and --to as user@example.com") from None
+    try:
+        ip_address(origin)
+    except ValueError:
+        raise Stop(Exit.USAGE, f"{origin!a} is no IP address; give --origin as 192.0.2.1 or 2001:db8::1") from None
+    fields = _fields(header)
+    wish = wish or fields.pop("x-sending-zone", None)
+    return Envelope(return_path, recipients, origin=origin, headers=fields, sending_zone=wish)
+
+
+def _fields(header: list[str]) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for field in header:
+        name, colon, value = field.partition(":")
+        if not colon or not name.strip():
+            raise Stop(Exit.USAGE, f'{field!a} is no header field; give it as --header "Name: value"')
+        fields.setdefault(name.strip().lower(), decode(value.strip()))
+    return fields
+
+
+def _hooks(config: Config) -> PluginHooks:
+    names = [zone.name for zone in config.zones]
+    return PluginHooks(Host.load(config.plugins, names), set(names))
+
+
+async def _answers(config: Config, envelope: Envelope, hooks: PluginHooks | None, dns: bool) -> list[dict[str, Any]]:
+    router = Router(config.zones)
+    return [await _answer(config, router, envelope, recipient, hooks, dns) for recipient in envelope.recipients]
+
+
+async def _answer(
+    config: Config, router: Router, envelope: Envelope, recipient: Recipient, hooks: PluginHooks | None, dns: bool
+) -> dict[str, Any]:
+    """What JSON shows of one recipient; the table is made of it."""
+    question = (envelope.sender, recipient.address, envelope.origin, envelope.sending_zone, envelope.headers)
+    steps = router.explain(*question)
+    routed = Routed(recipient, router.route(*question).zone)
+    answer: dict[str, Any] = {"recipient": recipient.address, "steps": [step._asdict() for step in steps]}
+    if hooks is not None:
+        routed = await _asked(hooks, envelope, routed, answer)
+    zone = config.zone(routed.zone)
+    assert zone is not None
+    host, port = (routed.routing or {}).get("host") or zone.host, (routed.routing or {}).get("port") or zone.port
+    answer |= {"zone": zone.name, "sources": _sources(config, zone, recipient.domain)}
+    answer |= {"host": host, "port": port, "protocol": zone.protocol, "tls": zone.tls}
+    if dns:
+        answer["destination"] = await _destination(config, host, recipient.domain)
+    return answer
+
+
+async def _asked(hooks: PluginHooks, envelope: Envelope, routed: Routed, answer: dict[str, Any]) -> Routed:
+    before = routed.zone
+    if not hooks.routes:
+        answer["plugins"] = {"said": "none listens to queue_route"}
+        return routed
+    try:
+        routed = await hooks.route(envelope, routed)
+    except QueueRefusal as refusal:
+        answer["plugins"] = {"said": f"refuse the message: {refusal.reply}"}
+        return routed
+    answer["plugins"] = {"said": _verdict(routed, before), "zone": routed.zone, "routing": routed.routing or {}}
+    return routed
+
+
+def _verdict(routed: Routed, before: str) -> str:
+    if routed.refusal is not None:
+        return f"refuse this recipient: {routed.refusal}"
+    if routed.drop:
+        return f"drop this recipient: {routed.drop}"
+    said = [f"zone {routed.zone} in place of {before}"] if routed.zone != before else []
+    said += [f"{name} {value}" for name, value in (routed.routing or {}).items() if name != "auth"]
+    if routed.delay_s:
+        said.append(f"wait {routed.delay_s:g} s first")
+    return ", ".join(said) or "change nothing"
+
+
+def _sources(config: Config, zone: Zone, domain: str) -> list[dict[str, Any]]:
+    """share: of this domain's mail, among the addresses that may be used for it."""
+    sources = config.sources(zone)
+    usable = [source for source in sources if not disabled(source, domain)]
+    total = sum(source.weight for source in usable)
+    return [_source(config, zone, source, source.weight / total if source in usable else 0.0) for source in sources]
+
+
+def _source(config: Config, zone: Zone, source: Source, share: float) -> dict[str, Any]:
+    hostname = source.hostname or zone.hostname or config.server.name
+    row: dict[str, Any] = {"address": source.address, "hostname": hostname, "share": round(share, 4)}
+    return row | {"proxy": source.proxy.rpartition("@")[2], "warmup": source.warmup}
+
+
+def _show(answer: dict[str, Any]) -> None:
+    rows: list[Sequence[object]] = [
+        (step["kind"], step["looked_at"], step["rule"], step["zone"], step["why"]) for step in answer["steps"]
+    ]
+    if "plugins" in answer:
+        said = answer["plugins"]
+        rows.append(("hook queue_route", "", "", said.get("zone", ""), said["said"]))
+    way = f"{answer['host']} port {answer['port']}" if answer["host"] else "the MX hosts"
+    footer = f"zone {answer['zone']}, to {way} by {answer['protocol'].upper()}, TLS {answer['tls']}"
+    print_table(answer["recipient"], _COLUMNS, rows, footer)
+    if answer["sources"]:
+        print_table("Source addresses", ("address", "EHLO name", "share ", "proxy", "warm-up"), _shown(answer))
+    if "destination" in answer:
+        _show_destination(answer["destination"])
+
+
+def _shown(answer: dict[str, Any]) -> list[Sequence[object]]:
+    return [
+        (*row[:2], f"{row[2]:.1%}" if row[2] else "disabled", *row[3:])
+        for row in (tuple(source.values()) for source in answer["sources"])
+    ]
+
+
+async def _destination(config: Config, host: str, domain: str) -> dict[str, Any]:
+    """What DNS says: hosts in an order to try them, site and provider; or why there is no way."""
+    from zonemta_py.delivery.scout import DnsScout
+
+    scout = DnsScout(config)
+    try:
+        if host:
+            return {"site": host, "provider": "", "hosts": [[host, list(await scout.addresses(host, 0.0))]]}
+        site = await scout.site(domain, 0.0)
+    except NoRoute as error:
+        return {"error": str(error.reply)}
+    hosts = [[name, list(addresses)] for name, addresses in site.hosts]
+    return {"site": site.key, "provider": site.provider, "hosts": hosts, "ttl_s": site.ttl_s, "dnssec": site.secure}
+
+
+def _show_destination(found: dict[str, Any]) -> None:
+    if "error" in found:
+        print(f"No way there: {printable(found['error'])}")
+        return
+    provider = f", provider {found['provider']}" if found["provider"] else ""
+    rows = [(host, ", ".join(addresses) or "unknown for now") for host, addresses in found["hosts"]]
+    print_table(f"Site {found['site']}{provider}", ("host", "addresses"), rows)

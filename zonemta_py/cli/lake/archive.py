@@ -1,0 +1,32 @@
+"""Before the archive is read: the running MTA closes its open segment, so that all that happened until now is in it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zonemta_py.cli.terminal.errors import Exit, Stop
+
+Archive = Annotated[Path, typer.Option(metavar="DIR", help="The MTA's archive/ of closed journal segments.")]
+
+
+def up_to_now(archive: Path) -> None:
+    """Asks the MTA whose archive it is, if it runs. Raises Stop where there is no such folder."""
+    from zonemta_py.wire.client import QueueGone, ask
+
+    folder = archive.resolve().parent
+    if not archive.is_dir() and not (folder / "socket").exists():  # a new MTA makes it with the first segment it closes
+        raise Stop(Exit.NO_INPUT, f"{archive}: there is no such folder; name the MTA's archive/")
+    if not (folder / "socket").exists():
+        return  # a copy
+    try:
+        ask(folder, "rotate")
+    except QueueGone:
+        print(
+            f"zonemta: {folder}: the MTA does not run, so what it wrote last is left out until it does", file=sys.stderr
+        )
+    except ValueError as error:
+        print(f"zonemta: the newest mail is left out: {error}", file=sys.stderr)

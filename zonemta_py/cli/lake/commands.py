@@ -1,0 +1,72 @@
+"""`zonemta lake …`: the journal's archive as tables for analysis. Needs no running MTA, and never disturbs one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zonemta_py.cli.lake import proposals, tables
+from zonemta_py.cli.lake.archive import Archive, up_to_now
+from zonemta_py.cli.lake.spark import Master, Memory, spark, told
+from zonemta_py.cli.terminal import progress
+from zonemta_py.cli.terminal.errors import Exit, Stop
+
+if TYPE_CHECKING:
+    from zonemta_py.pipeline.lake.bronze import Entry
+
+app = typer.Typer(help="The journal's archive as tables for analysis (Spark).", no_args_is_help=True)
+app.command("update")(tables.update)
+app.command("show")(tables.show)
+app.command("tables")(tables.list_tables)
+
+Lake = Annotated[Path, typer.Option(metavar="DIR", help="The lake: a folder for its tables.")]
+_NAMED_MAX = 20
+
+
+@app.command()
+def ingest(
+    archive: Archive,
+    lake: Lake,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on, and bring in new segments as they come.")] = False,
+    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="How often to look, with --follow.")] = 10,
+    damage: Annotated[
+        str, typer.Option(metavar="skip|fail", help="What to do where a segment cannot be read.")
+    ] = "skip",
+    master: Master = None,
+    memory: Memory = 2,
+) -> None:
+    """Bring closed segments into the lake as Parquet, each once; the running MTA closes its open one first.
+
+    Damage is named; the exit status is 1 then.
+    """
+    if damage not in ("skip", "fail"):
+        raise Stop(Exit.USAGE, f"--damage: {damage!r} is neither skip nor fail")
+    up_to_now(archive)
+    with spark(master, memory) as session, told():
+        from zonemta_py.pipeline.lake import bronze
+
+        if follow:
+            bronze.follow(session, archive, lake, damage, every, _report)
+            return
+        with progress.bar("segments") as moved:
+            entries = bronze.ingest(session, archive, lake, damage, moved)
+    _report(entries)
+    if any(entry.damages for entry in entries):
+        raise Stop(Exit.PROBLEMS)
+
+
+def _report(entries: list[Entry]) -> None:
+    rows = sum(entry.rows for entry in entries)
+    print(f"{len(entries)} new segments, {rows:,} rows" if entries else "no new segments", flush=True)
+    for entry in entries:
+        for fault in entry.faults[:_NAMED_MAX]:
+            print(f"zonemta: {fault}", file=sys.stderr)
+        if entry.damages > _NAMED_MAX:
+            more = f"{entry.damages} places in all could not be read"
+            print(f"zonemta: {entry.segment}: {more}; run `zonemta fsck`", file=sys.stderr)
+
+
+proposals.register(app)

@@ -1,0 +1,280 @@
+"""`zonemta report …`: one HTML page with plots of a day, campaign, source, provider or zone, from the lake's tables."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import webbrowser
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zonemta_py.cli.lake.archive import up_to_now
+from zonemta_py.cli.lake.commands import Lake
+from zonemta_py.cli.lake.spark import Master, Memory, spark, told
+from zonemta_py.cli.terminal import progress
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.output import printable
+
+if TYPE_CHECKING:
+    from zonemta_py.pipeline.report.scope import Kind, Scope
+    from zonemta_py.pipeline.spark.session import SparkSession
+
+app = typer.Typer(help="Pages with plots of what arrived, what did not, and why.", no_args_is_help=True)
+
+DAYS = 7
+"""What a page is about where no time is given: so many of the lake's last days."""
+_TABLES = ("deliverability", "outcomes", "deliveries")
+_NAMED_MAX = 5
+
+Output = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The page; none: report-WHAT-NAME.html in this folder.")
+]
+Csv = Annotated[Path | None, typer.Option(metavar="DIR", help="Also write the tables as CSV files into this folder.")]
+Open = Annotated[bool, typer.Option("--open", help="Show the page in the browser.")]
+_DAY = {"formats": ["%Y-%m-%d"], "metavar": "DATE"}
+FromArchive = Annotated[
+    Path | None,
+    typer.Option("--archive", metavar="DIR", help="Bring the lake up to date first, from this archive/ of the MTA."),
+]
+From = Annotated[datetime | None, typer.Option("--from", **_DAY, help="First day (UTC); none: a week.")]
+To = Annotated[datetime | None, typer.Option("--to", **_DAY, help="Last day (UTC); none: the lake's last.")]
+Resolve = Callable[["SparkSession"], "Scope"]
+
+
+@app.command()
+def day(
+    day: Annotated[str, typer.Argument(metavar="DATE", help="2026-03-04, today or yesterday (UTC).")],
+    lake: Lake,
+    archive: FromArchive = None,
+    output: Output = None,
+    csv: Csv = None,
+    open_: Open = False,
+    master: Master = None,
+    memory: Memory = 2,
+) -> None:
+    """All mail of a day, against the day before."""
+    from zonemta_py.pipeline.report.scope import of_day
+
+    scope = of_day(_date(day))
+    _report(lake, archive, lambda session: scope, output, csv, open_, master, memory)
+
+
+@app.command()
+def campaign(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    lake: Lake,
+    archive: FromArchive = None,
+    since: From = None,
+    until: To = None,
+    output: Output = None,
+    csv: Csv = None,
+    open_: Open = False,
+    master: Master = None,
+    memory: Memory = 2,
+) -> None:
+    """A campaign with its burn-down, against the campaign before it. Its whole time, if none is given."""
+    start, end = _bounds(since, until)
+
+    def resolve(session: SparkSession) -> Scope:
+        from zonemta_py.pipeline.report import facts
+
+        found = facts.spans(session, lake)
+        scope = facts.of_campaign(found, name, start, end)
+        if scope is None:
+            raise _unknown("campaign", name, [span.name for span in found])
+        return scope
+
+    _report(lake, archive, resolve, output, csv, open_, master, memory)
+
+
+@app.command()
+def ip(
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="A source address of ours.")],
+    lake: Lake,
+    archive: FromArchive = None,
+    since: From = None,
+    until: To = None,
+    output: Output = None,
+    csv: Csv = None,
+    open_: Open = False,
+    master: Master = None,
+    memory: Memory = 2,
+) -> None:
+    """What one of our source addresses sent, and how far its warm-up has come."""
+    _named("IP", address, lake, archive, (since, until), output, csv, open_, master, memory)
+
+
+@app.command()
+def provider(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="As the provider map calls it, google for example.")],
+    lake: Lake,
+    archive: FromArchive = None,
+    since: From = None,
+    until: To = None,
+    output: Output = None,
+    csv: Csv = None,
+    open_: Open = False,
+    master: Master = None,
+    memory: Memory = 2,
+) -> None:
+    """What was sent to a provider."""
+    _named("PROVIDER", name, lake, archive, (since, until), output, csv, open_, master, memory)
+
+
+@app.command()
+def zone(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    lake: Lake,
+    archive: FromArchive = None,
+    since: From = None,
+    until: To = None,
+    output: Output = None,
+    csv: Csv = None,
+    open_: Open = False,
+    master: Master = None,
+    memory: Memory = 2,
+) -> None:
+    """What a sending zone sent."""
+    _named("ZONE", name, lake, archive, (since, until), output, csv, open_, master, memory)
+
+
+def _named(
+    kind: str, name: str, lake: Path, archive: Path | None, days: tuple[datetime | None, datetime | None],
+    output: Path | None, csv: Path | None, open_: bool, master: str | None, memory: float,
+) -> None:  # fmt: skip
+    """A report between two days of what has that name."""
+    from zonemta_py.pipeline.report.scope import Kind
+
+    start, end = _bounds(*days)
+    _report(
+        lake, archive, lambda session: _scope(lake, Kind[kind], name, start, end), output, csv, open_, master, memory
+    )
+
+
+def _report(
+    lake: Path, archive: Path | None, resolve: Resolve, output: Path | None, csv: Path | None, open_: bool,
+    master: str | None, memory: float,
+) -> None:  # fmt: skip
+    from zonemta_py.pipeline.report import page
+
+    if archive is None:
+        _check(lake)
+    else:
+        up_to_now(archive)
+    with spark(master, memory) as session, told():
+        from zonemta_py.pipeline.report import facts
+
+        if archive is not None:
+            _bring_up_to_date(session, lake, archive)
+            _check(lake)
+        scope = resolve(session)
+        found = facts.gather(session, lake, scope)
+        if found.empty:
+            _check_name(session, lake, scope)
+    file = output or Path(f"report-{scope.kind.name.lower()}-{_slug(scope.name)}.html")
+    file.write_text(page.page(found, scope), encoding="utf-8")
+    print(printable(file))
+    if csv is not None:
+        csv.mkdir(parents=True, exist_ok=True)
+        for table in page.tables(found, scope):
+            (csv / f"{table.name}.csv").write_bytes(table.csv)
+    if open_:
+        webbrowser.open(file.resolve().as_uri())
+
+
+def _bring_up_to_date(session: SparkSession, lake: Path, archive: Path) -> None:
+    """As `lake ingest` and `lake update` do it."""
+    from zonemta_py.pipeline.findings.tables import EVERY
+    from zonemta_py.pipeline.lake import bronze, update
+
+    with progress.bar("segments") as moved:
+        bronze.ingest(session, archive, lake, moved=moved)
+    begun: list[str] = []
+    with progress.bar("tables") as moved:
+
+        def began(name: str) -> None:
+            moved(len(begun), len(EVERY))
+            begun.append(name)
+
+        try:
+            update.update(session, lake, (), None, False, EVERY, began)
+        except update.NoBronze as error:
+            raise Stop(Exit.NO_INPUT, str(error)) from None
+
+
+def _scope(lake: Path, kind: Kind, name: str, start: int | None, end: int | None) -> Scope:
+    from zonemta_py.pipeline.report import facts
+    from zonemta_py.pipeline.report.scope import DAY_S, Scope
+
+    last = facts.last_day(lake)
+    if end is None:
+        end = (start or 0) + DAYS * DAY_S if last is None else last + DAY_S
+    if start is None:
+        start = end - DAYS * DAY_S
+    if start >= end:
+        newest = datetime.fromtimestamp(end - DAY_S, UTC).date()
+        raise Stop(Exit.USAGE, f"--from: the lake ends with {newest}; name a day until then")
+    return Scope(kind, name, start, end)
+
+
+def _check(lake: Path) -> None:
+    """Before Spark is started. Raises Stop."""
+    from zonemta_py.pipeline.lake import table
+
+    if not lake.is_dir():
+        raise Stop(Exit.NO_INPUT, f"{lake}: there is no such folder; make a lake with `zonemta lake ingest`")
+    missing = [name for name in _TABLES if not table.manifest(lake, name).schema]
+    if missing:
+        remedy = "make what is missing with `zonemta lake update`"
+        raise Stop(Exit.NO_INPUT, f"{lake}: there is no table {' and no '.join(missing)} yet; {remedy}")
+
+
+def _check_name(session: SparkSession, lake: Path, scope: Scope) -> None:
+    """An empty page is right for a time without mail, not for a name that nothing has. Raises Stop."""
+    from zonemta_py.pipeline.report import facts
+    from zonemta_py.pipeline.report.scope import Kind
+
+    if scope.kind in (Kind.DAY, Kind.CAMPAIGN):
+        return
+    names = facts.names(session, lake, scope.kind)
+    if scope.name not in names:
+        what = {Kind.IP: "source address", Kind.PROVIDER: "provider", Kind.ZONE: "zone"}[scope.kind]
+        raise _unknown(what, scope.name, names)
+
+
+def _unknown(what: str, name: str, names: list[str]) -> Stop:
+    if not names:
+        return Stop(
+            Exit.DATA, f"the lake has no {what} {name!a}, nor any other; make its tables anew with new segments"
+        )
+    near = difflib.get_close_matches(name, names, _NAMED_MAX, 0.5)
+    nearest = ", ".join(printable(one) for one in near or names[:_NAMED_MAX])
+    return Stop(Exit.DATA, f"the lake has no {what} {name!a}; {'the nearest are' if near else 'it has'} {nearest}")
+
+
+def _date(text: str) -> date:
+    today = datetime.now(UTC).date()
+    if text in ("today", "yesterday"):
+        return today - timedelta(days=text == "yesterday")
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").date()
+    except ValueError:
+        raise Stop(Exit.USAGE, f"{text!a} is no day; write it like 2026-03-04, today or yesterday") from None
+
+
+def _bounds(since: datetime | None, until: datetime | None) -> tuple[int | None, int | None]:
+    """UNIX seconds: the first of the first day, and the first behind the last day. Raises Stop."""
+    from zonemta_py.pipeline.report.scope import DAY_S, seconds
+
+    if since and until and since > until:
+        raise Stop(Exit.USAGE, "--from: the first day is behind the last; exchange it with --to")
+    return seconds(since.date()) if since else None, seconds(until.date()) + DAY_S if until else None
+
+
+def _slug(name: str) -> str:
+    """What can stand in a file's name."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:60].strip("-.") or "unnamed"

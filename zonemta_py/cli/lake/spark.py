@@ -1,0 +1,62 @@
+"""The Spark session of a command, and how the pipeline's own mistakes become one sentence and an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zonemta_py.cli.terminal.errors import Exit, Stop, from_os
+
+if TYPE_CHECKING:
+    from zonemta_py.pipeline.spark.session import SparkSession
+
+Master = Annotated[
+    str | None, typer.Option(metavar="URL", help="Of a Spark cluster, spark://host:port; this machine otherwise.")
+]
+Memory = Annotated[float, typer.Option(metavar="GB", min=0.5, help="Memory for Spark on this machine.")]
+
+
+@contextmanager
+def spark(master: str | None = None, memory_gb: float = 2, long: bool = False) -> Iterator[SparkSession]:
+    """A session for one command; it ends with it, unless it was there before. Raises Stop where Spark cannot run.
+
+    long: for minutes of work (`pipeline.session`).
+    """
+    try:
+        from zonemta_py.pipeline.spark.session import Unavailable, running, session
+
+        before = running()
+    except ImportError as error:
+        sentence = f"{error.name}: not installed; `pip install 'zonemta-py[pipeline]'` brings it"
+        raise Stop(Exit.UNAVAILABLE, sentence) from None
+    try:
+        one = session(master, memory_gb, long=long)
+    except Unavailable as error:
+        raise Stop(Exit.UNAVAILABLE, str(error)) from None
+    try:
+        yield one
+    finally:
+        if before is None:
+            one.stop()
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Turns what the pipeline raises for a person to mend into Stop."""
+    from zonemta_py.pipeline.journal.reader import Damaged
+    from zonemta_py.pipeline.lake.bronze import Foreign
+    from zonemta_py.pipeline.lake.table import Busy, Missing
+
+    try:
+        yield
+    except (Damaged, Foreign) as error:
+        raise Stop(Exit.DATA, str(error)) from None
+    except Busy as error:
+        raise Stop(Exit.TEMPORARY, str(error)) from None
+    except Missing as error:
+        raise Stop(Exit.NO_INPUT, str(error)) from None
+    except OSError as error:
+        raise from_os(error) from None

@@ -1,0 +1,180 @@
+"""`zonemta lake update`, `show` and `tables`: the tables made of the journal, and what is in them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from datetime import date, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from zonemta_py.cli.lake.spark import Master, Memory, spark, told
+from zonemta_py.cli.terminal import progress
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.options import readable, tabled
+from zonemta_py.cli.terminal.output import print_json, print_table
+
+Lake = Annotated[Path, typer.Option(metavar="DIR", help="The lake: a folder for its tables.")]
+
+_SHOWN = {
+    "deliveries": "at id recipient zone source provider campaign attempt verdict code enhanced class reply",
+    "outcomes": "id recipient state attempts received_at ended_at to_delivery_s code class reply zone campaign",
+    "deliverability": "grain since zone source provider campaign tenant attempts delivered deferred bounced retries "
+    "tls_share p50_ms p95_ms p99_ms",
+}
+"""Columns that a terminal has room for; --columns takes others."""
+
+_LONG_BYTES = 150_000_000
+"""Of new bronze, two million attempts: from there on the JVM's better compiler earns more than it costs."""
+
+
+def update(
+    lake: Lake,
+    tables: Annotated[
+        list[str] | None, typer.Argument(metavar="[TABLE]...", help="Which; all if none is named.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Make them again from all there is.")] = False,
+    day: Annotated[
+        list[str] | None, typer.Option(metavar="YYYY-MM-DD", help="Make this day again; repeatable.")
+    ] = None,
+    master: Master = None,
+    memory: Memory = 2,
+) -> None:
+    """Bring the lake's tables up to date with what has come in. Can be ended at any time and run again."""
+    days = [_day(text) for text in day or ()]
+    _check(lake)
+    from zonemta_py.pipeline.lake.table import unread
+
+    long = unread(lake, None if full else "deliveries") > _LONG_BYTES
+    with spark(master, memory, long) as session, told(), progress.bar("tables") as moved:
+        from zonemta_py.pipeline.findings.tables import EVERY
+        from zonemta_py.pipeline.lake import update as updating
+
+        begun: list[str] = []
+
+        def began(name: str) -> None:
+            moved(len(begun), len(tables or EVERY))
+            begun.append(name)
+
+        try:
+            done = updating.update(session, lake, tables or (), days or None, full, EVERY, began)
+        except updating.NoBronze as error:
+            raise Stop(Exit.NO_INPUT, str(error)) from None
+        except ValueError as error:
+            raise Stop(Exit.USAGE, str(error)) from None
+    for one in done:
+        print(f"{one.name}: {_what(one.days)}")
+
+
+def _what(days: Sequence[date] | None) -> str:
+    if days is None:
+        return "made from all there is"
+    if not days:
+        return "nothing new"
+    return f"{len(days)} days made again, {days[0]} to {days[-1]}" if len(days) > 1 else f"{days[0]} made again"
+
+
+@readable
+def show(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="See `zonemta lake tables`.")],
+    lake: Lake,
+    where: Annotated[
+        str, typer.Option(metavar="SQL", help="""Only rows for which it is true: "zone = 'bulk'".""")
+    ] = "",
+    columns: Annotated[str, typer.Option(metavar="A,B…", help="Which columns; all with --json and --csv.")] = "",
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many rows.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated, with a header.")] = False,
+    master: Master = None,
+    memory: Memory = 2,
+) -> None:
+    """Print rows of a table."""
+    _check(lake)
+    _exists(lake, table)
+    names = columns.replace(",", " ") or ("" if as_json or as_csv else _SHOWN.get(table, ""))
+    with spark(master, memory) as session, told():
+        from zonemta_py.pipeline.lake import query
+
+        try:
+            wanted, found = query.ask(session, lake, table, where, names.split(), limit)
+        except query.Refused as error:
+            raise Stop(Exit.USAGE, f"--where or --columns: {error}") from None
+    if as_json:
+        for row in found:
+            print(json.dumps(row, default=_text, ensure_ascii=False))
+    elif as_csv:
+        writer = csv.writer(sys.stdout)
+        writer.writerow(wanted)
+        writer.writerows([_cell(row[name]) for name in wanted] for row in found)
+    else:
+        print_table(f"{table} in {lake}", wanted, [[_for_people(row[name]) for name in wanted] for row in found])
+
+
+@tabled
+def list_tables(lake: Lake, as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """List the lake's tables with their days, rows and bytes."""
+    _check(lake)
+    try:
+        import pyarrow.parquet as parquet
+
+        from zonemta_py.pipeline.lake import table as tables
+    except ImportError as error:
+        sentence = f"{error.name}: not installed; `pip install 'zonemta-py[pipeline]'` brings it"
+        raise Stop(Exit.UNAVAILABLE, sentence) from None
+    rows = []
+    for name in tables.names(lake):
+        days = sorted(tables.manifest(lake, name).days)
+        files = tables.files(lake, name)
+        count = sum(parquet.read_metadata(file).num_rows for file in files)
+        size = sum(file.stat().st_size for file in files)
+        first, last = (days[0], days[-1]) if days else ("", "")
+        rows.append({"table": name, "days": len(days), "first": first, "last": last, "rows": count, "bytes": size})
+    if as_json:
+        print_json(rows)
+        return
+    print_table(
+        f"Tables in {lake}",
+        ["table", "days ", "first", "last", "rows ", "bytes "],
+        [list(row.values()) for row in rows],
+    )
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise Stop(Exit.USAGE, f"--day: {text!r} is no date; write it like 2026-03-31") from None
+
+
+def _check(lake: Path) -> None:
+    if not lake.is_dir():
+        raise Stop(Exit.NO_INPUT, f"{lake}: there is no such lake; make it with `zonemta lake ingest`")
+
+
+def _exists(lake: Path, name: str) -> None:
+    """Before Spark is started, which takes seconds."""
+    there = sorted(path.parent.name for path in lake.glob("*/manifest.json"))
+    if name not in there:
+        known = f"there are {', '.join(there)}" if there else "there are none yet; run `zonemta lake update`"
+        raise Stop(Exit.NO_INPUT, f"{lake}: no table {name}; {known}")
+
+
+def _for_people(value: Any) -> Any:
+    return value if isinstance(value, datetime) else _cell(value)
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ", ".join(f"{key or 'unclassified'} {count}" for key, count in sorted(value.items()))
+    if isinstance(value, float):
+        return round(value, 4)
+    return _text(value) if isinstance(value, datetime | date) else value
+
+
+def _text(value: Any) -> str:
+    """Times as UTC, which is what Spark gives."""
+    return value.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z" if isinstance(value, datetime) else str(value)

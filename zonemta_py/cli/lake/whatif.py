@@ -1,0 +1,205 @@
+"""`zonemta whatif`: what a stretch of the archive would have been under another configuration."""
+
+from __future__ import annotations
+
+import csv
+import json as jsonlib
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.options import AsJson
+from zonemta_py.cli.terminal.output import printable
+from zonemta_py.config import Config, ConfigError, load
+
+if TYPE_CHECKING:
+    from zonemta_py.whatif.compare import Facts
+    from zonemta_py.whatif.history import History
+    from zonemta_py.whatif.replay import Replayed, Span
+
+Rows = dict[tuple[str, str], "Facts"]
+_SHOWN = 12
+
+
+def whatif(
+    other: Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration to try.")],
+    archive: Annotated[
+        list[Path], typer.Option(metavar="DIR", help="Folder with segments: archive/, and journal/ for the newest.")
+    ],
+    day: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The day to replay (UTC); none: the archive's last.")
+    ] = None,
+    hours: Annotated[float, typer.Option(help="How many hours of it.", min=0.01, max=168)] = 24,
+    since: Annotated[datetime | None, typer.Option(help="In place of a day: from this moment on (UTC).")] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The configuration of that day: it is replayed for comparison.")
+    ] = None,
+    drain_hours: Annotated[float, typer.Option(help="How long to watch what is left.", min=0)] = 24,
+    seed: Annotated[int, typer.Option(help="For what is drawn: the same seed, the same result.")] = 1,
+    table: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write all figures as CSV.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Replay a day of the archive under another configuration, and show what would have been different.
+
+    The real queue runs in simulated time; providers answer as they did. Without --config the new configuration is
+    compared with what really happened only.
+    """
+    from zonemta_py.whatif.compare import facts
+
+    configs = {"tried": _config(other)} | ({"as it was": _config(config)} if config else {})
+    history = _read(archive)
+    span = _span(history, since or day, since is not None, hours, drain_hours)
+    columns: dict[str, Rows] = {"recorded": facts(history, history, span)}
+    if not columns["recorded"]:
+        begins = datetime.fromtimestamp(span.since_ms / 1000, UTC)
+        raise Stop(Exit.DATA, f"the archive has no mail of the {hours:g} hours from {begins:%Y-%m-%d %H:%M} UTC on; "
+                              f"{_has(history)}")  # fmt: skip
+    beyond: dict[str, list[tuple[str, int, int]]] = {}
+    for name in sorted(configs):
+        replayed = _replayed(configs[name], history, span, seed, name)
+        columns[name] = facts(replayed.history, history, span)
+        beyond[name] = replayed.beyond
+        if replayed.refused:
+            typer.echo(f"{name}: the queue did not take {replayed.refused} messages; they count as waiting", err=True)
+    _show(columns, beyond, table, json)
+
+
+def _config(path: Path) -> Config:
+    try:
+        return load(path)
+    except ConfigError as error:
+        raise Stop(Exit.CONFIG, str(error)) from None
+
+
+def _read(folders: list[Path]) -> History:
+    from zonemta_py.cli.terminal.progress import bar
+    from zonemta_py.whatif.history import read as read_history
+
+    for folder in folders:
+        if not folder.is_dir():
+            raise Stop(Exit.NO_INPUT, f"{folder} is no folder; name one with segments, such as archive/ of the queue")
+    with bar("reading segments") as move:
+        history = read_history(folders, move)
+    if not history.mails:
+        raise Stop(Exit.NO_INPUT, f"{folders[0]} has no segment with mail in it; name the archive/ of a queue's folder")
+    for fault in history.faults:
+        typer.echo(f"damage: {fault}; its records are left out", err=True)
+    return history
+
+
+def _span(history: History, begin: datetime | None, moment: bool, hours: float, drain_hours: float) -> Span:
+    from zonemta_py.whatif.replay import Span
+
+    if begin is None:
+        newest = datetime.fromtimestamp(max(mail.ms for mail in history.mails.values()) / 1000, UTC)
+        begin = newest.replace(hour=0, minute=0, second=0, microsecond=0)
+    begin = begin.replace(tzinfo=UTC) if begin.tzinfo is None else begin
+    since_ms = int(begin.timestamp() * 1000)
+    length = int(timedelta(hours=hours).total_seconds() * 1000)
+    return Span(since_ms, since_ms + length, int(drain_hours * 3_600_000))
+
+
+def _has(history: History) -> str:
+    times = [mail.ms for mail in history.mails.values()]
+    first, last = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (min(times), max(times)))
+    return f"it has mail from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"
+
+
+def _replayed(config: Config, history: History, span: Span, seed: int, name: str) -> Replayed:
+    from zonemta_py.cli.terminal.progress import bar
+    from zonemta_py.disk.leveldb.store import StoreError
+    from zonemta_py.whatif.replay import replay
+
+    length = max(1, span.until_ms - span.since_ms)
+    shared = Path("/dev/shm")
+    place = shared if shared.is_dir() else None  # nothing of it need outlast the command
+    with tempfile.TemporaryDirectory(prefix="zonemta-whatif-", dir=place) as folder, bar(f"replaying ({name})") as move:
+        try:
+            return replay(
+                config, history, span, seed, Path(folder) / "queue",
+                lambda now_ms: move(min(length, now_ms - span.since_ms), length),
+            )  # fmt: skip
+        except ConfigError as error:
+            raise Stop(Exit.CONFIG, str(error)) from None
+        except (OSError, StoreError) as error:
+            raise Stop(Exit.DISK, f"the replay needs room in {place or folder}: {error}") from None
+
+
+def _show(
+    columns: dict[str, Rows], beyond: dict[str, list[tuple[str, int, int]]], table: Path | None, json: bool
+) -> None:
+    from zonemta_py.whatif.compare import differences
+
+    keys = list(dict.fromkeys(key for rows in columns.values() for key in differences(rows, rows)))
+    figures = {key: {name: rows[key].row() for name, rows in columns.items() if key in rows} for key in keys}
+    if table:
+        _write(table, figures)
+    if json:
+        every = [{"group": group, "name": name, **by} for (group, name), by in figures.items()]
+        print(jsonlib.dumps({"rows": every, "beyond": beyond}, ensure_ascii=False))
+        return
+    _print(figures, list(columns))
+    for name, rows in beyond.items():
+        for provider, seen, most in rows[:_SHOWN]:
+            print(
+                f"{name}: {provider} was sent {most} a minute, of which nothing is known: {seen} was the most ever seen"
+            )
+
+
+_FIGURES = ("recipients", "delivered", "bounced", "waiting", "attempts", "deferred", "p50_s", "p95_s", "p99_s",
+            "peak_per_minute")  # fmt: skip
+_SHORT = ("delivered", "waiting", "deferred", "p50_s", "p95_s", "peak_per_minute")
+_NAMES = {"p50_s": "p50", "p95_s": "p95", "p99_s": "p99", "peak_per_minute": "most/min"}
+
+
+def _write(path: Path, figures: dict[tuple[str, str], dict[str, dict[str, Any]]]) -> None:
+    with path.open("w", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(("group", "name", "run", *_FIGURES))
+        for (group, name), by in figures.items():
+            for run, row in by.items():
+                out.writerow((group, name, run, *(row[figure] for figure in _FIGURES)))
+
+
+def _print(figures: dict[tuple[str, str], dict[str, dict[str, Any]]], runs: list[str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    whole = Table()
+    whole.add_column("")
+    for run in runs:
+        whole.add_column(run, justify="right")
+    everybody = figures["all", ""]
+    for figure in _FIGURES:
+        whole.add_row(_NAMES.get(figure, figure), *(_text(figure, everybody[run][figure]) for run in runs))
+    for kind in sorted({kind for run in runs for kind in everybody[run]["deferred_by_class"]}):
+        counts = [everybody[run]["deferred_by_class"].get(kind, 0) for run in runs]
+        whole.add_row(f"  deferred: {kind}", *(f"{count:,}" for count in counts))
+    console.print(whole)
+    for group in dict.fromkeys(group for group, _ in figures if group != "all"):
+        shown = Table()
+        for column in (group, "", *(_NAMES.get(figure, figure) for figure in _SHORT)):
+            shown.add_column(column, justify="left" if column in (group, "") else "right")
+        rows = [(name, by) for (where, name), by in figures.items() if where == group]
+        rows.sort(key=lambda row: -max(one["recipients"] for one in row[1].values()))
+        for name, by in rows[:_SHOWN]:
+            for place, run in enumerate(run for run in runs if run in by):
+                first = "" if place else printable(name) or "–"
+                shown.add_row(first, run, *(_text(figure, by[run][figure]) for figure in _SHORT))
+            shown.add_section()
+        console.print(shown)
+        if len(rows) > _SHOWN:
+            console.print(f"and {len(rows) - _SHOWN} more; --csv writes all")
+
+
+def _text(figure: str, value: float | None) -> str:
+    if value is None:
+        return "–"
+    if not figure.endswith("_s"):
+        return f"{value:,}"
+    return str(timedelta(seconds=round(value))) if value >= 60 else f"{value:.1f} s"

@@ -1,0 +1,39 @@
+"""`zonemta backup DIR`: a consistent copy of a queue that is running."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zonemta_py.cli.queue.commands import answer
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.options import ConfigFile, Folder, configuration
+
+
+def backup(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where it goes; must not be there yet.")],
+    config: ConfigFile = None,
+    folder: Folder = None,
+) -> None:
+    """Copy the running queue to a new folder. Mail goes on meanwhile, and little is copied: most of it is linked.
+
+    To restore: zonemta run --folder DIR (or a copy of DIR), then zonemta queue adopt.
+    """
+    if directory.exists():
+        raise Stop(Exit.CANT_CREATE, f"{directory}: is there already; name a folder that is not")
+    made = Path(answer(configuration(config, folder), "backup"))
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            made.rename(directory)
+        except OSError:  # another file system
+            shutil.copytree(made, directory)
+        os.sync()
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    print(f"{directory}: {size:,} bytes; it sends nothing before `zonemta queue adopt`")

@@ -1,0 +1,228 @@
+"""`zonemta queue …`: what is in the queue. Asks the running queue process; nothing here opens a file of the store."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Annotated, Any, Literal
+
+import typer
+
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, readable, tabled
+from zonemta_py.cli.terminal.output import as_csv, moment, print_json, print_table, printable
+from zonemta_py.config import Config
+
+app = typer.Typer(
+    help="What is in the queue: sizes, recipients, one message, deliveries in doubt.", no_args_is_help=True
+)
+
+ZoneName = Annotated[str | None, typer.Option("--zone", metavar="NAME", help="Only this zone.")]
+_COUNTS = ("queued", "leased", "deferred", "held")
+
+
+def answer(config: Config, question: str, **arguments: Any) -> Any:
+    """Puts the question to the queue process. Raises Stop: it does not run, or it says what is wrong."""
+    from zonemta_py.wire.client import QueueGone, ask
+
+    try:
+        return ask(config.folder, question, **arguments)
+    except QueueGone as error:
+        raise Stop(Exit.UNAVAILABLE, f"{error}, or name the MTA's folder with --folder") from None
+    except ValueError as error:
+        raise Stop(Exit.DATA, str(error)) from None
+
+
+def known_zone(config: Config, zone: str | None) -> str | None:
+    """The zone as given. Raises Stop if the configuration has none of that name."""
+    if zone is not None and config.zone(zone) is None:
+        names = ", ".join(zone.name for zone in config.zones)
+        raise Stop(Exit.USAGE, f"there is no zone {zone!r}; the configuration has {names}")
+    return zone
+
+
+@app.command()
+@tabled
+def size(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """How much is queued, per zone and per domain (exact, whatever the size)."""
+    sizes, copied = (answer(configuration(config, folder), question) for question in ("size", "copied"))
+    if json:
+        return print_json(sizes)
+    if copied:
+        print(f"zonemta: {copied}", file=sys.stderr)
+    if as_csv():
+        return _size_csv(sizes)
+    total = sizes["total"]
+    zones = [(name, *_counts(row)) for name, row in (*sorted(sizes["zones"].items()), ("all", total))]
+    footer = f"{total['messages']:,} messages, {total['bytes']:,} bytes"
+    print_table("Recipients by zone", ["zone", *(f"{name} " for name in _COUNTS)], zones, footer)
+    largest = sorted(sizes["domains"].items(), key=lambda item: -sum(item[1].values()))[:50]
+    if largest:
+        rows = [(name, *(row.get(key, 0) for key in ("queued", "deferred", "held"))) for name, row in largest]
+        print_table("Recipients by domain, the largest first", ["domain", "queued ", "deferred ", "held "], rows)
+    return None
+
+
+def _size_csv(sizes: dict[str, Any]) -> None:
+    """One table for all: a program that reads CSV takes no second."""
+    rows = [("total", "", *_counts(sizes["total"]))]
+    rows += [
+        (kind, name, *_counts(row)) for kind in ("zone", "domain") for name, row in sorted(sizes[f"{kind}s"].items())
+    ]
+    print_table("", ["what", "name", *_COUNTS], rows)
+
+
+def _counts(row: dict[str, int]) -> tuple[int, ...]:
+    return tuple(row.get(name, 0) for name in _COUNTS)
+
+
+@app.command("list")
+@tabled
+def list_(
+    zone: ZoneName = None,
+    state: Annotated[
+        Literal["queued", "leased", "deferred", "held"] | None, typer.Option(help="Only this state.")
+    ] = None,
+    domain: Annotated[str | None, typer.Option(help="Only recipients at this domain.")] = None,
+    sender: Annotated[str | None, typer.Option(help="Only mail from this address.")] = None,
+    recipient: Annotated[str | None, typer.Option(help="Only this recipient.")] = None,
+    subject: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only mail with this in its subject, in any case.")
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option(metavar="LOGIN", help="Only mail that this user or key handed in.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows to show.")] = 100,
+    after: Annotated[str, typer.Option(help="Go on behind the cursor that an earlier list ended with.")] = "",
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """Recipients in the queue, page by page."""
+    chosen = configuration(config, folder)
+    filters = {"state": state, "domain": domain, "sender": sender, "recipient": recipient, "after": after}
+    filters |= {"subject": subject, "user": user}
+    page = answer(chosen, "list", zone=known_zone(chosen, zone), limit=limit, **filters)
+    if json:
+        return print_json(page)
+    more = f"More: --after {shlex.quote(page['next'])}" if page.get("next") else ""
+    return print_table("Recipients", _COLUMNS, [_row(row) for row in page["rows"]], footer=more)
+
+
+_COLUMNS = (
+    "id",
+    "zone",
+    "recipient",
+    "sender",
+    "state",
+    "tried ",
+    "due",
+    "received",
+    "bytes ",
+    "user",
+    "subject",
+    "last reply",
+)
+
+
+def _row(row: dict[str, Any]) -> list[object]:
+    return [
+        row["id"], row["zone"], row["recipient"], row.get("sender") or "<>", row["state"], row.get("attempts", 0),
+        moment(row.get("due_ms")), moment(row.get("received_ms")), row.get("size", ""), row.get("user", ""),
+        row.get("subject", ""), row.get("last", ""),
+    ]  # fmt: skip
+
+
+@app.command()
+@readable
+def show(
+    id: Annotated[str, typer.Argument(metavar="ID", help="Message id, as `zonemta queue list` shows it.")],
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """One message: envelope, recipients, header section."""
+    message = answer(configuration(config, folder), "show", id=id)
+    if json:
+        return print_json(message)
+    print_table(f"Message {message['id']}", ("envelope", "value"), _envelope(message["envelope"]))
+    rows = [
+        (row["recipient"], row["zone"], row["state"], row["attempts"], moment(row["due_ms"]), row["last"])
+        for row in message["recipients"]
+    ]
+    print_table("\nRecipients", ("recipient", "zone", "state", "tried ", "due", "last reply"), rows)
+    print("\nHeader section")
+    return print(printable(message["header"].replace("\r\n", "\n")).rstrip("\n"))
+
+
+def _envelope(envelope: dict[str, Any]) -> list[tuple[str, str]]:
+    """In words: moments as such, bytes as hexadecimal, and what is made of several parts one by one."""
+    rows = []
+    for name, value in envelope.items():
+        if name in ("headers", "recipients"):  # shown below
+            continue
+        if name.endswith("_ms"):
+            rows.append((name.removesuffix("_ms").replace("_", " "), moment(value)))
+        elif isinstance(value, dict):
+            rows += [(f"{name.replace('_', ' ')}: {key}", _plain(part)) for key, part in value.items()]
+        else:
+            rows.append((name.replace("_", " "), _plain(value)))
+    return rows
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_plain, value))
+    return f"{value:,}" if isinstance(value, int) else "<>" if value == "" else str(value)
+
+
+@app.command()
+def adopt(config: ConfigFile = None, folder: Folder = None) -> None:
+    """Let a copy of a queue send, in the original's place, which must never run again."""
+    adopted = answer(configuration(config, folder), "adopt")
+    print(f"queue {adopted['queue']} lives here now (its incarnation {adopted['incarnation']}), and mail goes out")
+
+
+@app.command("in-doubt")
+@tabled
+def in_doubt(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Recipients whose final reply was being awaited at a crash: the only ones that can get a message twice."""
+    rows = answer(configuration(config, folder), "in-doubt")
+    if json:
+        return print_json(rows)
+    columns = ("id", "zone", "recipient", "sender", "since", "what is done")
+    cells = [
+        (row["id"], row["zone"], row["recipient"], _sender(row), moment(row["since_ms"]), row["action"]) for row in rows
+    ]
+    return print_table(f"In doubt: {len(rows)}", columns, cells)
+
+
+def _sender(row: dict[str, Any]) -> str:
+    sender = row.get("sender")
+    return "(message has ended)" if sender is None else sender or "<>"
+
+
+@app.command()
+def release(
+    id: Annotated[str, typer.Argument(metavar="ID", help="Message id, as `zonemta queue list --state held` shows it.")],
+    config: ConfigFile = None,
+    folder: Folder = None,
+) -> None:
+    """Sends a message's held recipients after all."""
+    count = answer(configuration(config, folder), "release", id=id)
+    typer.echo(f"{count} recipients of {id} go back to the queue")
+
+
+@app.command()
+def drop(
+    id: Annotated[str, typer.Argument(metavar="ID", help="Message id, as `zonemta queue list --state held` shows it.")],
+    config: ConfigFile = None,
+    folder: Folder = None,
+) -> None:
+    """Takes a message's held recipients out of the queue for good; the journal keeps note of it."""
+    count = answer(configuration(config, folder), "drop", id=id)
+    typer.echo(f"{count} recipients of {id} are dropped")

@@ -1,0 +1,67 @@
+"""The part of `zonemta forget` that is about files: archive and lake, with a proof."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from zonemta_py.cli.lake.archive import up_to_now
+from zonemta_py.cli.terminal import progress
+from zonemta_py.cli.terminal.errors import Exit, Stop
+
+Archive = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Also in these closed journal segments (the MTA's archive/).")
+]
+InLake = Annotated[Path | None, typer.Option("--lake", metavar="DIR", help="Also in this lake.")]
+Proof = Annotated[
+    Path, typer.Option(metavar="FILE", help="With --archive or --lake: what was found and done is written here.")
+]
+Subaddresses = Annotated[
+    bool, typer.Option("--subaddresses", help="In files: local+anything@domain is the same person.")
+]
+FilesOnly = Annotated[bool, typer.Option("--files-only", help="Not in the queue: the MTA need not run.")]
+
+
+def in_files(
+    address: str, proof: Path, archive: Path | None, lake: Path | None, node: Path, subaddresses: bool,
+    queue: dict[str, Any] | None,
+) -> None:  # fmt: skip
+    """node: the MTA's folder. queue: what it said. Raises Stop, also where something is left to be done."""
+    for folder in (archive, lake):
+        if folder is not None and not folder.is_dir():
+            raise Stop(Exit.NO_INPUT, f"{folder}: there is no such folder; name the MTA's archive/, or a lake")
+    try:
+        from zonemta_py.pipeline.erasure import proof as erasure_proof
+        from zonemta_py.pipeline.lake.table import Busy
+    except ImportError as error:
+        sentence = f"{error.name}: not installed; `pip install 'zonemta-py[pipeline]'` brings it"
+        raise Stop(Exit.UNAVAILABLE, sentence) from None
+    if archive is not None and queue is not None:
+        up_to_now(archive)
+    try:
+        with progress.bar("files searched") as moved:
+            told = erasure_proof.forget(address, proof, archive, lake, node, subaddresses, queue, moved)
+    except Busy as error:
+        raise Stop(Exit.TEMPORARY, str(error)) from None
+    except ValueError as error:
+        raise Stop(Exit.DATA, str(error)) from None
+    _say(told, proof)
+
+
+def _say(told: dict[str, Any], proof: Path) -> None:
+    entries = sum(place["entries"] for place in told["places"])
+    print(f"{entries:,} records and rows of {len(told['places']):,} files rewritten; proof: {proof}")
+    search = told["search"]
+    print(f"searched again: {search['files']:,} files, {search['bytes']:,} bytes")
+    damaged = [place for place in told["places"] if place["damage"]]
+    for place in damaged:
+        print(f"{place['file']}: {place['damage'][0]}")
+    if search["found"]:
+        raise Stop(Exit.PROBLEMS, f"{search['found'][0][0]}: names the person still; see {proof}")
+    if damaged:
+        raise Stop(Exit.PROBLEMS, f"{len(damaged)} files are damaged; what cannot be read cannot be searched: {proof}")
+    if told["waiting"]:
+        names = f"{len(told['waiting'])} files that the MTA still needs name the person ({told['waiting'][0][0]})"
+        raise Stop(Exit.TEMPORARY, f"{names}; run this again with --proof {proof} once they have come to the archive")

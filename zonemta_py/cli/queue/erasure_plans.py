@@ -1,0 +1,94 @@
+"""The part of `zonemta forget` that is about plans of campaigns: folders `NAME.plan`, which list everyone who gets it.
+
+A plan is not changed: its requests are known to the nodes byte for byte, and a changed one could not be gone on with.
+So those that name the person are named, or, where it is asked for, deleted whole. What a killed planning left behind
+(`NAME.plan.new`, `NAME.plan.copy`) is of no use to anybody, and searched alike.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.mail.person import person
+
+Plans = Annotated[
+    list[Path] | None,
+    typer.Option("--plans", metavar="DIR", help="Where plans of campaigns are; none: this folder. Repeatable."),
+]
+DeletePlans = Annotated[
+    bool, typer.Option("--delete-plans", help="Delete plans that name the person; what of them is unsent stays unsent.")
+]
+_SUFFIXES = (".plan", ".plan.new", ".plan.copy")
+
+
+def in_plans(address: str, places: Iterable[Path], subaddresses: bool, delete: bool) -> None:
+    """Raises Stop where plans that name the person are left."""
+    left = []
+    for plan in sorted(plan for place in places for plan in _plans(place)):
+        if not _names(plan, address, subaddresses):
+            continue
+        if delete:
+            shutil.rmtree(plan)
+            print(f"{plan}: named the person; deleted")
+        else:
+            left.append(str(plan))
+    if left:
+        sentence = f"{', '.join(left)}: {'names' if len(left) == 1 else 'name'} the person still"
+        raise Stop(
+            Exit.PROBLEMS, f"{sentence}; once the campaign is sent, its plan is needed no more: give --delete-plans"
+        )
+
+
+def _plans(place: Path) -> Iterator[Path]:
+    """The place may be a plan itself."""
+    if not place.is_dir():
+        raise Stop(Exit.NO_INPUT, f"{place}: there is no such folder; name the one that plans are kept in")
+    found = [place, *place.iterdir()]
+    yield from (folder for folder in found if folder.name.endswith(_SUFFIXES) and folder.is_dir())
+
+
+def _names(plan: Path, address: str, subaddresses: bool) -> bool:
+    wanted = person(address)
+    local, _, domain = wanted.rpartition("@")
+    for file in plan.rglob("*"):
+        if not file.is_file():
+            continue
+        if file.suffix == ".parquet" and file.parent.name == "chunks":
+            if any(_same(one, wanted, local, domain, subaddresses) for one in _recipients(file)):
+                return True
+        elif file.suffix != ".crc" and _mentions(file.read_bytes(), local, domain, subaddresses):
+            return True
+    return False
+
+
+def _recipients(file: Path) -> Iterator[str]:
+    """Raises Stop."""
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise Stop(
+            Exit.UNAVAILABLE, f"{file} is read with pyarrow; `pip install 'zonemta-py[pipeline]'` brings it"
+        ) from None
+    for batch in pyarrow.parquet.ParquetFile(file).iter_batches(16, columns=["body"]):
+        for body in batch.column(0).to_pylist():
+            yield from (row[0] for row in json.loads(body)["recipients"])
+
+
+def _same(one: str, wanted: str, local: str, domain: str, subaddresses: bool) -> bool:
+    found = person(one)
+    return found == wanted or (subaddresses and found.startswith(f"{local}+") and found.endswith(f"@{domain}"))
+
+
+def _mentions(content: bytes, local: str, domain: str, subaddresses: bool) -> bool:
+    """In any text around it: lists as they came, reports."""
+    text = content.decode("utf-8", "replace").lower()
+    if f"{local}@{domain}" in text:
+        return True
+    return subaddresses and f"{local}+" in text

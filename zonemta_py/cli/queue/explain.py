@@ -1,0 +1,223 @@
+"""`zonemta explain` and `zonemta lanes`: why mail waits, since when and until when, from the scheduler's own state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from zonemta_py.cli.queue.commands import ZoneName, answer, known_zone
+from zonemta_py.cli.terminal import when
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
+
+_WORDS = {
+    "limit": "limit", "rate": "slowed down", "resting": "cannot be reached", "probing": "trying whether it answers",
+    "hours": "sending hours", "suspended": "stopped", "source": "source address", "dns": "DNS",
+    "concurrency": "connections to it", "connections": "connections of the zone", "deferred": "next try",
+    "held": "for an operator", "rest": "source rests there", "campaign": "stopped", "tenant": "stopped",
+    "destination": "stopped", "zone": "stopped", "deadline": "deadline",
+}  # fmt: skip
+_ENDLESS = {
+    "limit": "one of its connections ends", "probing": "that delivery ends", "dns": "the answer is there",
+    "suspended": "lifted", "source": "lifted", "concurrency": "one of them ends", "connections": "one of them ends",
+    "held": "released or dropped", "rate": "it has been good for long enough",
+}  # fmt: skip
+_NOTHING = "nothing holds it"
+_LEARNED = {"recipients": "it takes {} recipients a message", "pipelining": "it is told one command at a time"}
+
+
+@tabled
+def explain(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT", help="Message id, recipient, domain, site, provider, campaign, tenant, IP address or zone."
+        ),
+    ],
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """Why does it not go? What holds it, since when, until when, and how many come first."""
+    found = answer(configuration(config, folder), "explain", what=what)
+    listed = found.get("suppressed", [])
+    if not found["rows"] and not listed and found["kind"] in ("message", "recipient"):
+        raise Stop(Exit.DATA, printable(_absent(found["kind"], found["about"])))
+    if json:
+        return print_json(found)
+    for entry in listed:
+        print_aside(_suppressed(entry))
+    if listed and not found["rows"]:
+        print_aside("Nothing waits for it")
+        return None
+    if not found["rows"]:
+        print(printable(_idle(found["kind"], found["about"])))
+        return _show_learned(found)
+    now_ms = int(time.time() * 1000)
+    if "recipient" in found["rows"][0]:
+        _show_recipients(found, now_ms)
+    else:
+        _show_lines(found, now_ms)
+    return None
+
+
+def _absent(kind: str, about: str) -> str:
+    """Where to look instead."""
+    option = "--id" if kind == "message" else "--recipient"
+    return (
+        f"{about} is not in the queue: it was delivered, returned or never accepted; "
+        f"`zonemta journal dump {option} {about}` (and --archive for older days) tells, "
+        "and `zonemta queue show ID` shows a message that is there"
+    )
+
+
+def _suppressed(entry: dict[str, Any]) -> str:
+    """What the suppression list says of it."""
+    scope = "" if entry["scope"] == "all" else f" of scope {entry['scope']}"
+    return (
+        f"{entry['address']} is on the suppression list since {moment(entry['since_ms'])} ({entry['kind']}): no mail"
+        f"{scope} goes to it, but through zones whose `suppress` leaves that kind out; see `zonemta suppression show`"
+    )
+
+
+def _idle(kind: str, about: str) -> str:
+    return f"Nothing waits for {kind} {about}, and nothing holds it; `zonemta queue size` shows what waits elsewhere"
+
+
+# -- recipients
+
+
+def _show_recipients(found: dict[str, Any], now_ms: int) -> None:
+    columns = ("recipient", "message", "zone", "waits for", "why", "since", "until", "before it ")
+    cells = [row for recipient in found["rows"] for row in _recipient_rows(recipient, now_ms)]
+    print_table(f"Why {found['kind']} {found['about']} waits", columns, cells, _more(found))
+    free = [row for row in found["rows"] if not row["reasons"] and row["state"] == "queued"]
+    if free:
+        print_aside(_turn(free[0]))
+    if life := next((row["life"] for row in found["rows"] if row.get("life", {}).get("until_ms")), None):
+        print_aside(_life(life, now_ms))
+
+
+def _recipient_rows(row: dict[str, Any], now_ms: int) -> Iterator[Sequence[object]]:
+    about = (row["recipient"], row["id"], row["zone"])
+    before = f"{row['before']:,}" if row.get("counted", True) else f"{row['before']:,} or more"
+    if row["state"] == "leased":
+        way = f" from {row['source']}" if row["source"] else ""
+        yield *about, "nothing", f"{row['worker']} delivers it to {row['site']}{way} now", _since(row, now_ms), "", ""
+        return
+    if row["state"] != "queued":
+        before = ""
+    for number, reason in enumerate(row["reasons"]):
+        yield *about, *_reason(reason, now_ms), before if number == 0 else ""
+    if not row["reasons"]:
+        yield *about, "its turn", _NOTHING, "", "", before
+
+
+def _since(row: dict[str, Any], now_ms: int) -> str:
+    return when.since(row.get("since_ms", 0), now_ms)
+
+
+def _turn(row: dict[str, Any]) -> str:
+    """What the turn of a recipient that nothing holds depends on."""
+    first = f"the {row['before']:,} before it" if row["before"] else "nobody of its own line"
+    return (
+        f"Its turn depends on {first}, on higher priorities, on the shares of campaigns and tenants, and on free "
+        "connections: see `zonemta lanes`"
+    )
+
+
+def _life(life: dict[str, Any], now_ms: int) -> str:
+    """Until when it is tried. Of several recipients that of the first: most have the same."""
+    chosen = life["chosen_ms"] / 1000
+    free = f" ({when.length(chosen)} in which it was stopped or held by choice are not counted)" if chosen else ""
+    return f"It is tried until {when.until(life['until_ms'], now_ms)}, and then given up{free}"
+
+
+# -- lines of mail
+
+
+def _show_lines(found: dict[str, Any], now_ms: int) -> None:
+    columns = ("zone", "to", "from", "flow", "waiting ", "waits for", "why", "since", "until")
+    cells = [line for row in found["rows"] for line in _line_rows(row, now_ms)]
+    counts = found.get("counts") or {}
+    rest = [f"{counts[name]:,} {name}" for name in ("queued", "deferred", "held") if counts.get(name)]
+    footer = "; ".join(part for part in (_more(found), ", ".join(rest) + " in all" if rest else "") if part)
+    print_table(f"Why {found['kind']} {found['about']} waits", columns, cells, footer)
+    _show_learned(found)
+    if counts.get("deferred"):
+        print_aside(f"Those deferred: `zonemta queue list --domain {found['about']} --state deferred`")
+
+
+def _show_learned(found: dict[str, Any]) -> None:
+    for row in found.get("learned", ()):
+        print_aside(f"Learned of {row['name']}: {_LEARNED[row['kind']].format(row['most'])} ({row['cause']})")
+
+
+def _line_rows(row: dict[str, Any], now_ms: int) -> Iterator[Sequence[object]]:
+    if "stopped" in row:
+        yield "", row["name"], "", "", "", *_reason(row["reasons"][0], now_ms)
+        return
+    about = (row["zone"], _to(row), row["source"], _flow(row), _waiting(row))
+    for reason in row["reasons"]:
+        yield *about, *_reason(reason, now_ms)
+    if not row["reasons"]:
+        yield *about, "its turn" if row["waiting"] or row["parked"] else "", _NOTHING, "", ""
+
+
+def _reason(reason: dict[str, Any], now_ms: int) -> tuple[str, str, str, str]:
+    """waits for, why, since, until."""
+    kind = reason["kind"]
+    end = when.until(reason["until_ms"], now_ms, _ENDLESS.get(kind, "lifted"))
+    return _WORDS.get(kind, kind), reason["cause"], _since(reason, now_ms), end
+
+
+def _to(row: dict[str, Any]) -> str:
+    return f"{row['site']} ({row['provider']})" if row["provider"] else str(row["site"])
+
+
+def _flow(row: dict[str, Any]) -> str:
+    """Priority, tenant and campaign, as far as it has them."""
+    said = [f"priority {row['priority']}"] if row["priority"] else []
+    return ", ".join([*said, *(f"{name} {row[name]}" for name in ("tenant", "campaign") if row[name])])
+
+
+def _waiting(row: dict[str, Any]) -> str:
+    return f"{row['waiting']:,}+" if row["parked"] else f"{row['waiting']:,}"
+
+
+def _more(found: dict[str, Any]) -> str:
+    return f"{found['more']:,} more are not shown" if found["more"] else ""
+
+
+# -- all of them
+
+
+@tabled
+def lanes(zone: ZoneName = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Every line of mail that the scheduler has in memory, the longest first, and why it does not go now."""
+    chosen = configuration(config, folder)
+    rows = answer(chosen, "lanes", zone=known_zone(chosen, zone))
+    rows.sort(key=lambda row: (-row["waiting"], not row["parked"], row["site"], row["source"]))
+    if json:
+        return print_json(rows)
+    columns = (
+        "zone", "site", "source", "provider", "flow", "waiting ", "parked", "connections ", "why not now", "until",
+    )  # fmt: skip
+    now_ms = int(time.time() * 1000)
+    footer = "" if rows else "Nothing waits in memory; `zonemta queue size` counts what is deferred or held"
+    return print_table(f"Lanes: {len(rows)}", columns, [_lane(row, now_ms) for row in rows], footer)
+
+
+def _lane(row: dict[str, Any], now_ms: int) -> Sequence[object]:
+    why, until = "", ""
+    if row["reasons"]:
+        word, cause, _, until = _reason(row["reasons"][0], now_ms)
+        why = f"{word}: {cause}"
+    return (
+        row["zone"], row["site"], row["source"], row["provider"], _flow(row), f"{row['waiting']:,}",
+        "yes" if row["parked"] else "no", f"{row['active']} of {row['window']}", why, until,
+    )  # fmt: skip

@@ -1,0 +1,128 @@
+"""`zonemta journal …`: reads the journal's files. Needs no running MTA, and never disturbs one."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from zonemta_py.cli.queue.commands import answer
+from zonemta_py.cli.terminal import when
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
+from zonemta_py.cli.terminal.output import moment, print_json, printable
+from zonemta_py.disk import journal
+from zonemta_py.disk.frame import Record
+from zonemta_py.disk.records import Type, unpack
+
+app = typer.Typer(help="Every acceptance, attempt and result, as it was written down.", no_args_is_help=True)
+
+_FIELDS: dict[int, tuple[str, ...]] = {
+    Type.ENVELOPE: ("id", "metadata", "recipients"),
+    Type.OPEN: ("id",),
+    Type.START: ("lease", "id", "zone", "destination", "recipients", "since_ms"),
+    Type.DELIVERY: ("lease", "id", "zone", "destination", "outcomes", "trace"),
+    Type.FINISH: ("id",),
+    Type.IN_DOUBT: ("leases", "recipients"),
+    Type.REMOVED: ("id", "zone", "recipients", "reason"),
+    Type.MOVED: ("id", "zone", "recipients", "state"),
+    Type.STANDING: ("change", "about", "value", "cause"),
+}
+
+
+@app.command()
+def dump(
+    id: Annotated[str | None, typer.Option(metavar="ID", help="Only records about this message.")] = None,
+    recipient: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Only records about this recipient.")] = None,
+    type: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="Only this type: envelope, start, delivery …")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="Only from then on: 2h (ago), 14:30, yesterday 9:00, 2026-12-01.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="WHEN", help="Only before that moment: the same.")] = None,
+    archive: Annotated[bool, typer.Option("--archive", help="Read the archive too.")] = False,
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """Print records, one a line, oldest first. Damage is named on stderr, and the exit status is 1 then."""
+    now_ms = time.time_ns() // 1_000_000
+    kind, start = _kind(type), when.past(since, "--since", now_ms) if since else 0
+    end = when.past(until, "--until", now_ms) if until else 0
+    words = [word.lower() for word in (id, recipient) if word]
+    faults: list[journal.Fault] = []
+    for record in _records(configuration(config, folder).folder, archive, faults):
+        if (kind is not None and record.type != kind) or record.ms < start or (until and record.ms >= end):
+            continue
+        body = unpack(record.body)
+        if all(_mentions(body, word) for word in words):
+            print(_line(record, body, json))
+    for fault in faults:
+        print(f"zonemta: {fault}; run `zonemta fsck`", file=sys.stderr)
+    if faults:
+        raise Stop(Exit.PROBLEMS)
+
+
+@app.command()
+def positions(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Where restarts begin: the position records, oldest first."""
+    for record in journal.positions(_journal(configuration(config, folder).folder)):
+        print(_line(record, unpack(record.body), json))
+
+
+@app.command()
+def rotate(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Close the segment that is being written, so that the archive has all that happened until now."""
+    closed = answer(configuration(config, folder), "rotate")["closed"]
+    if json:
+        print_json({"closed": closed})
+    else:
+        print(f"{closed} is in the archive" if closed else "nothing new to close: the archive has all there is")
+
+
+def _records(folder: Path, archive: bool, faults: list[journal.Fault]) -> Iterator[Record]:
+    if archive:
+        return journal.read_files(journal.every_file(_journal(folder), folder / "archive"), 0, faults)
+    return journal.read(_journal(folder), 0, faults)
+
+
+def _journal(folder: Path) -> Path:
+    if not (folder / "journal").is_dir():
+        raise Stop(Exit.NO_INPUT, f"{folder}: has no journal; name the MTA's folder with --folder or --config")
+    return folder / "journal"
+
+
+def _kind(name: str | None) -> Type | None:
+    if name is None:
+        return None
+    try:
+        return Type[name.upper().replace("-", "_")]
+    except KeyError:
+        kinds = ", ".join(kind.name.lower().replace("_", "-") for kind in Type)
+        raise Stop(Exit.USAGE, f"--type: {name!r} is no type of record; take one of {kinds}") from None
+
+
+def _mentions(value: Any, word: str) -> bool:
+    """Whether the word stands anywhere in a body as a value of its own."""
+    if isinstance(value, str):
+        return value.lower() == word
+    if isinstance(value, dict):
+        return any(_mentions(item, word) for item in value.values())
+    return isinstance(value, list) and any(_mentions(item, word) for item in value)
+
+
+def _line(record: Record, body: Any, json: bool) -> str:
+    names = _FIELDS.get(record.type)
+    named = dict(zip(names, body, strict=False)) if names and isinstance(body, list) else body
+    kind = Type(record.type).name.lower().replace("_", "-") if record.type in list(Type) else str(record.type)
+    if json:
+        row = {"seq": record.seq, "ms": record.ms, "type": kind, "body": named}
+        return jsonlib.dumps(row, ensure_ascii=False, default=str)
+    text = jsonlib.dumps(named, ensure_ascii=False, default=str)
+    return printable(f"{record.seq:>10} {moment(record.ms)} {kind:<9} {text}")

@@ -1,0 +1,233 @@
+"""`zonemta suppression …`: to whom nothing is sent, and why; `zonemta forget`: a person leaves the queue altogether."""
+
+from __future__ import annotations
+
+import csv
+import getpass
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from zonemta_py.cli.queue.commands import answer
+from zonemta_py.cli.queue.erasure import Archive, FilesOnly, InLake, Proof, Subaddresses, in_files
+from zonemta_py.cli.queue.erasure_plans import DeletePlans, Plans, in_plans
+from zonemta_py.cli.queue.suppression_file import COLUMNS, STDIN, opened
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.output import moment, print_json, print_table, printable
+from zonemta_py.cli.terminal.progress import bar
+from zonemta_py.cli.terminal.rejects import Rejects, beside
+from zonemta_py.config import Config
+from zonemta_py.mail.schedule_fields import utc
+
+app = typer.Typer(help="The suppression list: people to whom nothing is sent, and why.", no_args_is_help=True)
+
+Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
+Addresses = Annotated[list[str], typer.Argument(metavar="ADDRESS…", help="One or more addresses.")]
+Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="An address, in any spelling.")]
+_SCOPES = "all, campaigns, campaigns:TENANT, campaign:NAME, tenant:NAME or zone:NAME"
+Scope = Annotated[str | None, typer.Option(metavar="SCOPE", help=f"Only entries of this scope: {_SCOPES}.")]
+NewScope = Annotated[
+    str,
+    typer.Option(
+        metavar="SCOPE",
+        help=f"Which mail is not sent: {_SCOPES}. Not given: all; for an unsubscribe campaigns, of the tenant whose"
+        " campaign it names.",
+    ),
+]
+AT_ONCE = 1_000
+
+
+@app.command()
+def add(
+    addresses: Addresses,
+    kind: Annotated[Kind, typer.Option(help="Why they are listed.")] = "manual",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason in words.")] = "",
+    evidence: Annotated[str, typer.Option(metavar="TEXT", help="Where it can be looked up.")] = "",
+    campaign: Annotated[str, typer.Option(metavar="NAME", help="The campaign it came from.")] = "",
+    scope: NewScope = "",
+    config: ConfigFile = None,
+    folder: Folder = None,
+) -> None:
+    """Send nothing to these any more: new mail leaves them out, and what waits for them ends without a bounce.
+
+    Who unsubscribes leaves campaigns only; and a zone for passwords and receipts says by `suppress` which kinds stop
+    its mail.
+    """
+    rows = [[address, kind, reason, evidence, _me(), campaign, 0, scope] for address in addresses]
+    _say(answer(configuration(config, folder), "suppress", rows=rows))
+
+
+def _say(counts: dict[str, int]) -> None:
+    print(f"{counts['added']:,} added to the suppression list, {counts['known']:,} known before")
+
+
+@app.command()
+def remove(addresses: Addresses, scope: Scope = None, config: ConfigFile = None, folder: Folder = None) -> None:
+    """Take these off the list, in all scopes or one: mail is sent to them again."""
+    count = answer(configuration(config, folder), "unsuppress", addresses=addresses, by=_me(), scope=scope)
+    if not count:
+        raise Stop(Exit.DATA, "none of them is on the suppression list; `zonemta suppression list` shows who is")
+    print(f"{count:,} taken off the suppression list")
+
+
+@app.command()
+@tabled
+def show(address: Address, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Whether an address is on the list, for which mail, and why."""
+    row = answer(configuration(config, folder), "suppression", address=address)
+    if json:
+        return print_json(row)
+    if row is None:
+        raise Stop(Exit.DATA, f"{printable(address)} is not on the suppression list")
+    rows = [row, *row["others"]]
+    values = [f"value {number}" if len(rows) > 1 else "value" for number in range(1, len(rows) + 1)]
+    return print_table("Suppressed", ("what", *values), zip(COLUMNS, *map(_cells, rows), strict=True))
+
+
+@app.command("list")
+@tabled
+def list_(
+    kind: Annotated[Kind | None, typer.Option(help="Only entries of this kind.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows to show.")] = 100,
+    scope: Scope = None,
+    after: Annotated[str, typer.Option(help="Go on behind this entry.")] = "",
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """Who is on the list, page by page: for all mail by address, then in each other scope."""
+    page = answer(configuration(config, folder), "suppressions", after=after, limit=limit, kind=kind, scope=scope)
+    if json:
+        return print_json(page)
+    more = f"More: --after {shlex.quote(page['next'])}" if page["next"] else ""
+    return print_table("Suppressed", COLUMNS, map(_cells, page["rows"]), printable(more))
+
+
+def _exported(row: dict[str, Any]) -> list[str]:
+    """For programs, so the time is UTC."""
+    return [utc(row["since_ms"]).replace("T", " ") if name == "since" else row[name] for name in COLUMNS]
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    return [moment(row["since_ms"]) if name == "since" else row[name] for name in COLUMNS]
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="With a header line; - reads standard input.")],
+    kind: Annotated[Kind, typer.Option(help="Kind of rows that do not say one.")] = "manual",
+    rejects: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where bad rows go, with reasons; none: NAME.rejects.csv here.")
+    ] = None,
+    scope: Annotated[str, typer.Option(metavar="SCOPE", help="Scope of rows that do not say one, as for `add`.")] = "",
+    config: ConfigFile = None,
+    folder: Folder = None,
+) -> None:
+    """Add everybody in a CSV file: column address (or email), and any of the others that `export` writes.
+
+    What `export` writes can be imported as it is; doing it twice changes nothing. Bad rows keep nobody else out: they
+    are named, go into a file of their own with the reasons, and the command ends with 65.
+    """
+    chosen = configuration(config, folder)
+    with opened(file) as source:
+        if file != STDIN:
+            print(source.said, file=sys.stderr)
+        bad = Rejects(rejects or (Path("suppressions.rejects.csv") if file == STDIN else beside(file)), source.columns)
+        with closing(bad), bar("importing") as move:
+            total = _import(chosen, source.rows(kind, scope, _me(), bad), lambda: move(source.bytes_read, source.bytes))
+    _say(total)
+    if bad.count:
+        raise Stop(Exit.DATA, bad.sentence(source.count))
+
+
+def _import(config: Config, rows: Iterator[list[Any]], moved: Callable[[], object]) -> dict[str, int]:
+    total = {"added": 0, "known": 0}
+    while portion := list(islice(rows, AT_ONCE)):
+        for name, count in answer(config, "suppress", rows=portion).items():
+            total[name] += count
+        moved()
+    return total
+
+
+@app.command()
+def export(
+    file: Annotated[Path | None, typer.Argument(metavar="FILE.csv", help="Nothing: to standard output.")] = None,
+    kind: Annotated[Kind | None, typer.Option(help="Only entries of this kind.")] = None,
+    config: ConfigFile = None,
+    folder: Folder = None,
+) -> None:
+    """Write the whole list as CSV, as `import` reads it."""
+    chosen, count = configuration(config, folder), 0
+    pages = _pages(chosen, kind)
+    first = next(pages)  # the queue answers, before a file is made
+    stream = file.open("w", encoding="utf-8", newline="") if file else sys.stdout
+    with bar("exporting") as move:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for rows in (first, *pages):
+            writer.writerows(_exported(row | {"kind": kind}) for row in rows for kind in (row["kind"], *row["also"]))
+            count += len(rows)
+            move(count, count)
+    if file:
+        stream.close()
+        print(f"{count:,} entries written to {file}")
+
+
+def _pages(config: Config, kind: str | None) -> Iterator[list[dict[str, Any]]]:
+    after: str | None = ""
+    while after is not None:
+        page = answer(config, "suppressions", after=after, limit=AT_ONCE, kind=kind)
+        yield page["rows"]
+        after = page["next"]
+
+
+def forget(
+    address: Address,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the bare address on the suppression list, so that nothing is sent.")
+    ] = False,
+    archive: Archive = None,
+    lake: InLake = None,
+    proof: Proof = Path("forgotten.json"),
+    subaddresses: Subaddresses = False,
+    files_only: FilesOnly = False,
+    plans: Plans = None,
+    delete_plans: DeletePlans = False,
+    config: ConfigFile = None,
+    folder: Folder = None,
+) -> None:
+    """Take a person out of the queue: all that waits for the address, and what the queue keeps beside it; and out of
+    archive and lake, where a stand-in drawn by chance takes the address's place. Plans of campaigns that name the
+    person are named, or deleted."""
+    chosen = configuration(config, folder)
+    done = None if files_only else _forget_in_queue(chosen, address, keep)
+    if archive or lake:
+        in_files(address, proof, archive, lake, chosen.folder, subaddresses, done)
+    elif files_only and not plans:
+        raise Stop(Exit.USAGE, "--files-only needs files; name them with --archive, --lake, --plans or all of them")
+    in_plans(address, plans or [Path()], subaddresses, delete_plans)
+
+
+def _forget_in_queue(chosen: Config, address: str, keep: bool) -> dict[str, Any]:
+    done: dict[str, Any] = answer(chosen, "forget", address=address, keep=keep, by=_me())
+    print(f"{done['removed']:,} recipients removed from the queue")
+    if done["listed"] and not keep:
+        print("its entry on the suppression list is gone: mail may be sent to it again (--keep prevents that)")
+    if done["under_way"]:
+        print(f"{done['under_way']:,} are with a sender right now; run the command again when they have an answer")
+    return done
+
+
+def _me() -> str:
+    """Who orders it, for the record."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "an operator"

@@ -1,0 +1,122 @@
+"""A file of people who get nothing, as `zonemta suppression import` reads it: CSV as any spreadsheet writes it.
+
+Each row is looked at as the queue will; what is wrong with one is put among the rejects, and the reading goes on.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.rejects import Rejects
+from zonemta_py.pipeline.prepare.settings import PlanRefused
+from zonemta_py.pipeline.prepare.source.dialect import Dialect, dialect_of, recipient_column
+from zonemta_py.pipeline.prepare.source.dialect import opened as text_of
+
+COLUMNS = ("address", "kind", "scope", "since", "reason", "evidence", "by", "campaign")
+STDIN = Path("-")
+
+
+class Source:
+    """columns: of the header. said: how it is read, in a sentence. count: rows so far. bytes: of the file."""
+
+    def __init__(self, name: str, file: Path, stream: IO[str], dialect: Dialect) -> None:
+        """Raises Stop for what has no header with an address."""
+        self._name, self._stream, self._lines_before = name, stream, int(dialect.announced)
+        self._reader = csv.reader(stream, delimiter=dialect.separator)
+        try:
+            self.columns: list[str] = next(self._reader, [])
+            "".join(self.columns).encode()
+        except (csv.Error, UnicodeError) as error:
+            raise Stop(Exit.DATA, f"{name}:1: this is no CSV in UTF-8 ({error}); save it as such") from None
+        names = [column.strip().lower() for column in self.columns]
+        address = "address" if "address" in names else recipient_column(names)
+        if not address:
+            raise Stop(Exit.DATA, f"{name}: its first line names no column address or email; add one")
+        self._places = {column: names.index(column) for column in COLUMNS if column in names}
+        self._places["address"] = names.index(address)
+        self.said = f"{name}: read as CSV in {dialect}; addresses in {self.columns[self._places['address']]}"
+        self.count, self.bytes = 0, file.stat().st_size
+
+    @property
+    def bytes_read(self) -> int:
+        return self._stream.buffer.tell()  # type: ignore[attr-defined,no-any-return]
+
+    def rows(self, kind: str, scope: str, by: str, bad: Rejects) -> Iterator[list[Any]]:
+        """Good rows as the question `suppress` takes them. kind, scope, by: for rows that do not say."""
+        from zonemta_py.queue.suppression.entry import checked
+
+        now_ms = int(time.time() * 1000)
+        for values, problem in self._values():
+            if not problem and not any(map(str.strip, values)):
+                continue
+            self.count += 1
+            try:
+                if problem:
+                    raise ValueError(problem)
+                row = self._row(values, kind, scope, by)
+                checked(row, now_ms)
+            except ValueError as error:
+                bad.add(self._name, self._reader.line_num + self._lines_before, str(error), values)
+            else:
+                yield row
+
+    def _values(self) -> Iterator[tuple[list[str], str]]:
+        while True:
+            try:
+                values = next(self._reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield [], f"{error}; mend its quotes"
+                continue
+            wrong = any("\udc80" <= character <= "\udcff" for value in values for character in value)
+            yield values, "it is not UTF-8; save the file as UTF-8" if wrong else ""
+
+    def _row(self, values: Sequence[str], kind: str, scope: str, by: str) -> list[Any]:
+        """Raises ValueError."""
+        said = {name: values[place].strip() if place < len(values) else "" for name, place in self._places.items()}
+        if not said["address"]:
+            raise ValueError("there is no address; give one such as ann@example.com")
+        return [
+            said["address"], said.get("kind") or kind, said.get("reason", ""), said.get("evidence", ""),
+            said.get("by") or by, said.get("campaign", ""), _ms(said.get("since", "")), said.get("scope") or scope,
+        ]  # fmt: skip
+
+
+@contextmanager
+def opened(file: Path) -> Iterator[Source]:
+    """file: STDIN is read whole before anything is taken. Raises Stop, OSError."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = file
+        if file == STDIN:
+            path = Path(folder) / "stdin.csv"
+            with path.open("wb") as copy:
+                shutil.copyfileobj(sys.stdin.buffer, copy)
+        try:
+            dialect = dialect_of(path)
+        except PlanRefused as refused:
+            raise Stop(Exit.DATA, str(refused)) from None
+        # What is no UTF-8 is found by its stand-ins, row by row.
+        with text_of(path, dialect, "surrogateescape") as stream:
+            yield Source("standard input" if file == STDIN else str(file), path, stream, dialect)
+
+
+def _ms(since: str) -> int:
+    """UNIX ms of a date as it is exported, 0 for none. Raises ValueError."""
+    if not since:
+        return 0
+    try:
+        date = datetime.fromisoformat(since)
+    except ValueError:
+        raise ValueError(f"since is {since!a}; write a date such as 2026-03-01 or 2026-03-01 12:00:00Z") from None
+    return int((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,0 +1,113 @@
+"""`zonemta stop`, `lift` and `standing`: what is stopped or rests, what was learned, and how each of it is undone."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from typing import Annotated, Any, Literal
+
+import typer
+
+from zonemta_py.cli.queue.commands import answer
+from zonemta_py.cli.terminal import when
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.output import as_csv, print_json, print_table, printable
+
+_WHAT = {
+    "rest": "source rests there", "resting": "cannot be reached", "rate": "slowed down",
+    "concurrency": "fewer connections", "no-tls": "TLS is switched off", "recipients": "fewer recipients a message",
+    "pipelining": "one command at a time", "lost": "may be lost",
+}  # fmt: skip
+
+
+def stop(
+    kind: Annotated[
+        Literal["destination", "tenant", "campaign", "zone", "source"],
+        typer.Argument(metavar="KIND", help="destination, tenant, campaign, zone or source."),
+    ],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Its name; of a destination the site or provider, as in `lanes`.")
+    ],
+    for_: Annotated[
+        str | None, typer.Option("--for", metavar="SPAN", help="For so long: 90s, 15min, 2h, 1d12h; else until lifted.")
+    ] = None,
+    because: Annotated[
+        str, typer.Option("--because", metavar="TEXT", help="Why; it is shown wherever mail waits.")
+    ] = "",
+    config: ConfigFile = None,
+    folder: Folder = None,
+) -> None:
+    """Send nothing of it from now on. Its mail waits, and that is no attempt; a restart changes nothing."""
+    seconds = when.span(for_, "--for") if for_ is not None else None
+    chosen = configuration(config, folder)
+    held = answer(chosen, "stop", kind=kind, name=name, seconds=seconds, cause=because)
+    now_ms = int(time.time() * 1000)
+    name = name.lower().rstrip(".") if kind == "destination" else name
+    rows = (row for row in answer(chosen, "standing") if (row["kind"], row["name"]) == (kind, name))
+    row: dict[str, Any] = next(rows, {"kind": kind, "name": name, "until_ms": now_ms})  # a second may be over already
+    end = when.until(row["until_ms"], now_ms, "it is lifted")
+    waiting = f"lines of waiting mail it holds: {held}" if held else "nothing of it is waiting now"
+    print(printable(f"{kind} {name} is stopped until {end} ({waiting}); undo: {_undo(row)}"))
+
+
+def lift(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="As `zonemta standing` shows it.")],
+    name: Annotated[list[str], typer.Argument(metavar="NAME", help="As `zonemta standing` shows it.")],
+    config: ConfigFile = None,
+    folder: Folder = None,
+) -> None:
+    """Undo a stop, a rest, or what was learned of a site: mail goes on at once. What may be lost has been seen then."""
+    full = " ".join(name)
+    if not answer(configuration(config, folder), "lift", kind=kind, name=full):
+        raise Stop(Exit.DATA, f"there is no {kind} {full!a} to lift; `zonemta standing` lists what there is")
+    print(printable(f"{kind} {full} is lifted"))
+
+
+@tabled
+def standing(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """All stops, rests, what was learned of sites, what damage may have cost of these: why, since when, until when, how
+    to undo each."""
+    rows = answer(configuration(config, folder), "standing")
+    if json:
+        return print_json([row | {"undo": _undo(row)} for row in rows])
+    now_ms = int(time.time() * 1000)
+    cells = [
+        (_WHAT.get(row["kind"], f"{row['kind']} stopped"), row["name"], _now(row), row["cause"],
+         when.since(row["since_ms"], now_ms), when.until(row["until_ms"], now_ms, _end(row)),
+         *([_undo(row)] if as_csv() else ()))
+        for row in rows
+    ]  # fmt: skip
+    columns = ("what", "name", "now", "why", "since", "until", *(["undo"] if as_csv() else ()))
+    print_table(f"Standing: {len(rows)}", columns, cells, "" if rows else "Nothing is stopped, rests or is slowed down")
+    for row in rows if not as_csv() else ():  # not in a table for people, which may have to break them
+        print(printable(f"undo: {_undo(row)}"))
+    return None
+
+
+def _now(row: dict[str, Any]) -> str:
+    if row["kind"] == "rate":
+        rate = row["rate"]
+        return f"{rate:.3g}/s" if rate >= 1 else f"{rate * 60:.3g}/min"
+    if row["kind"] == "concurrency":
+        return "dead" if row["dead"] else f"{row['window']} at once"
+    if row["kind"] == "recipients":
+        return f"{row['most']} a message"
+    if row["kind"] == "pipelining":
+        return "no pipelining"
+    if row["kind"] == "lost":
+        return "damaged files had it"
+    if row["kind"] == "no-tls":
+        return "mail goes without TLS"
+    return "nothing goes" if row["kind"] != "resting" or row["until_ms"] else "one tries"
+
+
+def _end(row: dict[str, Any]) -> str:
+    """When it ends, if not at a time."""
+    if row["kind"] in ("rate", "concurrency"):
+        return "deliveries go well"
+    return "that one has an answer" if row["kind"] == "resting" else "lifted"
+
+
+def _undo(row: dict[str, Any]) -> str:
+    return f"zonemta lift {row['kind']} {shlex.join(row['name'].split(' '))}"

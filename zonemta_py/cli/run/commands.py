@@ -1,0 +1,148 @@
+"""`zonemta run`: the MTA in the foreground. It ends by being killed; there is no other way and none is needed.
+
+What a person may have got wrong is found out before any process is started: configuration, folder, ports, and whether
+another MTA has this folder. Only the standard library's argparse is used, which costs a millisecond and little memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import re
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from zonemta_py import privileges
+from zonemta_py.cli.run.folder import ensure_writable, kept_to_oneself, wait_until_unlocked
+from zonemta_py.cli.run.log_stream import LogStream
+from zonemta_py.cli.run.patience import until
+from zonemta_py.cli.terminal.errors import Exit, Stop, guarded
+from zonemta_py.cli.version import program
+from zonemta_py.config import Config, ConfigError, Listener, load, secret
+from zonemta_py.config.file import checked
+
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:\s]+)):(\d{1,5})")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise Stop(Exit.USAGE, f"{message}; see `zonemta run --help`")
+
+
+def main(arguments: list[str]) -> int:
+    return guarded(lambda: run(arguments))
+
+
+def run(arguments: list[str]) -> None:
+    """Returns never, unless something is wrong before the first process starts: then Stop or ConfigError."""
+    if sys.stderr is not None:
+        sys.stderr = LogStream(sys.stderr)
+    os.umask(0o077)  # mail is nobody else's business, whatever file it is in
+    config, path = configured(arguments)
+    who = privileges.identity(config)
+    ensure_writable(config.folder, who)
+    for sentence in [secret.warning(path, config.model_dump()) if path else "", *kept_to_oneself(config.folder)]:
+        if sentence:
+            print(f"zonemta: {sentence}", file=sys.stderr, flush=True)
+    wait_until_unlocked(config.folder)
+    for listener in config.doors:
+        until(lambda listener=listener: check_port(listener))  # type: ignore[misc]
+    from zonemta_py import supervisor
+
+    try:
+        supervisor.run(config, opening=opening(config, path))
+    except supervisor.StartError as error:
+        raise Stop(Exit.UNAVAILABLE, str(error)) from None
+
+
+def opening(config: Config, path: Path | None) -> Iterator[str]:
+    """What somebody who starts it wants to know; the queue itself says when it is ready."""
+    yield f"{program()}: {path.absolute() if path else 'no configuration file, so the defaults'}"
+    yield f"zonemta: queue in {config.folder}; `zonemta queue size` shows what is in it"
+    if config.server.user:
+        yield f"zonemta: runs as user {privileges.me()!r}"
+    for listener in config.listeners:
+        yield f"zonemta: mail by SMTP at {listener.address} port {listener.port}"
+    if config.http.enabled:
+        yield f"zonemta: mail by HTTP at {config.http.listener.address} port {config.http.listener.port}"
+    for zone in config.zones:
+        where = f"{zone.host} port {zone.port}" if zone.host else "the MX hosts of each recipient's domain"
+        yield f"zonemta: zone {zone.name!r} sends to {where}"
+
+
+def configured(arguments: list[str]) -> tuple[Config, Path | None]:
+    """The configuration that these arguments mean, and its file, if any: then what the command line overrides."""
+    parser = _Parser(
+        prog="zonemta run", description="Runs the MTA in the foreground until it is killed.",
+        epilog="Example: zonemta run --config zonemta.toml",
+    )  # fmt: skip
+    parser.add_argument("-c", "--config", metavar="FILE", default=os.environ.get("ZONEMTA_CONFIG"), help="TOML file")
+    parser.add_argument("--folder", metavar="DIR", help="where the queue lives, in place of server.folder")
+    parser.add_argument("--listen", metavar="ADDRESS:PORT", help="the first listener's address and port")
+    parser.add_argument("--relay", metavar="HOST:PORT", help="smart host for every zone; no MX lookups then")
+    chosen = parser.parse_args(arguments)
+    path = Path(chosen.config) if chosen.config else None
+    return overridden(load(path), chosen.folder, chosen.listen, chosen.relay), path
+
+
+def overridden(config: Config, folder: str | None, listen: str | None, relay: str | None) -> Config:
+    """`config` with the overrides in it, checked again as a whole. Raises Stop for what is not an address."""
+    if folder:
+        config = _with(config, "--folder", folder, lambda rows: rows["server"].update(folder=Path(folder)))
+    if listen:
+        address, port = _split("--listen", listen)
+        config = _with(config, "--listen", listen, lambda rows: rows["listeners"][0].update(address=address, port=port))
+    if relay:
+        host, to = _split("--relay", relay)
+        config = _with(
+            config, "--relay", relay, lambda rows: [zone.update(host=host, port=to) for zone in rows["zones"]]
+        )
+    return config
+
+
+def _with(config: Config, option: str, text: str, change: Callable[[dict[str, Any]], object]) -> Config:
+    """One option at a time, so that the one that is wrong, or fits nothing else that is configured, is named."""
+    rows = config.model_dump()
+    change(rows)
+    try:
+        return checked(rows, f"{option} {text}")
+    except ConfigError as error:
+        raise Stop(Exit.USAGE, str(error)) from None
+
+
+def _split(option: str, text: str) -> tuple[str, int]:
+    found = _ADDRESS.fullmatch(text)
+    if not found or not 1 <= int(found[3]) <= 65535:
+        raise Stop(Exit.USAGE, f"{option}: {text!r} is not a host and a port; write it like 127.0.0.1:2525")
+    return found[1] or found[2], int(found[3])
+
+
+def check_port(listener: Listener) -> None:
+    """Raises Stop if the listener could not be opened. Nothing stays open."""
+    family = socket.AF_INET6 if ":" in listener.address else socket.AF_INET
+    where = f"listener {listener.name!r}: {listener.address} port {listener.port}"
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        # Connections in TIME_WAIT must not count as somebody who listens.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((listener.address, listener.port))
+        except OSError as error:
+            code, reason = _PORT_ERRORS.get(
+                error.errno or 0, (Exit.UNAVAILABLE, f"cannot be opened ({error.strerror})")
+            )
+            raise Stop(code, f"{where} {reason}") from None
+
+
+_PORT_ERRORS = {
+    errno.EADDRINUSE: (
+        Exit.UNAVAILABLE, "is taken by another program; end that one (`ss -ltnp` shows it) or choose another port",
+    ),
+    errno.EACCES: (
+        Exit.PERMISSION, "needs privileges; take a port above 1023, or give Python the capability CAP_NET_BIND_SERVICE",
+    ),
+    errno.EADDRNOTAVAIL: (Exit.CONFIG, "is not an address of this machine; `ip address` shows those it has"),
+}  # fmt: skip

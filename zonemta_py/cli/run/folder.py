@@ -1,0 +1,84 @@
+"""The MTA's folder as commands see it: can it be written, and does another process have its store open?"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from zonemta_py import privileges
+from zonemta_py.cli.run.patience import until
+from zonemta_py.cli.terminal.errors import Exit, Stop, from_os
+
+_MAIL = ("store", "journal", "archive", "quarantine", "bodies", "receipts")
+"""Where there is mail, or what became of it."""
+
+
+def ensure_writable(folder: Path, who: privileges.Identity | None = None) -> None:
+    """Makes the folder if it is missing (for its owner only). Raises Stop if it cannot be made or written.
+
+    who: root will become that user before the folder is used.
+    """
+    try:
+        _make(folder, who)
+    except FileExistsError:
+        raise Stop(Exit.CANT_CREATE, f"{folder}: is not a folder; name another in server.folder or --folder") from None
+    except OSError as error:
+        raise from_os(error) from None
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+        raise Stop(Exit.PERMISSION, f"{folder}: may not be written; make it yours, or name another with --folder")
+
+
+def _make(folder: Path, who: privileges.Identity | None) -> None:
+    if who and not folder.exists():
+        for parent in [each for each in reversed(folder.parents) if not each.exists()]:
+            parent.mkdir()
+            parent.chmod(0o755)  # or that user could not enter it
+        folder.mkdir(mode=0o700)
+        os.chown(folder, who.uid, who.gid)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if who and (sentence := privileges.stranger(folder, who)):
+        raise Stop(Exit.PERMISSION, sentence)
+
+
+def kept_to_oneself(folder: Path) -> Iterator[str]:
+    """Takes from everybody else what they may do to the folders of mail, as earlier versions left them; says where.
+
+    Raises Stop if everybody may put others in their places.
+    """
+    mode = folder.stat().st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise Stop(Exit.PERMISSION, f"{folder}: everybody may write to it; `chmod o-w {folder}`, or name another")
+    for name in _MAIL:
+        place = folder / name
+        if place.is_dir() and place.stat().st_mode & 0o077:
+            try:
+                place.chmod(0o700)
+            except OSError as error:
+                raise from_os(error) from None
+            yield f"{place}: was open to others, who could read mail; now it is its owner's alone (mode 0700)"
+
+
+def wait_until_unlocked(folder: Path) -> None:
+    """Raises Stop if a process keeps the store locked."""
+    until(lambda: check_unlocked(folder))
+
+
+def check_unlocked(folder: Path) -> None:
+    """Tries the lock that LevelDB takes on its LOCK file; a folder without a store is free."""
+    try:
+        lock = os.open(folder / "store" / "LOCK", os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise from_os(error) from None
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise Stop(
+            Exit.UNAVAILABLE, f"{folder}: another process has this queue open; end it, or name another --folder"
+        ) from None
+    finally:
+        os.close(lock)

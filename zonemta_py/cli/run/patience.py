@@ -1,0 +1,25 @@
+"""Waits a moment for what a dying MTA has yet to let go of: after `kill -9` and an immediate start, ports and locks are
+held until the kernel has ended the last child."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from zonemta_py.cli.terminal.errors import Stop
+
+_PATIENCE_S = 2.0
+_PAUSE_S = 0.02
+
+
+def until(check: Callable[[], object]) -> None:
+    """Repeats `check` until it does not raise Stop, for two seconds at most; then its last Stop is raised."""
+    end = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            check()
+            return
+        except Stop:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(_PAUSE_S)

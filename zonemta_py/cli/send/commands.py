@@ -1,0 +1,211 @@
+"""`zonemta send`: hands one message in, as programs do with `sendmail -t`. Exit codes are sysexits', see `errors.Exit`.
+
+The message goes to the configuration's first listener over SMTP and is accepted by the same rules as any other mail:
+exit status 0 means that it is on stable storage. Nothing is added that the server adds (Date, Message-ID, Received).
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import smtplib
+import socket
+import ssl
+import sys
+import time
+from email.utils import getaddresses
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from zonemta_py.cli.send import options as asking
+from zonemta_py.cli.terminal.errors import Exit, Stop, from_os
+from zonemta_py.cli.terminal.options import ConfigFile, configuration
+from zonemta_py.config import Config
+from zonemta_py.mail.headers import Headers, split
+
+_ANY_LINE_END = re.compile(rb"\r\n|\r|\n")
+_LONE_DOT = re.compile(rb"^\.\r\n", re.MULTILINE)
+_TIMEOUT_S = 300
+
+
+class Submission(NamedTuple):
+    """What is handed in: message has CRLF lines; sender is "" for the null return path."""
+
+    sender: str
+    recipients: list[str]
+    message: bytes
+
+
+class Door(NamedTuple):
+    """Where and how: tls is "none", "starttls" or "implicit"."""
+
+    host: str
+    port: int
+    tls: str
+
+
+def send(
+    recipients: Annotated[
+        list[str] | None, typer.Argument(metavar="[RECIPIENT]...", help="Addresses to send to.")
+    ] = None,
+    t: Annotated[bool, typer.Option("-t", help="Take recipients from To, Cc and Bcc, and the Bcc field out.")] = False,
+    f: Annotated[
+        str | None, typer.Option("-f", metavar="SENDER", help="Return path; none: From, else user@host.")
+    ] = None,
+    i: Annotated[bool, typer.Option("-i", help="A line with a single dot does not end the input.")] = False,
+    o: Annotated[
+        list[str] | None, typer.Option("-o", metavar="i", help="-oi is the same as -i; others change nothing.")
+    ] = None,
+    b: Annotated[str, typer.Option("-b", metavar="m", help="-bm, to send, is what is done anyway.")] = "m",
+    full_name: Annotated[str, typer.Option("-F", metavar="NAME", help="As sendmail has it; changes nothing.")] = "",
+    body: Annotated[str, typer.Option("-B", metavar="TYPE", help="As sendmail has it; changes nothing.")] = "",
+    file: Annotated[
+        Path | None, typer.Option("--file", metavar="FILE", help="Read the message there, not from stdin.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Hand it in there.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Hand it in at that port.")] = None,
+    campaign: asking.Campaign = None,
+    tenant: asking.Tenant = None,
+    priority: asking.Priority = None,
+    at: asking.At = None,
+    by: asking.By = None,
+    window: asking.Window = None,
+    time_zone: asking.TimeZone = None,
+    unsubscribe: asking.Unsubscribe = False,
+    config: ConfigFile = None,
+) -> None:
+    """Hand a message in, from stdin or a file. Exit status 0: it is on stable storage."""
+    if b != "m":
+        raise Stop(Exit.USAGE, f"-b{b} is not done here; leave it out to send, or see `zonemta --help`")
+    settings = configuration(config)
+    whole = bool(i or file) or any(word.startswith("i") for word in o or ())
+    asked = asking.asked(
+        time.time_ns() // 1_000_000, campaign=campaign, tenant=tenant, priority=priority, at=at, by=by,
+        window=window, time_zone=time_zone, unsubscribe=unsubscribe,
+    )  # fmt: skip
+    submission = compose(_read(file), list(recipients or ()), from_header=t, sender=f, whole=whole)
+    submission = submission._replace(message=asking.with_fields(submission.message, asked.fields))
+    way = door(settings, host, port)
+    hand_in(submission, way, settings.limits.recipients, asked)
+
+
+def compose(raw: bytes, recipients: list[str], *, from_header: bool, sender: str | None, whole: bool) -> Submission:
+    """Makes a submission of a message as programs write it (any line ends). Raises Stop if nobody is to get it."""
+    message = _ANY_LINE_END.sub(b"\r\n", raw)
+    if not whole:
+        message = _LONE_DOT.split(message, maxsplit=1)[0]
+    if message and not message.endswith(b"\r\n"):
+        message += b"\r\n"
+    headers, body = split(message)
+    if from_header:
+        recipients = recipients + _addresses(headers, "to", "cc", "bcc")
+        if headers.remove("bcc"):
+            message = headers.build() + message[body:]
+    if not recipients:
+        raise Stop(
+            Exit.USAGE, "nobody to send to; name recipients, or use -t with a To, Cc or Bcc field in the message"
+        )
+    if sender is None:
+        sender = next(iter(_addresses(headers, "from")), None) or f"{_user()}@{socket.gethostname()}"
+    submission = Submission(sender.strip("<> "), list(dict.fromkeys(recipients)), message)
+    for address in (submission.sender, *submission.recipients):
+        if not address.isprintable():  # what is no UTF-8 is not printable either
+            raise Stop(Exit.DATA, f"{address!a} is not an address, it has control characters or bytes; correct it")
+    return submission
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a number without a name, as in many containers
+        return f"uid{os.getuid()}"
+
+
+def _addresses(headers: Headers, *names: str) -> list[str]:
+    return [address for _, address in getaddresses([value for name in names for value in headers.all(name)]) if address]
+
+
+def _read(file: Path | None) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file is None else file.read_bytes()
+    except OSError as error:
+        raise from_os(error) from None
+
+
+def door(config: Config, host: str | None, port: int | None) -> Door:
+    """The first listener that a plain client on this machine can use; --host and --port override its address."""
+    if host is not None:
+        return Door(host, port or 25, "none")
+    usable = [listener for listener in config.listeners if not listener.proxy_protocol] or config.listeners
+    listener = min(usable, key=lambda listener: (listener.tls == "implicit", listener.require_tls))
+    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listener.address, listener.address)
+    tls = "implicit" if listener.tls == "implicit" else "starttls" if listener.require_tls else "none"
+    return Door(address, port or listener.port, tls)
+
+
+def hand_in(submission: Submission, way: Door, at_once: int, asked: asking.Asked = asking.NOTHING) -> None:
+    """Sends it, `at_once` recipients in a transaction. Raises Stop with what the server said where it refused."""
+    where = f"{way.host} port {way.port}"
+    refused: dict[str, tuple[int, bytes]] = {}
+    try:
+        with _connect(way) as server:
+            options = _options(server, submission) + asking.parameters(server, asked)
+            for start in range(0, len(submission.recipients), at_once):
+                part = submission.recipients[start : start + at_once]
+                refused |= server.sendmail(submission.sender, part, submission.message, options)
+    except smtplib.SMTPRecipientsRefused as error:
+        refused |= error.recipients
+    except smtplib.SMTPResponseException as error:
+        raise Stop(_code(error.smtp_code), f"{where} refused: {_text(error.smtp_code, error.smtp_error)}") from None
+    except smtplib.SMTPServerDisconnected:
+        raise Stop(Exit.TEMPORARY, f"{where} hung up before it took the message; try again") from None
+    except smtplib.SMTPNotSupportedError as error:
+        raise Stop(Exit.UNAVAILABLE, f"{where} cannot take it: {error}") from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        remedy = "start the MTA with `zonemta run`, or name another with --host and --port"
+        raise Stop(Exit.TEMPORARY, f"no mail server answers at {where} ({reason}); {remedy}") from None
+    if refused:
+        raise _refusal(where, refused, len(submission.recipients))
+
+
+def _connect(way: Door) -> smtplib.SMTP:
+    # The MTA's own certificate need not name 127.0.0.1: privacy from this machine to itself is not at stake.
+    context = ssl._create_unverified_context()
+    if way.tls == "implicit":
+        return smtplib.SMTP_SSL(way.host, way.port, timeout=_TIMEOUT_S, context=context)
+    server = smtplib.SMTP(way.host, way.port, timeout=_TIMEOUT_S)
+    if way.tls == "starttls":
+        server.starttls(context=context)
+    return server
+
+
+def _options(server: smtplib.SMTP, submission: Submission) -> list[str]:
+    server.ehlo_or_helo_if_needed()
+    options = []
+    if not submission.message.isascii() and server.has_extn("8bitmime"):
+        options.append("BODY=8BITMIME")
+    if not all(address.isascii() for address in (submission.sender, *submission.recipients)):
+        options.append("SMTPUTF8")
+    return options
+
+
+def _refusal(where: str, refused: dict[str, tuple[int, bytes]], total: int) -> Stop:
+    address, (code, text) = next(iter(refused.items()))
+    others = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+    taken = f"; taken for the other {total - len(refused)}" if len(refused) < total else ""
+    lasting = all(reply[0] >= 500 for reply in refused.values())
+    code_out = Exit.NO_USER if lasting else Exit.TEMPORARY
+    return Stop(code_out, f"{where} refused {address}{others}: {_text(code, text)}{taken}")
+
+
+def _code(code: int) -> Exit:
+    return Exit.UNAVAILABLE if code >= 500 else Exit.TEMPORARY
+
+
+def _text(code: int, text: bytes | str) -> str:
+    words = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    return f"{code} {' '.join(words.split())}"

@@ -1,0 +1,66 @@
+"""Options that several commands share, and the configuration they mean."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.output import Form, printed_as
+from zonemta_py.config import Config, load
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", metavar="FILE", envvar="ZONEMTA_CONFIG", help="Configuration; none: the defaults."),
+]
+Folder = Annotated[
+    Path | None, typer.Option("--folder", metavar="DIR", help="Where the queue lives, in place of server.folder.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def configuration(file: Path | None, folder: Path | None = None) -> Config:
+    """Raises ConfigError."""
+    config = load(file)
+    if folder is None:
+        return config
+    return config.model_copy(update={"server": config.server.model_copy(update={"folder": folder})})
+
+
+AsPlain = Annotated[bool, typer.Option("--plain", help="Print aligned text, a record a line, at a terminal too.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV: the names of the columns, then the records.")]
+
+
+def tabled(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command, which prints a table, with --plain and --csv beside its own options."""
+    return _with({"plain": AsPlain, "csv": AsCsv}, command)
+
+
+def readable(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a command that prints several tables, which make no CSV: --plain alone."""
+    return _with({"plain": AsPlain}, command)
+
+
+def _with(more: dict[str, Any], command: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*arguments: Any, plain: bool = False, csv: bool = False, **options: Any) -> Any:
+        if plain + csv + any(options.get(name, False) for name in ("json", "as_json", "as_csv")) > 1:
+            raise Stop(Exit.USAGE, "--json, --plain and --csv exclude each other; leave one")
+        with printed_as(Form.CSV if csv else Form.PLAIN if plain else Form.FITTED):
+            return command(*arguments, **options)
+
+    functools.update_wrapper(run, command)
+    own = inspect.signature(command, eval_str=True)
+    added = [inspect.Parameter(name, _KEYWORD, default=False, annotation=kind) for name, kind in more.items()]
+    parameters = [one.replace(kind=_KEYWORD) for one in own.parameters.values()]
+    signature = own.replace(parameters=[*parameters, *added])
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
+    return run
+
+
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
