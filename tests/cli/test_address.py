@@ -14,7 +14,7 @@ from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.journal import Writer
 from zonemta_py.disk.records import Type, pack
-from zonemta_py.mail import srs, verp
+from zonemta_py.mail.addresses import srs, verp
 
 SECRET = "0123456789abcdef"
 TODAY = int(time.time()) // 86_400

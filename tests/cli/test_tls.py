@@ -15,7 +15,7 @@ import trustme
 from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.records import Type, pack
-from zonemta_py.mail.tlsrpt import Seen
+from zonemta_py.mail.tls.reports import Seen
 from zonemta_py.sink import Sink, SinkOptions
 
 NOON_MS = 1_774_785_600_000

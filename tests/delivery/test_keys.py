@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.delivery.keys import CHECK_S, Keys, check
-from zonemta_py.mail.dkim import KeyUnusable
+from zonemta_py.mail.dkim.signature import KeyUnusable
 
 Configure = Callable[..., Config]
 

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from zonemta_py.config import Plugins
 from zonemta_py.delivery import merged
 from zonemta_py.delivery.merged import Templates
-from zonemta_py.mail import verp
+from zonemta_py.mail.addresses import verp
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.merge.compile import prepare

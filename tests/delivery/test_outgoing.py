@@ -17,9 +17,9 @@ from zonemta_py.delivery import worker
 from zonemta_py.delivery.body import Body
 from zonemta_py.delivery.outgoing import Outgoing
 from zonemta_py.delivery.signing import AGAIN_S, Signer
-from zonemta_py.mail import srs, verp
-from zonemta_py.mail.canonical import body_hash
-from zonemta_py.mail.dkim import Key
+from zonemta_py.mail.addresses import srs, verp
+from zonemta_py.mail.dkim.canonical import body_hash
+from zonemta_py.mail.dkim.signature import Key
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.headers import Headers
 from zonemta_py.plugin.host import Host

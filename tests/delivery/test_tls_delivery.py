@@ -15,9 +15,9 @@ import trustme
 from zonemta_py.config.shipped import shipped
 from zonemta_py.delivery.targets import Target
 from zonemta_py.delivery.tls import dane
-from zonemta_py.mail.rule import Action
-from zonemta_py.mail.rules import Rules
-from zonemta_py.mail.tlsrpt import Seen
+from zonemta_py.mail.rules.rule import Action
+from zonemta_py.mail.rules.rules import Rules
+from zonemta_py.mail.tls.reports import Seen
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Outcome, Result
 
 KEYWORDS = ("PIPELINING", "STARTTLS", "REQUIRETLS")

@@ -14,7 +14,7 @@ from zonemta_py.delivery.tls.plan import Demands, Plan
 from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.envelope import Recipient
-from zonemta_py.mail.sts import Sts
+from zonemta_py.mail.tls.mta_sts import Sts
 from zonemta_py.queue.api import Delivery
 
 EE = (3, 1, 1, bytes(32))

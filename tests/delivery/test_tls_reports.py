@@ -25,8 +25,8 @@ from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.records import Type, pack
 from zonemta_py.mail.classify import NoRoute
-from zonemta_py.mail.sts import Sts
-from zonemta_py.mail.tlsrpt import Report, Reporter, Seen, reports_for
+from zonemta_py.mail.tls.mta_sts import Sts
+from zonemta_py.mail.tls.reports import Report, Reporter, Seen, reports_for
 
 POLICY = Sts("d.test", "1", "testing", ("mx.d.test",), 60)
 EXPIRED = TlsTrouble(CERTIFICATE, "certificate-expired", "expired")

@@ -25,11 +25,11 @@ from tests.reception.conftest import MemoryIntake
 from zonemta_py.config import Config, Signing
 from zonemta_py.delivery.dialogue import Dialogue
 from zonemta_py.mail.address import AddressRefused, parse_mail, parse_rcpt
-from zonemta_py.mail.authors import author_domain, authors
-from zonemta_py.mail.dkim import Fields
+from zonemta_py.mail.addresses.authors import author_domain, authors
+from zonemta_py.mail.addresses.senders import Senders
+from zonemta_py.mail.dkim.signature import Fields
 from zonemta_py.mail.headers import Headers, decode, split
 from zonemta_py.mail.lines import Decoder, Stuffer
-from zonemta_py.mail.senders import Senders
 from zonemta_py.plugin import mime
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.recovery.start import open_queue

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from zonemta_py.mail.dkim import Key
-from zonemta_py.mail.dkim_record import judge, parse, zone_line
+from zonemta_py.mail.dkim.record import judge, parse, zone_line
+from zonemta_py.mail.dkim.signature import Key
 
 
 def made(private: rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey, identity: str = "") -> Key:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonemta_py.mail.domain import canonical
+from zonemta_py.mail.addresses.domain import canonical
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonemta_py.mail.authors import author_domain, authors
-from zonemta_py.mail.senders import ANYBODY, UNBOUND, Senders
+from zonemta_py.mail.addresses.authors import author_domain, authors
+from zonemta_py.mail.addresses.senders import ANYBODY, UNBOUND, Senders
 
 ANN = Senders(["ann@bank.test", "news.test", "*.shop.test", "bücher.test"])
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.mail.address import parse_mail
-from zonemta_py.mail.srs import SrsRefused, reverse, rewrite
+from zonemta_py.mail.addresses.srs import SrsRefused, reverse, rewrite
 
 ONE, TWO, THREE = "the first secret.", "the second secret", "the third secret."
 TODAY = 20_000

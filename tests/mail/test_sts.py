@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonemta_py.mail.sts import MAX_AGE_MAX_S, Sts, parse, record_id
+from zonemta_py.mail.tls.mta_sts import MAX_AGE_MAX_S, Sts, parse, record_id
 
 GOOD = "version: STSv1\r\nmode: enforce\r\nmx: mail.d.test\r\nmx: *.d.test\r\nmax_age: 86400\r\n"
 

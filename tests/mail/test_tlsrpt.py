@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonemta_py.mail.tlsrpt import Reporter, Seen, addressees, mailbox, message, reports_for
+from zonemta_py.mail.tls.reports import Reporter, Seen, addressees, mailbox, message, reports_for
 
 DAY = date(2026, 3, 29)
 WHO = Reporter("mta.test", "Test Inc.", "postmaster@mta.test", "tls@mta.test")

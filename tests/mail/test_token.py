@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonemta_py.mail import token
+from zonemta_py.mail.addresses import token
 
 SECRET = "0123456789abcdef"
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.mail.address import parse_mail
-from zonemta_py.mail.verp import VerpRefused, decode, encode
+from zonemta_py.mail.addresses.verp import VerpRefused, decode, encode
 
 SECRET, TODAY, ID = "0123456789abcdef", 20_000, "0199aabbccddeeff"
 LOCALS = st.text('abc019.+-=~_!%"\\@ üß', min_size=1, max_size=20)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonemta_py.mail.waiting_time import said_wait_s
+from zonemta_py.mail.rules.waiting_time import said_wait_s
 
 WORDINGS: list[tuple[str, int | None]] = [
     # milter-greylist, its Python kin, and what administrators make of them

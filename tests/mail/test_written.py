@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from zonemta_py.mail.written import bare
+from zonemta_py.mail.addresses.written import bare
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from tests.reception.conftest import Rounds
 from zonemta_py.disk import journal, keys, records
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.records import Type
+from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.envelope import Envelope, Recipient
-from zonemta_py.mail.person import person
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.source import Source, Text
 from zonemta_py.queue.api import DEFERRED, DELIVERED, HELD, QueueRefusal, Receipt

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from survival.letters import letter
 from survival.rig import Mta
 
-from zonemta_py.mail.dkim import Key
+from zonemta_py.mail.dkim.signature import Key
 from zonemta_py.sink import Sink, SinkOptions
 
 KEYS = [("letters.test", "r"), ("letters.test", "e"), ("esp.test", "esp")]

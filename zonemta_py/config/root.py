@@ -16,7 +16,7 @@ from zonemta_py.config.senders import patterns
 from zonemta_py.config.server import Dns, Plugins, Queue, Rules, Server
 from zonemta_py.config.sources import Pool, Source, Warmup
 from zonemta_py.config.zone import Retry, Zone
-from zonemta_py.mail.domain import canonical
+from zonemta_py.mail.addresses.domain import canonical
 
 
 class Config(Section):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncIterator
 
-from zonemta_py.mail.canonical import BodyHash, Form
+from zonemta_py.mail.dkim.canonical import BodyHash, Form
 from zonemta_py.mail.headers import split
 from zonemta_py.mail.limits import CHUNK_BYTES, HEADER_BYTES_MAX
 from zonemta_py.plugin.host import Host

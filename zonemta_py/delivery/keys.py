@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zonemta_py.config import Config, ConfigError, DkimKey
-from zonemta_py.mail.dkim import Key, KeyUnusable
+from zonemta_py.mail.dkim.signature import Key, KeyUnusable
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,9 @@ from dataclasses import replace
 from zonemta_py.config import Config
 from zonemta_py.delivery.body import Body
 from zonemta_py.delivery.signing import Signer
-from zonemta_py.mail import list_fields, srs, verp
-from zonemta_py.mail.domain import canonical
+from zonemta_py.mail import list_fields
+from zonemta_py.mail.addresses import srs, verp
+from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.queue.api import Delivery
 
 _DAY_S = 86_400

@@ -23,8 +23,8 @@ import dns.message
 import dns.name
 import dns.resolver
 
+from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.classify import NoRoute
-from zonemta_py.mail.domain import canonical
 
 CACHE_ENTRIES_MAX = 60_000
 AT_ONCE_MAX = 256

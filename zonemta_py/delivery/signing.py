@@ -19,9 +19,9 @@ from typing import NamedTuple, TypeVar
 
 from zonemta_py.config import Config
 from zonemta_py.delivery.keys import Keys
-from zonemta_py.mail.authors import author_domain
-from zonemta_py.mail.canonical import Form
-from zonemta_py.mail.dkim import Fields, Key, KeyUnusable
+from zonemta_py.mail.addresses.authors import author_domain
+from zonemta_py.mail.dkim.canonical import Form
+from zonemta_py.mail.dkim.signature import Fields, Key, KeyUnusable
 from zonemta_py.mail.reply import Reply
 
 KEPT_MAX = 2_000

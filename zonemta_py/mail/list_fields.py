@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
-from zonemta_py.mail import token
+from zonemta_py.mail.addresses import token
 
 TOKEN_CHARACTERS = 26
 _VALUE_MAX = 80

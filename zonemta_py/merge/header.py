@@ -11,7 +11,7 @@ from base64 import b64encode
 from urllib.parse import quote
 
 from zonemta_py.mail.address import AddressRefused, parse_rcpt
-from zonemta_py.mail.domain import canonical
+from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.merge.problems import RenderRefused
 
 _LINE = 78

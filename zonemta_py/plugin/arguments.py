@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
+from zonemta_py.mail.addresses.senders import ANYBODY, Senders
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.senders import ANYBODY, Senders
 
 if TYPE_CHECKING:
     from zonemta_py.mail.headers import Headers

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from zonemta_py.mail.canonical import BodyHash, Form
+from zonemta_py.mail.addresses.senders import ANYBODY, Senders
+from zonemta_py.mail.dkim.canonical import BodyHash, Form
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.headers import Headers, split
 from zonemta_py.mail.limits import CHUNK_BYTES, HEADER_FIELDS_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.schedule_fields import DEFAULT_TERMS, FIELDS, Terms, Unclear, obey
-from zonemta_py.mail.senders import ANYBODY, Senders
 from zonemta_py.mail.trace import date_field, message_id_field, received
 from zonemta_py.reception.permission import refusal
 

@@ -11,8 +11,8 @@ from functools import lru_cache
 
 from zonemta_py.config import Config, Listener
 from zonemta_py.config.senders import parties
+from zonemta_py.mail.addresses.senders import ANYBODY, UNBOUND, Senders
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.senders import ANYBODY, UNBOUND, Senders
 
 
 class Permissions:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
-from zonemta_py.mail.rule import BLOCKED_CLASSES
+from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
 from zonemta_py.schedule.earned import Earned
 from zonemta_py.schedule.lane import Hold, Lane, Path, Strand
 from zonemta_py.schedule.manners import KINDS as MANNERS
@@ -31,7 +31,7 @@ from zonemta_py.zones.rates import Learned
 from zonemta_py.zones.warmup import Warmups
 
 if TYPE_CHECKING:
-    from zonemta_py.mail.rules import Ruling
+    from zonemta_py.mail.rules.rules import Ruling
 
 NO_TLS = "no-tls"
 """What a rule stops at a site where TLS fails: opportunistic TLS."""

@@ -18,7 +18,7 @@ from hashlib import blake2b
 from math import inf, log
 
 from zonemta_py.config.sources import Source
-from zonemta_py.mail.domain import canonical
+from zonemta_py.mail.addresses.domain import canonical
 
 _DRAWS = 2.0**64
 

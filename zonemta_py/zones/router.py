@@ -17,7 +17,7 @@ import re
 from typing import NamedTuple
 
 from zonemta_py.config import Zone
-from zonemta_py.mail.domain import canonical
+from zonemta_py.mail.addresses.domain import canonical
 
 _CACHE_ENTRIES_MAX = 16_384
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from zonemta_py.disk.frame import BLOCK_BYTES, Record, frame, parse
 from zonemta_py.disk.journal import read
 from zonemta_py.disk.records import Type, pack, unpack
-from zonemta_py.mail import verp
 from zonemta_py.mail.address import xtext_encode
+from zonemta_py.mail.addresses import verp
 from zonemta_py.pipeline.erasure.archive import erase_archive, search
 from zonemta_py.pipeline.erasure.lake import erase_lake
 from zonemta_py.pipeline.erasure.lake import search as search_lake

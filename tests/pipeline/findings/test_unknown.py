@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonemta_py.mail.pattern import FLAGS, risk
-from zonemta_py.mail.rule import reply_of
-from zonemta_py.mail.rule_check import problems
-from zonemta_py.mail.rules import Rules
+from zonemta_py.mail.rules.check import problems
+from zonemta_py.mail.rules.pattern import FLAGS, risk
+from zonemta_py.mail.rules.rule import reply_of
+from zonemta_py.mail.rules.rules import Rules
 from zonemta_py.pipeline.findings.rule_proposal import guess, pattern, rule_file
 from zonemta_py.pipeline.findings.unknown import UNKNOWN, VAGUE, Shape, clusters, common, shape, unknown
 

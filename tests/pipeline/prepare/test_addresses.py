@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from zonemta_py.mail.address import AddressRefused, parse_rcpt
-from zonemta_py.mail.domain import canonical
-from zonemta_py.mail.written import SPACES, bare
+from zonemta_py.mail.addresses.domain import canonical
+from zonemta_py.mail.addresses.written import SPACES, bare
 from zonemta_py.pipeline.prepare.normalise import normalise
 from zonemta_py.pipeline.prepare.settings import Settings
 from zonemta_py.pipeline.prepare.validate import (

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from zonemta_py.cli.campaign import settings
 from zonemta_py.cli.terminal.errors import Exit, Stop
-from zonemta_py.mail.written import bare
+from zonemta_py.mail.addresses.written import bare
 from zonemta_py.pipeline.prepare.settings import PlanRefused
 from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS, Dialect, dialect_of, files, kind_of, opened
 

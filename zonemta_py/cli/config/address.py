@@ -14,9 +14,9 @@ from zonemta_py.config import Config
 from zonemta_py.config.security import ReturnPath
 from zonemta_py.disk import journal
 from zonemta_py.disk.records import Type, unpack
-from zonemta_py.mail import srs as srs_paths
-from zonemta_py.mail import verp as verp_paths
-from zonemta_py.mail.domain import canonical
+from zonemta_py.mail.addresses import srs as srs_paths
+from zonemta_py.mail.addresses import verp as verp_paths
+from zonemta_py.mail.addresses.domain import canonical
 
 verp = typer.Typer(help="Return paths that carry message and recipient.", no_args_is_help=True)
 srs = typer.Typer(help="Return paths of other domains, rewritten.", no_args_is_help=True)

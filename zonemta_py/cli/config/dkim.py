@@ -19,11 +19,11 @@ from zonemta_py.cli.terminal.errors import Exit, Stop
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration, tabled
 from zonemta_py.cli.terminal.output import print_aside, print_json, print_table
 from zonemta_py.config import Config, ConfigError, DkimKey
-from zonemta_py.mail.domain import canonical
+from zonemta_py.mail.addresses.domain import canonical
 
 if TYPE_CHECKING:  # DNS and cryptography take their time to load, and other commands do without
     from zonemta_py.delivery.resolver import Resolver
-    from zonemta_py.mail.dkim import Key
+    from zonemta_py.mail.dkim.signature import Key
 
 app = typer.Typer(help="DKIM keys: make, check against DNS, rotate.", no_args_is_help=True)
 
@@ -60,7 +60,7 @@ def check(
     if json:
         print_json([_row(one) for one in checked])
     else:
-        from zonemta_py.mail.dkim_record import zone_line
+        from zonemta_py.mail.dkim.record import zone_line
 
         columns = ("domain", "selector", "state", "key", "DNS", "notes")
         print_table("DKIM keys", columns, [tuple(_row(one).values())[:6] for one in checked])
@@ -92,8 +92,8 @@ async def _examine(config: Config, chosen: Sequence[DkimKey]) -> list[Checked]:
 async def _one(resolver: Resolver, settings: DkimKey) -> Checked:
     from zonemta_py.delivery import keys
     from zonemta_py.mail.classify import NoRoute
-    from zonemta_py.mail.dkim import KeyUnusable
-    from zonemta_py.mail.dkim_record import judge
+    from zonemta_py.mail.dkim.record import judge
+    from zonemta_py.mail.dkim.signature import KeyUnusable
 
     try:
         key = keys.read(settings)
@@ -129,8 +129,8 @@ def new(
     file: Annotated[Path | None, typer.Option("--key", metavar="FILE", help="Where; else DOMAIN.SELECTOR.pem.")] = None,
 ) -> None:
     """Make a key, readable by you alone, and print its DNS record and its table of the configuration."""
-    from zonemta_py.mail.dkim import Key
-    from zonemta_py.mail.dkim_record import zone_line
+    from zonemta_py.mail.dkim.record import zone_line
+    from zonemta_py.mail.dkim.signature import Key
 
     path = (file or Path(f"{domain}.{selector}.pem")).absolute()
     try:
@@ -186,7 +186,7 @@ def rotate(domain: Domain, config: ConfigFile = None) -> None:
 
 
 def _show(kind: str, checked: list[Checked], settings: Config, text: str, file: Path) -> None:
-    from zonemta_py.mail.dkim_record import zone_line
+    from zonemta_py.mail.dkim.record import zone_line
 
     states = [dkim_rotation.State(one.settings, one.status) for one in checked]
     step = dkim_rotation.next_step(states, settings.retry.life_h)

@@ -15,9 +15,9 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration, t
 from zonemta_py.cli.terminal.output import print_json, print_table
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.config.shipped import shipped
-from zonemta_py.mail.rule import CLASSES, STAGES, Action, Rule, reply_of
-from zonemta_py.mail.rule_check import overridden, problems
-from zonemta_py.mail.rules import Rules, RulesError
+from zonemta_py.mail.rules.check import overridden, problems
+from zonemta_py.mail.rules.rule import CLASSES, STAGES, Action, Rule, reply_of
+from zonemta_py.mail.rules.rules import Rules, RulesError
 from zonemta_py.zones.site import Providers
 
 app = typer.Typer(help="Check, explain and list the rules by which replies are understood.", no_args_is_help=True)

@@ -15,7 +15,7 @@ from zonemta_py.cli.terminal.output import print_json, print_table
 from zonemta_py.config import Config, Zone
 
 if TYPE_CHECKING:
-    from zonemta_py.mail.tlsrpt import Report
+    from zonemta_py.mail.tls.reports import Report
 
 app = typer.Typer(help="TLS towards other servers: policies, and reports.", no_args_is_help=True)
 
@@ -69,7 +69,7 @@ def report(
     """Make the reports (RFC 8460) on a day, from journal and archive; tls.reports = true collects what they need."""
     from zonemta_py.delivery.tls.mail import reporter
     from zonemta_py.delivery.tls.reports import seen_on
-    from zonemta_py.mail.tlsrpt import reports_for
+    from zonemta_py.mail.tls.reports import reports_for
 
     settings = configuration(config, folder)
     which = day.date() if day else datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=1)

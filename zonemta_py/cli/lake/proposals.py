@@ -96,7 +96,7 @@ def unknown(
 ) -> None:
     """Replies that no rule knew, as rules to be read, mended and put into the file of [rules] extra."""
     from zonemta_py.cli.config.rules import in_force
-    from zonemta_py.mail.rules import Rules, RulesError
+    from zonemta_py.mail.rules.rules import Rules, RulesError
 
     try:
         existing = Rules.load(in_force(configuration(config)))

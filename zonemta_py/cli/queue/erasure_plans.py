@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from zonemta_py.cli.terminal.errors import Exit, Stop
-from zonemta_py.mail.person import person
+from zonemta_py.mail.addresses.person import person
 
 Plans = Annotated[
     list[Path] | None,

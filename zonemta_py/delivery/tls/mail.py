@@ -21,7 +21,7 @@ from zonemta_py.delivery.tls.names import Names
 from zonemta_py.delivery.tls.policy import reporter_address
 from zonemta_py.delivery.tls.reports import seen_on
 from zonemta_py.mail.classify import DeliveryError
-from zonemta_py.mail.tlsrpt import MAIL, MEDIA_TYPE, Report, Reporter, addressees, mailbox, message, reports_for
+from zonemta_py.mail.tls.reports import MAIL, MEDIA_TYPE, Report, Reporter, addressees, mailbox, message, reports_for
 
 HandIn = Callable[[str, list[str], bytes], Awaitable[None]]
 """Takes sender, recipients and message; raises OSError if it cannot be taken."""

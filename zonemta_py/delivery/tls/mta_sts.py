@@ -26,9 +26,9 @@ from zonemta_py.delivery.reach import refusal
 from zonemta_py.delivery.tls import https
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.https import Barred, HttpsFailed
+from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.classify import NoRoute, TlsFailed
-from zonemta_py.mail.domain import canonical
-from zonemta_py.mail.sts import POLICY_BYTES_MAX, Sts, parse, record_id
+from zonemta_py.mail.tls.mta_sts import POLICY_BYTES_MAX, Sts, parse, record_id
 
 if TYPE_CHECKING:
     from zonemta_py.delivery.tls.names import Names

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from zonemta_py.delivery.tls.dane import Tlsa, usable
 from zonemta_py.delivery.tls.failures import POLICY, UNDECIDED, TlsTrouble
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.sts import Sts
+from zonemta_py.mail.tls.mta_sts import Sts
 
 
 @dataclass(frozen=True, slots=True)

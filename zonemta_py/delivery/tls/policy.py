@@ -26,8 +26,8 @@ from zonemta_py.delivery.tls.memory import TlsMemory
 from zonemta_py.delivery.tls.mta_sts import Found, StsPolicies
 from zonemta_py.delivery.tls.names import Names
 from zonemta_py.delivery.tls.plan import Demands, Plan
+from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.classify import NoRoute
-from zonemta_py.mail.domain import canonical
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Delivery
 

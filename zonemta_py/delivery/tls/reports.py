@@ -15,7 +15,7 @@ from zonemta_py.delivery.tls.plan import Demands, Trial
 from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.records import Type, unpack
-from zonemta_py.mail.tlsrpt import Seen
+from zonemta_py.mail.tls.reports import Seen
 
 SECURITY = 8
 """Where the rows stand in the trace of a DELIVERY record."""

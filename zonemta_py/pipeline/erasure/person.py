@@ -18,9 +18,9 @@ import secrets
 from typing import Any
 from urllib.parse import quote
 
-from zonemta_py.mail import verp
 from zonemta_py.mail.address import xtext_encode
-from zonemta_py.mail.domain import canonical
+from zonemta_py.mail.addresses import verp
+from zonemta_py.mail.addresses.domain import canonical
 
 ERASED_DOMAIN = "erased.invalid"
 """RFC 2606 2: no mail ever goes there."""

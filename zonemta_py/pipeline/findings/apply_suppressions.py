@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from zonemta_py.mail.person import person
+from zonemta_py.mail.addresses.person import person
 from zonemta_py.pipeline.lake import table
 from zonemta_py.pipeline.nodes.client import NodeRefused
 

@@ -14,10 +14,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from zonemta_py.mail.pattern import FLAGS
-from zonemta_py.mail.rule import CLASSES, STAGES, reply_of
-from zonemta_py.mail.rule_check import problems
-from zonemta_py.mail.rules import Rules, RulesError
+from zonemta_py.mail.rules.check import problems
+from zonemta_py.mail.rules.pattern import FLAGS
+from zonemta_py.mail.rules.rule import CLASSES, STAGES, reply_of
+from zonemta_py.mail.rules.rules import Rules, RulesError
 from zonemta_py.pipeline.findings.unknown import VAGUE, common, shape, since
 
 LITERAL_LEAST = 8

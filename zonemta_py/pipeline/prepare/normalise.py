@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zonemta_py.mail.written import SPACES
+from zonemta_py.mail.addresses.written import SPACES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zonemta_py.mail.address import AddressRefused, parse_rcpt
-from zonemta_py.mail.domain import canonical
-from zonemta_py.mail.written import bare
+from zonemta_py.mail.addresses.domain import canonical
+from zonemta_py.mail.addresses.written import bare
 
 
 def judged(addresses: pa.Array) -> pa.Array:

@@ -23,7 +23,7 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.keys import Place
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.disk.records import Note
-from zonemta_py.mail.person import person
+from zonemta_py.mail.addresses.person import person
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.state import FAMILY, State
 from zonemta_py.queue.lifecycle.context import Parts

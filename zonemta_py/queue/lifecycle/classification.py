@@ -16,9 +16,9 @@ from zonemta_py.config import Config, ConfigError
 from zonemta_py.config.shipped import shipped
 from zonemta_py.mail.classify import LOCAL, TLS_POLICY
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.rule import RulesError
-from zonemta_py.mail.rules import Rules, Ruling
-from zonemta_py.mail.waiting_time import said_wait_s
+from zonemta_py.mail.rules.rule import RulesError
+from zonemta_py.mail.rules.rules import Rules, Ruling
+from zonemta_py.mail.rules.waiting_time import said_wait_s
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Outcome, Result
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.lease import Lease

@@ -24,7 +24,7 @@ from zonemta_py.mail.dsn import Failed, Kind
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.rules import Ruling
+from zonemta_py.mail.rules.rules import Ruling
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED, Outcome, Result
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.core import Core

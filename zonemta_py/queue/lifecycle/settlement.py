@@ -11,8 +11,8 @@ from zonemta_py.disk.records import Note
 from zonemta_py.mail.dsn import Failed, Kind
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.rule import BLOCKED_CLASSES
-from zonemta_py.mail.rules import Ruling
+from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
+from zonemta_py.mail.rules.rules import Ruling
 from zonemta_py.queue.api import Outcome, Result
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.messages import Message

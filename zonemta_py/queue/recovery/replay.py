@@ -14,7 +14,7 @@ from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import StoreDamaged
 from zonemta_py.disk.records import Note, Type
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.rule import BLOCKED_CLASSES
+from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
 from zonemta_py.queue.admin.orders import apply_drop, apply_release
 from zonemta_py.queue.api import DEFERRED, POSTPONED, RELEASED
 from zonemta_py.queue.core import sizes

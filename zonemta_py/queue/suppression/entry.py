@@ -27,9 +27,9 @@ from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.records import Type
 from zonemta_py.mail.address import AddressRefused, parse_mailbox
+from zonemta_py.mail.addresses.person import person
+from zonemta_py.mail.addresses.written import bare
 from zonemta_py.mail.limits import ADDRESS_BYTES_MAX
-from zonemta_py.mail.person import person
-from zonemta_py.mail.written import bare
 
 KINDS: tuple[str, ...] = get_args(Kind)
 """What a person has said weighs more than what a machine found: the later ones take the place of the earlier ones."""

@@ -24,8 +24,8 @@ from zonemta_py.config import Zone
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, StoreError, StoreFenced
 from zonemta_py.disk.records import Type
+from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.envelope import Envelope
-from zonemta_py.mail.person import person
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.core.commit import immediately

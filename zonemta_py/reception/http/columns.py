@@ -12,9 +12,9 @@ from collections import OrderedDict
 from difflib import get_close_matches
 from typing import Protocol
 
+from zonemta_py.mail.addresses.senders import ANYBODY, Senders
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.schedule_fields import Terms, Unclear, obey
-from zonemta_py.mail.senders import ANYBODY, Senders
 from zonemta_py.merge.trial import Found
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.http.keys import NOT_AS, REMEDY

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from zonemta_py.mail.address import AddressRefused, parse_mailbox
-from zonemta_py.mail.domain import canonical
+from zonemta_py.mail.addresses.domain import canonical
 
 VALUE_CHARACTERS_MAX = 65_536
 COLUMNS_MAX = 500

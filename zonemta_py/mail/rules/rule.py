@@ -16,8 +16,8 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, NamedTuple
 
-from zonemta_py.mail.pattern import FLAGS
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rules.pattern import FLAGS
 
 CLASSES = {
     "user-unknown": "the address does not exist",

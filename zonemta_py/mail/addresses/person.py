@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from zonemta_py.mail.domain import canonical
+from zonemta_py.mail.addresses.domain import canonical
 
 
 def person(address: str) -> str:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from zonemta_py.mail.authors import authors
-from zonemta_py.mail.domain import canonical
+from zonemta_py.mail.addresses.authors import authors
+from zonemta_py.mail.addresses.domain import canonical
 
 
 class Senders:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from zonemta_py.mail.domain import canonical as a_labels
+from zonemta_py.mail.addresses.domain import canonical as a_labels
 from zonemta_py.mail.limits import FROM_BYTES_MAX
 
 _PART = re.compile(

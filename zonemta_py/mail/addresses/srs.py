@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 
-from zonemta_py.mail import token
+from zonemta_py.mail.addresses import token
 
 ADDRESS_MAX = 254
 """Characters of an address that fits a path of 256 octets (RFC 5321 4.5.3.1.3)."""

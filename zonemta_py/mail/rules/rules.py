@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from zonemta_py.mail.pattern import FLAGS, needed
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.rule import ACTION_KEYS, CLASSES, Action, Rule, RulesError, Ruling, action_of, rule_of
+from zonemta_py.mail.rules.pattern import FLAGS, needed
+from zonemta_py.mail.rules.rule import ACTION_KEYS, CLASSES, Action, Rule, RulesError, Ruling, action_of, rule_of
 
 __all__ = ["CLASSES", "UNDEFINED", "Action", "Rule", "Rules", "RulesError", "Ruling"]
 

@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
-from zonemta_py.mail import canonical
-from zonemta_py.mail.canonical import Form
+from zonemta_py.mail.dkim import canonical
+from zonemta_py.mail.dkim.canonical import Form
 
 RSA_BITS_MIN = 1024
 """Shorter keys are ignored by verifiers (RFC 8301 3.2)."""

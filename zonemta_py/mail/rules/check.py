@@ -11,9 +11,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterator
 
-from zonemta_py.mail.pattern import risk
-from zonemta_py.mail.rule import Example, Rule
-from zonemta_py.mail.rules import Rules
+from zonemta_py.mail.rules.pattern import risk
+from zonemta_py.mail.rules.rule import Example, Rule
+from zonemta_py.mail.rules.rules import Rules
 
 
 def problems(rules: Rules, providers: Collection[str] | None = None) -> list[str]:

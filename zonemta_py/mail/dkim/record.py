@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
 
-from zonemta_py.mail.dkim import Key
+from zonemta_py.mail.dkim.signature import Key
 
 Status = Literal["ok", "missing", "different", "revoked", "several", "unusable"]
 RSA_BITS_GOOD = 2048

@@ -15,8 +15,8 @@ import hashlib
 import re
 from typing import NamedTuple
 
-from zonemta_py.mail import token
-from zonemta_py.mail.srs import ADDRESS_MAX, LOCAL_MAX
+from zonemta_py.mail.addresses import token
+from zonemta_py.mail.addresses.srs import ADDRESS_MAX, LOCAL_MAX
 
 _UNUSUAL = re.compile(rb"[^A-Za-z0-9_.+-]")
 _PATH = re.compile(r"b(?P<day>[a-z2-7]{2})(?P<tag>[a-z2-7]{8})(?P<id>[a-z2-7]{13})(?P<to>[-.].+)", re.IGNORECASE)
