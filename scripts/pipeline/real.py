@@ -23,7 +23,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery, Outcome, Result
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery.start import open_queue
-from zonemta_py.schedule.clock import Clock
+from zonemta_py.schedule.time.clock import Clock
 
 REPLIES = {
     DELIVERED: Reply(250, "2.0.0", "Ok: queued as 4ZT8"),

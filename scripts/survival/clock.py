@@ -68,7 +68,7 @@ class MachineClock:
 
     def was_off(self, since: float, until: float) -> bool:
         """Whether the machine was started in that time with its clock set forth: nobody but it knew how long it was
-        off, so what waited then may be over earlier (`zonemta_py/schedule/steady.py`)."""
+        off, so what waited then may be over earlier (`zonemta_py/schedule/time/steady.py`)."""
         return any(since <= moment <= until for moment in self._off)
 
 

@@ -31,7 +31,7 @@ from zonemta_py.queue.maintenance import archive
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery import offline
 from zonemta_py.queue.recovery.start import open_queue
-from zonemta_py.schedule.clock import Clock
+from zonemta_py.schedule.time.clock import Clock
 
 LETTERS = 240
 LATE = 24

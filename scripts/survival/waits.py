@@ -22,7 +22,7 @@ from zonemta_py.sink.record import Message
 LATE_S = 120.0
 """So long mail may take once nothing is killed any more, on a loaded machine."""
 SLACK_S = 2.5
-"""Steps of less than two seconds move what waits (`zonemta_py/schedule/steady.py`)."""
+"""Steps of less than two seconds move what waits (`zonemta_py/schedule/time/steady.py`)."""
 WAITS_S = {"never": float(mixture.DEADLINE_S), "wait": float(mixture.HOLD_S)}
 """By the first word of a recipient: its letter is given up, or comes, so long after it was handed in."""
 PATIENT = ("@stopped.test", "@careful.test")

@@ -26,7 +26,7 @@ from zonemta_py.queue.fsck import compare as check
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery import offline as fsck
 from zonemta_py.queue.recovery.start import Opening, begin
-from zonemta_py.schedule.clock import Clock
+from zonemta_py.schedule.time.clock import Clock
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.server import serve
 

@@ -1,6 +1,6 @@
 """The machine's clock is set, forward and back, by hours and days: nothing is sent twice unlisted, nothing ends early.
 
-The rule is in `zonemta_py/schedule/steady.py`, that of the life of mail in `zonemta_py/queue/core/lifetime.py`.
+The rule is in `zonemta_py/schedule/time/steady.py`, that of the life of mail in `zonemta_py/queue/core/lifetime.py`.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,8 @@ import pytest
 
 from zonemta_py.disk import keys
 from zonemta_py.queue.api import DEFERRED, HELD
-from zonemta_py.schedule.clock import Clock
-from zonemta_py.schedule.steady import Steady
+from zonemta_py.schedule.time.clock import Clock
+from zonemta_py.schedule.time.steady import Steady
 
 HOUR, DAY = 3600.0, 86400.0
 ZONES = [{"name": "default", "default": True, "recipients_per_delivery": 3}]

@@ -1,6 +1,6 @@
 """Who may have how many of a zone's connections, by how quick it was."""
 
-from zonemta_py.schedule.pace import REMEMBERED_MAX, Pace
+from zonemta_py.schedule.admission.zone_share import REMEMBERED_MAX, Pace
 
 
 def test_a_newcomer_has_one_connection_until_it_has_answered() -> None:

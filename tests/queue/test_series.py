@@ -15,7 +15,7 @@ from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.source import Source, Text
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Delivery, Outcome, Result
 from zonemta_py.queue.hooks import NoHooks
-from zonemta_py.schedule.pace import SERIES_MAX
+from zonemta_py.schedule.admission.zone_share import SERIES_MAX
 
 Make = Callable[..., Any]
 TEMPLATE = prepare(Source("t", Text("Hi {{ name }}"), Text("news@src.test"), text=Text("Hi {{ name }}"))).pack()

@@ -10,7 +10,7 @@ import pytest
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.records import Note
-from zonemta_py.schedule.lane import Entry, Line, Strand
+from zonemta_py.schedule.batch import Entry, Line, Strand
 
 Make = Callable[..., Any]
 

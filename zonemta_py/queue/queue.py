@@ -30,7 +30,7 @@ from zonemta_py.queue.lifecycle.incoming import LocalIncoming, take
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.lifecycle.suppressed import forgo
 from zonemta_py.queue.maintenance.maintenance import Upkeep
-from zonemta_py.schedule.lane import Group
+from zonemta_py.schedule.batch import Group
 
 log = logging.getLogger(__name__)
 

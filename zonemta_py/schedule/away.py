@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from zonemta_py.schedule.lane import Lane
+from zonemta_py.schedule.batch import Lane
 
 KEYS_MAX = 100_000
 """In a zone; who comes later waits for his retry."""

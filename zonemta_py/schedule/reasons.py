@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from zonemta_py.disk.leveldb.store import StoreError
-from zonemta_py.schedule.lane import Hold, Strand
+from zonemta_py.schedule.batch import Hold, Strand
+from zonemta_py.schedule.flow_queues import domain_of
 from zonemta_py.schedule.schedule import Schedule
-from zonemta_py.schedule.strands import domain_of
 
 _ROUNDING_MS = 0.01
 """What sums of seconds as floating-point numbers may be off by."""

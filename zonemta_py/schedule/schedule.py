@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 from zonemta_py.config import Config
 from zonemta_py.disk.leveldb.store import Store
-from zonemta_py.schedule.clock import Clock
-from zonemta_py.schedule.lane import Group, Path, Strand, split_key
+from zonemta_py.schedule.batch import Group, Path, Strand, split_key
 from zonemta_py.schedule.shared import Shared, Wants
 from zonemta_py.schedule.sites import Scout
+from zonemta_py.schedule.time.clock import Clock
 from zonemta_py.schedule.zone import ZoneSchedule
 from zonemta_py.zones.throttle import Scope
 

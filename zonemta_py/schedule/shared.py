@@ -7,10 +7,10 @@ from typing import Any
 
 from zonemta_py.config import Config
 from zonemta_py.disk.leveldb.store import Operation
-from zonemta_py.schedule.clock import Clock, Timers
-from zonemta_py.schedule.permits import Permits
+from zonemta_py.schedule.admission.admission import Permits
+from zonemta_py.schedule.policy.state import Standing
 from zonemta_py.schedule.sites import Scout, Sites
-from zonemta_py.schedule.standing import Standing
+from zonemta_py.schedule.time.clock import Clock, Timers
 from zonemta_py.zones.fair import Weights
 
 

@@ -14,11 +14,11 @@ from functools import partial
 from zonemta_py.config import Zone
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.mail.classify import NoRoute
-from zonemta_py.schedule.intake import Intake
-from zonemta_py.schedule.lane import Entry, Group, Hold, Lane, Strand, Turn
-from zonemta_py.schedule.pace import Pace
+from zonemta_py.schedule.admission.zone_share import Pace
+from zonemta_py.schedule.batch import Entry, Group, Hold, Lane, Strand, Turn
+from zonemta_py.schedule.flow_queues import NO_SOURCE, domain_of
 from zonemta_py.schedule.shared import Shared
-from zonemta_py.schedule.strands import NO_SOURCE, domain_of
+from zonemta_py.schedule.window import Intake
 from zonemta_py.zones.site import Site
 
 

@@ -10,7 +10,7 @@ import asyncio
 import random
 import selectors
 
-from zonemta_py.schedule.clock import Clock
+from zonemta_py.schedule.time.clock import Clock
 
 
 class _Selector(selectors.DefaultSelector):

@@ -36,7 +36,7 @@ from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.lifecycle.context import Parts
 from zonemta_py.queue.maintenance import archive
-from zonemta_py.schedule import steering
+from zonemta_py.schedule import admin_orders
 from zonemta_py.schedule.reasons import rows_of
 
 
@@ -135,7 +135,7 @@ async def _lanes(queue: Parts, zone: str | None = None) -> list[dict[str, Any]]:
 
 
 async def _standing(queue: Parts) -> list[dict[str, Any]]:
-    return steering.rows(queue.core.schedule)
+    return admin_orders.rows(queue.core.schedule)
 
 
 async def _stop(queue: Parts, kind: str, name: str, seconds: float | None = None, cause: str = "") -> int:
@@ -147,7 +147,7 @@ async def _stop(queue: Parts, kind: str, name: str, seconds: float | None = None
 
 async def _lift(queue: Parts, kind: str, name: str) -> bool:
     """Undoes a stop, a rest or what was learned; False if there is none."""
-    lifted = steering.lift(queue.core.schedule, kind, name, "by an operator")
+    lifted = admin_orders.lift(queue.core.schedule, kind, name, "by an operator")
     await queue.core.journal.stable()
     return lifted
 
@@ -161,7 +161,7 @@ async def _warmup(queue: Parts) -> list[dict[str, Any]]:
 async def _warm(queue: Parts, source: str, provider: str, step: int | None) -> dict[str, Any]:
     """By an operator; the row as it is then. Raises ValueError for a source, provider or step that there is not."""
     schedule = queue.core.schedule
-    await steering.warm(schedule, source, provider, step, "by an operator")
+    await admin_orders.warm(schedule, source, provider, step, "by an operator")
     await queue.core.journal.stable()
     rows = schedule.standing.warmups.describe()
     return next(row for row in rows if (row["source"], row["provider"]) == (source, provider))

@@ -25,7 +25,7 @@ from zonemta_py.queue.lifecycle.removal import remove_in_memory, remove_walked
 from zonemta_py.queue.maintenance.deadlines import strands_in_turn
 from zonemta_py.queue.suppression.entry import ERASED
 from zonemta_py.queue.suppression.register import because
-from zonemta_py.schedule.lane import Entry
+from zonemta_py.schedule.batch import Entry
 from zonemta_py.schedule.zone import ZoneSchedule
 
 WALKED_AT_ONCE = 5_000

@@ -28,11 +28,11 @@ from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.state import FAMILY, State
 from zonemta_py.queue.lifecycle.context import Parts
 from zonemta_py.queue.lifecycle.lease import Lease
-from zonemta_py.schedule import hours
-from zonemta_py.schedule.lane import Path, Strand
-from zonemta_py.schedule.manners import KINDS as MANNERS
+from zonemta_py.schedule.batch import Path, Strand
+from zonemta_py.schedule.policy.manners import KINDS as MANNERS
+from zonemta_py.schedule.policy.state import NO_TLS
 from zonemta_py.schedule.reasons import reasons, rows_of
-from zonemta_py.schedule.standing import NO_TLS
+from zonemta_py.schedule.time import hours
 from zonemta_py.schedule.zone import ZoneSchedule
 
 Row = dict[str, Any]

@@ -19,9 +19,9 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.records import Note
 from zonemta_py.queue.core.state import FAMILY
 from zonemta_py.queue.lifecycle.context import Parts
-from zonemta_py.schedule import steering
-from zonemta_py.schedule.lane import Path
-from zonemta_py.schedule.strands import NO_SOURCE
+from zonemta_py.schedule import admin_orders
+from zonemta_py.schedule.batch import Path
+from zonemta_py.schedule.flow_queues import NO_SOURCE
 from zonemta_py.zones.site import Providers, Site
 
 _SHOWN_MAX = 10
@@ -40,7 +40,7 @@ async def stop(queue: Parts, kind: str, name: str, seconds: float | None, cause:
             _check_source(queue, name)
         elif kind in ("tenant", "campaign"):
             await _check_flow(queue, kind, name)
-    return await steering.stop(queue.core.schedule, kind, name, seconds, cause)
+    return await admin_orders.stop(queue.core.schedule, kind, name, seconds, cause)
 
 
 # -- sources
@@ -87,7 +87,7 @@ async def _check_destination(queue: Parts, name: str) -> None:
 
 
 async def _ask_dns(queue: Parts, name: str, known: set[str]) -> None:
-    site = await steering.look(queue.core.schedule, name)
+    site = await admin_orders.look(queue.core.schedule, name)
     if isinstance(site, Site):
         if site.key != name:
             raise ValueError(

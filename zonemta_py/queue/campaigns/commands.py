@@ -22,7 +22,7 @@ from zonemta_py.queue.campaigns.monitor import Following, stop_of
 from zonemta_py.queue.core.campaigns import BEGIN, CANCEL, COMPLETE, NOTIFY, REMOTE, Campaign, name_of
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
-from zonemta_py.schedule.standing import Stop
+from zonemta_py.schedule.policy.state import Stop
 
 TEMPLATE_BYTES_MAX = 16 * 1024 * 1024
 

@@ -16,7 +16,7 @@ from zonemta_py.queue.campaigns.purge import Sweep
 from zonemta_py.queue.core.campaigns import Campaign
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
-from zonemta_py.schedule.standing import Stop
+from zonemta_py.schedule.policy.state import Stop
 
 SAVE_MS = 30_000
 """How often a course is saved, at most."""

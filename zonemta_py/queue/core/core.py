@@ -32,12 +32,12 @@ from zonemta_py.queue.hooks import Hooks
 from zonemta_py.queue.lifecycle.notices import Notices
 from zonemta_py.queue.lifecycle.requests import Requests
 from zonemta_py.queue.suppression.register import Suppression
-from zonemta_py.schedule import hours
-from zonemta_py.schedule.lane import Group
+from zonemta_py.schedule.batch import Group
 from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.shared import Wants
 from zonemta_py.schedule.sites import Scout
-from zonemta_py.schedule.steady import Steady
+from zonemta_py.schedule.time import hours
+from zonemta_py.schedule.time.steady import Steady
 from zonemta_py.zones.router import Router
 
 if TYPE_CHECKING:

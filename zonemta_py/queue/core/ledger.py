@@ -19,7 +19,7 @@ from zonemta_py.disk import keys, records
 from zonemta_py.disk.records import Type
 from zonemta_py.queue.core.commit import JournalLine
 from zonemta_py.queue.core.segments import Segments
-from zonemta_py.schedule.steady import Steady
+from zonemta_py.schedule.time.steady import Steady
 
 FRAME_BYTES = 24
 """What a record takes in its file besides its body, nearly."""

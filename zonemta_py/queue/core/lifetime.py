@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from zonemta_py.disk.records import Note
 from zonemta_py.queue.core.messages import Message
-from zonemta_py.schedule import hours
-from zonemta_py.schedule.lane import Strand
+from zonemta_py.schedule.batch import Strand
+from zonemta_py.schedule.time import hours
 
 if TYPE_CHECKING:
     from zonemta_py.queue.core.core import Core

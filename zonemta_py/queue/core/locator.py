@@ -9,7 +9,7 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.records import Note
 from zonemta_py.queue.core import sizes
-from zonemta_py.schedule.lane import Entry
+from zonemta_py.schedule.batch import Entry
 
 Get = Callable[[bytes], bytes | None]
 

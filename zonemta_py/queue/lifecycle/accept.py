@@ -24,9 +24,9 @@ from zonemta_py.queue.core.counters import SUPPRESSED, campaign_of
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.lifecycle import admission, suppressed
-from zonemta_py.schedule import hours
-from zonemta_py.schedule.lane import Entry, Path, Strand
-from zonemta_py.schedule.steady import STEP_MS
+from zonemta_py.schedule.batch import Entry, Path, Strand
+from zonemta_py.schedule.time import hours
+from zonemta_py.schedule.time.steady import STEP_MS
 from zonemta_py.schedule.zone import ZoneSchedule
 
 NO_RECIPIENTS = Reply(554, "5.5.1", "no valid recipients")

@@ -22,8 +22,8 @@ from zonemta_py.mail.rules.waiting_time import said_wait_s
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Outcome, Result
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.lease import Lease
-from zonemta_py.schedule.lane import Lane
-from zonemta_py.schedule.standing import NO_TLS
+from zonemta_py.schedule.batch import Lane
+from zonemta_py.schedule.policy.state import NO_TLS
 
 OURS = LOCAL | {"plugin", "queue", "limit"}
 """Stages at which nobody else has said anything."""

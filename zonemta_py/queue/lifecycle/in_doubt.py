@@ -23,7 +23,7 @@ from zonemta_py.queue.core.locator import find_entry, leased_keys, state_of
 from zonemta_py.queue.lifecycle.context import Parts
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.poison import checksum
-from zonemta_py.schedule.lane import Entry
+from zonemta_py.schedule.batch import Entry
 
 NOTHING_MADE = (-1, 0)
 

@@ -9,7 +9,7 @@ from typing import Any
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys
 from zonemta_py.queue.core.messages import Message
-from zonemta_py.schedule.lane import Entry, Group
+from zonemta_py.schedule.batch import Entry, Group
 
 _NOBODY: set[int] = set()
 

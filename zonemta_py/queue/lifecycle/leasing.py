@@ -24,9 +24,9 @@ from zonemta_py.queue.core.campaigns import REMOTE, canceled
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.lifecycle.removal import remove_leased
-from zonemta_py.schedule import hours
-from zonemta_py.schedule.lane import Entry, Group, Hold, Lane, Strand
-from zonemta_py.schedule.standing import NO_TLS
+from zonemta_py.schedule.batch import Entry, Group, Hold, Lane, Strand
+from zonemta_py.schedule.policy.state import NO_TLS
+from zonemta_py.schedule.time import hours
 from zonemta_py.zones.site import order
 
 log = logging.getLogger(__name__)

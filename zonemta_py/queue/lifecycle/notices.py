@@ -16,7 +16,7 @@ from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.api import BOUNCED, DELIVERED
 from zonemta_py.queue.core.messages import Message, Messages
 from zonemta_py.queue.lifecycle.settlement import Settlement
-from zonemta_py.schedule import hours
+from zonemta_py.schedule.time import hours
 
 
 class Notices:

@@ -21,7 +21,7 @@ from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.counters import REMOVED, SUPPRESSED, campaign_of
 from zonemta_py.queue.core.locator import state_of
 from zonemta_py.queue.core.messages import Message
-from zonemta_py.schedule.lane import Entry, Group, Strand
+from zonemta_py.schedule.batch import Entry, Group, Strand
 from zonemta_py.schedule.zone import ZoneSchedule
 
 if TYPE_CHECKING:

@@ -36,8 +36,8 @@ from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.lifecycle.leasing import Leases
 from zonemta_py.queue.lifecycle.notices import due, wanted
 from zonemta_py.queue.lifecycle.settlement import Row, Settlement, check, deferred_key, leave_out, mark_blocked, told
-from zonemta_py.schedule import hours
-from zonemta_py.schedule.lane import NEVER_MS, Entry, Group, Strand
+from zonemta_py.schedule.batch import NEVER_MS, Entry, Group, Strand
+from zonemta_py.schedule.time import hours
 from zonemta_py.zones.retry import delay_s
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from zonemta_py.queue.api import Outcome, Result
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.lifecycle.lease import Lease
-from zonemta_py.schedule.lane import Entry
+from zonemta_py.schedule.batch import Entry
 
 
 @dataclass(slots=True)

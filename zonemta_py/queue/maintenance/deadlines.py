@@ -19,7 +19,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.context import Parts
 from zonemta_py.queue.maintenance.expiry import AT_ONCE, WALKED_AT_ONCE, Endings, past_deadline, waited_for
-from zonemta_py.schedule.lane import NEVER_MS, Entry, Group, Strand, split_key
+from zonemta_py.schedule.batch import NEVER_MS, Entry, Group, Strand, split_key
 from zonemta_py.schedule.zone import ZoneSchedule
 
 STRANDS_AT_ONCE = 1_000

@@ -11,7 +11,7 @@ from zonemta_py.disk.records import Note
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED
 from zonemta_py.queue.lifecycle.context import Parts
-from zonemta_py.schedule.lane import Entry, Group, Strand
+from zonemta_py.schedule.batch import Entry, Group, Strand
 from zonemta_py.schedule.zone import ZoneSchedule
 
 AT_ONCE = 1_000

@@ -20,7 +20,7 @@ from zonemta_py.queue.lifecycle.context import Parts
 from zonemta_py.queue.maintenance import archive
 from zonemta_py.queue.maintenance.deadlines import Deadlines, strands_in_turn
 from zonemta_py.queue.maintenance.expiry import Endings
-from zonemta_py.schedule.lane import Strand
+from zonemta_py.schedule.batch import Strand
 from zonemta_py.schedule.zone import ZoneSchedule
 
 log = logging.getLogger(__name__)

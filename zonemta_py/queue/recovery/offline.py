@@ -25,7 +25,7 @@ from zonemta_py.queue.recovery import restore, start
 from zonemta_py.queue.recovery.open_store import REPAIR_MARK, keep, open_store
 from zonemta_py.queue.recovery.suffix import read_suffix
 from zonemta_py.queue.recovery.view import LookedAt, NoReceipts, Unwritten, View
-from zonemta_py.schedule.clock import Clock
+from zonemta_py.schedule.time.clock import Clock
 
 Progress = Callable[[str], None]
 _REPAIRS_MAX = 3

@@ -44,9 +44,9 @@ from zonemta_py.queue.recovery.open_store import REPAIR_MARK, open_store, say
 from zonemta_py.queue.recovery.replay import Replay
 from zonemta_py.queue.recovery.rezoning import adopt
 from zonemta_py.queue.recovery.suffix import Suffix, read_suffix
-from zonemta_py.schedule.clock import Clock
 from zonemta_py.schedule.sites import Scout
-from zonemta_py.schedule.steady import Steady
+from zonemta_py.schedule.time.clock import Clock
+from zonemta_py.schedule.time.steady import Steady
 
 Progress = Callable[[str], None]
 ORDERS_MARK = "orders-lost"

@@ -42,7 +42,7 @@ from zonemta_py.queue.suppression.entry import (
     scopes_of,
     taken_off,
 )
-from zonemta_py.schedule.lane import Entry, Group
+from zonemta_py.schedule.batch import Entry, Group
 
 if TYPE_CHECKING:
     from zonemta_py.queue.core.core import Core

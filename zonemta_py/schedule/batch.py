@@ -18,7 +18,7 @@ from zonemta_py.zones.zone import Destination as Target
 
 if TYPE_CHECKING:
     from zonemta_py.mail.reply import Reply
-    from zonemta_py.schedule.kept import Kept
+    from zonemta_py.schedule.admission.idle_connections import Kept
     from zonemta_py.schedule.zone import ZoneSchedule
     from zonemta_py.zones.fair import Flow
     from zonemta_py.zones.rates import Learned

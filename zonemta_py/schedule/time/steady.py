@@ -24,7 +24,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from zonemta_py.disk import keys
-from zonemta_py.schedule.clock import Clock
+from zonemta_py.schedule.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

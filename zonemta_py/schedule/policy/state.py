@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zonemta_py.config import Config, Zone
 from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
-from zonemta_py.schedule.earned import Earned
-from zonemta_py.schedule.lane import Hold, Lane, Path, Strand
-from zonemta_py.schedule.manners import KINDS as MANNERS
-from zonemta_py.schedule.manners import Manners
-from zonemta_py.schedule.pauses import Pauses
+from zonemta_py.schedule.batch import Hold, Lane, Path, Strand
+from zonemta_py.schedule.policy.learned_concurrency import Earned
+from zonemta_py.schedule.policy.manners import KINDS as MANNERS
+from zonemta_py.schedule.policy.manners import Manners
+from zonemta_py.schedule.policy.pauses import Pauses
 from zonemta_py.zones import window
 from zonemta_py.zones.rates import Learned
 from zonemta_py.zones.warmup import Warmups

@@ -15,14 +15,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.config import Config, Zone
-from zonemta_py.schedule.clock import Timers
-from zonemta_py.schedule.kept import IDLE_S, TURN_S, KeptOpen
-from zonemta_py.schedule.lane import Entry, Group, Hold, Line, Strand, Turn
+from zonemta_py.schedule.admission.idle_connections import IDLE_S, TURN_S, KeptOpen
+from zonemta_py.schedule.batch import Entry, Group, Hold, Line, Strand, Turn
+from zonemta_py.schedule.time.clock import Timers
 from zonemta_py.zones.feedback import Concurrency
 from zonemta_py.zones.throttle import Gate, Most, Scope, Throttles
 
 if TYPE_CHECKING:
-    from zonemta_py.schedule.standing import Standing
+    from zonemta_py.schedule.policy.state import Standing
 
 WAKE_AT_LEAST_S = 0.02
 _NOTHING_SAID = Most(0, 0, None)

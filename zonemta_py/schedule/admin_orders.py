@@ -14,10 +14,10 @@ from typing import Any
 from zonemta_py.config import ConfigError
 from zonemta_py.config.shipped import shipped
 from zonemta_py.mail.classify import NoRoute
-from zonemta_py.schedule.lane import Lane, Strand
-from zonemta_py.schedule.manners import KINDS as MANNERS
+from zonemta_py.schedule.batch import Lane, Strand
+from zonemta_py.schedule.policy.manners import KINDS as MANNERS
+from zonemta_py.schedule.policy.state import LOST, NO_TLS
 from zonemta_py.schedule.schedule import Schedule
-from zonemta_py.schedule.standing import LOST, NO_TLS
 from zonemta_py.schedule.zone import ZoneSchedule
 from zonemta_py.zones.site import Providers, Site
 

@@ -16,10 +16,10 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.records import Note
 from zonemta_py.schedule.away import Away
+from zonemta_py.schedule.batch import NEVER_MS, Entry, Group, Strand
 from zonemta_py.schedule.cursor import Cursor, Ground
-from zonemta_py.schedule.lane import NEVER_MS, Entry, Group, Strand
+from zonemta_py.schedule.flow_queues import Make, Strands
 from zonemta_py.schedule.shared import Shared
-from zonemta_py.schedule.strands import Make, Strands
 
 READ_AT_ONCE = 500
 """Recipients read from the store in one go; the event loop gets its turn in between."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from zonemta_py.schedule.clock import Timers
-from zonemta_py.schedule.lane import Group, Lane
+from zonemta_py.schedule.batch import Group, Lane
+from zonemta_py.schedule.time.clock import Timers
 from zonemta_py.zones.throttle import Gate
 
 IDLE_S = 1.0
