@@ -82,9 +82,9 @@ def check_others(config: Config) -> None:
     if config.rules.file or config.rules.extra:
         load_rules(config)
     if config.dkim:
-        from zonemta_py.delivery import keys
+        from zonemta_py.delivery.message import dkim_keys
 
-        keys.check(config)
+        dkim_keys.check(config)
     if config.tls.ca_file or any(zone.client_certificate for zone in config.zones):
         from zonemta_py.delivery.tls import contexts as tls_contexts
 
@@ -139,7 +139,7 @@ def queue(config: Config, host: Host) -> None:
 
 
 async def _queue(config: Config, host: Host) -> None:
-    from zonemta_py.delivery.scout import DnsScout
+    from zonemta_py.delivery.dns.destination import DnsScout
     from zonemta_py.disk import identity
     from zonemta_py.disk.leveldb.store import StoreError
     from zonemta_py.plugin.queue_hooks import PluginHooks
@@ -242,7 +242,7 @@ def reporter(config: Config, host: Host, now: float) -> None:
 
 
 async def _reporter(config: Config, now: float) -> None:
-    from zonemta_py.delivery.scout import DnsScout
+    from zonemta_py.delivery.dns.destination import DnsScout
     from zonemta_py.delivery.tls import days as tls_days
     from zonemta_py.queue.api import QueueRefusal
     from zonemta_py.wire.client import RemoteQueue

@@ -18,7 +18,7 @@ import pytest
 
 from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.config import load
-from zonemta_py.delivery import keys
+from zonemta_py.delivery.message import dkim_keys
 
 Zonemta = Callable[..., Any]
 
@@ -77,7 +77,7 @@ class Place:
 
     def publish(self, selector: str) -> None:
         [settings] = [key for key in load(self.file).dkim if key.selector == selector]
-        self._names.texts[f"{selector}._domainkey.d.example"] = keys.read(settings).record()
+        self._names.texts[f"{selector}._domainkey.d.example"] = dkim_keys.read(settings).record()
 
     def run(self, *arguments: str) -> Any:
         return self._zonemta("dkim", *arguments, "--config", self.file)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.delivery import connections as pool
-from zonemta_py.delivery.connections import Connections
-from zonemta_py.delivery.session import Route, Session, open_session
+from zonemta_py.delivery.smtp import connections as pool
+from zonemta_py.delivery.smtp.connections import Connections
+from zonemta_py.delivery.smtp.session import Route, Session, open_session
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.plan import Plan
 from zonemta_py.queue.api import DELIVERED

@@ -22,8 +22,8 @@ from pydantic import ValidationError
 
 from zonemta_py.config import Plugins
 from zonemta_py.config.sources import Pool, Source
-from zonemta_py.delivery.egress import Egress, proxy_header
-from zonemta_py.delivery.targets import Target
+from zonemta_py.delivery.dns.egress import Egress, proxy_header
+from zonemta_py.delivery.dns.routes import Target
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.mail.classify import DeliveryError
 from zonemta_py.plugin.host import Host

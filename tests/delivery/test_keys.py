@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from zonemta_py.config import Config, ConfigError
-from zonemta_py.delivery.keys import CHECK_S, Keys, check
+from zonemta_py.delivery.message.dkim_keys import CHECK_S, Keys, check
 from zonemta_py.mail.dkim.signature import KeyUnusable
 
 Configure = Callable[..., Config]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from zonemta_py.config import Config
-from zonemta_py.delivery.merged import SLOW_S, Templates
+from zonemta_py.delivery.message.merged import SLOW_S, Templates
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.merge.source import Source, Text
 from zonemta_py.queue.poison import Deaths, Making

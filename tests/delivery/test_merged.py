@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from zonemta_py.config import Plugins
-from zonemta_py.delivery import merged
-from zonemta_py.delivery.merged import Templates
+from zonemta_py.delivery.message import merged
+from zonemta_py.delivery.message.merged import Templates
 from zonemta_py.mail.addresses import verp
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.reply import Reply

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from zonemta_py.config import Config
 from zonemta_py.delivery import worker
-from zonemta_py.delivery.body import Body
-from zonemta_py.delivery.outgoing import Outgoing
-from zonemta_py.delivery.signing import AGAIN_S, Signer
+from zonemta_py.delivery.message.body import Body
+from zonemta_py.delivery.message.outgoing import Outgoing
+from zonemta_py.delivery.message.signing import AGAIN_S, Signer
 from zonemta_py.mail.addresses import srs, verp
 from zonemta_py.mail.dkim.canonical import body_hash
 from zonemta_py.mail.dkim.signature import Key

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.delivery.dialogue import Dialogue
+from zonemta_py.delivery.smtp.dialogue import Dialogue
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, RELEASED
 
 TOO_MANY = "452 4.5.3 Too many recipients"

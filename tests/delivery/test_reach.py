@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zonemta_py.config import Config, Listener, Server
-from zonemta_py.delivery.reach import Ourselves, refusal
+from zonemta_py.delivery.dns.reachability import Ourselves, refusal
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import dns.rdatatype
 import dns.rrset
 import pytest
 
-from zonemta_py.delivery.resolver import FAILURE_S, NEGATIVE_MAX_S, Answer, Cache, Found, Resolver, ascii_name
+from zonemta_py.delivery.dns.resolver import FAILURE_S, NEGATIVE_MAX_S, Answer, Cache, Found, Resolver, ascii_name
 from zonemta_py.mail.classify import NoRoute
 
 RECORDS: dict[tuple[str, str], list[str]] = {

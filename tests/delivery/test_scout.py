@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from zonemta_py.config import Config, Listener, Server
-from zonemta_py.delivery.resolver import FAILURE_S, Answer, ascii_name
-from zonemta_py.delivery.scout import HOSTS_MAX, DnsScout
+from zonemta_py.delivery.dns.destination import HOSTS_MAX, DnsScout
+from zonemta_py.delivery.dns.resolver import FAILURE_S, Answer, ascii_name
 from zonemta_py.mail.classify import NoRoute
 
 Book = dict[tuple[str, str], Any]

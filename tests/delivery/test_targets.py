@@ -9,10 +9,10 @@ import pytest
 
 from zonemta_py.config import Config
 from zonemta_py.config.sources import Source
-from zonemta_py.delivery.dead import DEAD_S, REMEMBERED_MAX, SILENT_S, DeadHosts
-from zonemta_py.delivery.egress import Egress
-from zonemta_py.delivery.reach import Ourselves
-from zonemta_py.delivery.targets import Choice, Roads, Target
+from zonemta_py.delivery.dns.egress import Egress
+from zonemta_py.delivery.dns.reachability import Ourselves
+from zonemta_py.delivery.dns.routes import Choice, Roads, Target
+from zonemta_py.delivery.dns.unreachable import DEAD_S, REMEMBERED_MAX, SILENT_S, DeadHosts
 from zonemta_py.mail.classify import ConnectionLost, NoRoute, Refused, ReplyTimeout, Unreachable
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED

@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from zonemta_py.config.shipped import shipped
-from zonemta_py.delivery.targets import Target
+from zonemta_py.delivery.dns.routes import Target
 from zonemta_py.delivery.tls import dane
 from zonemta_py.mail.rules.rule import Action
 from zonemta_py.mail.rules.rules import Rules

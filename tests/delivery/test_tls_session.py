@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trustme
 
-from zonemta_py.delivery.session import Route, Session, open_session
+from zonemta_py.delivery.smtp.session import Route, Session, open_session
 from zonemta_py.delivery.tls import contexts as tls_contexts
 from zonemta_py.delivery.tls import dane
 from zonemta_py.delivery.tls.contexts import TlsContexts

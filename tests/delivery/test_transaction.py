@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonemta_py.delivery import commands
+from zonemta_py.delivery.smtp import commands
 from zonemta_py.mail.envelope import Notify, Recipient
 from zonemta_py.mail.lines import Decoder, Stuffer
 from zonemta_py.mail.reply import Reply

@@ -12,7 +12,7 @@ import pytest
 
 from zonemta_py.config import Config
 from zonemta_py.delivery import worker
-from zonemta_py.delivery.targets import Target
+from zonemta_py.delivery.dns.routes import Target
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.host import Host

@@ -23,7 +23,7 @@ from aiosmtpd.proxy_protocol import get_proxy
 from tests.fuzz import http_targets
 from tests.reception.conftest import MemoryIntake
 from zonemta_py.config import Config, Signing
-from zonemta_py.delivery.dialogue import Dialogue
+from zonemta_py.delivery.smtp.dialogue import Dialogue
 from zonemta_py.mail.address import AddressRefused, parse_mail, parse_rcpt
 from zonemta_py.mail.addresses.authors import author_domain, authors
 from zonemta_py.mail.addresses.senders import Senders

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from zonemta_py.config import Config
-from zonemta_py.delivery.scout import DnsScout
+from zonemta_py.delivery.dns.destination import DnsScout
 from zonemta_py.mail.classify import NoRoute
 
 CERTIFICATE = "ab" * 32

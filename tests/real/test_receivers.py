@@ -24,7 +24,7 @@ from survival.letters import Letter
 from survival.letters import letter as lines_with_dots
 from survival.rig import Mta
 
-from zonemta_py.delivery.session import Route, open_session
+from zonemta_py.delivery.smtp.session import Route, open_session
 from zonemta_py.delivery.tls import dane
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.memory import TlsMemory

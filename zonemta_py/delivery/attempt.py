@@ -17,17 +17,17 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from zonemta_py.delivery.connections import Key
-from zonemta_py.delivery.egress import Egress
-from zonemta_py.delivery.letter import NotMade, letter, not_made
-from zonemta_py.delivery.means import Means
+from zonemta_py.delivery.context import Means
+from zonemta_py.delivery.dns.egress import Egress
+from zonemta_py.delivery.dns.routes import Choice, Target
 from zonemta_py.delivery.portions import Portion, Portions, split
-from zonemta_py.delivery.session import Route, Session, TlsFallback, open_session
-from zonemta_py.delivery.targets import Choice, Target
+from zonemta_py.delivery.rendering import NotMade, letter, not_made
+from zonemta_py.delivery.smtp.connections import Key
+from zonemta_py.delivery.smtp.session import Route, Session, TlsFallback, open_session
+from zonemta_py.delivery.smtp.transaction import Transaction
 from zonemta_py.delivery.tls.failures import POLICY, UNDECIDED, TlsTrouble, TlsUnmet
 from zonemta_py.delivery.tls.plan import Demands, Plan, Trial
 from zonemta_py.delivery.tls.reports import rows
-from zonemta_py.delivery.transaction import Transaction
 from zonemta_py.mail.classify import LOCAL, TLS_POLICY, DeliveryError, TlsFailed, judge
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import ConnectOptions
@@ -44,7 +44,7 @@ from zonemta_py.queue.api import (
 )
 
 if TYPE_CHECKING:
-    from zonemta_py.delivery.series import Following
+    from zonemta_py.delivery.pipelined import Following
 
 ADDRESSES_MAX = 6
 CONNECT_SHARE = 2.0

@@ -20,16 +20,16 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from zonemta_py.delivery.body import Body
-from zonemta_py.delivery.letter import fetched, finished
-from zonemta_py.delivery.transaction import Transaction
+from zonemta_py.delivery.message.body import Body
+from zonemta_py.delivery.rendering import fetched, finished
+from zonemta_py.delivery.smtp.transaction import Transaction
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Delivery, Outcome, Result
 
 if TYPE_CHECKING:
-    from zonemta_py.delivery.means import Means
-    from zonemta_py.delivery.session import Session
+    from zonemta_py.delivery.context import Means
+    from zonemta_py.delivery.smtp.session import Session
 
 PORTIONS_S = 60.0
 """No portion is begun later than that after the first."""

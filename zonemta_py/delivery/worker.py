@@ -14,10 +14,10 @@ import asyncio
 import logging
 
 from zonemta_py.config import Config
-from zonemta_py.delivery.connections import Connections
-from zonemta_py.delivery.means import Means
-from zonemta_py.delivery.scout import DnsScout
-from zonemta_py.delivery.series import deliver
+from zonemta_py.delivery.context import Means
+from zonemta_py.delivery.dns.destination import DnsScout
+from zonemta_py.delivery.pipelined import deliver
+from zonemta_py.delivery.smtp.connections import Connections
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.mail.reply import Reply

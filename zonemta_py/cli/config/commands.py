@@ -79,7 +79,7 @@ def _become(config: Config) -> Iterator[str]:
 
 def _doubts(config: Config) -> Iterator[str]:
     """What may be right on the machine that is meant, but is not on this one, and what is left open."""
-    from zonemta_py.delivery.reach import is_local
+    from zonemta_py.delivery.dns.reachability import is_local
     from zonemta_py.disk.space import LEAST_BYTES
 
     if config.queue.reserve_bytes < LEAST_BYTES:

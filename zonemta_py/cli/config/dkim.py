@@ -22,7 +22,7 @@ from zonemta_py.config import Config, ConfigError, DkimKey
 from zonemta_py.mail.addresses.domain import canonical
 
 if TYPE_CHECKING:  # DNS and cryptography take their time to load, and other commands do without
-    from zonemta_py.delivery.resolver import Resolver
+    from zonemta_py.delivery.dns.resolver import Resolver
     from zonemta_py.mail.dkim.signature import Key
 
 app = typer.Typer(help="DKIM keys: make, check against DNS, rotate.", no_args_is_help=True)
@@ -82,7 +82,7 @@ def examined(config: Config, domain: str | None) -> list[Checked]:
 
 
 async def _examine(config: Config, chosen: Sequence[DkimKey]) -> list[Checked]:
-    from zonemta_py.delivery.resolver import Resolver
+    from zonemta_py.delivery.dns.resolver import Resolver
 
     dns = config.dns
     resolver = Resolver(dns.servers or None, dns.port, timeout_s=dns.timeout_s)
@@ -90,13 +90,13 @@ async def _examine(config: Config, chosen: Sequence[DkimKey]) -> list[Checked]:
 
 
 async def _one(resolver: Resolver, settings: DkimKey) -> Checked:
-    from zonemta_py.delivery import keys
+    from zonemta_py.delivery.message import dkim_keys
     from zonemta_py.mail.classify import NoRoute
     from zonemta_py.mail.dkim.record import judge
     from zonemta_py.mail.dkim.signature import KeyUnusable
 
     try:
-        key = keys.read(settings)
+        key = dkim_keys.read(settings)
     except KeyUnusable as error:
         return Checked(settings, None, "no key", (str(error),))
     try:

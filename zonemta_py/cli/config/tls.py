@@ -31,7 +31,7 @@ def check(
     json: AsJson = False,
 ) -> None:
     """Connect to a domain's servers: which policy applies, what they offer, whether mail would go. Sends nothing."""
-    from zonemta_py.delivery.tls.check import look
+    from zonemta_py.delivery.tls_check import look
 
     settings = configuration(config)
     found = asyncio.run(look(settings, _zone(settings, zone), domain))
@@ -100,7 +100,7 @@ def _rows(reports: list[Report]) -> list[list[Any]]:
 async def _send(settings: Config, day: datetime.date) -> list[str]:
     """Mail goes through our own listener, and so through our own queue."""
     from zonemta_py.cli.send import commands as sending
-    from zonemta_py.delivery.scout import DnsScout
+    from zonemta_py.delivery.dns.destination import DnsScout
     from zonemta_py.delivery.tls.mail import send_day
 
     async def hand_in(sender: str, recipients: list[str], message: bytes) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from zonemta_py.config import Config
-from zonemta_py.delivery.reach import refusal
+from zonemta_py.delivery.dns.reachability import refusal
 
 if TYPE_CHECKING:
     import httpx

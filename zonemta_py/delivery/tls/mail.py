@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime
 from urllib.parse import urlsplit
 
 from zonemta_py.config import Config
-from zonemta_py.delivery.reach import refusal
+from zonemta_py.delivery.dns.reachability import refusal
 from zonemta_py.delivery.tls import https
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.https import Barred, HttpsFailed

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from zonemta_py.delivery.reach import refusal
+from zonemta_py.delivery.dns.reachability import refusal
 from zonemta_py.delivery.tls import https
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.https import Barred, HttpsFailed

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from zonemta_py.config import Config
 from zonemta_py.config.shipped import shipped
-from zonemta_py.delivery.reach import Ourselves
-from zonemta_py.delivery.resolver import FAILURE_S, Answer, Resolver, ascii_name
-from zonemta_py.delivery.targets import Target
+from zonemta_py.delivery.dns.reachability import Ourselves
+from zonemta_py.delivery.dns.resolver import FAILURE_S, Answer, Resolver, ascii_name
+from zonemta_py.delivery.dns.routes import Target
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.zones.site import Exchanges, Providers, Site, order, shuffled, site_key, without_ourselves
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Hashable
 
-from zonemta_py.delivery.session import Session
+from zonemta_py.delivery.smtp.session import Session
 
 IDLE_MAX = 500
 """Idle connections of one sender process, all destinations together."""

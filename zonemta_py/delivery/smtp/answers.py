@@ -11,8 +11,8 @@ commands only when our time is over. In all three the recipients without a verdi
 
 from __future__ import annotations
 
-from zonemta_py.delivery.body import Body
-from zonemta_py.delivery.session import Session
+from zonemta_py.delivery.message.body import Body
+from zonemta_py.delivery.smtp.session import Session
 from zonemta_py.mail.classify import (
     ConnectionLost,
     DeliveryError,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine
 from typing import NamedTuple, TypeVar
 
 from zonemta_py.config import Config
-from zonemta_py.delivery.keys import Keys
+from zonemta_py.delivery.message.dkim_keys import Keys
 from zonemta_py.mail.addresses.authors import author_domain
 from zonemta_py.mail.dkim.canonical import Form
 from zonemta_py.mail.dkim.signature import Fields, Key, KeyUnusable

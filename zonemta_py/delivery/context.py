@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from zonemta_py.config import Config, Zone
-from zonemta_py.delivery.connections import Connections
-from zonemta_py.delivery.dead import DeadHosts
-from zonemta_py.delivery.egress import Sources
-from zonemta_py.delivery.merged import Templates
-from zonemta_py.delivery.outgoing import Outgoing
-from zonemta_py.delivery.reach import Ourselves
-from zonemta_py.delivery.scout import DnsScout
-from zonemta_py.delivery.targets import Roads
+from zonemta_py.delivery.dns.destination import DnsScout
+from zonemta_py.delivery.dns.egress import Sources
+from zonemta_py.delivery.dns.reachability import Ourselves
+from zonemta_py.delivery.dns.routes import Roads
+from zonemta_py.delivery.dns.unreachable import DeadHosts
+from zonemta_py.delivery.message.merged import Templates
+from zonemta_py.delivery.message.outgoing import Outgoing
+from zonemta_py.delivery.smtp.connections import Connections
 from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Outlet

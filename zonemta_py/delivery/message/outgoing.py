@@ -14,8 +14,8 @@ import time
 from dataclasses import replace
 
 from zonemta_py.config import Config
-from zonemta_py.delivery.body import Body
-from zonemta_py.delivery.signing import Signer
+from zonemta_py.delivery.message.body import Body
+from zonemta_py.delivery.message.signing import Signer
 from zonemta_py.mail import list_fields
 from zonemta_py.mail.addresses import srs, verp
 from zonemta_py.mail.addresses.domain import canonical

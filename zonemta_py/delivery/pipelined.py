@@ -18,14 +18,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.delivery.attempt import Attempt
-from zonemta_py.delivery.letter import NotMade, letter, not_made
 from zonemta_py.delivery.portions import UNTRIED, restricted
-from zonemta_py.delivery.transaction import Transaction
+from zonemta_py.delivery.rendering import NotMade, letter, not_made
+from zonemta_py.delivery.smtp.transaction import Transaction
 from zonemta_py.queue.api import RELEASED, Delivery, Outcome, Result
 
 if TYPE_CHECKING:
-    from zonemta_py.delivery.means import Means
-    from zonemta_py.delivery.session import Session
+    from zonemta_py.delivery.context import Means
+    from zonemta_py.delivery.smtp.session import Session
 
 SERIES_S = 1.0
 """No message of a series is begun later than that after its first."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from zonemta_py.delivery.dead import DeadHosts
-from zonemta_py.delivery.egress import Egress
-from zonemta_py.delivery.reach import Ourselves
+from zonemta_py.delivery.dns.egress import Egress
+from zonemta_py.delivery.dns.reachability import Ourselves
+from zonemta_py.delivery.dns.unreachable import DeadHosts
 from zonemta_py.mail.classify import ConnectionLost, DeliveryError, NoRoute, ReplyTimeout, Unreachable
 
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zonemta_py.delivery import commands
-from zonemta_py.delivery.answers import BAD_RECIPIENT, Answers, completed
-from zonemta_py.delivery.body import Body
-from zonemta_py.delivery.session import Session
+from zonemta_py.delivery.message.body import Body
+from zonemta_py.delivery.smtp import commands
+from zonemta_py.delivery.smtp.answers import BAD_RECIPIENT, Answers, completed
+from zonemta_py.delivery.smtp.session import Session
 from zonemta_py.mail.classify import (
     too_many,
 )
@@ -26,7 +26,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, Delivery, QueueRefusal
 
 if TYPE_CHECKING:
-    from zonemta_py.delivery.series import Following
+    from zonemta_py.delivery.pipelined import Following
 
 NO_SMTPUTF8 = Reply(553, "5.6.7", "the server does not take internationalised mail (SMTPUTF8)")
 BAD_SENDER = Reply(553, "5.1.7", "the sender's address has control characters")

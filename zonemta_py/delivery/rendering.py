@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zonemta_py.delivery.body import Body
-from zonemta_py.delivery.signing import Unsigned
+from zonemta_py.delivery.message.body import Body
+from zonemta_py.delivery.message.signing import Unsigned
 from zonemta_py.mail.reply import Reply
 from zonemta_py.merge.problems import RenderRefused, TemplateRefused
 from zonemta_py.queue.api import BOUNCED, DEFERRED, Delivery, Outcome, QueueRefusal
 
 if TYPE_CHECKING:
-    from zonemta_py.delivery.means import Means
+    from zonemta_py.delivery.context import Means
 
 NotMade = (QueueRefusal, RenderRefused, TemplateRefused, Unsigned)
 

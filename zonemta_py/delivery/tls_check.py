@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zonemta_py.config import Config, Zone
-from zonemta_py.delivery.reach import refusal
-from zonemta_py.delivery.scout import DnsScout
-from zonemta_py.delivery.session import Route, Session, open_session
+from zonemta_py.delivery.dns.destination import DnsScout
+from zonemta_py.delivery.dns.reachability import refusal
+from zonemta_py.delivery.smtp.session import Route, Session, open_session
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.mail import uris
 from zonemta_py.delivery.tls.plan import Demands, Plan

@@ -22,8 +22,8 @@ from typing import cast
 
 import aiosmtplib
 
-from zonemta_py.delivery.dialogue import Dialogue
-from zonemta_py.delivery.egress import Egress
+from zonemta_py.delivery.dns.egress import Egress
+from zonemta_py.delivery.smtp.dialogue import Dialogue
 from zonemta_py.delivery.tls import dane
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.failures import CERTIFICATE, HANDSHAKE, NOT_OFFERED, STARTTLS, TlsTrouble, of_handshake
