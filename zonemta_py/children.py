@@ -38,10 +38,10 @@ def plugins(config: Config) -> Host:
 
 def load_receiver() -> None:
     """Imports what a receiver needs, into the process that is to be forked: its children share it, and need not."""
-    from zonemta_py.reception import acceptor
+    from zonemta_py.reception import listeners
     from zonemta_py.wire import client
 
-    _loaded(acceptor, client)
+    _loaded(listeners, client)
 
 
 def load_queue() -> None:
@@ -192,7 +192,7 @@ def receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.so
 
 
 async def _receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.socket]], share: int) -> None:
-    from zonemta_py.reception.acceptor import serve
+    from zonemta_py.reception.listeners import serve
     from zonemta_py.wire.client import RemoteQueue
 
     await serve(config, sockets, RemoteQueue.lasting(config.folder, "receiver"), host, share)

@@ -7,9 +7,9 @@ import re
 from zonemta_py.merge.compile import compile as compile_template
 from zonemta_py.merge.problems import RenderRefused, TemplateRefused
 from zonemta_py.merge.source import Source, Text
-from zonemta_py.reception.http import batch, models, reading
-from zonemta_py.reception.http.compose import compose
-from zonemta_py.reception.http.problem import Problem
+from zonemta_py.reception.http.documents import batch, models, reading
+from zonemta_py.reception.http.documents.compose import compose
+from zonemta_py.reception.http.documents.problem import Problem
 
 FIELDS = {"x": "x" * 2_000, "words": "a. <b> " * 300, "wide": "漢é" * 200}
 _BROKEN = re.compile(rb"\r(?!\n)|(?<!\r)\n|\r\n\.\r\n|\0")

@@ -33,10 +33,10 @@ from zonemta_py.mail.lines import Decoder, Stuffer
 from zonemta_py.plugin import mime
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.recovery.start import open_queue
-from zonemta_py.reception.gate import Gate
+from zonemta_py.reception.connection_limits import Gate
+from zonemta_py.reception.listener import Site
 from zonemta_py.reception.login import Login
-from zonemta_py.reception.site import Site
-from zonemta_py.reception.smtp_door import Door
+from zonemta_py.reception.smtp.session import Door
 from zonemta_py.wire.server import Connection
 
 BYTES_MAX = 100_000

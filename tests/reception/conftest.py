@@ -32,7 +32,7 @@ from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import QueueRefusal
-from zonemta_py.reception.acceptor import serve
+from zonemta_py.reception.listeners import serve
 
 PASSWORD = "correct horse"
 

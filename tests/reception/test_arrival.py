@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
-from zonemta_py.reception.arrival import Arrival, Chunks, Rules
+from zonemta_py.reception.ingest import Arrival, Chunks, Rules
 
 RULES = Rules("mx.test", trust_zone=True, header_bytes=1000, hops=5)
 PIECES = st.lists(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.config import Limits
-from zonemta_py.reception.gate import Gate, Networks, plain_ip
+from zonemta_py.reception.connection_limits import Gate, Networks, plain_ip
 
 
 class _Guest:

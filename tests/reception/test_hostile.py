@@ -17,7 +17,7 @@ from argon2 import PasswordHasher
 from tests.reception.conftest import PASSWORD, OpenDoor, Wire
 from tests.reception.test_session import plain, secured, trusting
 from zonemta_py.reception.login import Login
-from zonemta_py.reception.smtp_door import Door
+from zonemta_py.reception.smtp.session import Door
 from zonemta_py.reception.turns import Turns
 
 MESSAGE = b"Subject: hi\r\n\r\nhi\r\n"

@@ -6,9 +6,9 @@ import asyncio
 import logging
 from typing import Any
 
+from zonemta_py.reception.log_throttle import CLIENT_LINES, KIND_LINES, Sparing
 from zonemta_py.reception.login import FORGET_S, FREE_TRIES, Failures, delay_s
-from zonemta_py.reception.pace import Pace
-from zonemta_py.reception.sparing import CLIENT_LINES, KIND_LINES, Sparing
+from zonemta_py.reception.smtp.pace import Pace
 from zonemta_py.reception.turns import Turns
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.schedule_fields import FIELDS, Terms
-from zonemta_py.reception.arrival import KEPT, Arrival, Rules
+from zonemta_py.reception.ingest import KEPT, Arrival, Rules
 
 TERMS = Terms(30, frozenset(["office"]), frozenset(["Europe/Berlin"]))
 RULES = Rules("mx.test", True, 10_000, 5, trust_fields=True, terms=TERMS, kept=(*KEPT, "x-kind", "x-campaign"))

@@ -19,7 +19,7 @@ from zonemta_py.config import Config, ConfigError
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Unanswered
-from zonemta_py.reception.acceptor import serve
+from zonemta_py.reception.listeners import serve
 
 PASSWORD = "correct horse"
 MESSAGE = b"From: a@b.test\r\nSubject: x\r\n\r\nhi\r\n"

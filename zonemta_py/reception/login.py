@@ -27,7 +27,7 @@ from argon2 import PasswordHasher, extract_parameters
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from zonemta_py.config import ConfigError
-from zonemta_py.reception.gate import network_of
+from zonemta_py.reception.connection_limits import network_of
 
 FORGET_S = 900.0
 """After the last of them."""

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.merge.source import File, Source, Text
-from zonemta_py.reception.http import batch
-from zonemta_py.reception.http.problem import Problem
+from zonemta_py.reception.http.documents import batch
+from zonemta_py.reception.http.documents.problem import Problem
 
 ROWS = [["anna@example.org", "Anna"], ["Ben@EXAMPLE.net", "Bén"]]
 

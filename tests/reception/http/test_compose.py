@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonemta_py.reception.http.compose import compose
-from zonemta_py.reception.http.models import Message
+from zonemta_py.reception.http.documents.compose import compose
+from zonemta_py.reception.http.documents.models import Message
 
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"), max_size=200)
 LINE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=120)

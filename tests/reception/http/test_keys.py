@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from zonemta_py.config import HttpKey
+from zonemta_py.reception.http.documents.problem import Problem
 from zonemta_py.reception.http.keys import Keys, hashed, new_key, renew_token
-from zonemta_py.reception.http.problem import Problem
 
 GOOD = {"from": "a@b.test", "to": ["c@d.test"], "subject": "x", "text": "y"}
 

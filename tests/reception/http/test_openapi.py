@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from zonemta_py import reference
-from zonemta_py.reception.http import models
+from zonemta_py.reception.http.documents import models
 
 FILE = Path(__file__).parents[3] / "config" / "openapi.json"
 

@@ -14,11 +14,12 @@ from starlette.routing import Match, Route
 
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal
-from zonemta_py.reception.http import campaigns, inject, models, people, suppressions
-from zonemta_py.reception.http.problem import MEDIA_TYPE, Problem, of_status
-from zonemta_py.reception.http.reading import of_validation
-from zonemta_py.reception.http.visits import OPEN, answer, described, entrance, told
-from zonemta_py.reception.passage import Refused
+from zonemta_py.reception.http import campaigns, inject, suppressions
+from zonemta_py.reception.http.authentication import OPEN, answer, described, entrance, told
+from zonemta_py.reception.http.documents import models, people
+from zonemta_py.reception.http.documents.problem import MEDIA_TYPE, Problem, of_status
+from zonemta_py.reception.http.documents.reading import of_validation
+from zonemta_py.reception.receiver import Refused
 
 _ABOUT = (
     "Mail, batches of campaigns and the suppression list of a zonemta node. An answer of 200 means: it is on stable"

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Request, Response
 
-from zonemta_py.reception.http import models, reading
-from zonemta_py.reception.http.problem import Fault, invalid
-from zonemta_py.reception.http.visits import answer, described, entrance, visit
+from zonemta_py.reception.http.authentication import answer, described, entrance, visit
+from zonemta_py.reception.http.documents import models, reading
+from zonemta_py.reception.http.documents.problem import Fault, invalid
 
 router = APIRouter(prefix="/v1/campaigns")
 _Name = Annotated[models.Name, Path(description="The campaign's name.")]

@@ -17,8 +17,8 @@ from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.schedule_fields import Terms, Unclear, obey
 from zonemta_py.merge.trial import Found
 from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.reception.http.documents.problem import ERRORS_MAX, Fault, invalid
 from zonemta_py.reception.http.keys import NOT_AS, REMEDY
-from zonemta_py.reception.http.problem import ERRORS_MAX, Fault, invalid
 
 TRIAL_S = 20.0
 """How long looking at one template may take."""

@@ -13,11 +13,11 @@ from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.merge.problems import RenderRefused
 from zonemta_py.queue.api import Receipt
-from zonemta_py.reception.http import batch, models, reading
-from zonemta_py.reception.http.compose import compose
-from zonemta_py.reception.http.entrance import Digest, Entrance, Visit
-from zonemta_py.reception.http.problem import Fault, Problem, invalid
-from zonemta_py.reception.http.visits import answer, described, entrance, visit
+from zonemta_py.reception.http.authentication import answer, described, entrance, visit
+from zonemta_py.reception.http.documents import batch, models, reading
+from zonemta_py.reception.http.documents.compose import compose
+from zonemta_py.reception.http.documents.problem import Fault, Problem, invalid
+from zonemta_py.reception.http.request_context import Digest, Entrance, Visit
 
 router = APIRouter()
 LARGE = 256 * 1024

@@ -17,7 +17,7 @@ from typing import get_args
 
 from zonemta_py.config import HttpKey, Right
 from zonemta_py.mail.addresses.senders import ANYBODY, Senders
-from zonemta_py.reception.http.problem import Problem
+from zonemta_py.reception.http.documents.problem import Problem
 from zonemta_py.reception.permission import Permissions
 
 TOKEN_FILE = "http.token"

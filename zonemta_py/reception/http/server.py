@@ -20,14 +20,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from zonemta_py.config import Config
 from zonemta_py.plugin.host import Host
-from zonemta_py.reception.gate import Gate, plain_ip
+from zonemta_py.reception.connection_limits import Gate, plain_ip
 from zonemta_py.reception.http.app import make
-from zonemta_py.reception.http.entrance import Entrance, Queue
+from zonemta_py.reception.http.authentication import Turnstile
+from zonemta_py.reception.http.documents.problem import BUSY_S, MEDIA_TYPE, Problem
 from zonemta_py.reception.http.keys import renew_token
 from zonemta_py.reception.http.pace import HEAD_S, LEAST_BYTES_S, WINDOW_S, Pace
-from zonemta_py.reception.http.problem import BUSY_S, MEDIA_TYPE, Problem
+from zonemta_py.reception.http.request_context import Entrance, Queue
 from zonemta_py.reception.http.sharing import Flow, Parser
-from zonemta_py.reception.http.visits import Turnstile
 
 _KEEP_ALIVE_S = 75
 HEAD_BYTES_MAX = 64 * 1024

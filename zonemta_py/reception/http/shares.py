@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from zonemta_py.reception.http.problem import BUSY_S, Problem
+from zonemta_py.reception.http.documents.problem import BUSY_S, Problem
 
 
 class Shares:

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from zonemta_py.reception.http import models, people, reading
-from zonemta_py.reception.http.problem import Fault, Problem, invalid
-from zonemta_py.reception.http.visits import answer, described, entrance, visit
+from zonemta_py.reception.http.authentication import answer, described, entrance, visit
+from zonemta_py.reception.http.documents import models, people, reading
+from zonemta_py.reception.http.documents.problem import Fault, Problem, invalid
 
 router = APIRouter(prefix="/v1")
 _AT_ONCE = 500

@@ -15,14 +15,14 @@ from zonemta_py.plugin.arguments import Info, Session
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.verdicts import Drop
 from zonemta_py.queue.api import Intake, Office, Receipt
-from zonemta_py.reception.gate import Gate
+from zonemta_py.reception.connection_limits import Gate
 from zonemta_py.reception.http.columns import Columns, Templates
+from zonemta_py.reception.http.documents.problem import Fault, Problem, invalid
 from zonemta_py.reception.http.keys import Holder, Keys
-from zonemta_py.reception.http.problem import Fault, Problem, invalid
 from zonemta_py.reception.http.shares import Shares
+from zonemta_py.reception.listener import Site
 from zonemta_py.reception.login import Login
-from zonemta_py.reception.passage import NOBODY, Passage, Refused, mark
-from zonemta_py.reception.site import Site
+from zonemta_py.reception.receiver import NOBODY, Passage, Refused, mark
 
 DROPPED = Receipt("", 0, 0, False)
 

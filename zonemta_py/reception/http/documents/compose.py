@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from zonemta_py.merge import header
 from zonemta_py.merge.encoding import base64, base64_bytes, join, piece
-from zonemta_py.reception.http.models import Attachment, Message, Person
+from zonemta_py.reception.http.documents.models import Attachment, Message, Person
 
 _DENSE = 6
 """From one character in so many that is not ASCII, base64 is shorter than quoted-printable, and not less readable."""

@@ -20,7 +20,7 @@ from pydantic import (
 )  # fmt: skip
 
 from zonemta_py.queue.campaigns.thresholds import SHARES
-from zonemta_py.reception.http import values
+from zonemta_py.reception.http.documents import values
 
 Name = Annotated[str, AfterValidator(values.name), WithJsonSchema({"type": "string", "pattern": values.NAME_PATTERN})]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import Session
-from zonemta_py.reception import replies
-from zonemta_py.reception.pace import Pace
-from zonemta_py.reception.replies import reply_bytes
-from zonemta_py.reception.site import Site
-from zonemta_py.reception.transaction import Transaction
+from zonemta_py.reception.listener import Site
+from zonemta_py.reception.smtp import replies
+from zonemta_py.reception.smtp.pace import Pace
+from zonemta_py.reception.smtp.replies import reply_bytes
+from zonemta_py.reception.smtp.transaction import Transaction
 
 _UNREAD_S_MAX = 60.0
 """For a client to read replies that it has asked for."""

@@ -25,16 +25,17 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.trace import Trace, protocol
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import Unanswered
-from zonemta_py.reception import replies, tls
-from zonemta_py.reception.authentication import Authentication, Client
-from zonemta_py.reception.commands import COMMANDS
-from zonemta_py.reception.gate import plain_ip
-from zonemta_py.reception.pace import Pace
-from zonemta_py.reception.patience import Patience
-from zonemta_py.reception.proxy import Origin
-from zonemta_py.reception.replies import reply_bytes
-from zonemta_py.reception.site import Site
-from zonemta_py.reception.transaction import Transaction
+from zonemta_py.reception import tls
+from zonemta_py.reception.connection_limits import plain_ip
+from zonemta_py.reception.listener import Site
+from zonemta_py.reception.smtp import replies
+from zonemta_py.reception.smtp.authentication import Authentication, Client
+from zonemta_py.reception.smtp.commands import COMMANDS
+from zonemta_py.reception.smtp.pace import Pace
+from zonemta_py.reception.smtp.patience import Patience
+from zonemta_py.reception.smtp.proxy import Origin
+from zonemta_py.reception.smtp.replies import reply_bytes
+from zonemta_py.reception.smtp.transaction import Transaction
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from fastapi import Request
 from jiter import from_json
 from pydantic import BaseModel, ValidationError
 
-from zonemta_py.reception.http import values
-from zonemta_py.reception.http.problem import ERRORS_MAX, Fault, Problem, invalid
+from zonemta_py.reception.http.documents import values
+from zonemta_py.reception.http.documents.problem import ERRORS_MAX, Fault, Problem, invalid
 
 JSON, MAIL = "application/json", "message/rfc822"
 _M = TypeVar("_M", bound=BaseModel)

@@ -11,12 +11,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal
-from zonemta_py.reception.gate import plain_ip
-from zonemta_py.reception.http import models
-from zonemta_py.reception.http.entrance import Entrance, Visit
+from zonemta_py.reception.connection_limits import plain_ip
+from zonemta_py.reception.http.documents import models
+from zonemta_py.reception.http.documents.problem import KINDS, MEDIA_TYPE, Problem, of_reply, of_verdict
 from zonemta_py.reception.http.keys import LOCAL
-from zonemta_py.reception.http.problem import KINDS, MEDIA_TYPE, Problem, of_reply, of_verdict
-from zonemta_py.reception.passage import Refused
+from zonemta_py.reception.http.request_context import Entrance, Visit
+from zonemta_py.reception.receiver import Refused
 
 log = logging.getLogger(__name__)
 

@@ -16,13 +16,13 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.schedule_fields import Unclear, Wishes
 from zonemta_py.plugin.arguments import Address
 from zonemta_py.plugin.verdicts import Verdict
-from zonemta_py.reception import replies
 from zonemta_py.reception.permission import refusal
-from zonemta_py.reception.replies import reply_bytes
-from zonemta_py.reception.transaction import Transaction
+from zonemta_py.reception.smtp import replies
+from zonemta_py.reception.smtp.replies import reply_bytes
+from zonemta_py.reception.smtp.transaction import Transaction
 
 if TYPE_CHECKING:
-    from zonemta_py.reception.smtp_door import Door
+    from zonemta_py.reception.smtp.session import Door
 
 Command = Callable[["Door", str], bytes | None]
 

@@ -13,10 +13,10 @@ from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import Auth, Session
 from zonemta_py.plugin.verdicts import Verdict
-from zonemta_py.reception import replies
+from zonemta_py.reception.listener import Site
 from zonemta_py.reception.login import TooBusy
-from zonemta_py.reception.pace import Pace
-from zonemta_py.reception.site import Site
+from zonemta_py.reception.smtp import replies
+from zonemta_py.reception.smtp.pace import Pace
 
 _LINE_BYTES_MAX = 12_288
 """RFC 4954 4."""

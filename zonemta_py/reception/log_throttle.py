@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from zonemta_py.reception.gate import network_of
+from zonemta_py.reception.connection_limits import network_of
 
 CLIENT_LINES = 5
 KIND_LINES = 30

@@ -20,11 +20,11 @@ from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.streams import BodyHooks
 from zonemta_py.queue.api import Intake
 from zonemta_py.reception import tls
-from zonemta_py.reception.arrival import KEPT, Rules
-from zonemta_py.reception.gate import Gate, Networks
+from zonemta_py.reception.connection_limits import Gate, Networks
+from zonemta_py.reception.ingest import KEPT, Rules
+from zonemta_py.reception.log_throttle import Sparing
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.permission import Permissions
-from zonemta_py.reception.sparing import Sparing
 
 log = logging.getLogger(__name__)
 _KEYWORD = re.compile(r"[!-~]+( [!-~]+)*")

@@ -14,10 +14,10 @@ from typing import Any
 import msgpack
 
 from zonemta_py.mail.envelope import Envelope, Recipient
-from zonemta_py.reception.http import values
-from zonemta_py.reception.http.models import BatchHead
-from zonemta_py.reception.http.problem import Fault, invalid
-from zonemta_py.reception.http.reading import checked
+from zonemta_py.reception.http.documents import values
+from zonemta_py.reception.http.documents.models import BatchHead
+from zonemta_py.reception.http.documents.problem import Fault, invalid
+from zonemta_py.reception.http.documents.reading import checked
 
 _SEEN_MAX = 1_000
 """Faulty rows after which nobody wants to know of more."""

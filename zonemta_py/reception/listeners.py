@@ -16,12 +16,12 @@ import threading
 from zonemta_py.config import Config, Listener
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Intake
-from zonemta_py.reception.gate import Gate, plain_ip
+from zonemta_py.reception.connection_limits import Gate, plain_ip
+from zonemta_py.reception.listener import Site
+from zonemta_py.reception.log_throttle import Sparing
 from zonemta_py.reception.login import Login
-from zonemta_py.reception.proxy import Origin, read_origin
-from zonemta_py.reception.site import Site
-from zonemta_py.reception.smtp_door import HANDSHAKE_S_MAX, Door
-from zonemta_py.reception.sparing import Sparing
+from zonemta_py.reception.smtp.proxy import Origin, read_origin
+from zonemta_py.reception.smtp.session import HANDSHAKE_S_MAX, Door
 
 log = logging.getLogger(__name__)
 

@@ -16,10 +16,10 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import Session
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal, Unanswered
-from zonemta_py.reception.passage import Passage, Refused
+from zonemta_py.reception.receiver import Passage, Refused
 
 if TYPE_CHECKING:
-    from zonemta_py.reception.site import Site
+    from zonemta_py.reception.listener import Site
 
 
 class Transaction:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, FailFast, Field, WithJsonSchema
 
 from zonemta_py.queue.suppression.entry import SCOPE_PATTERN, checked_scope
-from zonemta_py.reception.http.models import Address, By, Cause, Model, Name
+from zonemta_py.reception.http.documents.models import Address, By, Cause, Model, Name
 
 SUPPRESSIONS_MAX = 10_000
 Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]

@@ -16,10 +16,10 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import Info, Session
 from zonemta_py.plugin.streams import BodyHooks
 from zonemta_py.queue.api import Incoming, Receipt
-from zonemta_py.reception.arrival import Arrival
+from zonemta_py.reception.ingest import Arrival
 
 if TYPE_CHECKING:
-    from zonemta_py.reception.site import Site
+    from zonemta_py.reception.listener import Site
 
 NOBODY = Reply(550, "5.7.1", "No recipient is left for this message")
 
