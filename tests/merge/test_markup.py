@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zonemta_py.merge.compile import compile, prepare
-from zonemta_py.merge.markup import protect
+from zonemta_py.merge.html.markup import protect
 from zonemta_py.merge.problems import TemplateRefused, ToolMissing
 from zonemta_py.merge.source import Source, Text
 

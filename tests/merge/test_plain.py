@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from zonemta_py.merge.plain import plain_text
+from zonemta_py.merge.html.plain import plain_text
 from zonemta_py.merge.source import Source
 
 

@@ -14,15 +14,15 @@ from types import CodeType
 from jinja2 import TemplateSyntaxError, meta
 
 from zonemta_py.merge import header, review
+from zonemta_py.merge.html.markup import Protected, has_style, mjml_to_html, protect
+from zonemta_py.merge.html.plain import plain_text
+from zonemta_py.merge.html.tools import inline_css
 from zonemta_py.merge.language import TOKENS_MAX, Language
 from zonemta_py.merge.limits import excess
-from zonemta_py.merge.markup import Protected, has_style, mjml_to_html, protect
-from zonemta_py.merge.plain import plain_text
 from zonemta_py.merge.problems import Problem, RenderRefused, TemplateRefused
 from zonemta_py.merge.render import Compiled, Field, Part
 from zonemta_py.merge.said import TO_US, unclear
 from zonemta_py.merge.source import Source, Text
-from zonemta_py.merge.tools import inline_css
 
 PROBLEMS_MAX = 100
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")

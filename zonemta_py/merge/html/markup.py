@@ -147,7 +147,7 @@ def _misplaced(element: re.Match[str], words: re.Pattern[str], chunks: dict[str,
 
 def mjml_to_html(protected: str, text: Text) -> str:
     """Raises TemplateRefused, ToolMissing."""
-    from zonemta_py.merge.tools import mjml
+    from zonemta_py.merge.html.tools import mjml
 
     problems = _Components(text).problems_of(text.content)
     if problems:
