@@ -29,7 +29,7 @@ import synthetic  # noqa: E402
 
 from zonemta_py.disk import journal  # noqa: E402
 from zonemta_py.pipeline.journal import reader  # noqa: E402
-from zonemta_py.pipeline.lake import bronze
+from zonemta_py.pipeline.lake import bronze  # noqa: E402
 
 PATIENCE_S = 600
 

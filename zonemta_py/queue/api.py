@@ -233,4 +233,4 @@ class Office(Protocol):
     """What the command line and the console see; rows are plain dicts, ready for JSON."""
 
     async def ask(self, question: str, **arguments: Any) -> Any:
-        """size, list, show, in-doubt, positions … (see `queue/browse.py`). Raises ValueError with one sentence."""
+        """size, list, show, in-doubt … (`queue/admin/answers.py`). Raises ValueError with one sentence."""

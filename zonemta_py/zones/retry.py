@@ -1,4 +1,4 @@
-"""When a temporary failure is tried again (RFC 5321 4.5.4.1); `queue/lives.py` says when it is given up.
+"""When a temporary failure is tried again (RFC 5321 4.5.4.1); `queue/core/lifetime.py` says when it is given up.
 
 Pure: the clock and the die are arguments. The schedule, its jitter and the life of a message are `config.Retry`.
 """

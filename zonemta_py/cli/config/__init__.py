@@ -1,0 +1,1 @@
+"""`zonemta config`, `dkim`, `rules`, `route`, `tls`, `api-key`."""

@@ -1,0 +1,1 @@
+"""`zonemta lake`, `report`, `archive`, `whatif`."""

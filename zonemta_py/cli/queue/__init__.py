@@ -1,0 +1,1 @@
+"""`zonemta queue`, `explain`, `standing`, `suppression`, `journal`, `fsck`, `backup`."""

@@ -1,0 +1,1 @@
+"""From a domain to hosts and addresses."""

@@ -1,0 +1,1 @@
+"""The bytes that are sent: rendering, headers, signatures."""

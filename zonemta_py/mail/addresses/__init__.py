@@ -1,0 +1,1 @@
+"""Addresses and domains: reading, writing, SRS, VERP."""

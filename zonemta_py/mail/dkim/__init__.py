@@ -1,0 +1,1 @@
+"""DKIM signatures and key records (RFC 6376, RFC 8463)."""

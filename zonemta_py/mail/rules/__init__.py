@@ -1,0 +1,1 @@
+"""Which class a reply is in."""

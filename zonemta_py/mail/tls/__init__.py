@@ -1,0 +1,1 @@
+"""MTA-STS policies and TLS reports (RFC 8461, RFC 8460)."""

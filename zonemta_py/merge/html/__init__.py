@@ -1,0 +1,1 @@
+"""HTML and CSS of templates."""

@@ -1,0 +1,1 @@
+"""A person forgotten in archive and lake, and the proof of it."""

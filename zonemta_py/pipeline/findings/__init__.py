@@ -1,0 +1,1 @@
+"""What the tables say that somebody should act on."""

@@ -1,0 +1,1 @@
+"""Tables: closed segments as Parquet, and what is computed of them."""

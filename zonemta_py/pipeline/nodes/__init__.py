@@ -1,0 +1,1 @@
+"""The queues that a campaign is handed to, over HTTP."""

@@ -1,0 +1,1 @@
+"""A prepared campaign handed in exactly once."""

@@ -1,0 +1,1 @@
+"""Sessions, and what makes them start and run quickly."""

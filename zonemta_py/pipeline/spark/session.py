@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkSession", "Unavailable", "installed", "running", "session"]
 
-_LOG = Path(__file__).with_name("log4j2.properties")
+_LOG = Path(__file__).parents[1] / "log4j2.properties"
 _NEEDED = ("pyspark", "pandas", "pyarrow")
 _NOISE = ("WARNING: Using incubator modules", "Setting default log level to", "To adjust logging level use")
 _OPENED = "--add-opens=java.base/java.nio=ALL-UNNAMED"

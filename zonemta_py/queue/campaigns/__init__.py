@@ -1,0 +1,1 @@
+"""Campaigns: commands, monitor, thresholds, history, purge."""

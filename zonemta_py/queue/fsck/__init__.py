@@ -1,0 +1,1 @@
+"""Comparing store and journal, and putting them right."""

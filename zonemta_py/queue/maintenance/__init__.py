@@ -1,0 +1,1 @@
+"""What a queue does by the clock: positions, archive, deadlines, expiry."""

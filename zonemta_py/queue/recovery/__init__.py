@@ -1,0 +1,1 @@
+"""From the files of a queue to a queue that serves."""

@@ -1,0 +1,1 @@
+"""What may go now: connections, rates, shares."""

@@ -1,0 +1,1 @@
+"""Suspensions, rests, and what was learned."""

@@ -1,0 +1,1 @@
+"""Clocks, and the hours at which mail may go."""

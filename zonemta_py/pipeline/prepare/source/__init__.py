@@ -1,0 +1,1 @@
+"""Lists as people have them: files, dialects, damage."""

@@ -1,0 +1,1 @@
+"""What HTTP requests and answers are made of."""
