@@ -9,7 +9,7 @@ from zonemta_py.config import Config
 from zonemta_py.delivery.message.merged import SLOW_S, Templates
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.merge.source import Source, Text
-from zonemta_py.queue.poison import Deaths, Making
+from zonemta_py.queue.poison import Making, PoisonMessages
 from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.wire.server import serve
 
@@ -86,16 +86,16 @@ def test_what_is_made_can_be_read_from_outside(tmp_path: Path) -> None:
     making = Making.open(tmp_path, "sender-1")
     assert making is not None
     making.begin(7, "a@b.example")
-    assert Deaths(tmp_path).of("sender-1-23")[0] == 7
+    assert PoisonMessages(tmp_path).of("sender-1-23")[0] == 7
     making.end()
-    assert Deaths(tmp_path).of("sender-1-23")[0] == 0
-    assert Deaths(tmp_path).of("connection-1") == (0, 0)
+    assert PoisonMessages(tmp_path).of("sender-1-23")[0] == 0
+    assert PoisonMessages(tmp_path).of("connection-1") == (0, 0)
 
 
 async def test_a_slow_template_leaves_half_of_the_time_to_others(tmp_path: Path) -> None:
     """Its messages are made one at a time, and others have their turn between them."""
 
-    class Outlet:
+    class Dispatch:
         async def template(self, campaign: str) -> bytes:
             loop = "{% for a in range(10000) %}{{ 'abc'|upper }}{% endfor %}"
             return Source("t", Text("s"), Text("a@b.example"), text=Text(loop), prepared=True).pack()
@@ -108,7 +108,7 @@ async def test_a_slow_template_leaves_half_of_the_time_to_others(tmp_path: Path)
             columns=[], values=[[]], template="t", campaign="c",
         )  # fmt: skip
 
-    templates = Templates(Outlet(), Making.open(tmp_path, "s"))  # type: ignore[arg-type]
+    templates = Templates(Dispatch(), Making.open(tmp_path, "s"))  # type: ignore[arg-type]
     await templates.make(delivery(0))
     loop, turns, longest = asyncio.get_running_loop(), 0, 0.0
 

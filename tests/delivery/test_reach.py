@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zonemta_py.config import Config, Listener, Server
-from zonemta_py.delivery.dns.reachability import Ourselves, refusal
+from zonemta_py.delivery.dns.reachability import LocalIdentity, refusal
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,9 @@ def test_public_addresses(address: str) -> None:
     assert refusal(address) == ""
 
 
-def ourselves(*places: tuple[str, int]) -> Ourselves:
+def ourselves(*places: tuple[str, int]) -> LocalIdentity:
     listeners = [Listener(name=f"l{n}", address=address, port=port) for n, (address, port) in enumerate(places)]
-    return Ourselves(Config(server=Server(hostname="MX.Us.test"), listeners=listeners))
+    return LocalIdentity(Config(server=Server(hostname="MX.Us.test"), listeners=listeners))
 
 
 def test_our_name() -> None:

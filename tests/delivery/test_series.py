@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.delivery import pipelined
-from zonemta_py.delivery.context import Means
+from zonemta_py.delivery.context import SenderContext
 from zonemta_py.delivery.dns.destination import DnsScout
 from zonemta_py.delivery.smtp.connections import Connections
 from zonemta_py.delivery.tls.policy import TlsPolicies
@@ -263,7 +263,7 @@ async def test_slow_servers_end_a_series(
 async def test_a_server_that_leaves_is_told_of_at_once(picky: Any, people: Any, last: int) -> None:
     """421 rests the destination with the answer that it was, whose rules may say otherwise; the end is silent of it."""
     server = await picky({f"n{last}": "421-dot"})
-    outlet = Outlet()
+    outlet = Dispatch()
     result, _ = await pipelined.deliver(_means(outlet), people(server.port, 3))
     assert [part.down_s for part in outlet.parts] == [None] * (last - 1) + [0]
     assert (verdicts(result), result.down_s) == (["released"] * (3 - last), None)
@@ -364,7 +364,7 @@ async def test_a_fault_of_ours_in_the_middle_ends_the_connection(
         raise ZeroDivisionError
 
     monkeypatch.setattr(pipelined, "letter", faulty)
-    server, means = await picky(), _means(Outlet())
+    server, means = await picky(), _means(Dispatch())
     with pytest.raises(ZeroDivisionError):
         await pipelined.deliver(means, people(server.port, 3))
     assert (len(means.connections), server.taken) == (0, [])
@@ -392,7 +392,7 @@ async def _settled(ways: list[str], strict: bool, pipelining: bool, people: Any)
     server = Server(dict(zip(names, ways, strict=True)), ("PIPELINING",) if pipelining else (), strict)
     listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     server.port = listener.sockets[0].getsockname()[1]
-    outlet = Outlet()
+    outlet = Dispatch()
     means = _means(outlet)
     found: dict[str, str] = {}
     rounds = 0
@@ -412,7 +412,7 @@ async def _settled(ways: list[str], strict: bool, pipelining: bool, people: Any)
         assert found[name] == expected, (name, way)
 
 
-class Outlet:
+class Dispatch:
     """parts: results of those that were answered while others were under way."""
 
     def __init__(self) -> None:
@@ -425,9 +425,9 @@ class Outlet:
         self.parts.append(result)
 
 
-def _means(outlet: Outlet) -> Means:
+def _means(outlet: Dispatch) -> SenderContext:
     zone = Zone(name="default", default=True, tls="none", allow_private=True)
     config = Config(zones=[zone])
     names = DnsScout(config)
     tls = TlsPolicies(config, names, None)
-    return Means(config, outlet, Host.empty(), names, tls, Connections(), "mta.test")  # type: ignore[arg-type]
+    return SenderContext(config, outlet, Host.empty(), names, tls, Connections(), "mta.test")  # type: ignore[arg-type]

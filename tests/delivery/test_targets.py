@@ -10,8 +10,8 @@ import pytest
 from zonemta_py.config import Config
 from zonemta_py.config.sources import Source
 from zonemta_py.delivery.dns.egress import Egress
-from zonemta_py.delivery.dns.reachability import Ourselves
-from zonemta_py.delivery.dns.routes import Choice, Roads, Target
+from zonemta_py.delivery.dns.reachability import LocalIdentity
+from zonemta_py.delivery.dns.routes import Choice, Routes, Target
 from zonemta_py.delivery.dns.unreachable import DEAD_S, REMEMBERED_MAX, SILENT_S, DeadHosts
 from zonemta_py.mail.classify import ConnectionLost, NoRoute, Refused, ReplyTimeout, Unreachable
 from zonemta_py.mail.reply import Reply
@@ -21,24 +21,24 @@ GOOD, OTHER, SIX = "8.8.8.8", "9.9.9.9", "2606:4700::1"
 
 
 @pytest.fixture
-def roads() -> Roads:
-    return Roads(Ourselves(Config()), DeadHosts())
+def roads() -> Routes:
+    return Routes(LocalIdentity(Config()), DeadHosts())
 
 
-def narrowed(roads: Roads, *targets: Target, free: bool = False, source: str = "", now: float = 0) -> list[Any]:
+def narrowed(roads: Routes, *targets: Target, free: bool = False, source: str = "", now: float = 0) -> list[Any]:
     egress = Egress(Source(address=source)) if source else Egress()
     found = Choice(roads, 25, free).narrowed(targets, egress, source, now)
     return [(target.host, target.addresses) for target in found]
 
 
-def test_strange_addresses_are_left_out(roads: Roads) -> None:
+def test_strange_addresses_are_left_out(roads: Routes) -> None:
     """What DNS may not name is not tried, unless the host is named or the zone allows it."""
     targets = Target("a", ("10.0.0.1", GOOD)), Target("b", ("127.0.0.1",))
     assert narrowed(roads, *targets) == [("a", (GOOD,))]
     assert narrowed(roads, *targets, free=True) == [("a", ("10.0.0.1", GOOD)), ("b", ("127.0.0.1",))]
 
 
-def test_dead_hosts_are_skipped_while_one_lives(roads: Roads) -> None:
+def test_dead_hosts_are_skipped_while_one_lives(roads: Routes) -> None:
     """A dead host is passed over for the next one; where all are dead, all are tried."""
     targets = Target("a", (GOOD,)), Target("b", (OTHER,))
     roads.learn("", GOOD, 25, Unreachable("connect"), 0)
@@ -49,7 +49,7 @@ def test_dead_hosts_are_skipped_while_one_lives(roads: Roads) -> None:
     assert narrowed(roads, *targets, now=1) == [("a", (GOOD,))]
 
 
-def test_living_addresses_that_we_cannot_use_do_not_count(roads: Roads) -> None:
+def test_living_addresses_that_we_cannot_use_do_not_count(roads: Routes) -> None:
     """A dead address is tried if those alive are private, or of a family that our source has not."""
     roads.learn("", GOOD, 25, Unreachable("connect"), 0)
     assert narrowed(roads, Target("a", (GOOD, "10.0.0.1"))) == [("a", (GOOD,))]
@@ -57,7 +57,7 @@ def test_living_addresses_that_we_cannot_use_do_not_count(roads: Roads) -> None:
     assert narrowed(roads, Target("a", (GOOD, SIX)), source="127.0.0.1") == [("a", (GOOD,))]
 
 
-def test_death_is_of_one_road(roads: Roads) -> None:
+def test_death_is_of_one_road(roads: Routes) -> None:
     """From another source, or at another port, the same address may well be alive."""
     roads.learn("127.0.0.1", GOOD, 25, Unreachable("connect"), 0)
     targets = Target("a", (GOOD,)), Target("b", (OTHER,))
@@ -76,7 +76,7 @@ def test_death_is_of_one_road(roads: Roads) -> None:
         (ReplyTimeout("ehlo"), 0),
     ],
 )
-def test_how_long(error: Any, kept_s: float, roads: Roads) -> None:
+def test_how_long(error: Any, kept_s: float, roads: Routes) -> None:
     """Two minutes; fifteen after a timeout. Who answers, if only to refuse, lives."""
     roads.learn("", GOOD, 25, error, 0)
     place = ("", GOOD, 25)
@@ -94,7 +94,7 @@ def test_memory_is_bounded() -> None:
     assert (len(dead), dead.order([1, REMEMBERED_MAX], 1)) == (REMEMBERED_MAX, [1])
 
 
-def test_nothing_left(roads: Roads) -> None:
+def test_nothing_left(roads: Routes) -> None:
     """For good if all addresses are known and barred; else it may be better later."""
     choice = Choice(roads, 25, False)
     choice.narrowed([Target("mx.test", ("10.0.0.1",))], Egress(), "", 0)

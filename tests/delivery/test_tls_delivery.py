@@ -46,7 +46,7 @@ def serving(leaf: trustme.LeafCert) -> ssl.SSLContext:
     return made
 
 
-class Scout:
+class DestinationResolver:
     """What DNS says. tlsa_records: None if it does not answer. id: of the policy, "" for none."""
 
     def __init__(self, hosts: tuple[str, ...] = (MX,), id: str = "", tlsa_records: Any = ()) -> None:
@@ -108,7 +108,7 @@ async def test_enforced(context: Any, policy: Any, sections: Any, scripted: Any,
     server = await scripted(keywords=KEYWORDS, tls=context)
     tls = sections(mta_sts=True, mta_sts_port=await policy("enforce"), reports=True)
     first, second = await deliver(
-        letter(server.port, host=""), letter(server.port, host=""), resolver=Scout(id="1"), sections=tls,
+        letter(server.port, host=""), letter(server.port, host=""), resolver=DestinationResolver(id="1"), sections=tls,
         tls="opportunistic",
     )  # fmt: skip
     assert outcome(first).verdict == outcome(second).verdict == DELIVERED
@@ -138,7 +138,7 @@ async def test_not_as_the_policy_says(
     server = await scripted(keywords=keywords, tls=context)
     tls = sections(mta_sts=True, mta_sts_port=await policy(mode), reports=True)
     [result] = await deliver(
-        letter(server.port, host=""), resolver=Scout(hosts, "1"), sections=tls, tls="opportunistic"
+        letter(server.port, host=""), resolver=DestinationResolver(hosts, "1"), sections=tls, tls="opportunistic"
     )
     assert outcome(result).verdict == verdict
     assert len(server.bodies) == (verdict == DELIVERED)
@@ -153,7 +153,7 @@ async def test_the_host_that_the_policy_names(
     """A host that a policy does not name is passed over for one that it names."""
     server = await scripted(keywords=KEYWORDS, tls=context)
     tls = sections(mta_sts=True, mta_sts_port=await policy("enforce"))
-    scout = Scout(("evil.test", MX), "1")
+    scout = DestinationResolver(("evil.test", MX), "1")
 
     async def targets(domain: str, now: float) -> list[Target]:
         return [Target(host, ("127.0.0.1",)) for host in scout.hosts]
@@ -171,7 +171,7 @@ async def test_dane(right: bool, sections: Any, scripted: Any, letter: Any, deli
     digest = hashlib.sha256(key).digest() if right else bytes(32)
     server = await scripted(keywords=KEYWORDS, tls=serving(leaf))
     [result] = await deliver(
-        letter(server.port, host="", secure=True), resolver=Scout(tlsa_records=[(3, 1, 1, digest)]),
+        letter(server.port, host="", secure=True), resolver=DestinationResolver(tlsa_records=[(3, 1, 1, digest)]),
         sections=sections(dane=True, reports=True), tls="opportunistic",
     )  # fmt: skip
     seen = Seen(*result.security[0])
@@ -192,8 +192,8 @@ async def test_rules_switch_off_what_may_be(
     """no_tls of a rule ends opportunistic TLS, and nothing that is required."""
     server = await scripted(keywords=KEYWORDS, tls=context)
     [result] = await deliver(
-        letter(server.port, host="", routing={"no_tls": True}), resolver=Scout(), sections=sections(), tls=mode,
-        tls_required_domains=rule,
+        letter(server.port, host="", routing={"no_tls": True}), resolver=DestinationResolver(), sections=sections(),
+        tls=mode, tls_required_domains=rule,
     )  # fmt: skip
     assert (outcome(result).verdict, bool(result.tls)) == (DELIVERED, under_tls)
 
@@ -235,7 +235,10 @@ async def test_require_tls(context: Any, sections: Any, scripted: Any, letter: A
     """REQUIRETLS is said in MAIL, under validated TLS, to a server that offers it."""
     server = await scripted(keywords=KEYWORDS, tls=context)
     [result] = await deliver(
-        letter(server.port, host="", require_tls=True, secure=True), resolver=Scout(), sections=sections(), tls="none"
+        letter(server.port, host="", require_tls=True, secure=True),
+        resolver=DestinationResolver(),
+        sections=sections(),
+        tls="none",
     )
     assert outcome(result).verdict == DELIVERED
     assert any(line == "MAIL FROM:<a@b.example> REQUIRETLS" for line in server.commands)
@@ -258,8 +261,8 @@ async def test_require_tls_cannot_be_met(
     and the host need not rest."""
     server = await scripted(keywords=keywords, tls=serving(authority.issue_cert(name)))
     [result] = await deliver(
-        letter(server.port, host="", require_tls=True, secure=secure), resolver=Scout(), sections=sections(),
-        tls="opportunistic",
+        letter(server.port, host="", require_tls=True, secure=secure), resolver=DestinationResolver(),
+        sections=sections(), tls="opportunistic",
     )  # fmt: skip
     assert (outcome(result).verdict, outcome(result).reply.enhanced) == (BOUNCED, enhanced)
     assert result.down_s is None
@@ -269,8 +272,8 @@ async def test_require_tls_cannot_be_met(
 async def test_require_tls_and_a_dead_host(sections: Any, letter: Any, deliver: Any, unused_port: int) -> None:
     """A host that cannot be reached may yet offer it: the message waits."""
     [result] = await deliver(
-        letter(unused_port, host="", require_tls=True, secure=True), resolver=Scout(), sections=sections(),
-        tls="opportunistic",
+        letter(unused_port, host="", require_tls=True, secure=True), resolver=DestinationResolver(),
+        sections=sections(), tls="opportunistic",
     )  # fmt: skip
     assert (outcome(result).verdict, outcome(result).stage) == (DEFERRED, "connect")
 
@@ -282,7 +285,7 @@ async def test_require_tls_by_policy(
     """An MTA-STS policy that names the host is proof too, and is looked for even where mta_sts is off."""
     server = await scripted(keywords=KEYWORDS, tls=context)
     [result] = await deliver(
-        letter(server.port, host="", require_tls=True), resolver=Scout(id="1"),
+        letter(server.port, host="", require_tls=True), resolver=DestinationResolver(id="1"),
         sections=sections(mta_sts_port=await policy(mode)), tls="none",
     )  # fmt: skip
     assert outcome(result).verdict == DELIVERED
@@ -293,7 +296,9 @@ async def test_require_tls_and_a_policy_host_that_is_down(
 ) -> None:
     """Whether the policy would be proof is not known yet: the message waits."""
     tls = sections(mta_sts_port=unused_port)
-    [result] = await deliver(letter(25, host="", require_tls=True), resolver=Scout(id="1"), sections=tls, tls="none")
+    [result] = await deliver(
+        letter(25, host="", require_tls=True), resolver=DestinationResolver(id="1"), sections=tls, tls="none"
+    )
     assert outcome(result).verdict == DEFERRED
 
 
@@ -305,7 +310,7 @@ async def test_notices_about_such_mail(
     server = await scripted(keywords=keywords, tls=context)
     notice = letter(server.port, host="", require_tls=True)
     notice.sender = ""
-    [result] = await deliver(notice, resolver=Scout(), sections=sections(), tls="none")
+    [result] = await deliver(notice, resolver=DestinationResolver(), sections=sections(), tls="none")
     assert outcome(result).verdict == verdict
 
 
@@ -328,7 +333,9 @@ async def test_reports_without_policies(context: Any, sections: Any, scripted: A
     """Domains without a policy are told of too, with both ends of the connection."""
     server = await scripted(keywords=KEYWORDS, tls=context)
     reports = sections(reports=True)
-    [result] = await deliver(letter(server.port, host=""), resolver=Scout(), sections=reports, tls="opportunistic")
+    [result] = await deliver(
+        letter(server.port, host=""), resolver=DestinationResolver(), sections=reports, tls="opportunistic"
+    )
     assert result.security == [list(Seen("d.example", "no-policy-found", "", MX, "127.0.0.1", "127.0.0.1", "", [], []))]
     [result] = await deliver(letter(server.port), sections=reports, tls="opportunistic")
     assert result.security == []  # a smart host says nothing of the recipient's domain

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from zonemta_py.mail import schedule_fields
 from zonemta_py.mail.address import AddressRefused, parse_mail
 from zonemta_py.mail.envelope import Envelope
-from zonemta_py.mail.schedule_fields import FIELDS, PARAMETERS, Terms, Unclear, Wishes, obey
+from zonemta_py.mail.schedule_fields import FIELDS, PARAMETERS, InvalidValue, ScheduleParameters, Terms, obey
 
 NOW = 1_795_248_000_000
 """2026-11-21T08:00:00Z."""
@@ -23,7 +23,7 @@ MOMENTS = st.datetimes(datetime(1971, 1, 1), datetime(9998, 1, 1)).map(lambda d:
 OFFSETS = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 
 
-def asked(parameters: str) -> Wishes:
+def asked(parameters: str) -> ScheduleParameters:
     """What MAIL with these parameters wishes for, settled now."""
     wishes = parse_mail(f"<a@b.test> {parameters}").wishes
     assert wishes is not None
@@ -97,7 +97,7 @@ def test_what_mail_may_not_say(parameters: str) -> None:
 )
 def test_what_cannot_be_kept(parameters: str, said: str) -> None:
     """Holds beyond the limit or in the past, two of them, and a return before the release are refused."""
-    with pytest.raises(Unclear, match=said):
+    with pytest.raises(InvalidValue, match=said):
         asked(parameters)
 
 
@@ -153,7 +153,7 @@ def test_what_fields_may_ask_for(fields: dict[str, str], expected: dict[str, obj
 )
 def test_what_fields_may_not_say(fields: dict[str, str], said: str) -> None:
     """One sentence with the field, what it said, and the remedy."""
-    with pytest.raises(Unclear, match=said):
+    with pytest.raises(InvalidValue, match=said):
         ordered(**fields)
 
 
@@ -165,7 +165,7 @@ def test_mail_goes_before_fields() -> None:
     obey(envelope, fields, TERMS, NOW)
     assert (envelope.priority, envelope.hold_until_ms) == (0, NOW + 60_000)
     assert (envelope.deadline_ms, envelope.deadline_mode) == (NOW + 100_000, "N")
-    with pytest.raises(Unclear):
+    with pytest.raises(InvalidValue):
         obey(envelope, {"X-Priority-Level": "urgent"}, TERMS, NOW)
 
 
@@ -173,7 +173,7 @@ def test_a_hold_of_mail_counts_for_a_deadline_in_a_field() -> None:
     """The two together must be possible, wherever each was said."""
     envelope = Envelope("", [])
     asked("HOLDFOR=60").put_into(envelope)
-    with pytest.raises(Unclear, match="deadline passes"):
+    with pytest.raises(InvalidValue, match="deadline passes"):
         obey(envelope, {"X-Deliver-By": "59"}, TERMS, NOW)
 
 
@@ -214,7 +214,7 @@ def test_no_text_breaks_a_parser(text: str) -> None:
     for parse in PARSERS:
         try:
             parse(text)
-        except Unclear as unclear:
+        except InvalidValue as unclear:
             sentences.append(str(unclear))
     assert all(sentence.isprintable() and len(sentence) < 700 for sentence in sentences)
 
@@ -226,7 +226,7 @@ def test_no_field_breaks_the_envelope(fields: dict[str, str]) -> None:
     envelope = Envelope("a@b.test", [])
     try:
         obey(envelope, fields, TERMS, NOW)
-    except Unclear:
+    except InvalidValue:
         return
     assert envelope.hold_until_ms <= NOW + 30 * DAY_MS
     assert envelope.priority is None or -9 <= envelope.priority <= 9
@@ -246,6 +246,6 @@ def test_no_parameter_breaks_mail(parameters: dict[str, str]) -> None:
             command.wishes.settle(NOW, 30)
     except AddressRefused as refused:
         code = refused.reply.code
-    except Unclear:
+    except InvalidValue:
         code = 501
     assert code in (250, 501, 555)

@@ -76,11 +76,11 @@ async def test_what_the_destination_has_put_off_waits(house: Make) -> None:
 async def test_it_survives_a_restart(house: Make) -> None:
     """The walk over what is deferred finds them again; also where DNS has to be asked anew for whom they wait."""
 
-    class Scout:
+    class DestinationResolver:
         async def site(self, domain: str, now: float) -> Site:
             return Site("mx.test", "", [("mx.test", ["127.0.0.9"])], [(10, "mx.test")], 3600, False)
 
-    home = await house(zones=[CONNECTIONS], retry={"down_s": 60.0, "schedule_min": [300]}, scout=Scout())
+    home = await house(zones=[CONNECTIONS], retry={"down_s": 60.0, "schedule_min": [300]}, scout=DestinationResolver())
     await away(home, 5)
     await home.crash()
     for _ in range(3):

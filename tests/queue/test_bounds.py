@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.queue.campaigns import thresholds
-from zonemta_py.queue.campaigns.history import POINTS_MAX, Course
+from zonemta_py.queue.campaigns.history import POINTS_MAX, CampaignHistory
 from zonemta_py.queue.campaigns.thresholds import passed
 from zonemta_py.queue.core.counters import Tally
 
@@ -49,7 +49,7 @@ def test_a_cause_names_figure_and_bound() -> None:
 @given(st.lists(st.tuples(st.integers(1, 100_000), st.integers(0, 5)), min_size=1, max_size=1500))
 def test_a_course_is_bounded_ordered_and_ends_where_it_is(steps: list[tuple[int, int]]) -> None:
     """However long it takes: its points never go back in time, and what was delivered never shrinks."""
-    course, tally, ms = Course(), Tally(accepted=10_000), 0
+    course, tally, ms = CampaignHistory(), Tally(accepted=10_000), 0
     for wait_ms, delivered in steps:
         ms += wait_ms
         tally.delivered += delivered
@@ -57,13 +57,13 @@ def test_a_course_is_bounded_ordered_and_ends_where_it_is(steps: list[tuple[int,
     assert len(course.points) < POINTS_MAX
     assert course.points == sorted(course.points, key=lambda point: (point[0], point[2]))
     assert all(waiting + delivered == 10_000 for _, waiting, delivered in course.points)
-    again = Course(course.saved())
+    again = CampaignHistory(course.saved())
     assert again.points == course.points
 
 
 def test_the_rate_is_that_of_the_last_two_minutes() -> None:
     """What was before is forgotten, and nothing is known at the start."""
-    course, tally = Course(), Tally(accepted=10_000)
+    course, tally = CampaignHistory(), Tally(accepted=10_000)
     assert course.rate_per_s(0, tally) == 0.0
     for second in range(600):
         tally.delivered += 10 if second < 300 else 2

@@ -10,7 +10,7 @@ import pytest
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.records import Note
-from zonemta_py.schedule.batch import Entry, Line, Strand
+from zonemta_py.schedule.batch import Entry, FlowQueue, Line
 
 Make = Callable[..., Any]
 
@@ -47,7 +47,7 @@ async def test_a_strand_is_small(house: Make, sites: int, flows: int, most: int,
     assert cost(home, sites, flows, waiting=waiting) < most
 
 
-def strands_of(home: Any) -> list[Strand]:
+def strands_of(home: Any) -> list[FlowQueue]:
     return list(home.queue.core.schedule.strands())
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
-from zonemta_py.reception.ingest import Arrival, Chunks, Rules
+from zonemta_py.reception.ingest import Chunks, Ingest, Rules
 
 RULES = Rules("mx.test", trust_zone=True, header_bytes=1000, hops=5)
 PIECES = st.lists(
@@ -17,8 +17,8 @@ PIECES = st.lists(
 )
 
 
-def arrive(blocks: list[bytes], rules: Rules = RULES) -> tuple[bytes, Arrival]:
-    arrival = Arrival(rules, Envelope("a@b.test", [Recipient("c@d.test")]), "Received: from x id ", "t1", 0)
+def arrive(blocks: list[bytes], rules: Rules = RULES) -> tuple[bytes, Ingest]:
+    arrival = Ingest(rules, Envelope("a@b.test", [Recipient("c@d.test")]), "Received: from x id ", "t1", 0)
     for block in blocks:
         arrival.add(block)
     arrival.finish()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.config import Limits
-from zonemta_py.reception.connection_limits import Gate, Networks, plain_ip
+from zonemta_py.reception.connection_limits import ConnectionLimits, Networks, plain_ip
 
 
 class _Guest:
@@ -18,7 +18,7 @@ class _Guest:
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 5)), max_size=40))
 def test_counts_are_exact_whatever_comes_and_goes(moves: list[tuple[str, int]]) -> None:
     """Never more than the limits, in all and per client; each place is given back exactly once."""
-    gate = Gate(Limits(connections=4, connections_per_client=3), share=1)
+    gate = ConnectionLimits(Limits(connections=4, connections_per_client=3), share=1)
     inside: list[tuple[_Guest, str]] = []
     for client, leaver in moves:
         guest = _Guest()
@@ -37,7 +37,7 @@ def test_counts_are_exact_whatever_comes_and_goes(moves: list[tuple[str, int]]) 
 
 def test_every_receiver_gets_its_share_but_at_least_one_place() -> None:
     """Limits are for the machine."""
-    gate = Gate(Limits(connections=10, connections_per_client=1), share=4)
+    gate = ConnectionLimits(Limits(connections=10, connections_per_client=1), share=4)
     assert [gate.enter(_Guest(), client) for client in ("a", "b", "b", "c")] == [True, True, False, False]
 
 
@@ -60,6 +60,6 @@ def test_plain_addresses(raw: str, plain: str) -> None:
 
 def test_an_ipv6_client_is_its_network() -> None:
     """One subscriber has 2^64 addresses, and must not have as many places."""
-    gate = Gate(Limits(connections_per_client=2), share=1)
+    gate = ConnectionLimits(Limits(connections_per_client=2), share=1)
     clients = ("2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1", "192.0.2.1", "192.0.2.2")
     assert [gate.enter(_Guest(), client) for client in clients] == [True, True, False, True, True, True]

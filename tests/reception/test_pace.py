@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Any
 
-from zonemta_py.reception.log_throttle import CLIENT_LINES, KIND_LINES, Sparing
+from zonemta_py.reception.log_throttle import CLIENT_LINES, KIND_LINES, LogThrottle
 from zonemta_py.reception.login import FORGET_S, FREE_TRIES, Failures, delay_s
 from zonemta_py.reception.smtp.pace import Pace
 from zonemta_py.reception.turns import Turns
@@ -30,7 +30,7 @@ def test_bytes_of_a_message_buy_time_but_never_more_than_the_limit() -> None:
 def test_the_log_says_what_goes_on_and_how_much_it_left_out(caplog: Any) -> None:
     """A few lines about each client, some about all, and a count with the next one."""
     now = [0.0]
-    notes = Sparing(logging.getLogger("test"), lambda: now[0])
+    notes = LogThrottle(logging.getLogger("test"), lambda: now[0])
     for number in range(1_000):
         notes.warn("login", f"192.0.2.{number % 100}" if number > 500 else "2001:db8::1", "line %d", number)
     assert len(caplog.messages) == KIND_LINES

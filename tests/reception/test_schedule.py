@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.schedule_fields import FIELDS, Terms
-from zonemta_py.reception.ingest import KEPT, Arrival, Rules
+from zonemta_py.reception.ingest import KEPT, Ingest, Rules
 
 TERMS = Terms(30, frozenset(["office"]), frozenset(["Europe/Berlin"]))
 RULES = Rules("mx.test", True, 10_000, 5, trust_fields=True, terms=TERMS, kept=(*KEPT, "x-kind", "x-campaign"))
@@ -25,8 +25,8 @@ SAID = (
 NOTHING_SAID = {"campaign": None, "tenant": None, "priority": None, "window": "", "unsubscribe": False}
 
 
-def arrive(message: bytes, rules: Rules = RULES) -> tuple[bytes, Arrival]:
-    arrival = Arrival(rules, Envelope("a@b.test", [Recipient("c@d.test")]), "Received: from x id ", "t1", 1_000_000)
+def arrive(message: bytes, rules: Rules = RULES) -> tuple[bytes, Ingest]:
+    arrival = Ingest(rules, Envelope("a@b.test", [Recipient("c@d.test")]), "Received: from x id ", "t1", 1_000_000)
     arrival.add(message)
     arrival.finish()
     return b"".join(arrival.chunks.ready) + arrival.chunks.last(), arrival
@@ -60,7 +60,7 @@ def test_fields_speak_and_are_taken_out() -> None:
 def test_tls_required_no_is_obeyed(field: bytes, optional: bool, require_tls: bool) -> None:
     """RFC 8689 4.2: from any client, and not where REQUIRETLS was said; the field goes on with the message."""
     envelope = Envelope("a@b.test", [Recipient("c@d.test")], require_tls=require_tls)
-    arrival = Arrival(RULES, envelope, "Received: from x id ", "t1", 1_000_000)
+    arrival = Ingest(RULES, envelope, "Received: from x id ", "t1", 1_000_000)
     arrival.add(b"TLS-Required:" + field + b"\r\nDate: d\r\n\r\nbody\r\n")
     arrival.finish()
     assert envelope.tls_optional is (optional and not require_tls)

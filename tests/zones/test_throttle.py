@@ -30,7 +30,7 @@ def excess(taken: list[tuple[float, float]], bucket: Bucket) -> float:
     return worst
 
 
-def gates(*throttles: dict[str, Any], scope: Scope = SCOPE) -> list[throttle.Gate]:
+def gates(*throttles: dict[str, Any], scope: Scope = SCOPE) -> list[throttle.Limit]:
     return list(Throttles([Throttle(**{"name": f"t{i}", **t}) for i, t in enumerate(throttles)]).of(scope))
 
 

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from zonemta_py.delivery.context import Means
+from zonemta_py.delivery.context import SenderContext
 from zonemta_py.delivery.dns.egress import Egress
 from zonemta_py.delivery.dns.routes import Choice, Target
 from zonemta_py.delivery.portions import Portion, Portions, split
@@ -44,7 +44,7 @@ from zonemta_py.queue.api import (
 )
 
 if TYPE_CHECKING:
-    from zonemta_py.delivery.pipelined import Following
+    from zonemta_py.delivery.pipelined import PipelinedBatch
 
 ADDRESSES_MAX = 6
 CONNECT_SHARE = 2.0
@@ -69,7 +69,7 @@ class Attempt:
         "_zone",
     )
 
-    def __init__(self, means: Means, delivery: Delivery, following: Following | None = None) -> None:
+    def __init__(self, means: SenderContext, delivery: Delivery, following: PipelinedBatch | None = None) -> None:
         self._means, self._delivery, self._following = means, delivery, following
         self._zone = means.zone(delivery.zone)
         self._session: Session | None = None

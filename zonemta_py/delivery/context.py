@@ -7,27 +7,27 @@ from dataclasses import dataclass, field
 from zonemta_py.config import Config, Zone
 from zonemta_py.delivery.dns.destination import DnsScout
 from zonemta_py.delivery.dns.egress import Sources
-from zonemta_py.delivery.dns.reachability import Ourselves
-from zonemta_py.delivery.dns.routes import Roads
+from zonemta_py.delivery.dns.reachability import LocalIdentity
+from zonemta_py.delivery.dns.routes import Routes
 from zonemta_py.delivery.dns.unreachable import DeadHosts
 from zonemta_py.delivery.message.merged import Templates
 from zonemta_py.delivery.message.outgoing import Outgoing
 from zonemta_py.delivery.smtp.connections import Connections
 from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.plugin.host import Host
-from zonemta_py.queue.api import Outlet
+from zonemta_py.queue.api import Dispatch
 from zonemta_py.queue.poison import Making
 
 
 @dataclass(slots=True)
-class Means:
+class SenderContext:
     """hostname: the server's (asking the system each time is dear).
 
     shy: servers (`Session.remote`) that do not take an envelope in one write with the message before it.
     """
 
     config: Config
-    outlet: Outlet
+    outlet: Dispatch
     host: Host
     resolver: DnsScout
     tls: TlsPolicies
@@ -37,7 +37,7 @@ class Means:
     sources: Sources = field(init=False)
     outgoing: Outgoing = field(init=False)
     templates: Templates = field(init=False)
-    roads: Roads = field(init=False)
+    roads: Routes = field(init=False)
     shy: set[str] = field(default_factory=set)
     _zones: dict[str, Zone] = field(init=False)
 
@@ -46,7 +46,7 @@ class Means:
         self.sources = Sources(self.config)
         self.outgoing = Outgoing(self.config)
         self.templates = Templates(self.outlet, self.making)
-        self.roads = Roads(Ourselves(self.config), DeadHosts())
+        self.roads = Routes(LocalIdentity(self.config), DeadHosts())
 
     def zone(self, name: str) -> Zone:
         """The zone as configured; the default one's limits if the queue still knows a zone that we do not."""

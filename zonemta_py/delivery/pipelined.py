@@ -24,7 +24,7 @@ from zonemta_py.delivery.smtp.transaction import Transaction
 from zonemta_py.queue.api import RELEASED, Delivery, Outcome, Result
 
 if TYPE_CHECKING:
-    from zonemta_py.delivery.context import Means
+    from zonemta_py.delivery.context import SenderContext
     from zonemta_py.delivery.smtp.session import Session
 
 SERIES_S = 1.0
@@ -37,7 +37,7 @@ LOOKING = (
 """Hooks that are called for each message."""
 
 
-async def deliver(means: Means, delivery: Delivery) -> tuple[Result, list[tuple[Delivery, Result]]]:
+async def deliver(means: SenderContext, delivery: Delivery) -> tuple[Result, list[tuple[Delivery, Result]]]:
     """Tries a lease: the result that ends it, and what plugins are told of: deliveries with their results."""
     if delivery.values is None or len(delivery.recipients) == 1:
         attempt = Attempt(means, delivery)
@@ -47,7 +47,7 @@ async def deliver(means: Means, delivery: Delivery) -> tuple[Result, list[tuple[
     own = [restricted(delivery, [index]) for index in range(len(delivery.recipients))]
     if any(map(means.host.listens, LOOKING)):
         return await _one_by_one(means, own)
-    following = Following(means, own)
+    following = PipelinedBatch(means, own)
     result = await Attempt(means, own[0], following).run()
     if following.told:  # the first's among them
         result.outcomes, result.down_s, result.security = [], None, []
@@ -55,7 +55,7 @@ async def deliver(means: Means, delivery: Delivery) -> tuple[Result, list[tuple[
     return _released(result, following.untried), []
 
 
-async def _one_by_one(means: Means, own: list[Delivery]) -> tuple[Result, list[tuple[Delivery, Result]]]:
+async def _one_by_one(means: SenderContext, own: list[Delivery]) -> tuple[Result, list[tuple[Delivery, Result]]]:
     """Until one finds that the destination cannot be reached. A lease is one connection: no second one is opened."""
     parts: list[tuple[Delivery, Result]] = []
     whole, until = Result(own[0].lease, []), time.monotonic() + SERIES_S
@@ -81,12 +81,12 @@ def _released(result: Result, untried: list[int]) -> Result:
     return result
 
 
-class Following:
+class PipelinedBatch:
     """What comes behind the first message. told: the queue knows of all that were tried. security: what became of TLS
     on their connection, which the next part says.
     """
 
-    def __init__(self, means: Means, own: list[Delivery]) -> None:
+    def __init__(self, means: SenderContext, own: list[Delivery]) -> None:
         self._means, self._lease = means, own[0].lease
         self._most = means.zone(own[0].zone).messages_per_connection
         self._stepwise = own[0].stepwise

@@ -28,7 +28,7 @@ from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Delivery, Outcome, Result
 
 if TYPE_CHECKING:
-    from zonemta_py.delivery.context import Means
+    from zonemta_py.delivery.context import SenderContext
     from zonemta_py.delivery.smtp.session import Session
 
 PORTIONS_S = 60.0
@@ -58,7 +58,7 @@ def restricted(delivery: Delivery, indices: list[int]) -> Delivery:
     return Delivery(*fields)
 
 
-async def split(means: Means, delivery: Delivery) -> tuple[list[Portion], dict[int, Verdict]]:
+async def split(means: SenderContext, delivery: Delivery) -> tuple[list[Portion], dict[int, Verdict]]:
     """As `sender_headers` wants it: the portions, and what plugins have decided of recipients who are in none. Raises
     one of NotMade, or a Verdict about all of them."""
     everyone = list(range(len(delivery.recipients)))
@@ -89,7 +89,7 @@ class Portions:
         "_guess", "_means", "manner", "outcomes", "recipients_max", "stalled", "told", "waiting", "whole",
     )  # fmt: skip
 
-    def __init__(self, means: Means, whole: Delivery) -> None:
+    def __init__(self, means: SenderContext, whole: Delivery) -> None:
         self._means, self.whole = means, whole
         self.waiting: list[Portion] = []
         self._guess = 0

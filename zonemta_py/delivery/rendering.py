@@ -14,12 +14,12 @@ from zonemta_py.merge.problems import RenderRefused, TemplateRefused
 from zonemta_py.queue.api import BOUNCED, DEFERRED, Delivery, Outcome, QueueRefusal
 
 if TYPE_CHECKING:
-    from zonemta_py.delivery.context import Means
+    from zonemta_py.delivery.context import SenderContext
 
 NotMade = (QueueRefusal, RenderRefused, TemplateRefused, Unsigned)
 
 
-async def letter(means: Means, delivery: Delivery) -> Body:
+async def letter(means: SenderContext, delivery: Delivery) -> Body:
     """The message of a delivery that has one. Raises one of NotMade, or a plugin's Verdict."""
     body = await fetched(means, delivery)
     if means.host.listens("sender_headers"):
@@ -27,7 +27,7 @@ async def letter(means: Means, delivery: Delivery) -> Body:
     return await finished(means, delivery, body)
 
 
-async def fetched(means: Means, delivery: Delivery) -> Body:
+async def fetched(means: SenderContext, delivery: Delivery) -> Body:
     """As it is stored, or merged. Raises one of NotMade, or a plugin's Verdict."""
     host = means.host
     if host.listens("sender_fetch"):
@@ -36,7 +36,7 @@ async def fetched(means: Means, delivery: Delivery) -> Body:
     return Body(delivery, means.outlet, pieces)
 
 
-async def finished(means: Means, delivery: Delivery, body: Body) -> Body:
+async def finished(means: SenderContext, delivery: Delivery, body: Body) -> Body:
     """With what goes on top. Raises one of NotMade."""
     if means.outgoing.active:
         await means.outgoing.finish(delivery, body)

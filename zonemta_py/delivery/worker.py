@@ -14,7 +14,7 @@ import asyncio
 import logging
 
 from zonemta_py.config import Config
-from zonemta_py.delivery.context import Means
+from zonemta_py.delivery.context import SenderContext
 from zonemta_py.delivery.dns.destination import DnsScout
 from zonemta_py.delivery.pipelined import deliver
 from zonemta_py.delivery.smtp.connections import Connections
@@ -22,7 +22,7 @@ from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.host import Host
-from zonemta_py.queue.api import DEFERRED, DELIVERED, Delivery, Outcome, Outlet, QueueRefusal, Result
+from zonemta_py.queue.api import DEFERRED, DELIVERED, Delivery, Dispatch, Outcome, QueueRefusal, Result
 from zonemta_py.queue.poison import Making
 
 log = logging.getLogger(__name__)
@@ -50,13 +50,13 @@ class Slots:
 
 
 async def run(
-    config: Config, outlet: Outlet, host: Host, most: int, *,
+    config: Config, outlet: Dispatch, host: Host, most: int, *,
     resolver: DnsScout | None = None, contexts: TlsContexts | None = None, making: Making | None = None,
 ) -> None:  # fmt: skip
     """Delivers for ever, at most `most` at once; returns when the queue is gone."""
     names = resolver or DnsScout(config)
     policies = TlsPolicies(config, names, contexts)
-    means = Means(config, outlet, host, names, policies, Connections(), config.server.name, making)
+    means = SenderContext(config, outlet, host, names, policies, Connections(), config.server.name, making)
     slots = Slots(most)
     try:
         async with asyncio.TaskGroup() as group:
@@ -68,7 +68,7 @@ async def run(
         log.warning("the queue is gone (%s), stopping", refusals.exceptions[0])
 
 
-async def _handle(means: Means, delivery: Delivery, slots: Slots) -> None:
+async def _handle(means: SenderContext, delivery: Delivery, slots: Slots) -> None:
     try:
         whole, parts = await deliver(means, delivery)
     except Exception:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from zonemta_py.mail.envelope import Notify, Recipient
 from zonemta_py.mail.limits import ADDRESS_BYTES_MAX
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.schedule_fields import PARAMETERS, Unclear, Wishes
+from zonemta_py.mail.schedule_fields import PARAMETERS, InvalidValue, ScheduleParameters
 
 _DOMAIN_BYTES_MAX = 255
 _ENVID_MAX = 100
@@ -75,7 +75,7 @@ class MailCommand:
     smtputf8: bool = False
     ret: str | None = None
     envid: str | None = None
-    wishes: Wishes | None = None
+    wishes: ScheduleParameters | None = None
 
 
 def parse_mail(argument: str) -> MailCommand:
@@ -201,10 +201,10 @@ def _mail_parameters(command: MailCommand, parameters: dict[str, str]) -> None:
 
 
 def _wish(command: MailCommand, keyword: str, value: str) -> None:
-    command.wishes = command.wishes or Wishes()
+    command.wishes = command.wishes or ScheduleParameters()
     try:
         command.wishes.say(keyword, value)
-    except Unclear as unclear:
+    except InvalidValue as unclear:
         raise AddressRefused(501, "5.5.4", f"{keyword}: {unclear}") from None
 
 

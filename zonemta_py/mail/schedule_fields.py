@@ -43,7 +43,7 @@ _RFC5322 = re.compile(
 _YES = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
 
-class Unclear(ValueError):
+class InvalidValue(ValueError):
     """One sentence for the client: what it said, and what it may say instead."""
 
 
@@ -116,7 +116,7 @@ def moment(text: str, now_ms: int) -> int:
     for parse in (date_time, mail_date):
         try:
             return parse(text)
-        except Unclear:
+        except InvalidValue:
             continue
     raise _unclear(text, "no date; say it as 2026-11-21T08:00:00Z or as in a Date field, or say seconds from now")
 
@@ -139,8 +139,8 @@ def utc(ms: int) -> str:
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _unclear(text: str, what: str) -> Unclear:
-    return Unclear(f"{text[:_SHOWN_MAX]!a} is {what}")
+def _unclear(text: str, what: str) -> InvalidValue:
+    return InvalidValue(f"{text[:_SHOWN_MAX]!a} is {what}")
 
 
 def _offset(sign: str, hours: str, minutes: str) -> int:
@@ -165,7 +165,7 @@ def _unix_ms(text: str, clock: tuple[int, int, int, int, int, int], offset_min: 
 
 
 @dataclass(slots=True)
-class Wishes:
+class ScheduleParameters:
     """What parameters of MAIL ask of the schedule. by_s: seconds, None: no deadline. `settle` makes moments of them.
 
     clock_ahead_ms: as in an envelope, when that was.
@@ -198,9 +198,9 @@ class Wishes:
     def settle(self, now_ms: int, hold_days: float) -> None:
         """Makes moments of intervals, and checks them against each other and the limits. Raises Unclear."""
         if self.hold_for_s and self.hold_until_ms:
-            raise Unclear("HOLDFOR and HOLDUNTIL exclude each other, say one of them (RFC 4865)")
+            raise InvalidValue("HOLDFOR and HOLDUNTIL exclude each other, say one of them (RFC 4865)")
         if self.hold_until_ms and self.hold_until_ms < now_ms:
-            raise Unclear("HOLDUNTIL is in the past; leave it out to send at once")
+            raise InvalidValue("HOLDUNTIL is in the past; leave it out to send at once")
         if self.hold_for_s:
             self.hold_until_ms = now_ms + self.hold_for_s * 1000
         _check_hold(self.hold_until_ms, now_ms, hold_days)
@@ -218,12 +218,14 @@ class Wishes:
 
 def _check_hold(hold_until_ms: int, now_ms: int, hold_days: float) -> None:
     if hold_until_ms - now_ms > hold_days * _DAY_S * 1000:
-        raise Unclear(f"messages are held for {hold_days:g} days at most, hand it in later")
+        raise InvalidValue(f"messages are held for {hold_days:g} days at most, hand it in later")
 
 
 def _check_order(hold_until_ms: int, deadline_ms: int, mode: str) -> None:
     if mode == "R" and deadline_ms <= hold_until_ms:
-        raise Unclear("the deadline passes before the message may go; let the hold end earlier, or the deadline later")
+        raise InvalidValue(
+            "the deadline passes before the message may go; let the hold end earlier, or the deadline later"
+        )
 
 
 # --- header fields
@@ -292,6 +294,6 @@ def obey(envelope: Envelope, fields: dict[str, str], terms: Terms, now_ms: int) 
     for field, value in fields.items():
         try:
             FIELDS[field](envelope, value, terms, now_ms)
-        except Unclear as unclear:
-            raise Unclear(f"{field}: {unclear}") from None
+        except InvalidValue as unclear:
+            raise InvalidValue(f"{field}: {unclear}") from None
     _check_order(envelope.hold_until_ms, envelope.deadline_ms, envelope.deadline_mode)

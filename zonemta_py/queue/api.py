@@ -62,7 +62,7 @@ class Incoming(Protocol):
         """Forgets the message: client gone, or refused. May be called after a failed commit; harmless twice."""
 
 
-class Intake(Protocol):
+class Submission(Protocol):
     """What reception sees."""
 
     async def put(self, envelope: Envelope, body: bytes) -> str:
@@ -79,7 +79,7 @@ class Intake(Protocol):
         """Starts a message of several chunks. client: the IP address that hands it in, whose share is bounded."""
 
 
-async def accept_whole(intake: Intake, envelope: Envelope, body: bytes) -> Receipt:
+async def accept_whole(intake: Submission, envelope: Envelope, body: bytes) -> Receipt:
     """A body of several chunks that is all there. Raises QueueRefusal."""
     incoming = intake.begin(envelope.origin)
     last = (len(body) - 1) // CHUNK_BYTES * CHUNK_BYTES
@@ -210,7 +210,7 @@ class Result:
     manner: str = ""
 
 
-class Outlet(Protocol):
+class Dispatch(Protocol):
     """What a sender process sees."""
 
     async def lease(self, most: int) -> list[Delivery]:
@@ -229,7 +229,7 @@ class Outlet(Protocol):
         """A campaign's template (`merge.source.Source.pack`). Raises QueueRefusal if it is gone or cannot be read."""
 
 
-class Office(Protocol):
+class Admin(Protocol):
     """What the command line and the console see; rows are plain dicts, ready for JSON."""
 
     async def ask(self, question: str, **arguments: Any) -> Any:

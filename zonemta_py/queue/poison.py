@@ -54,7 +54,7 @@ class Making:
         self._memory[:] = _NOTHING
 
 
-class Deaths:
+class PoisonMessages:
     """The queue's side: how often a recipient's message was being made when its sender died."""
 
     def __init__(self, folder: Path) -> None:

@@ -25,12 +25,12 @@ from zonemta_py.queue.core.counters import REMOVED
 from zonemta_py.queue.core.locator import state_of
 from zonemta_py.queue.lifecycle import in_doubt, lost
 from zonemta_py.queue.lifecycle.accept import Done
-from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.incoming import LocalIncoming, take
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.lifecycle.suppressed import forgo
-from zonemta_py.queue.maintenance.maintenance import Upkeep
-from zonemta_py.schedule.batch import Group
+from zonemta_py.queue.maintenance.maintenance import Maintenance
+from zonemta_py.schedule.batch import Batch
 
 log = logging.getLogger(__name__)
 
@@ -38,12 +38,12 @@ OUT_OF_HOURS = Reply(450, "4.3.2", "outside of its sending hours")
 UNREADABLE = Reply(451, "4.3.0", "the body cannot be read")
 
 
-class LocalQueue(Parts):
+class LocalQueue(QueueContext):
     """The queue in this process. Made by `recovery.open_queue`."""
 
     def __init__(self, core: Core, first_lease: int) -> None:
         super().__init__(core, first_lease)
-        self.upkeep = Upkeep(self)
+        self.upkeep = Maintenance(self)
         self._aside = lost.Aside(core.quarantine, core.store, core.bodies.folder)
         self._lost: set[str] = set()
         """Messages that were ended as lost since the start."""
@@ -186,7 +186,7 @@ class LocalQueue(Parts):
         """A sender has died, or stands still. What it had is in doubt: its final replies may have been on their way."""
         in_doubt.lost(self, worker, silent)
 
-    def _lost_message(self, group: Group, error: StoreError) -> None:
+    def _lost_message(self, group: Batch, error: StoreError) -> None:
         """A message whose metadata cannot be read when its turn comes: aside with all that is left of it, and ended.
 
         Each of its recipients that are leased alone finds that out; the first one's is the message's end.
@@ -206,7 +206,7 @@ class LocalQueue(Parts):
             core.segments.ended(message_id)
         group.zone.done(group)
 
-    def _gone(self, group: Group, first: bool) -> None:
+    def _gone(self, group: Batch, first: bool) -> None:
         """Gives the store what the record says."""
         core, message_id, zone = self.core, group.entries[0].id, group.zone.zone.name
         for entry in group.entries:
@@ -217,7 +217,7 @@ class LocalQueue(Parts):
         gone = [entry.key for entry in group.entries]
         core.lines.submit(operations, lambda _: core.schedule.busy.difference_update(gone), sync=False, keep=True)
 
-    def _merged_size(self, group: Group) -> int:
+    def _merged_size(self, group: Batch) -> int:
         """A merged message has no body, and what it counted for was its campaign's size; 0: it is not merged."""
         campaign = self.core.campaigns.by_name.get(group.strand.path.campaign)
         return campaign.size if campaign is not None and group.entries[0].note.values is not None else 0

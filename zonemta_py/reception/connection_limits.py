@@ -27,7 +27,7 @@ class Guest(Protocol):
         """Ends it if it is the one to speak, to read or to go, and has taken too long. now: the loop's time."""
 
 
-class Gate:
+class ConnectionLimits:
     """share: how many receiver processes divide the limits; each gets its part, at least 1.
 
     most: connections it lets in. timeout_s: as configured. turns: theirs."""

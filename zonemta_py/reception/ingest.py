@@ -20,7 +20,7 @@ from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.headers import Headers, split
 from zonemta_py.mail.limits import CHUNK_BYTES, HEADER_FIELDS_MAX
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.schedule_fields import DEFAULT_TERMS, FIELDS, Terms, Unclear, obey
+from zonemta_py.mail.schedule_fields import DEFAULT_TERMS, FIELDS, InvalidValue, Terms, obey
 from zonemta_py.mail.trace import date_field, message_id_field, received
 from zonemta_py.reception.permission import refusal
 
@@ -90,7 +90,7 @@ class Rules:
         object.__setattr__(self, "kept_names", {name.encode(): name for name in self.kept})
 
 
-class Arrival:
+class Ingest:
     """opening: the Received field up to its id (`Trace.opening`). transaction: that id. now_ms: when DATA began.
 
     senders: who the author may be.
@@ -205,7 +205,7 @@ class Arrival:
             return
         try:
             obey(self.envelope, said, self._rules.terms, self.now_ms)
-        except Unclear as unclear:
+        except InvalidValue as unclear:
             self.refusal = Reply(550, "5.6.0", str(unclear))
         self._said |= {name.lower(): value for name, value in said.items() if name.lower() in self._rules.kept}
 

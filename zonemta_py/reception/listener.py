@@ -18,11 +18,11 @@ from zonemta_py.mail.schedule_fields import BY_S_MIN, Terms, utc
 from zonemta_py.plugin.arguments import Server
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.streams import BodyHooks
-from zonemta_py.queue.api import Intake
+from zonemta_py.queue.api import Submission
 from zonemta_py.reception import tls
-from zonemta_py.reception.connection_limits import Gate, Networks
+from zonemta_py.reception.connection_limits import ConnectionLimits, Networks
 from zonemta_py.reception.ingest import KEPT, Rules
-from zonemta_py.reception.log_throttle import Sparing
+from zonemta_py.reception.log_throttle import LogThrottle
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.permission import Permissions
 
@@ -53,10 +53,10 @@ class Site:
     notes: for lines of log that clients cause."""
 
     def __init__(
-        self, config: Config, listener: Listener, intake: Intake, host: Host, gate: Gate, login: Login,
-        notes: Sparing | None = None, clock_ms: Callable[[], int] = unix_ms,
+        self, config: Config, listener: Listener, intake: Submission, host: Host, gate: ConnectionLimits, login: Login,
+        notes: LogThrottle | None = None, clock_ms: Callable[[], int] = unix_ms,
     ) -> None:  # fmt: skip
-        self.notes = notes or Sparing(log)
+        self.notes = notes or LogThrottle(log)
         self.listener, self.limits, self.hostname = listener, config.limits, config.server.name
         self.intake, self.host, self.gate, self.login, self.clock_ms = intake, host, gate, login, clock_ms
         self.loop, self.turns = asyncio.get_running_loop(), gate.turns

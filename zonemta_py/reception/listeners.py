@@ -15,13 +15,13 @@ import threading
 
 from zonemta_py.config import Config, Listener
 from zonemta_py.plugin.host import Host
-from zonemta_py.queue.api import Intake
-from zonemta_py.reception.connection_limits import Gate, plain_ip
+from zonemta_py.queue.api import Submission
+from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
 from zonemta_py.reception.listener import Site
-from zonemta_py.reception.log_throttle import Sparing
+from zonemta_py.reception.log_throttle import LogThrottle
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.smtp.proxy import Origin, read_origin
-from zonemta_py.reception.smtp.session import HANDSHAKE_S_MAX, Door
+from zonemta_py.reception.smtp.session import HANDSHAKE_S_MAX, Session
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _LEAVE_S = 0.05
 
 
 async def serve(
-    config: Config, sockets: list[tuple[Listener, socket.socket]], intake: Intake, host: Host, share: int
+    config: Config, sockets: list[tuple[Listener, socket.socket]], intake: Submission, host: Host, share: int
 ) -> None:
     """Serves until SIGTERM, and then until nobody has a message under way.
 
@@ -40,9 +40,9 @@ async def serve(
 
     Raises ConfigError.
     """
-    gate = Gate(config.limits, share)
+    gate = ConnectionLimits(config.limits, share)
     login = Login(config.users)
-    notes = Sparing(log)
+    notes = LogThrottle(log)
     sites = [Site(config, listener, intake, host, gate, login, notes) for listener, _ in sockets]
     for site in sites:
         await site.init()
@@ -64,7 +64,7 @@ async def serve(
             task.cancel()
     while len(gate):
         for guest in gate.guests():
-            if isinstance(guest, Door):
+            if isinstance(guest, Session):
                 guest.leave()
         await asyncio.sleep(_LEAVE_S)
 
@@ -74,7 +74,7 @@ async def _open(site: Site, bound: socket.socket) -> None:
     if site.listener.proxy_protocol or site.listener.tls == "implicit":
         await _accept_by_hand(site, bound)
         return
-    server = await site.loop.create_server(lambda: Door(site), sock=bound, backlog=1024)
+    server = await site.loop.create_server(lambda: Session(site), sock=bound, backlog=1024)
     await server.serve_forever()
 
 
@@ -107,7 +107,7 @@ async def _introduce(site: Site, connection: socket.socket) -> None:
             if origin is None:
                 connection.close()
                 return
-        await _connect(site, connection, Door(site, origin))
+        await _connect(site, connection, Session(site, origin))
     except OSError as error:
         message = "listener %s: a connection failed (%s)"
         site.notes.line(logging.INFO, "accept", "", message, site.listener.name, error)
@@ -125,7 +125,7 @@ async def _origin(site: Site, connection: socket.socket) -> Origin | None:
     return origin
 
 
-async def _connect(site: Site, connection: socket.socket, door: Door) -> None:
+async def _connect(site: Site, connection: socket.socket, door: Session) -> None:
     """Raises OSError."""
     if site.listener.tls != "implicit":
         await site.loop.connect_accepted_socket(lambda: door, connection)

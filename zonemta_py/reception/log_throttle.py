@@ -26,7 +26,7 @@ class _Minute:
     clients: dict[str, int] = field(default_factory=dict)
 
 
-class Sparing:
+class LogThrottle:
     """For one logger. clock: seconds of a steady clock."""
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:

@@ -16,7 +16,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import Info, Session
 from zonemta_py.plugin.streams import BodyHooks
 from zonemta_py.queue.api import Incoming, Receipt
-from zonemta_py.reception.ingest import Arrival
+from zonemta_py.reception.ingest import Ingest
 
 if TYPE_CHECKING:
     from zonemta_py.reception.listener import Site
@@ -41,7 +41,7 @@ def mark(site: Site, session: Session, envelope: Envelope) -> None:
         site.notes.warn("unsigned", session.client, message, session.listener, session.client, what)
 
 
-class Passage:
+class Receiver:
     """opening: the Received field up to its id (`Trace.opening`). transaction: that id."""
 
     __slots__ = ("_ahead_ms", "_arrival", "_hooks", "_incoming", "_session", "_site", "envelope")
@@ -50,7 +50,7 @@ class Passage:
         self._site, self._session, self.envelope = site, session, envelope
         envelope.received_ms = site.clock_ms()
         self._ahead_ms = site.ahead_ms(envelope.received_ms)
-        self._arrival = Arrival(site.rules, envelope, opening, transaction, envelope.received_ms, session.senders)
+        self._arrival = Ingest(site.rules, envelope, opening, transaction, envelope.received_ms, session.senders)
         mark(site, session, envelope)
         self._incoming: Incoming | None = None
         self._hooks: BodyHooks | None = None
@@ -121,7 +121,7 @@ class Passage:
             self._hooks.abort()
             self._hooks = None
 
-    async def _show_plugins(self, arrival: Arrival) -> None:
+    async def _show_plugins(self, arrival: Ingest) -> None:
         if self._hooks is None:
             assert arrival.headers is not None
             self._hooks = BodyHooks(self._site.host, self.envelope, arrival.headers, self._sink)

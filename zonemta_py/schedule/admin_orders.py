@@ -14,7 +14,7 @@ from typing import Any
 from zonemta_py.config import ConfigError
 from zonemta_py.config.shipped import shipped
 from zonemta_py.mail.classify import NoRoute
-from zonemta_py.schedule.batch import Lane, Strand
+from zonemta_py.schedule.batch import EgressPath, FlowQueue
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
 from zonemta_py.schedule.policy.state import LOST, NO_TLS
 from zonemta_py.schedule.schedule import Schedule
@@ -42,7 +42,7 @@ async def stop(schedule: Schedule, kind: str, name: str, seconds: float | None, 
     return sum(name in _names(strand)[kind] for strand in schedule.strands())
 
 
-def _names(strand: Strand) -> dict[str, tuple[str, ...]]:
+def _names(strand: FlowQueue) -> dict[str, tuple[str, ...]]:
     """What a strand is called, by kind."""
     lane, path = strand.lane, strand.path
     return {
@@ -133,10 +133,10 @@ def rows(schedule: Schedule) -> list[dict[str, Any]]:
     return [*schedule.standing.rows(), *resting]
 
 
-def _resting(schedule: Schedule) -> Iterator[tuple[ZoneSchedule, Lane]]:
+def _resting(schedule: Schedule) -> Iterator[tuple[ZoneSchedule, EgressPath]]:
     for zone in schedule.zones.values():
         yield from ((zone, lane) for lane in list(zone.strands.lanes.values()) if lane.failures)
 
 
-def _lane_name(zone: ZoneSchedule, lane: Lane) -> str:
+def _lane_name(zone: ZoneSchedule, lane: EgressPath) -> str:
     return f"{zone.zone.name} {lane.site} {lane.source}".strip()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from zonemta_py.schedule.batch import Lane
+from zonemta_py.schedule.batch import EgressPath
 
 KEYS_MAX = 100_000
 """In a zone; who comes later waits for his retry."""
@@ -38,7 +38,7 @@ class Away:
             found.append(key)
             self.waiting[site, source] = max(since, now), found
 
-    def answered(self, lane: Lane, now: float) -> bool:
+    def answered(self, lane: EgressPath, now: float) -> bool:
         """The lane's destination has answered. True: there is something to read."""
         since, found = self.waiting.get((lane.site, lane.source), (now, []))
         probed = lane.failures > 0 and not lane.down_until

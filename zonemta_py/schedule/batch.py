@@ -18,18 +18,18 @@ from zonemta_py.zones.zone import Destination as Target
 
 if TYPE_CHECKING:
     from zonemta_py.mail.reply import Reply
-    from zonemta_py.schedule.admission.idle_connections import Kept
+    from zonemta_py.schedule.admission.idle_connections import IdleConnection
     from zonemta_py.schedule.zone import ZoneSchedule
     from zonemta_py.zones.fair import Flow
     from zonemta_py.zones.rates import Learned
     from zonemta_py.zones.site import Site
-    from zonemta_py.zones.throttle import Gate
+    from zonemta_py.zones.throttle import Limit
 
 _BETWEEN = "~"
 NEVER_MS = 1 << 62
 
 
-class Path(NamedTuple):
+class FlowId(NamedTuple):
     """A flow: who shares with whom, level by level. priority: MT-PRIORITY (RFC 6710)."""
 
     priority: int = 0
@@ -41,18 +41,18 @@ class Path(NamedTuple):
         return "" if self == _USUAL else _BETWEEN.join((str(self.priority), self.tenant, self.campaign))
 
     @classmethod
-    def of(cls, text: str) -> Path:
+    def of(cls, text: str) -> FlowId:
         if not text:
             return _USUAL
         priority, tenant, campaign = text.split(_BETWEEN)
         return cls(int(priority), tenant, campaign)
 
 
-_USUAL = Path()
+_USUAL = FlowId()
 _USUAL_TEXT = "0~~"
 
 
-def strand_key(site: str, source: str, flow: str) -> str:
+def flow_queue_name(site: str, source: str, flow: str) -> str:
     """The name of a strand: in parked keys, and as the destination in journal records."""
     return _BETWEEN.join((site, source, flow or _USUAL_TEXT)) if source or flow else site
 
@@ -84,7 +84,7 @@ class Hold(NamedTuple):
     since_ms: int
 
 
-class Lane:
+class EgressPath:
     """One source towards one site."""
 
     __slots__ = (
@@ -94,7 +94,7 @@ class Lane:
 
     def __init__(self, target: Target, source: str, concurrency: Concurrency, provider: str) -> None:
         self.target, self.source, self.concurrency, self.provider = target, source, concurrency, provider
-        self.strands: dict[str, Strand] = {}
+        self.strands: dict[str, FlowQueue] = {}
         self.active = 0
         self.crowded = False
         """A strand of it is not listed only because all its connections are in use."""
@@ -113,7 +113,7 @@ class Lane:
         return self.target.key
 
 
-class Strand:
+class FlowQueue:
     """A flow's part of a lane. held: what it waits for, so that it is not listed meanwhile.
 
     deadline_ms: the earliest by which one of those parked has to be returned, or earlier; 0: not known.
@@ -124,7 +124,7 @@ class Strand:
     __slots__ = ("deadline_ms", "entries", "gates", "held", "key", "lane", "listed", "parked", "turn", "zone")
 
     def __init__(
-        self, zone: ZoneSchedule, key: str, lane: Lane, turn: Turn, gates: tuple[Gate, ...], parked: Shelf
+        self, zone: ZoneSchedule, key: str, lane: EgressPath, turn: Turn, gates: tuple[Limit, ...], parked: Shelf
     ) -> None:
         self.key, self.zone, self.lane, self.turn = key, zone, lane, turn
         self.gates, self.parked = gates, parked
@@ -134,7 +134,7 @@ class Strand:
         self.deadline_ms = NEVER_MS
 
     @property
-    def path(self) -> Path:
+    def path(self) -> FlowId:
         return self.turn.path
 
     def may_go(self) -> bool:
@@ -172,9 +172,9 @@ class Turn:
 
     __slots__ = ("flow", "members", "path", "strands", "text")
 
-    def __init__(self, path: Path, flow: Flow) -> None:
+    def __init__(self, path: FlowId, flow: Flow) -> None:
         self.path, self.text, self.flow, self.members = path, path.text(), flow, 0
-        self.strands: deque[Strand] = deque()
+        self.strands: deque[FlowQueue] = deque()
 
 
 class Line:
@@ -182,19 +182,19 @@ class Line:
 
     __slots__ = ("_first", "_more")
 
-    def __init__(self, first: Strand) -> None:
-        self._first: Strand | None = first
-        self._more: deque[Strand] | None = None
+    def __init__(self, first: FlowQueue) -> None:
+        self._first: FlowQueue | None = first
+        self._more: deque[FlowQueue] | None = None
 
-    def append(self, strand: Strand) -> None:
+    def append(self, strand: FlowQueue) -> None:
         if self._more is None:
             self._more = deque()
         self._more.append(strand)
 
-    def __contains__(self, strand: Strand) -> bool:
+    def __contains__(self, strand: FlowQueue) -> bool:
         return strand is self._first or (self._more is not None and strand in self._more)
 
-    def remove(self, strand: Strand) -> bool:
+    def remove(self, strand: FlowQueue) -> bool:
         """Takes it out; True: it was the last."""
         if strand is self._first:
             return self.pop()[1]
@@ -202,14 +202,14 @@ class Line:
             self._more.remove(strand)
         return False
 
-    def pop(self) -> tuple[Strand, bool]:
+    def pop(self) -> tuple[FlowQueue, bool]:
         """The first; True: it was the last too. Only once then."""
         first, self._first = self._first, self._more.popleft() if self._more else None
         assert first is not None
         return first, self._first is None
 
 
-class Group:
+class Batch:
     """Recipients of one message that go to one destination together.
 
     connect: a new connection may be opened for it. site: what DNS says of the destination. refusal: why there is no way
@@ -224,16 +224,16 @@ class Group:
     )  # fmt: skip
 
     def __init__(
-        self, strand: Strand, entries: list[Entry], connect: bool = True, refusal: Reply | None = None
+        self, strand: FlowQueue, entries: list[Entry], connect: bool = True, refusal: Reply | None = None
     ) -> None:
         self.strand, self.entries, self.connect, self.refusal = strand, entries, connect, refusal
         self.site: Site | None = None
         self.taken = self.since = self.idle_s = 0.0
         self.keep = False
-        self.kept: Kept | None = None
+        self.kept: IdleConnection | None = None
         self.worker = ""
         self.charge: tuple[int, int, int, int] | None = None
-        self.gates: tuple[Gate, ...] = ()
+        self.gates: tuple[Limit, ...] = ()
         self.day = 0
         self.learned: Learned | None = None
 
@@ -242,5 +242,5 @@ class Group:
         return self.strand.zone
 
     @property
-    def lane(self) -> Lane:
+    def lane(self) -> EgressPath:
         return self.strand.lane

@@ -13,13 +13,13 @@ from typing import TypeAlias
 from zonemta_py.config import Source, Zone
 from zonemta_py.disk import keys
 from zonemta_py.disk.records import Note
-from zonemta_py.schedule.batch import Lane, Path, Strand, Turn, split_key, strand_key
+from zonemta_py.schedule.batch import EgressPath, FlowId, FlowQueue, Turn, flow_queue_name, split_key
 from zonemta_py.schedule.cursor import Ground, Shelf
 from zonemta_py.schedule.shared import Shared
 from zonemta_py.zones import pool
 from zonemta_py.zones.fair import Fair, Flow
 from zonemta_py.zones.site import Site
-from zonemta_py.zones.throttle import Gate, Scope
+from zonemta_py.zones.throttle import Limit, Scope
 from zonemta_py.zones.zone import Destination as Target
 from zonemta_py.zones.zone import named
 
@@ -27,23 +27,23 @@ NO_SOURCE = "none"
 """Stands for the source address where every one is kept from the domain by the configuration."""
 
 
-Make: TypeAlias = Callable[[str, Lane, Turn, tuple[Gate, ...], Shelf], Strand]
+Make: TypeAlias = Callable[[str, EgressPath, Turn, tuple[Limit, ...], Shelf], FlowQueue]
 
 
-class Strands:
+class FlowQueues:
     """Of one zone. own: its smart host, if it has one. make: a strand of the zone."""
 
     def __init__(self, zone: Zone, ground: Ground, shared: Shared, make: Make) -> None:
         self.zone, self._ground, self._shared, self._new = zone, ground, shared, make
-        self.lanes: dict[tuple[str, str], Lane] = {}
-        self.by_key: dict[str, Strand] = {}
+        self.lanes: dict[tuple[str, str], EgressPath] = {}
+        self.by_key: dict[str, FlowQueue] = {}
         self.by_flow: dict[Flow, Turn] = {}
         self.fair = Fair()
         self.own = named(zone.host, zone.port) if zone.host else None
-        self._turns: dict[Path, Turn] = {}
+        self._turns: dict[FlowId, Turn] = {}
         self._sources = shared.config.sources(zone)
 
-    def parked(self) -> Iterator[Strand]:
+    def parked(self) -> Iterator[FlowQueue]:
         """Strands that have parked recipients in the store: one seek each."""
         start, stop = keys.parked_range(self.zone.name), keys.end(keys.parked_range(self.zone.name))
         while (key := self._ground.store.first(start, stop)) is not None:
@@ -56,7 +56,7 @@ class Strands:
             yield strand
             start = keys.end(keys.parked_range(self.zone.name, name))
 
-    def of(self, message_id: str, address: str, note: Note) -> Strand:
+    def of(self, message_id: str, address: str, note: Note) -> FlowQueue:
         """The recipient's strand, made if there is none."""
         key, target, source, provider = self.where(message_id, address, note)
         strand = self.by_key.get(key)
@@ -83,7 +83,7 @@ class Strands:
         source = (routing and routing.get("source")) or ""
         if not source and self._sources:
             source = self._source(message_id, target.key, provider, address)
-        return strand_key(target.key, source, note.flow), target, source, provider
+        return flow_queue_name(target.key, source, note.flow), target, source, provider
 
     def _source(self, message_id: str, site: str, provider: str, address: str) -> str:
         """The message's source address, always the same one unless that may not send there."""
@@ -99,7 +99,7 @@ class Strands:
         chosen = pool.choose(allowed, message_id, usable) or pool.choose(allowed, message_id, lambda _: True)
         return chosen.address if chosen else NO_SOURCE
 
-    def any_source_at(self, strand: Strand, until: float) -> float:
+    def any_source_at(self, strand: FlowQueue, until: float) -> float:
         """When to look again at a strand whose source may not send until then: another one may be free before."""
         lane, permits = strand.lane, self._shared.permits
         holds = (permits.source_hold(source.address, lane.site, lane.provider) for source in self._sources)
@@ -112,22 +112,22 @@ class Strands:
             return set()
         return {6 if ":" in address else 4 for _, addresses in site.hosts for address in addresses}
 
-    def _make(self, key: str, target: Target, source: str, flow: str, provider: str) -> Strand:
+    def _make(self, key: str, target: Target, source: str, flow: str, provider: str) -> FlowQueue:
         lane = self.lanes.get((target.key, source))
         if lane is None:
             concurrency = self._shared.permits.concurrency(self.zone, target.key, source)
-            lane = self.lanes[target.key, source] = Lane(target, source, concurrency, provider)
-        turn = self._turn_of(Path.of(flow))
+            lane = self.lanes[target.key, source] = EgressPath(target, source, concurrency, provider)
+        turn = self._turn_of(FlowId.of(flow))
         strand = self._new(key, lane, turn, self._gates_of(lane, turn.path), Shelf(self._ground, key))
         self.by_key[key] = lane.strands[turn.text] = strand
         turn.members += 1
         return strand
 
-    def _gates_of(self, lane: Lane, path: Path) -> tuple[Gate, ...]:
+    def _gates_of(self, lane: EgressPath, path: FlowId) -> tuple[Limit, ...]:
         scope = Scope(self.zone.name, lane.source, lane.site, lane.provider, path.tenant, path.campaign)
         return self._shared.permits.gates(scope)
 
-    def _turn_of(self, path: Path) -> Turn:
+    def _turn_of(self, path: FlowId) -> Turn:
         turn = self._turns.get(path)
         if turn is None:
             place, weights = self._shared.weights.place(*path)
@@ -135,7 +135,7 @@ class Strands:
             self.by_flow[turn.flow] = turn
         return turn
 
-    def still(self, strand: Strand, message_id: str, address: str, note: Note, unknown: str = "") -> Strand:
+    def still(self, strand: FlowQueue, message_id: str, address: str, note: Note, unknown: str = "") -> FlowQueue:
         """Where a recipient of this strand belongs now; here, while nothing new is known of its domain."""
         if self.by_dns(note):
             domain = domain_of(address)
@@ -147,14 +147,14 @@ class Strands:
         """Whether DNS decides where it goes."""
         return self.own is None and self._shared.sites.asks and not (note.routing and note.routing.get("host"))
 
-    def learn_provider(self, lane: Lane, provider: str) -> None:
+    def learn_provider(self, lane: EgressPath, provider: str) -> None:
         """A lane that was found by its parked recipients, or by its domain: its limits depend on it."""
         if lane.provider != provider:
             lane.provider = provider
             for strand in lane.strands.values():
                 strand.gates = self._gates_of(lane, strand.path)
 
-    def known(self, strand: Strand) -> Strand:
+    def known(self, strand: FlowQueue) -> FlowQueue:
         """It may have been forgotten meanwhile: then it is taken in again, unless there is another of its name."""
         known = self.by_key.get(strand.key)
         if known is None:
@@ -165,7 +165,7 @@ class Strands:
             strand.turn.members += 1
         return known
 
-    def forget(self, strand: Strand) -> None:
+    def forget(self, strand: FlowQueue) -> None:
         """Nothing is left on it, and its lane is well."""
         lane, turn = strand.lane, strand.turn
         if strand.entries or strand.listed or strand.held or not strand.parked.exhausted:

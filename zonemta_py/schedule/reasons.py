@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from zonemta_py.disk.leveldb.store import StoreError
-from zonemta_py.schedule.batch import Hold, Strand
+from zonemta_py.schedule.batch import FlowQueue, Hold
 from zonemta_py.schedule.flow_queues import domain_of
 from zonemta_py.schedule.schedule import Schedule
 
@@ -24,13 +24,13 @@ _ROUNDING_MS = 0.01
 """What sums of seconds as floating-point numbers may be off by."""
 
 
-def rows_of(schedule: Schedule, strands: Iterable[Strand]) -> list[dict[str, Any]]:
+def rows_of(schedule: Schedule, strands: Iterable[FlowQueue]) -> list[dict[str, Any]]:
     """Those of which something waits or is under way, or that something holds."""
     rows = (_row(schedule, strand) for strand in strands)
     return [row for row in rows if row["waiting"] or row["parked"] or row["active"] or row["reasons"]]
 
 
-def _row(schedule: Schedule, strand: Strand) -> dict[str, Any]:
+def _row(schedule: Schedule, strand: FlowQueue) -> dict[str, Any]:
     """A strand: who it is, what waits on it in memory, and why."""
     lane, path, zone = strand.lane, strand.path, strand.zone
     return {
@@ -41,14 +41,14 @@ def _row(schedule: Schedule, strand: Strand) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _parked(strand: Strand) -> bool:
+def _parked(strand: FlowQueue) -> bool:
     try:
         return not strand.parked.exhausted and strand.parked.peek() is not None
     except StoreError:
         return True  # as far as is known
 
 
-def reasons(schedule: Schedule, strand: Strand) -> list[dict[str, Any]]:
+def reasons(schedule: Schedule, strand: FlowQueue) -> list[dict[str, Any]]:
     """Everything that keeps the strand from sending now, the nearest first; each once."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for hold in _holds(schedule, strand):
@@ -63,7 +63,7 @@ def _ms_at(schedule: Schedule, steady: float) -> int:
     return schedule.now_ms() + math.ceil((steady - schedule.now()) * 1000 - _ROUNDING_MS)
 
 
-def _holds(schedule: Schedule, strand: Strand) -> Iterator[Hold]:
+def _holds(schedule: Schedule, strand: FlowQueue) -> Iterator[Hold]:
     zone, lane, permits = strand.zone, strand.lane, schedule.permits
     now = schedule.now()
     if lane.down_until:
@@ -84,14 +84,14 @@ def _holds(schedule: Schedule, strand: Strand) -> Iterator[Hold]:
         yield from _limits(schedule, strand, now)
 
 
-def _looked_up(schedule: Schedule, strand: Strand, hold: Hold) -> Hold:
+def _looked_up(schedule: Schedule, strand: FlowQueue, hold: Hold) -> Hold:
     """Only so many domains are looked up at once: how many come before this one."""
     domain = domain_of(strand.entries[0].address) if strand.entries else strand.lane.site
     before = schedule.sites.before(domain)
     return hold if before is None else hold._replace(cause=f"{domain} waits to be looked up ({before:,} before it)")
 
 
-def _connections(strand: Strand) -> Iterator[Hold]:
+def _connections(strand: FlowQueue) -> Iterator[Hold]:
     zone, lane = strand.zone, strand.lane
     if lane.active >= lane.concurrency.window:
         cause = f"all {lane.concurrency.window} connections that {lane.site} has earned are in use"
@@ -104,7 +104,7 @@ def _connections(strand: Strand) -> Iterator[Hold]:
         yield Hold("connections", cause, math.inf, 0)
 
 
-def _limits(schedule: Schedule, strand: Strand, now: float) -> Iterator[Hold]:
+def _limits(schedule: Schedule, strand: FlowQueue, now: float) -> Iterator[Hold]:
     """Those that would refuse one message more."""
     learned = schedule.standing.learned(strand.lane)
     if learned is not None and (wait := learned.wait(now)):

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from zonemta_py.config import Config
 from zonemta_py.disk.leveldb.store import Store
-from zonemta_py.schedule.batch import Group, Path, Strand, split_key
+from zonemta_py.schedule.batch import Batch, FlowId, FlowQueue, split_key
 from zonemta_py.schedule.shared import Shared, Wants
-from zonemta_py.schedule.sites import Scout
+from zonemta_py.schedule.sites import DestinationResolver
 from zonemta_py.schedule.time.clock import Clock
 from zonemta_py.schedule.zone import ZoneSchedule
 from zonemta_py.zones.throttle import Scope
@@ -28,7 +28,7 @@ class Schedule(Shared):
         store: Store,
         marks: dict[str, dict[str, bytes]],
         clock: Clock,
-        scout: Scout | None,
+        scout: DestinationResolver | None,
         wants: Wants,
     ) -> None:
         super().__init__(config, clock, scout, wants)
@@ -37,7 +37,7 @@ class Schedule(Shared):
         }
         self._turns = deque(self.zones.values())
 
-    def next(self) -> Group | None:
+    def next(self) -> Batch | None:
         for _ in range(len(self._turns)):
             zone = self._turns[0]
             self._turns.rotate(-1)
@@ -51,14 +51,14 @@ class Schedule(Shared):
         more = [zone.fill(now_ms) for zone in self.zones.values()]
         return any(more)
 
-    def strands(self) -> Iterator[Strand]:
+    def strands(self) -> Iterator[FlowQueue]:
         for zone in self.zones.values():
             yield from list(zone.strands.by_key.values())
 
     def charge_again(self, zone: str, place: str, provider: str, recipients: int, size: int, ms: int) -> None:
         """A lease that was given before the process ended, and is in no saved state of the limits."""
         site, source, flow = split_key(place)
-        path = Path.of(flow)
+        path = FlowId.of(flow)
         self.permits.charge_again(Scope(zone, source, site, provider, path.tenant, path.campaign), recipients, size, ms)
 
     # -- what waits for a moment

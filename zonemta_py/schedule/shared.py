@@ -7,9 +7,9 @@ from typing import Any
 
 from zonemta_py.config import Config
 from zonemta_py.disk.leveldb.store import Operation
-from zonemta_py.schedule.admission.admission import Permits
-from zonemta_py.schedule.policy.state import Standing
-from zonemta_py.schedule.sites import Scout, Sites
+from zonemta_py.schedule.admission.admission import Admission
+from zonemta_py.schedule.policy.state import PolicyState
+from zonemta_py.schedule.sites import DestinationResolver, Sites
 from zonemta_py.schedule.time.clock import Clock, Timers
 from zonemta_py.zones.fair import Weights
 
@@ -33,7 +33,7 @@ class Wants:
 class Shared:
     """Made once, for all zones. busy: keys that somebody in memory answers for."""
 
-    def __init__(self, config: Config, clock: Clock, scout: Scout | None, wants: Wants) -> None:
+    def __init__(self, config: Config, clock: Clock, scout: DestinationResolver | None, wants: Wants) -> None:
         self.config, self.retry, self.window = config, config.retry, config.queue.window
         self.rekey, self.changed, self.unpin, self.requeued = wants.rekey, wants.changed, wants.unpin, wants.requeued
         self.terms_of = wants.terms_of
@@ -43,5 +43,5 @@ class Shared:
         self.busy: set[bytes] = set()
         self.weights = Weights(config.shares)
         self.sites = Sites(scout, self.now)
-        self.standing = Standing(config, self.now, self.now_ms, wants.record)
-        self.permits = Permits(config, self.timers, self.terms_of, self.standing)
+        self.standing = PolicyState(config, self.now, self.now_ms, wants.record)
+        self.permits = Admission(config, self.timers, self.terms_of, self.standing)

@@ -29,7 +29,7 @@ REFUSED_S = 60.0
 Found: TypeAlias = Site | NoRoute
 
 
-class Scout(Protocol):
+class DestinationResolver(Protocol):
     """Who asks DNS."""
 
     async def site(self, domain: str, now: float) -> Site:
@@ -39,7 +39,7 @@ class Scout(Protocol):
 class Sites:
     """What is known of domains. now: steady seconds."""
 
-    def __init__(self, scout: Scout | None, now: Callable[[], float]) -> None:
+    def __init__(self, scout: DestinationResolver | None, now: Callable[[], float]) -> None:
         self._scout, self._now = scout, now
         self._known: OrderedDict[str, tuple[float, Found]] = OrderedDict()
         self._asked: dict[str, list[Callable[[Found], None]]] = {}

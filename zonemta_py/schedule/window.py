@@ -16,16 +16,16 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.records import Note
 from zonemta_py.schedule.away import Away
-from zonemta_py.schedule.batch import NEVER_MS, Entry, Group, Strand
+from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
 from zonemta_py.schedule.cursor import Cursor, Ground
-from zonemta_py.schedule.flow_queues import Make, Strands
+from zonemta_py.schedule.flow_queues import FlowQueues, Make
 from zonemta_py.schedule.shared import Shared
 
 READ_AT_ONCE = 500
 """Recipients read from the store in one go; the event loop gets its turn in between."""
 
 
-class Intake:
+class Window:
     """One zone's cursors and its window. make: a strand of the zone."""
 
     def __init__(
@@ -35,24 +35,26 @@ class Intake:
         ground = Ground(store, busy, zone.name)
         self.fresh = Cursor(ground, keys.fresh_range(zone.name), marks.get("fresh", b""))
         self.due = Cursor(ground, keys.deferred_range(zone.name), marks.get("due", b""))
-        self.strands = Strands(zone, ground, shared, make)
+        self.strands = FlowQueues(zone, ground, shared, make)
         self.loaded = 0  # recipients in the window …
         self.stuck = 0  # … and how many of them are in strands that are held
         self.active = 0
         self.next_due_ms = 0
         self.deadline_ms = 0  # as a strand's: of all that waits in the zone; 0: not known
         self.away = Away(shared.retry.down_s)
-        self._hungry: deque[Strand] = deque()  # those that have parked recipients, and no room in the window for them
+        self._hungry: deque[FlowQueue] = (
+            deque()
+        )  # those that have parked recipients, and no room in the window for them
         self._strand_max = max(100, shared.window // 10)
         self._hungry.extend(self.strands.parked())
 
     # -- what comes in
 
-    def takes(self, strand: Strand) -> bool:
+    def takes(self, strand: FlowQueue) -> bool:
         """Whether the strand has room for one more recipient."""
         return strand.lane.failures == 0 and self._room(strand) > 0
 
-    def _room(self, strand: Strand) -> int:
+    def _room(self, strand: FlowQueue) -> int:
         """How many more it may have: a part of what is free, so that however many are slow, a newcomer finds room."""
         window, usual = self._shared.window, self.zone.recipients_per_delivery
         most = min(self._strand_max, (window - self.loaded) // 4)
@@ -60,13 +62,13 @@ class Intake:
             most = max(most, usual if self.loaded < 2 * window else max(1, usual // 10))
         return max(0, most - len(strand.entries))
 
-    def ready_for_new(self, strand: Strand) -> bool:
+    def ready_for_new(self, strand: FlowQueue) -> bool:
         """Whether mail just accepted may go into the window without being read from the store."""
         if not strand.entries and self.loaded < 2 * self._shared.window:
             return True  # it has nothing to do, whatever others wait for
         return self.fresh.exhausted and self.loaded < self._shared.window
 
-    def put_new(self, strand: Strand, entry: Entry) -> None:
+    def put_new(self, strand: FlowQueue, entry: Entry) -> None:
         """Mail just accepted, straight into the window."""
         if self.fresh.exhausted:
             self.fresh.pass_by(entry.key)
@@ -79,7 +81,7 @@ class Intake:
         self.deadline_ms = min(self.deadline_ms, deadline_ms or NEVER_MS)
         self.fresh.back_to(key)
 
-    def put(self, strand: Strand, entry: Entry) -> None:
+    def put(self, strand: FlowQueue, entry: Entry) -> None:
         """Into the window; priority, where a plugin gives it, is the head of the list. Its key must be in `busy`."""
         strand = self.strands.known(strand)
         if entry.note.routing and entry.note.routing.get("priority", 0) > 0:
@@ -89,13 +91,13 @@ class Intake:
         self._count(strand, 1)
         strand.enlist()
 
-    def _count(self, strand: Strand, more: int) -> None:
+    def _count(self, strand: FlowQueue, more: int) -> None:
         """So many more are in the window, on that strand."""
         self.loaded += more
         if strand.held is not None:
             self.stuck += more
 
-    def put_back(self, group: Group, entries: list[Entry]) -> None:
+    def put_back(self, group: Batch, entries: list[Entry]) -> None:
         """A lease that came to nothing, or part of one: to the front of its list."""
         strand = self.strands.known(group.strand)
         if len(entries) < len(group.entries):  # its flow's share was used by the others only
@@ -145,7 +147,7 @@ class Intake:
         return bool(back)
 
     def _admit(self, rows: list[tuple[bytes, bytes]]) -> None:
-        aside: list[tuple[Strand, Entry]] = []
+        aside: list[tuple[FlowQueue, Entry]] = []
         for key, value in rows:
             place = keys.place(key)
             note = Note.of(value)
@@ -177,7 +179,7 @@ class Intake:
 
     # -- what is parked
 
-    def unpark(self, strand: Strand) -> None:
+    def unpark(self, strand: FlowQueue) -> None:
         """Fills a strand that has run low from its parked recipients; one that is being probed gets a few."""
         lane = strand.lane
         if strand.parked.exhausted or lane.down_until or len(strand.entries) > self._strand_max // 4:
@@ -187,7 +189,7 @@ class Intake:
             if not strand.entries:  # else it is looked at again when one of them goes
                 self._hungry.append(strand)
             return
-        elsewhere: list[tuple[Strand, Entry]] = []
+        elsewhere: list[tuple[FlowQueue, Entry]] = []
         most = min(room, self.zone.recipients_per_delivery) if lane.failures else room
         for key, value in strand.parked.read(most):
             place, note = keys.place(key), Note.of(value)
@@ -203,7 +205,7 @@ class Intake:
         if not strand.entries and not strand.parked.exhausted:  # they went elsewhere, or the store is fenced
             self._hungry.append(strand)
 
-    def parked_key(self, strand: Strand, key: bytes, deadline_ms: int) -> None:
+    def parked_key(self, strand: FlowQueue, key: bytes, deadline_ms: int) -> None:
         """A parked key is in the store now. deadline_ms: of its recipient; 0: none."""
         strand = self.strands.known(strand)
         strand.deadline_ms = min(strand.deadline_ms, deadline_ms or NEVER_MS)
@@ -212,9 +214,9 @@ class Intake:
             self.unpark(strand)
             strand.enlist()
 
-    def _park(self, rows: list[tuple[Strand, Entry]]) -> None:
+    def _park(self, rows: list[tuple[FlowQueue, Entry]]) -> None:
         operations: list[Operation] = []
-        moved: list[tuple[Strand, bytes, bytes, int]] = []
+        moved: list[tuple[FlowQueue, bytes, bytes, int]] = []
         for strand, entry in rows:
             if entry.pinned:
                 self._shared.unpin(entry.id)
@@ -231,7 +233,7 @@ class Intake:
         if operations:
             self._shared.rekey(operations, lambda: self._parked(moved))
 
-    def _parked(self, moved: list[tuple[Strand, bytes, bytes, int]]) -> None:
+    def _parked(self, moved: list[tuple[FlowQueue, bytes, bytes, int]]) -> None:
         """The new keys are in the store, the old ones are gone."""
         for strand, old, new, deadline_ms in moved:
             self._busy.discard(old)
@@ -240,14 +242,14 @@ class Intake:
 
     # -- what leaves without being sent
 
-    def reassign(self, strand: Strand, unknown: str = "") -> bool:
+    def reassign(self, strand: FlowQueue, unknown: str = "") -> bool:
         """Moves what waits here to where it belongs now; False if that is here.
 
         unknown: a domain that is not to stay here although nothing is known of it.
         """
         entries, strand.entries = strand.entries, []
         self._count(strand, -len(entries))
-        parked: list[tuple[Strand, Entry]] = []
+        parked: list[tuple[FlowQueue, Entry]] = []
         moved = False
         for entry in entries:
             other = self.strands.still(strand, entry.id, entry.address, entry.note, unknown)
@@ -262,7 +264,7 @@ class Intake:
             self._park(parked)
         return moved or not entries
 
-    def withdraw(self, strand: Strand, over: Callable[[Entry], bool]) -> list[Entry]:
+    def withdraw(self, strand: FlowQueue, over: Callable[[Entry], bool]) -> list[Entry]:
         """Takes those out of the window of which that is true; whoever asks answers for them."""
         found = [entry for entry in strand.entries if over(entry)]
         if found:
@@ -271,7 +273,7 @@ class Intake:
             self._count(strand, -len(found))
         return found
 
-    def tidy(self, strand: Strand) -> None:
+    def tidy(self, strand: FlowQueue) -> None:
         """Forgets it, if nothing is left of it: its recipients may all have gone another way."""
         if not (strand.entries or strand.listed or strand.held):
             self.unpark(strand)

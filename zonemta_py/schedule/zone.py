@@ -15,20 +15,20 @@ from zonemta_py.config import Zone
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.schedule.admission.zone_share import Pace
-from zonemta_py.schedule.batch import Entry, Group, Hold, Lane, Strand, Turn
+from zonemta_py.schedule.batch import Batch, EgressPath, Entry, FlowQueue, Hold, Turn
 from zonemta_py.schedule.flow_queues import NO_SOURCE, domain_of
 from zonemta_py.schedule.shared import Shared
-from zonemta_py.schedule.window import Intake
+from zonemta_py.schedule.window import Window
 from zonemta_py.zones.site import Site
 
 
-class ZoneSchedule(Intake):
+class ZoneSchedule(Window):
     """One zone's window, lanes and turns."""
 
     def __init__(self, zone: Zone, store: Store, busy: set[bytes], marks: dict[str, bytes], shared: Shared) -> None:
-        super().__init__(zone, store, busy, marks, shared, partial(Strand, self))
+        super().__init__(zone, store, busy, marks, shared, partial(FlowQueue, self))
         self.held: Hold | None = None
-        self._waiting: dict[Turn, deque[Strand]] = {}  # those that may not have the zone's last connections
+        self._waiting: dict[Turn, deque[FlowQueue]] = {}  # those that may not have the zone's last connections
         self._pace = Pace(zone.connections)
         tls = shared.config.tls
         self.by_domain = tls.mta_sts or tls.dane or bool(zone.tls_required_domains)
@@ -36,7 +36,7 @@ class ZoneSchedule(Intake):
 
     # -- what goes out
 
-    def next(self) -> Group | None:
+    def next(self) -> Batch | None:
         """The next delivery that is allowed now: flows by weight, their strands by turns."""
         if not self._open():
             return None
@@ -45,7 +45,7 @@ class ZoneSchedule(Intake):
                 return self._gone(group)
         return None
 
-    def _offer(self, strand: Strand) -> Group | None:
+    def _offer(self, strand: FlowQueue) -> Batch | None:
         """What the strand may send now; None: it waits for something, and is listed again when that is there."""
         lane, permits, first = strand.lane, self._shared.permits, strand.entries[0]
         site: Site | NoRoute | None = None
@@ -56,7 +56,7 @@ class ZoneSchedule(Intake):
                 self._look_up(strand, domain)
                 return None
             if isinstance(site, NoRoute):
-                return Group(strand, self._take(strand, 1), refusal=site.reply)
+                return Batch(strand, self._take(strand, 1), refusal=site.reply)
             if site.key == lane.site:
                 self.strands.learn_provider(lane, site.provider)
             elif self.reassign(strand):  # it was made before its domain's site was known, or that has changed
@@ -89,7 +89,7 @@ class ZoneSchedule(Intake):
             group.site = site if isinstance(site, Site) else None
         return group
 
-    def _gone(self, group: Group) -> Group:
+    def _gone(self, group: Batch) -> Batch:
         strand, lane = group.strand, group.lane
         self.strands.fair.charge(strand.turn.flow, len(group.entries))
         lane.active += 1
@@ -110,7 +110,7 @@ class ZoneSchedule(Intake):
             self._shared.wake_at(self.held.until, self._shared.changed)
         return self.held is None
 
-    def _turn(self) -> Strand | None:
+    def _turn(self) -> FlowQueue | None:
         """Who is looked at next: while connections are plenty, those that waited for them have their turns too."""
         free = self.zone.connections - self.active
         if free <= 0:
@@ -136,7 +136,7 @@ class ZoneSchedule(Intake):
             strand.listed = False
             strand.enlist()
 
-    def _take(self, strand: Strand, most: int) -> list[Entry]:
+    def _take(self, strand: FlowQueue, most: int) -> list[Entry]:
         """The recipients of the first message, at most so many."""
         entries, count = strand.entries, 1
         first, most = entries[0], min(most, len(entries))
@@ -152,32 +152,32 @@ class ZoneSchedule(Intake):
         self.loaded -= count
         return group
 
-    def may_have(self, lane: Lane) -> bool:
+    def may_have(self, lane: EgressPath) -> bool:
         """Whether the zone has a connection for it, seen how quick it was."""
         own = self.strands.own is not None and lane.site == self.strands.own.key
         return own or self._pace.may(lane.site, lane.active, self.active, lane.failures > 0)
 
-    def series(self, lane: Lane) -> int:
+    def series(self, lane: EgressPath) -> int:
         """How many messages of their own may go over one connection as one lease.
 
         If the sender dies, all without an answer are in doubt: so there is only one where that means to be held.
         """
         return self._pace.series(lane.site) if self.zone.in_doubt == "retry" else 1
 
-    def went(self, lane: Lane, count: int, of: int) -> None:
+    def went(self, lane: EgressPath, count: int, of: int) -> None:
         """So many messages of a lease of its own were tried."""
         self._pace.went(lane.site, count, of)
 
-    def took(self, lane: Lane, took_ms: int, size: int) -> None:
+    def took(self, lane: EgressPath, took_ms: int, size: int) -> None:
         """How long a transaction with a message of `size` bytes took, from connecting to the last reply."""
         self._pace.learn(lane.site, took_ms, size)
 
-    def begin(self, group: Group) -> None:
+    def begin(self, group: Batch) -> None:
         """A lease that the schedule did not give: it counts all the same."""
         group.lane.active += 1
         self.active += 1
 
-    def done(self, group: Group) -> None:
+    def done(self, group: Batch) -> None:
         """A lease of this group has ended."""
         lane = group.lane
         lane.active -= 1
@@ -198,24 +198,24 @@ class ZoneSchedule(Intake):
 
     # -- what waits
 
-    def hold(self, strand: Strand, hold: Hold) -> None:
+    def hold(self, strand: FlowQueue, hold: Hold) -> None:
         """The strand waits until the hold ends, or is lifted before."""
         strand.hold(hold)
         self._shared.wake_at(hold.until, partial(self.over, strand, hold))
 
-    def over(self, strand: Strand, hold: Hold) -> None:
+    def over(self, strand: FlowQueue, hold: Hold) -> None:
         """The hold has ended, unless another has come in its place."""
         if strand.held is hold:
             strand.free()
             self.unpark(strand)
             strand.enlist()
 
-    def _look_up(self, strand: Strand, domain: str) -> None:
+    def _look_up(self, strand: FlowQueue, domain: str) -> None:
         """Asks where a domain's mail goes; the strand goes on when the answer is there."""
         strand.hold(Hold("dns", f"{domain} is being looked up", math.inf, self._shared.now_ms()))
         self._shared.sites.look(domain, lambda found: self._looked_up(strand, domain, found))
 
-    def _looked_up(self, strand: Strand, domain: str, found: Site | NoRoute) -> None:
+    def _looked_up(self, strand: FlowQueue, domain: str, found: Site | NoRoute) -> None:
         strand.free()
         if isinstance(found, Site):
             if self.away.waiting:
@@ -240,7 +240,7 @@ class ZoneSchedule(Intake):
 
     # -- destinations that cannot be reached
 
-    def down(self, lane: Lane, now: float, seconds: float, reason: str) -> None:
+    def down(self, lane: EgressPath, now: float, seconds: float, reason: str) -> None:
         """Rests the destination and parks its window; `seconds` 0: as configured, doubling."""
         if lane.down_until:
             return
@@ -250,7 +250,7 @@ class ZoneSchedule(Intake):
         lane.down_since_ms = lane.down_since_ms or self._shared.now_ms()
         lane.down_until = now + (seconds or min(retry.down_s * 2 ** min(lane.failures - 1, 20), retry.down_max_s))
         self._shared.wake_at(lane.down_until, lambda: self._probe(lane))
-        rows: list[tuple[Strand, Entry]] = []
+        rows: list[tuple[FlowQueue, Entry]] = []
         for strand in lane.strands.values():
             rows += [(strand, entry) for entry in strand.entries]
             self._count(strand, -len(strand.entries))
@@ -265,24 +265,24 @@ class ZoneSchedule(Intake):
         """
         self.away.add(site, source, key, 0 if before else self._shared.now())
 
-    def answered(self, lane: Lane) -> None:
+    def answered(self, lane: EgressPath) -> None:
         """Its destination has answered: who was put off only since it was away goes now, and not at his next retry."""
         if self.away.answered(lane, self._shared.now()):
             self._shared.changed()
 
-    def up(self, lane: Lane) -> None:
+    def up(self, lane: EgressPath) -> None:
         """It can be reached, as far as is known."""
         if lane.failures:
             lane.failures, lane.down_until, lane.down_since_ms, lane.reason = 0, 0.0, 0, ""
             self._go_on(lane)
 
-    def _probe(self, lane: Lane) -> None:
+    def _probe(self, lane: EgressPath) -> None:
         """Its rest is over: one delivery may try."""
         if lane.down_until and lane.down_until <= self._shared.now():
             lane.down_until = 0.0
             self._go_on(lane)
 
-    def _go_on(self, lane: Lane) -> None:
+    def _go_on(self, lane: EgressPath) -> None:
         for strand in list(lane.strands.values()):
             self.unpark(strand)
             strand.enlist()

@@ -25,7 +25,7 @@ from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.whatif.history import History, read
 from zonemta_py.whatif.loop import Loop, SimulatedClock
-from zonemta_py.whatif.world import Answer, World
+from zonemta_py.whatif.world import Answer, ProviderModel
 
 PLACES = 4_000
 """Deliveries at once: more than any zone has connections."""
@@ -91,7 +91,7 @@ class _Sender:
     """Takes every lease there is, and settles it when the world's answer is due."""
 
     def __init__(
-        self, queue: LocalQueue, world: World, clock: SimulatedClock, names: dict[str, str],
+        self, queue: LocalQueue, world: ProviderModel, clock: SimulatedClock, names: dict[str, str],
         first: dict[tuple[str, str], int],
     ) -> None:  # fmt: skip
         """first: when recipients that wait from before were tried first."""
@@ -177,7 +177,7 @@ def replay(
 async def _run(
     config: Config, history: History, span: Span, seed: int, loop: Loop, progress: Callable[[int], None]
 ) -> Replayed:
-    clock, world = SimulatedClock(loop, span.since_ms, seed), World(history, seed)
+    clock, world = SimulatedClock(loop, span.since_ms, seed), ProviderModel(history, seed)
     queue = await open_queue(config, clock=clock, scout=world, hire=Inline)
     names: dict[str, str] = {}
     early = {key: tried[0].ms for key, tried in history.attempts.items() if tried[0].ms < span.since_ms}

@@ -88,7 +88,7 @@ class _Spans:
         return self._spans[place][1] if place >= 0 and ms < self._spans[place][0] else None
 
 
-class World:
+class ProviderModel:
     """Made from a history; keeps count of how fast it is sent to. seed: for the durations that are drawn."""
 
     def __init__(self, history: History, seed: int) -> None:

@@ -122,7 +122,7 @@ class Bucket:
         self._peaks = [(now, 0.0)]
 
 
-class Gate:
+class Limit:
     """One throttle for one combination of values. Kept from the first taking until it is idle (`Throttles.forget`).
 
     key: name of the throttle, then the values in the order of `per`. level: what a wait holds up: "zone" everything,
@@ -135,7 +135,7 @@ class Gate:
         "label", "level", "messages", "new_connections", "recipients", "throttle",
     )  # fmt: skip
 
-    def __init__(self, throttle: Throttle, key: tuple[str, ...], label: str, level: Level, kept: deque[Gate]) -> None:
+    def __init__(self, throttle: Throttle, key: tuple[str, ...], label: str, level: Level, kept: deque[Limit]) -> None:
         self.throttle, self.key, self.label, self.level = throttle, key, label, level
         self.connections = 0
         self.messages = _bucket(throttle.messages, throttle.burst)
@@ -248,12 +248,12 @@ class Throttles:
 
     def __init__(self, throttles: Iterable[Throttle]) -> None:
         self._rules = [_Rule(throttle) for throttle in throttles]
-        self._gates: WeakValueDictionary[tuple[str, ...], Gate] = WeakValueDictionary()
-        self._round: deque[Gate] = deque()
-        self._cache: dict[Scope, tuple[Gate, ...]] = {}
+        self._gates: WeakValueDictionary[tuple[str, ...], Limit] = WeakValueDictionary()
+        self._round: deque[Limit] = deque()
+        self._cache: dict[Scope, tuple[Limit, ...]] = {}
         self._most: dict[Scope, Most] = {}
 
-    def of(self, scope: Scope) -> tuple[Gate, ...]:
+    def of(self, scope: Scope) -> tuple[Limit, ...]:
         """The gates that a delivery of this scope must pass, in the order of the configuration."""
         found = self._cache.get(scope)
         if found is None:
@@ -278,7 +278,7 @@ class Throttles:
             self._most[scope] = found
         return found
 
-    def __iter__(self) -> Iterator[Gate]:
+    def __iter__(self) -> Iterator[Limit]:
         """The gates that something was taken from and that are not forgotten."""
         return iter(list(self._round))
 
@@ -305,14 +305,14 @@ class Throttles:
             if rule and len(values) == len(rule.indices):
                 self._find(rule, tuple(values)).restore(used, now)
 
-    def _gate(self, rule: _Rule, scope: Scope) -> Gate:
+    def _gate(self, rule: _Rule, scope: Scope) -> Limit:
         return self._find(rule, rule.values(scope))
 
-    def _find(self, rule: _Rule, values: tuple[str, ...]) -> Gate:
+    def _find(self, rule: _Rule, values: tuple[str, ...]) -> Limit:
         key = (rule.throttle.name, *values)
         gate = self._gates.get(key)
         if gate is None:
-            gate = Gate(rule.throttle, key, rule.label(values), rule.level, self._round)
+            gate = Limit(rule.throttle, key, rule.label(values), rule.level, self._round)
             self._gates[key] = gate
         return gate
 

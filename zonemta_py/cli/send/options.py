@@ -15,7 +15,7 @@ import typer
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import Exit, Stop
 from zonemta_py.mail.headers import split
-from zonemta_py.mail.schedule_fields import BY_S_MIN, Unclear, name, utc
+from zonemta_py.mail.schedule_fields import BY_S_MIN, InvalidValue, name, utc
 
 T = TypeVar("T")
 Campaign = Annotated[str | None, typer.Option(help="Campaign it belongs to.")]
@@ -80,14 +80,14 @@ def _deadline(by: str, now_ms: int) -> dict[str, str]:
 def _time_zone(text: str) -> str:
     """Which ones there are the server knows."""
     if not text or not text.isascii() or not text.isprintable():
-        raise Unclear(f"{text!a} is no time zone; say one such as Europe/Berlin")
+        raise InvalidValue(f"{text!a} is no time zone; say one such as Europe/Berlin")
     return text
 
 
 def _checked(option: str, parse: Callable[[str], T], text: str) -> T:
     try:
         return parse(text.strip())
-    except Unclear as unclear:
+    except InvalidValue as unclear:
         raise Stop(Exit.USAGE, f"{option}: {unclear}") from None
 
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from zonemta_py.cli.terminal.errors import Exit, Stop
 from zonemta_py.cli.terminal.output import moment
-from zonemta_py.mail.schedule_fields import Unclear, mail_date
+from zonemta_py.mail.schedule_fields import InvalidValue, mail_date
 
 SPAN_S_MAX = 366 * 86_400
 SPANS = "90s, 15min, 2h, 3d or 1d12h"
@@ -98,7 +98,7 @@ def _date(text: str) -> int:
     """UNIX ms of ISO 8601, or of a Date field. Raises ValueError."""
     try:
         return mail_date(text)
-    except Unclear:
+    except InvalidValue:
         if not _ISO.match(text):
             raise ValueError(text) from None
         return _unix_ms(datetime.fromisoformat(text))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from zonemta_py.config import Config
 from zonemta_py.config.shipped import shipped
-from zonemta_py.delivery.dns.reachability import Ourselves
+from zonemta_py.delivery.dns.reachability import LocalIdentity
 from zonemta_py.delivery.dns.resolver import FAILURE_S, Answer, Resolver, ascii_name
 from zonemta_py.delivery.dns.routes import Target
 from zonemta_py.mail.classify import NoRoute
@@ -54,7 +54,7 @@ class DnsScout:
         dns = config.dns
         self._resolver = resolver or Resolver(dns.servers, dns.port, dns.timeout_s, dns.dnssec)
         self._providers = Providers.load(dns.providers or shipped("providers.toml"))
-        self._ourselves = Ourselves(config)
+        self._ourselves = LocalIdentity(config)
         self._chance = chance or random.SystemRandom()
 
     # destinations

@@ -76,7 +76,7 @@ def _range(address: Address) -> str:
     return "a reserved address" if address.is_reserved else ""
 
 
-class Ourselves:
+class LocalIdentity:
     """This machine as its listeners and its name have it."""
 
     def __init__(self, config: Config) -> None:

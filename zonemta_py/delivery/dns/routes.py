@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from zonemta_py.delivery.dns.egress import Egress
-from zonemta_py.delivery.dns.reachability import Ourselves
+from zonemta_py.delivery.dns.reachability import LocalIdentity
 from zonemta_py.delivery.dns.unreachable import DeadHosts
 from zonemta_py.mail.classify import ConnectionLost, DeliveryError, NoRoute, ReplyTimeout, Unreachable
 
@@ -28,10 +28,10 @@ class Target:
 
 
 @dataclass(slots=True)
-class Roads:
+class Routes:
     """What a sender process knows of where it can go."""
 
-    ourselves: Ourselves
+    ourselves: LocalIdentity
     dead: DeadHosts
 
     def learn(self, source: str, address: str, port: int, error: DeliveryError | None, now: float) -> None:
@@ -48,7 +48,7 @@ class Choice:
 
     __slots__ = ("_barred", "_free", "_open", "_port", "_roads")
 
-    def __init__(self, roads: Roads, port: int, free: bool) -> None:
+    def __init__(self, roads: Routes, port: int, free: bool) -> None:
         self._roads, self._port, self._free = roads, port, free
         self._barred: dict[str, str] = {}
         self._open = False

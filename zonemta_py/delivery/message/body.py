@@ -14,7 +14,7 @@ from zonemta_py.mail.dkim.canonical import BodyHash, Form
 from zonemta_py.mail.headers import split
 from zonemta_py.mail.limits import CHUNK_BYTES, HEADER_BYTES_MAX
 from zonemta_py.plugin.host import Host
-from zonemta_py.queue.api import Delivery, Outlet
+from zonemta_py.queue.api import Delivery, Dispatch
 
 
 class Body:
@@ -22,7 +22,7 @@ class Body:
 
     __slots__ = ("_chunks", "_delivery", "_head", "_next", "_outlet", "_pieces", "size", "whole")
 
-    def __init__(self, delivery: Delivery, outlet: Outlet, pieces: list[bytes] | None = None) -> None:
+    def __init__(self, delivery: Delivery, outlet: Dispatch, pieces: list[bytes] | None = None) -> None:
         self._delivery, self._outlet = delivery, outlet
         self._pieces = None if pieces is None else _cut(pieces)
         self._chunks = delivery.chunks if self._pieces is None else len(self._pieces)

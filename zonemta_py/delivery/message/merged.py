@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from zonemta_py.mail.trace import date
 from zonemta_py.merge.source import Source
-from zonemta_py.queue.api import Delivery, Outlet
+from zonemta_py.queue.api import Delivery, Dispatch
 from zonemta_py.queue.poison import Making
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Kept:
 class Templates:
     """The compiled templates of one sender. making: where to note what is being made; None: nowhere."""
 
-    def __init__(self, outlet: Outlet, making: Making | None = None, bytes_max: int = TEMPLATES_BYTES_MAX) -> None:
+    def __init__(self, outlet: Dispatch, making: Making | None = None, bytes_max: int = TEMPLATES_BYTES_MAX) -> None:
         self._outlet, self._making, self._bytes_max = outlet, making, bytes_max
         self._kept: OrderedDict[str, Kept] = OrderedDict()
         self._bytes = 0

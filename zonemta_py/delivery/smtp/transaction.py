@@ -26,7 +26,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, Delivery, QueueRefusal
 
 if TYPE_CHECKING:
-    from zonemta_py.delivery.pipelined import Following
+    from zonemta_py.delivery.pipelined import PipelinedBatch
 
 NO_SMTPUTF8 = Reply(553, "5.6.7", "the server does not take internationalised mail (SMTPUTF8)")
 BAD_SENDER = Reply(553, "5.1.7", "the sender's address has control characters")
@@ -47,7 +47,7 @@ class Transaction(Answers):
         self._smtputf8 = False
         self.following: Transaction | None = None
 
-    async def run(self, after: Following | None = None) -> None:
+    async def run(self, after: PipelinedBatch | None = None) -> None:
         """Never raises for anything the server does; QueueRefusal settles the recipients as deferred.
 
         after: what may follow; the next is asked for when the server waits for this message.

@@ -26,7 +26,7 @@ from zonemta_py.delivery.tls.mail import HandIn, send_day
 from zonemta_py.delivery.tls.names import Names
 from zonemta_py.mail.envelope import Envelope, Notify, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
-from zonemta_py.queue.api import Intake, QueueRefusal
+from zonemta_py.queue.api import QueueRefusal, Submission
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def missing(ledger: Ledger, now: float) -> Iterable[date]:
         day += timedelta(days=1)
 
 
-async def run(config: Config, names: Names, intake: Intake, now: float) -> None:
+async def run(config: Config, names: Names, intake: Submission, now: float) -> None:
     """Reports on every day that is missing."""
     ledger, hand_in = Ledger(config.folder), through(intake, now)
     for day in list(missing(ledger, now)):
@@ -100,7 +100,7 @@ async def run(config: Config, names: Names, intake: Intake, now: float) -> None:
         ledger.end()
 
 
-def through(intake: Intake, now: float) -> HandIn:
+def through(intake: Submission, now: float) -> HandIn:
     """Hands reports in to our own queue. Nobody is told if one cannot be delivered: it would be postmaster, daily."""
 
     async def hand_in(sender: str, recipients: list[str], message: bytes) -> None:
@@ -118,7 +118,7 @@ def through(intake: Intake, now: float) -> HandIn:
     return hand_in
 
 
-async def _put(intake: Intake, envelope: Envelope, message: bytes) -> None:
+async def _put(intake: Submission, envelope: Envelope, message: bytes) -> None:
     if len(message) <= CHUNK_BYTES:
         await intake.put(envelope, message)
         return

@@ -88,7 +88,7 @@ class Action:
     within_s: float = 0.0
 
 
-class Ruling(NamedTuple):
+class Classified(NamedTuple):
     """rule: its name, "" if none held. kind: one of CLASSES."""
 
     rule: str

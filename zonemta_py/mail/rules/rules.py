@@ -21,14 +21,14 @@ from typing import Any
 
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.pattern import FLAGS, needed
-from zonemta_py.mail.rules.rule import ACTION_KEYS, CLASSES, Action, Rule, RulesError, Ruling, action_of, rule_of
+from zonemta_py.mail.rules.rule import ACTION_KEYS, CLASSES, Action, Classified, Rule, RulesError, action_of, rule_of
 
-__all__ = ["CLASSES", "UNDEFINED", "Action", "Rule", "Rules", "RulesError", "Ruling"]
+__all__ = ["CLASSES", "UNDEFINED", "Action", "Classified", "Rule", "Rules", "RulesError"]
 
 TEXT_MAX = 1_000
 REMEMBERED_MAX = 8_192
 """Answers, and lists of rules, kept at most; then all are forgotten and collected anew."""
-UNDEFINED = Ruling("", "undefined", Action())
+UNDEFINED = Classified("", "undefined", Action())
 
 _SOFTENED = re.compile(r"server refused to talk to us: ([45]\d\d) ?(?:([45]\.\d{1,3}\.\d{1,3})(?: |$))?(.*)", re.DOTALL)
 """What `classify.judge` makes of a 5xx that came before MAIL: the rules are asked about the server's own words."""
@@ -36,7 +36,7 @@ _ADDRESS = re.compile(r"""[^\s<>\[\]()"',;:@]{1,64}@[^\s<>\[\]()"',;:@]{1,255}""
 _QMAIL_STATUS = re.compile(r"\(#([45]\.\d{1,3}\.\d{1,3})\)")
 """qmail puts the enhanced code behind its text."""
 
-_Test = tuple[str, tuple[str, ...], Callable[[str], Any], Ruling]
+_Test = tuple[str, tuple[str, ...], Callable[[str], Any], Classified]
 """First needed string, the other ones, the pattern's search, what follows if it holds."""
 
 
@@ -47,7 +47,7 @@ class Rules:
         self.rules = tuple(rules)
         self._tests = [(rule, _test(rule)) for rule in self.rules]
         self._left_over: dict[tuple[int, str, str, str], tuple[_Test, ...]] = {}
-        self._answers: dict[tuple[str, int, str, str, str], Ruling] = {}
+        self._answers: dict[tuple[str, int, str, str, str], Classified] = {}
 
     @classmethod
     def load(cls, paths: Iterable[Path]) -> Rules:
@@ -68,7 +68,7 @@ class Rules:
             for number, table in enumerate(_tables(file, document), 1)
         )
 
-    def judge(self, reply: Reply, stage: str, provider: str) -> Ruling:
+    def judge(self, reply: Reply, stage: str, provider: str) -> Classified:
         """What a reply that came in `stage` (names of `Outcome.stage`) from `provider` ("" for none known) means."""
         text = _anonymous(reply.text)
         key = (text, reply.code, reply.enhanced, stage, provider)
@@ -88,7 +88,7 @@ class Rules:
             if rule.admits(said.code, said.enhanced, stage, provider) and search(said.text)
         ]
 
-    def _judge(self, reply: Reply, stage: str, provider: str) -> Ruling:
+    def _judge(self, reply: Reply, stage: str, provider: str) -> Classified:
         text, lowered = reply.text, reply.text.lower()
         for first, others, search, ruling in self._tests_for(reply.code, reply.enhanced, stage, provider):
             # Written out since it runs some hundred times for a reply: a generator for `others` would double its time.
@@ -115,7 +115,7 @@ class Rules:
 
 def _test(rule: Rule) -> _Test:
     first, *others = needed(rule.pattern)
-    return first, tuple(others), re.compile(rule.pattern, FLAGS).search, Ruling(rule.name, rule.kind, rule.action)
+    return first, tuple(others), re.compile(rule.pattern, FLAGS).search, Classified(rule.name, rule.kind, rule.action)
 
 
 def _anonymous(text: str) -> str:

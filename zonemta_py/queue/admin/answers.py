@@ -34,13 +34,13 @@ from zonemta_py.queue.admin import backup, listing, orders, suppressions, suspen
 from zonemta_py.queue.admin.explain import explain
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.core import sizes
-from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance import archive
 from zonemta_py.schedule import admin_orders
 from zonemta_py.schedule.reasons import rows_of
 
 
-async def answer(queue: Parts, question: str, arguments: dict[str, Any]) -> Any:
+async def answer(queue: QueueContext, question: str, arguments: dict[str, Any]) -> Any:
     """Raises ValueError with one sentence for a question that makes no sense."""
     handler = QUESTIONS.get(question)
     if handler is None:
@@ -55,7 +55,7 @@ async def answer(queue: Parts, question: str, arguments: dict[str, Any]) -> Any:
         raise ValueError(str(error)) from None
 
 
-async def _size(queue: Parts) -> dict[str, Any]:
+async def _size(queue: QueueContext) -> dict[str, Any]:
     core = queue.core
     leased: dict[str, int] = {}
     for lease in queue.leases.out.values():
@@ -75,7 +75,7 @@ async def _size(queue: Parts) -> dict[str, Any]:
     return {"zones": zones, "domains": {d: row for d, row in domains.items() if any(row.values())}, "total": total}
 
 
-async def _in_doubt(queue: Parts) -> list[dict[str, Any]]:
+async def _in_doubt(queue: QueueContext) -> list[dict[str, Any]]:
     rows = []
     for key, value in queue.core.store.scan(keys.IN_DOUBTS, keys.end(keys.IN_DOUBTS)):
         _, message_id, recipient = key.decode().split(" ", 2)
@@ -97,7 +97,7 @@ async def _in_doubt(queue: Parts) -> list[dict[str, Any]]:
     return rows
 
 
-async def _positions(queue: Parts) -> dict[str, Any]:
+async def _positions(queue: QueueContext) -> dict[str, Any]:
     core = queue.core
     marks = {
         zone: {name: mark.decode("utf-8", "replace") for name, mark in row.items()}
@@ -111,54 +111,54 @@ async def _positions(queue: Parts) -> dict[str, Any]:
     }
 
 
-async def _release(queue: Parts, id: str) -> int:
+async def _release(queue: QueueContext, id: str) -> int:
     return await orders.release(queue, id)
 
 
-async def _drop(queue: Parts, id: str) -> int:
+async def _drop(queue: QueueContext, id: str) -> int:
     return await orders.drop(queue, id)
 
 
-async def _rotate(queue: Parts) -> dict[str, str]:
+async def _rotate(queue: QueueContext) -> dict[str, str]:
     """Closes the journal's segment: `closed` is its name in the archive, "" if there was no news in it."""
     return {"closed": await archive.rotate(queue.core)}
 
 
-async def _explain(queue: Parts, what: str) -> dict[str, Any]:
+async def _explain(queue: QueueContext, what: str) -> dict[str, Any]:
     return await explain(queue, what)
 
 
-async def _lanes(queue: Parts, zone: str | None = None) -> list[dict[str, Any]]:
+async def _lanes(queue: QueueContext, zone: str | None = None) -> list[dict[str, Any]]:
     """Every strand in memory of which something waits, or that something holds."""
     schedule = queue.core.schedule
     return rows_of(schedule, (strand for strand in schedule.strands() if zone in (None, strand.zone.zone.name)))
 
 
-async def _standing(queue: Parts) -> list[dict[str, Any]]:
+async def _standing(queue: QueueContext) -> list[dict[str, Any]]:
     return admin_orders.rows(queue.core.schedule)
 
 
-async def _stop(queue: Parts, kind: str, name: str, seconds: float | None = None, cause: str = "") -> int:
+async def _stop(queue: QueueContext, kind: str, name: str, seconds: float | None = None, cause: str = "") -> int:
     """By an operator; seconds None: until it is lifted. How many strands in memory it holds."""
     held = await suspensions.stop(queue, kind, name, seconds, cause or "by an operator")
     await queue.core.journal.stable()
     return held
 
 
-async def _lift(queue: Parts, kind: str, name: str) -> bool:
+async def _lift(queue: QueueContext, kind: str, name: str) -> bool:
     """Undoes a stop, a rest or what was learned; False if there is none."""
     lifted = admin_orders.lift(queue.core.schedule, kind, name, "by an operator")
     await queue.core.journal.stable()
     return lifted
 
 
-async def _warmup(queue: Parts) -> list[dict[str, Any]]:
+async def _warmup(queue: QueueContext) -> list[dict[str, Any]]:
     standing = queue.core.schedule.standing
     standing.day()  # yesterday's counts are not today's
     return standing.warmups.describe()
 
 
-async def _warm(queue: Parts, source: str, provider: str, step: int | None) -> dict[str, Any]:
+async def _warm(queue: QueueContext, source: str, provider: str, step: int | None) -> dict[str, Any]:
     """By an operator; the row as it is then. Raises ValueError for a source, provider or step that there is not."""
     schedule = queue.core.schedule
     await admin_orders.warm(schedule, source, provider, step, "by an operator")
@@ -167,43 +167,43 @@ async def _warm(queue: Parts, source: str, provider: str, step: int | None) -> d
     return next(row for row in rows if (row["source"], row["provider"]) == (source, provider))
 
 
-async def _campaign_put(queue: Parts, name: str, sender: str, template: bytes, **more: Any) -> dict[str, bool]:
+async def _campaign_put(queue: QueueContext, name: str, sender: str, template: bytes, **more: Any) -> dict[str, bool]:
     refusal = queue.acceptance.refusal()  # no room on the disk, or it is in trouble
     if refusal is not None:
         raise QueueRefusal(refusal)
     return await queue.campaigning.put(name, sender, template, **more)
 
 
-async def _campaign_pause(queue: Parts, name: str, cause: str = "") -> dict[str, Any]:
+async def _campaign_pause(queue: QueueContext, name: str, cause: str = "") -> dict[str, Any]:
     return await queue.campaigning.pause(name, cause or "by an operator")
 
 
-async def _campaign_resume(queue: Parts, name: str, cause: str = "") -> dict[str, Any]:
+async def _campaign_resume(queue: QueueContext, name: str, cause: str = "") -> dict[str, Any]:
     return await queue.campaigning.resume(name, cause or "by an operator")
 
 
-async def _campaign_cancel(queue: Parts, name: str, cause: str = "") -> dict[str, Any]:
+async def _campaign_cancel(queue: QueueContext, name: str, cause: str = "") -> dict[str, Any]:
     return await queue.campaigning.cancel(name, cause or "by an operator")
 
 
-async def _campaign_complete(queue: Parts, name: str) -> dict[str, Any]:
+async def _campaign_complete(queue: QueueContext, name: str) -> dict[str, Any]:
     return await queue.campaigning.complete(name)
 
 
-async def _campaign(queue: Parts, name: str) -> dict[str, Any]:
+async def _campaign(queue: QueueContext, name: str) -> dict[str, Any]:
     return await queue.campaigning.full_row(name)
 
 
-async def _campaigns(queue: Parts) -> list[dict[str, Any]]:
+async def _campaigns(queue: QueueContext) -> list[dict[str, Any]]:
     return queue.campaigning.rows()
 
 
-async def _copied(queue: Parts) -> str:
+async def _copied(queue: QueueContext) -> str:
     """Why nothing is sent, if this is a copy of a queue."""
     return queue.core.copied
 
 
-async def _adopt(queue: Parts) -> dict[str, Any]:
+async def _adopt(queue: QueueContext) -> dict[str, Any]:
     """A copy of a queue takes the original's place. Raises ValueError: it is no copy."""
     core = queue.core
     if not core.copied:
@@ -214,7 +214,7 @@ async def _adopt(queue: Parts) -> dict[str, Any]:
     return {"queue": adopted.queue, "incarnation": adopted.incarnation}
 
 
-async def _backup(queue: Parts) -> str:
+async def _backup(queue: QueueContext) -> str:
     """The folder in which a copy of the queue was made. Raises ValueError: the disk said no."""
     try:
         return str(await backup.make(queue.core))

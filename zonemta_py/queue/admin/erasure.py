@@ -20,7 +20,7 @@ from zonemta_py.mail.addresses.person import person
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import FAMILY
-from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.removal import remove_in_memory, remove_walked
 from zonemta_py.queue.maintenance.deadlines import strands_in_turn
 from zonemta_py.queue.suppression.entry import ERASED
@@ -32,7 +32,7 @@ WALKED_AT_ONCE = 5_000
 PASSES_MAX = 5
 
 
-async def forget(queue: Parts, who: str) -> dict[str, int]:
+async def forget(queue: QueueContext, who: str) -> dict[str, int]:
     """who: in the one spelling (`mail.person`). removed: recipients; under_way: those that a sender has right now.
 
     Raises StoreError.
@@ -59,7 +59,7 @@ async def forget(queue: Parts, who: str) -> dict[str, int]:
 class _Pass:
     """One walk over all that waits."""
 
-    def __init__(self, queue: Parts, who: str) -> None:
+    def __init__(self, queue: QueueContext, who: str) -> None:
         self._core, self._who, self._count = queue.core, who, 0
         self._part = who.rpartition("@")[0].encode() if who.isascii() else b""
         """What any key of the person's holds, in lower case: most keys need no closer look."""

@@ -26,9 +26,9 @@ from zonemta_py.disk.records import Note
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.state import FAMILY, State
-from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.lease import Lease
-from zonemta_py.schedule.batch import Path, Strand
+from zonemta_py.schedule.batch import FlowId, FlowQueue
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
 from zonemta_py.schedule.policy.state import NO_TLS
 from zonemta_py.schedule.reasons import reasons, rows_of
@@ -48,7 +48,7 @@ _STOPS = frozenset(("suspended", "source", "resting", "hours"))
 """What will hold a deferred recipient when it is due."""
 
 
-async def explain(queue: Parts, what: str) -> dict[str, Any]:
+async def explain(queue: QueueContext, what: str) -> dict[str, Any]:
     """About a message id, a recipient, an IP address, a zone, a campaign or tenant, or a domain, site or provider.
 
     A message or recipient that is not in the queue has no rows. Raises ValueError if nothing of another name waits, is
@@ -89,7 +89,7 @@ def _answer(what: str, kind: str, rows: list[Row], **more: Any) -> dict[str, Any
 # -- what it may be
 
 
-def _ip(queue: Parts, what: str) -> dict[str, Any] | None:
+def _ip(queue: QueueContext, what: str) -> dict[str, Any] | None:
     """A source address; None if it is none."""
     try:
         ipaddress.ip_address(what)
@@ -102,11 +102,11 @@ def _ip(queue: Parts, what: str) -> dict[str, Any] | None:
     return _answer(what, "ip", rows) if rows or known else None
 
 
-def _strands(queue: Parts, what: str) -> dict[str, Any] | None:
+def _strands(queue: QueueContext, what: str) -> dict[str, Any] | None:
     """A campaign, tenant, domain, site or provider of which something is in memory."""
     schedule, domain = queue.core.schedule, what.lower().rstrip(".")
     sites = {domain, getattr(schedule.sites.known(domain), "key", domain)}
-    found: dict[str, list[Strand]] = {"campaign": [], "tenant": [], "destination": []}
+    found: dict[str, list[FlowQueue]] = {"campaign": [], "tenant": [], "destination": []}
     for strand in schedule.strands():
         lane, path = strand.lane, strand.path
         here = lane.site in sites or lane.site.rpartition(":")[0] == domain or lane.provider == domain
@@ -124,7 +124,7 @@ def _strands(queue: Parts, what: str) -> dict[str, Any] | None:
     return None
 
 
-def _counts(queue: Parts, domain: str) -> dict[str, int]:
+def _counts(queue: QueueContext, domain: str) -> dict[str, int]:
     """Recipients at the domain, by state."""
     total = dict.fromkeys(sizes.NAMES, 0)
     for (_, name), counts in queue.core.sizes.domains.items():
@@ -134,7 +134,7 @@ def _counts(queue: Parts, domain: str) -> dict[str, int]:
     return total
 
 
-def _stopped(queue: Parts, what: str) -> dict[str, Any] | None:
+def _stopped(queue: QueueContext, what: str) -> dict[str, Any] | None:
     rows = _stops(queue, what)
     learned = [row for row in queue.core.schedule.standing.manners.rows() if row["name"] == what]
     if not rows and not learned:
@@ -142,7 +142,7 @@ def _stopped(queue: Parts, what: str) -> dict[str, Any] | None:
     return _answer(what, rows[0]["stopped"] if rows else "destination", rows, learned=learned)
 
 
-def _stops(queue: Parts, what: str) -> list[Row]:
+def _stops(queue: QueueContext, what: str) -> list[Row]:
     """What stands against it, though nothing of it may be in memory."""
     return [
         {"stopped": row["kind"], "name": row["name"], "reasons": [
@@ -153,7 +153,7 @@ def _stops(queue: Parts, what: str) -> list[Row]:
     ]  # fmt: skip
 
 
-async def _waiting(queue: Parts, what: str) -> dict[str, Any] | None:
+async def _waiting(queue: QueueContext, what: str) -> dict[str, Any] | None:
     """A domain, campaign or tenant of which nothing is in memory: it waits for its time, or for room."""
     domain = what.lower().rstrip(".")
     if any(_counts(queue, domain).values()):
@@ -161,7 +161,7 @@ async def _waiting(queue: Parts, what: str) -> dict[str, Any] | None:
         return _answer(what, "destination", await _recipients(queue, lambda key, _: key.lower().endswith(last)))
 
     def flow(_: bytes, value: bytes) -> bool:
-        return bool(value) and what in Path.of(Note.of(value).flow)[1:]
+        return bool(value) and what in FlowId.of(Note.of(value).flow)[1:]
 
     rows = await _recipients(queue, flow)
     return _answer(what, "campaign" if rows[0].get("campaign") == what else "tenant", rows) if rows else None
@@ -170,7 +170,7 @@ async def _waiting(queue: Parts, what: str) -> dict[str, Any] | None:
 # -- recipients
 
 
-async def _recipients(queue: Parts, chosen: Callable[[bytes, bytes], bool]) -> list[Row]:
+async def _recipients(queue: QueueContext, chosen: Callable[[bytes, bytes], bool]) -> list[Row]:
     """A row for each recipient whose key and value are chosen."""
     store, rows = queue.core.store, list[Row]()
     leases = {entry.key: lease for lease in queue.leases.out.values() for entry in lease.open}
@@ -190,7 +190,7 @@ async def _slowly(walk: Iterable[T]) -> AsyncIterator[T]:
         yield item
 
 
-async def _one(queue: Parts, key: bytes, value: bytes, lease: Lease | None) -> Row:
+async def _one(queue: QueueContext, key: bytes, value: bytes, lease: Lease | None) -> Row:
     place, note = keys.place(key), Note.of(value)
     row: Row = {
         "id": place.id, "recipient": place.recipient, "zone": place.zone, "attempts": note.attempts, "last": note.last,
@@ -230,7 +230,7 @@ async def _one(queue: Parts, key: bytes, value: bytes, lease: Lease | None) -> R
     return row
 
 
-def _strand(zone: ZoneSchedule, place: Place, note: Note) -> tuple[Strand, bool]:
+def _strand(zone: ZoneSchedule, place: Place, note: Note) -> tuple[FlowQueue, bool]:
     """Where it belongs, and whether that was known before."""
     strands = zone.strands
     name = place.destination or strands.where(place.id, place.recipient, note)[0]
@@ -238,7 +238,7 @@ def _strand(zone: ZoneSchedule, place: Place, note: Note) -> tuple[Strand, bool]
     return (strand, True) if strand is not None else (strands.of(place.id, place.recipient, note), False)
 
 
-def _put_off(queue: Parts, zone: ZoneSchedule, place: Place, note: Note, terms: dict[str, Any]) -> list[Row]:
+def _put_off(queue: QueueContext, zone: ZoneSchedule, place: Place, note: Note, terms: dict[str, Any]) -> list[Row]:
     """Why it is not due yet. It may be due at its deadline, while what holds it lasts longer."""
     now_ms, window = queue.core.clock.ms(), terms.get("window", "")
     due_ms = place.due_ms - queue.core.clock.apart_ms()
@@ -259,7 +259,7 @@ def _put_off(queue: Parts, zone: ZoneSchedule, place: Place, note: Note, terms: 
     return closed or [reason | {"cause": f"put off until then {note.last and 'after: '}{note.last}"}]
 
 
-def _deadline(queue: Parts, terms: dict[str, Any]) -> list[Row]:
+def _deadline(queue: QueueContext, terms: dict[str, Any]) -> list[Row]:
     """What ends its wait, if nothing does before."""
     if terms.get("deadline_mode") != "R":
         return []
@@ -268,7 +268,7 @@ def _deadline(queue: Parts, terms: dict[str, Any]) -> list[Row]:
     return [{"kind": "deadline", "cause": cause, "since_ms": 0, "until_ms": until_ms}]
 
 
-def _life(queue: Parts, strand: Strand, message_id: str, note: Note) -> Row:
+def _life(queue: QueueContext, strand: FlowQueue, message_id: str, note: Note) -> Row:
     """Until when it is tried (UNIX ms, 0: not known), and how long it has waited that is not of its life (`lives`)."""
     core = queue.core
     try:
@@ -285,7 +285,7 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-async def _before(queue: Parts, strand: Strand, key: bytes, place: Place) -> tuple[int, bool]:
+async def _before(queue: QueueContext, strand: FlowQueue, key: bytes, place: Place) -> tuple[int, bool]:
     """How many of its strand come first, and whether that is all of them: in the window, parked, then unread."""
     for number, entry in enumerate(strand.entries):
         if entry.key == key:

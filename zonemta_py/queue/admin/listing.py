@@ -17,7 +17,7 @@ from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.disk.records import Note
 from zonemta_py.queue.core.counters import campaign_of
 from zonemta_py.queue.core.state import FAMILY, State
-from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.queue.lifecycle.context import QueueContext
 
 LIST_MAX = 10_000
 WALKED_AT_ONCE = 200
@@ -29,7 +29,7 @@ Test = Callable[[Row], bool]
 
 
 async def page(
-    queue: Parts,
+    queue: QueueContext,
     zone: str | None = None,
     state: str | None = None,
     domain: str | None = None,
@@ -85,7 +85,7 @@ def _is_cursor(after: str) -> bool:
         return False
 
 
-def _leased(queue: Parts) -> set[bytes]:
+def _leased(queue: QueueContext) -> set[bytes]:
     return {entry.key for lease in queue.leases.out.values() for entry in lease.open}
 
 
@@ -94,7 +94,7 @@ def _prefixes(zone: str | None) -> list[bytes]:
 
 
 async def _places(
-    queue: Parts, prefixes: Iterable[bytes], after: bytes = b"", part: bytes = b""
+    queue: QueueContext, prefixes: Iterable[bytes], after: bytes = b"", part: bytes = b""
 ) -> AsyncIterator[tuple[keys.Place, bytes, bytes]]:
     """Recipient keys behind `after`, prefix by prefix; those alone that `part` is in."""
     store = queue.core.store
@@ -108,7 +108,7 @@ async def _places(
             await asyncio.sleep(0)
 
 
-def _row(queue: Parts, place: keys.Place, note: Note, state: State) -> Row:
+def _row(queue: QueueContext, place: keys.Place, note: Note, state: State) -> Row:
     try:
         metadata = queue.core.messages.peek(place.id)
     except StoreError:
@@ -132,7 +132,7 @@ def _row(queue: Parts, place: keys.Place, note: Note, state: State) -> Row:
     }
 
 
-async def show(queue: Parts, id: str) -> dict[str, Any]:
+async def show(queue: QueueContext, id: str) -> dict[str, Any]:
     """One message: envelope, recipients, header section. Raises ValueError: there is none."""
     core = queue.core
     try:
@@ -153,7 +153,7 @@ async def show(queue: Parts, id: str) -> dict[str, Any]:
     return answer | {"header": header}
 
 
-async def _recipients(queue: Parts, id: str, total: int) -> list[Row]:
+async def _recipients(queue: QueueContext, id: str, total: int) -> list[Row]:
     """Rows of those of a message that have not come to an end; where they stand together first, then the others, until
     all that it ever had are found."""
     leased, rows = _leased(queue), dict[tuple[str, str], Row]()

@@ -18,29 +18,29 @@ from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.counters import REMOVED, SUPPRESSED, campaign_of
 from zonemta_py.queue.core.locator import find_any
-from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.queue.lifecycle.context import QueueContext
 
 DROPPED = "dropped by an operator"
 
 
-async def release(queue: Parts, message_id: str) -> int:
+async def release(queue: QueueContext, message_id: str) -> int:
     """Sends the held recipients of a message after all; returns how many. Raises ValueError if there are none."""
     return await _whatever_becomes_of_the_asker(queue, _release(queue, message_id))
 
 
-async def drop(queue: Parts, message_id: str) -> int:
+async def drop(queue: QueueContext, message_id: str) -> int:
     """Takes the held recipients of a message out of the queue for good; returns how many. Raises ValueError."""
     return await _whatever_becomes_of_the_asker(queue, _drop(queue, message_id))
 
 
-async def _whatever_becomes_of_the_asker(queue: Parts, order: Coroutine[Any, Any, int]) -> int:
+async def _whatever_becomes_of_the_asker(queue: QueueContext, order: Coroutine[Any, Any, int]) -> int:
     """What the journal has is carried out, though the command that asked for it is interrupted."""
     task = asyncio.ensure_future(order)
     queue.core.keep(task)
     return await asyncio.shield(task)
 
 
-async def _release(queue: Parts, message_id: str) -> int:
+async def _release(queue: QueueContext, message_id: str) -> int:
     core, due_ms = queue.core, queue.core.clock.steady_ms()
     found = _held(queue, message_id)
     written: list[int] = []
@@ -56,7 +56,7 @@ async def _release(queue: Parts, message_id: str) -> int:
     return sum(map(len, found.values()))
 
 
-async def _drop(queue: Parts, message_id: str) -> int:
+async def _drop(queue: QueueContext, message_id: str) -> int:
     core = queue.core
     found = _held(queue, message_id)
     written = [
@@ -72,7 +72,7 @@ async def _drop(queue: Parts, message_id: str) -> int:
     return sum(map(len, found.values()))
 
 
-def _held(queue: Parts, message_id: str) -> dict[str, list[str]]:
+def _held(queue: QueueContext, message_id: str) -> dict[str, list[str]]:
     store, found = queue.core.store, dict[str, list[str]]()
     for zone in queue.core.schedule.zones:
         prefix = keys.held_range(zone) + message_id.encode() + b" "
@@ -84,7 +84,7 @@ def _held(queue: Parts, message_id: str) -> dict[str, list[str]]:
     return found
 
 
-def apply_release(queue: Parts, message_id: str, zone: str, addresses: list[str], due_ms: int) -> None:
+def apply_release(queue: QueueContext, message_id: str, zone: str, addresses: list[str], due_ms: int) -> None:
     """Makes a MOVED record true, as far as it is not. The walk of what is due may be past their time by now."""
     core, moved, promised = queue.core, list[Operation](), list[bytes]()
     for address in addresses:
@@ -113,7 +113,7 @@ def _freed(value: bytes, now_ms: int) -> bytes:
 
 
 def apply_drop(
-    queue: Parts, message_id: str, zone: str, addresses: list[str], reason: str, ms: int,
+    queue: QueueContext, message_id: str, zone: str, addresses: list[str], reason: str, ms: int,
     found: dict[str, tuple[bytes, int]] | None = None,
 ) -> int:  # fmt: skip
     """Makes a REMOVED record true, as far as it is not; the last recipient takes the message along.
@@ -146,7 +146,7 @@ def apply_drop(
     return ended
 
 
-async def _written(queue: Parts) -> None:
+async def _written(queue: QueueContext) -> None:
     """Until the store has it."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     queue.core.lines.submit([], lambda _: future.set_result(None), sync=False, keep=True)

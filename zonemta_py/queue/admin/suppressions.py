@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
 from zonemta_py.queue.admin.erasure import forget
-from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.suppression.entry import (
     ERASED,
     KINDS,
@@ -23,7 +23,7 @@ _TURN = 250
 """People that are looked at before the loop gets its turn."""
 
 
-async def _suppress(queue: Parts, rows: list[list[Any]]) -> dict[str, int]:
+async def _suppress(queue: QueueContext, rows: list[list[Any]]) -> dict[str, int]:
     """All of them, or none where one makes no sense (ValueError)."""
     if len(rows) > ROWS_MAX:
         raise ValueError(f"{len(rows):,} rows at once are too many; give {ROWS_MAX:,} at most")
@@ -40,25 +40,25 @@ async def _in_turns(rows: Iterable[Any]) -> AsyncIterator[Any]:
             await asyncio.sleep(0)
 
 
-def _scoped(queue: Parts, entry: Suppressed) -> Suppressed:
+def _scoped(queue: QueueContext, entry: Suppressed) -> Suppressed:
     campaign = queue.core.campaigns.by_name.get(entry.campaign)
     return entry._replace(scope=entry.scope or usual_scope(entry.kind, campaign.tenant if campaign else ""))
 
 
-async def _unsuppress(queue: Parts, addresses: list[str], by: str = "", scope: str | None = None) -> int:
+async def _unsuppress(queue: QueueContext, addresses: list[str], by: str = "", scope: str | None = None) -> int:
     """scope: only that entry of each; else all."""
     people = [checked_person(address) async for address in _in_turns(addresses)]
     return await queue.core.suppression.remove(people, by, checked_scope(scope) if scope else None)
 
 
-async def _suppression(queue: Parts, address: str) -> dict[str, Any] | None:
+async def _suppression(queue: QueueContext, address: str) -> dict[str, Any] | None:
     """The entry of scope "all", or else the first; `others`: the rest of them."""
     found = [entry.shown() for entry in queue.core.suppression.every(checked_person(address))]
     return {**found[0], "others": found[1:]} if found else None
 
 
 async def _suppressions(
-    queue: Parts, after: str = "", limit: int = 1_000, kind: str | None = None, scope: str | None = None
+    queue: QueueContext, after: str = "", limit: int = 1_000, kind: str | None = None, scope: str | None = None
 ) -> dict[str, Any]:
     if kind is not None and kind not in KINDS:
         raise ValueError(f"there is no kind {kind!r}; take {', '.join(KINDS)}")
@@ -74,7 +74,7 @@ async def _suppressions(
     return {"rows": rows, "next": following}
 
 
-async def _forget(queue: Parts, address: str, keep: bool = False, by: str = "") -> dict[str, Any]:
+async def _forget(queue: QueueContext, address: str, keep: bool = False, by: str = "") -> dict[str, Any]:
     """keep: the address stays on the list, as erased and with nothing else; else it leaves the list too."""
     who, suppression = checked_person(address), queue.core.suppression
     listed = await suppression.remove([who], by) > 0

@@ -18,9 +18,9 @@ from zonemta_py.config.shipped import shipped
 from zonemta_py.disk import keys
 from zonemta_py.disk.records import Note
 from zonemta_py.queue.core.state import FAMILY
-from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.schedule import admin_orders
-from zonemta_py.schedule.batch import Path
+from zonemta_py.schedule.batch import FlowId
 from zonemta_py.schedule.flow_queues import NO_SOURCE
 from zonemta_py.zones.site import Providers, Site
 
@@ -30,7 +30,7 @@ _HASHED = re.compile(r"\+[0-9a-f]{8}$")
 """Of a site with several hosts, as `lanes` shows it: nobody writes that by mistake."""
 
 
-async def stop(queue: Parts, kind: str, name: str, seconds: float | None, cause: str) -> int:
+async def stop(queue: QueueContext, kind: str, name: str, seconds: float | None, cause: str) -> int:
     """Nothing of it is sent from now on; seconds None: until it is lifted. How many strands in memory it holds."""
     if name:
         if kind == "destination":
@@ -46,14 +46,14 @@ async def stop(queue: Parts, kind: str, name: str, seconds: float | None, cause:
 # -- sources
 
 
-def _check_source(queue: Parts, name: str) -> None:
+def _check_source(queue: QueueContext, name: str) -> None:
     known = _sources(queue)
     if name not in known:
         there = f"there are {', '.join(sorted(known))}" if known else "none is configured, the system chooses them"
         raise ValueError(f"there is no source {name!r}; {there}")
 
 
-def _sources(queue: Parts) -> set[str]:
+def _sources(queue: QueueContext) -> set[str]:
     """Source addresses that the configuration names, or a plugin has named for what waits."""
     config, schedule = queue.core.config, queue.core.schedule
     known = {source.address for zone in config.zones for source in config.sources(zone)}
@@ -64,7 +64,7 @@ def _sources(queue: Parts) -> set[str]:
 # -- destinations
 
 
-async def _check_destination(queue: Parts, name: str) -> None:
+async def _check_destination(queue: QueueContext, name: str) -> None:
     schedule = queue.core.schedule
     own = {zone.strands.own.key for zone in schedule.zones.values() if zone.strands.own is not None}
     lanes = [strand.lane for strand in schedule.strands()]
@@ -86,7 +86,7 @@ async def _check_destination(queue: Parts, name: str) -> None:
             await _ask_dns(queue, name, known | providers)
 
 
-async def _ask_dns(queue: Parts, name: str, known: set[str]) -> None:
+async def _ask_dns(queue: QueueContext, name: str, known: set[str]) -> None:
     site = await admin_orders.look(queue.core.schedule, name)
     if isinstance(site, Site):
         if site.key != name:
@@ -97,7 +97,7 @@ async def _ask_dns(queue: Parts, name: str, known: set[str]) -> None:
         raise ValueError(f"there is no destination {name!r}{_meant(name, known)}: {site.reply.text}")
 
 
-def _providers(queue: Parts) -> list[str]:
+def _providers(queue: QueueContext) -> list[str]:
     try:
         return Providers.load(queue.core.config.dns.providers or shipped("providers.toml")).names
     except ConfigError:
@@ -107,7 +107,7 @@ def _providers(queue: Parts) -> list[str]:
 # -- tenants and campaigns
 
 
-async def _check_flow(queue: Parts, kind: str, name: str) -> None:
+async def _check_flow(queue: QueueContext, kind: str, name: str) -> None:
     core = queue.core
     known = {getattr(strand.path, kind) for strand in core.schedule.strands()}
     known |= set(core.config.shares.tenants if kind == "tenant" else core.config.shares.campaigns)
@@ -122,7 +122,7 @@ async def _check_flow(queue: Parts, kind: str, name: str) -> None:
         raise ValueError(f"no mail of a {kind} {name!r} has come in{_meant(name, known) or shown}")
 
 
-async def _waiting(queue: Parts, kind: str, name: str) -> set[str]:
+async def _waiting(queue: QueueContext, kind: str, name: str) -> set[str]:
     """Names of what waits for its time, and is not in memory; until the one that is looked for has been seen."""
     store, found, looked = queue.core.store, set[str](), 0
     for family in sorted(FAMILY):
@@ -132,7 +132,7 @@ async def _waiting(queue: Parts, kind: str, name: str) -> set[str]:
             if looked % _WALKED_AT_ONCE == 0:
                 await asyncio.sleep(0)
             if value:
-                found.add(getattr(Path.of(Note.of(value).flow), kind))
+                found.add(getattr(FlowId.of(Note.of(value).flow), kind))
             if name in found:
                 return found
     return found

@@ -13,12 +13,12 @@ from typing import Any
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.records import Type
-from zonemta_py.mail.schedule_fields import Unclear
+from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.mail.schedule_fields import name as checked_name
 from zonemta_py.merge.source import Source
 from zonemta_py.queue.campaigns import thresholds as bounds
 from zonemta_py.queue.campaigns import unregistered
-from zonemta_py.queue.campaigns.monitor import Following, stop_of
+from zonemta_py.queue.campaigns.monitor import CampaignMonitor, stop_of
 from zonemta_py.queue.core.campaigns import BEGIN, CANCEL, COMPLETE, NOTIFY, REMOTE, Campaign, name_of
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
@@ -27,12 +27,12 @@ from zonemta_py.schedule.policy.state import Stop
 TEMPLATE_BYTES_MAX = 16 * 1024 * 1024
 
 
-class Campaigning:
+class CampaignCommands:
     """What operators and the clock do with campaigns."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._following = Following(core)
+        self._following = CampaignMonitor(core)
         self.tick = self._following.tick
 
     # -- orders
@@ -189,7 +189,7 @@ def begun(core: Core, campaign: Campaign) -> None:
 def _name(text: str) -> str:
     try:
         return checked_name(text)
-    except Unclear as error:
+    except InvalidValue as error:
         raise ValueError(str(error)) from None
 
 

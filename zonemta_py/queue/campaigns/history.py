@@ -16,7 +16,7 @@ RATE_MS = 120_000
 _FIRST_MS = 1_000
 
 
-class Course:
+class CampaignHistory:
     """Of one campaign. points: [[ms, waiting, delivered] …]. dirty: there are points that were not saved."""
 
     def __init__(self, saved: list[Any] | None = None) -> None:
@@ -27,7 +27,7 @@ class Course:
         self.saved_ms = 0
 
     @classmethod
-    def begun(cls, ms: int) -> Course:
+    def begun(cls, ms: int) -> CampaignHistory:
         """Of a campaign that began then, when nobody waited yet."""
         return cls([_FIRST_MS, [[ms, 0, 0]]])
 

@@ -11,7 +11,7 @@ import math
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, StoreError
 from zonemta_py.queue.campaigns import thresholds
-from zonemta_py.queue.campaigns.history import Course
+from zonemta_py.queue.campaigns.history import CampaignHistory
 from zonemta_py.queue.campaigns.purge import Sweep
 from zonemta_py.queue.core.campaigns import Campaign
 from zonemta_py.queue.core.commit import immediately
@@ -25,12 +25,12 @@ SWEEP_MS = 60_000
 _DAY_MS = 86_400_000
 
 
-class Following:
+class CampaignMonitor:
     """Of all campaigns."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._courses: dict[str, Course] = {}
+        self._courses: dict[str, CampaignHistory] = {}
         self._sweep: Sweep | None = None
         self._swept_ms = 0
 
@@ -101,12 +101,12 @@ class Following:
         if stop_of(self._core, campaign) is not None:
             self._core.schedule.standing.lift("campaign", campaign.name, "it has ended")
 
-    def course(self, campaign: Campaign) -> Course:
+    def course(self, campaign: Campaign) -> CampaignHistory:
         """As it is in memory, or was saved. Raises StoreError."""
         course = self._courses.get(campaign.name)
         if course is None:
             value = self._core.store.get(keys.course(campaign.name))
-            course = Course(records.unpack(value)) if value else Course.begun(campaign.created_ms)
+            course = CampaignHistory(records.unpack(value)) if value else CampaignHistory.begun(campaign.created_ms)
             if not campaign.ended_ms:
                 self._courses[campaign.name] = course
         return course
@@ -118,5 +118,5 @@ def stop_of(core: Core, campaign: Campaign) -> Stop | None:
     return standing.stops.get(("campaign", campaign.name)) if standing.stopped("campaign", campaign.name) else None
 
 
-def _saved(campaign: Campaign, course: Course) -> Operation:
+def _saved(campaign: Campaign, course: CampaignHistory) -> Operation:
     return keys.course(campaign.name), records.pack(course.saved())

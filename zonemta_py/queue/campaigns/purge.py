@@ -15,7 +15,7 @@ from zonemta_py.queue.core.campaigns import Campaign, canceled
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import FAMILY
 from zonemta_py.queue.lifecycle.removal import remove_in_memory, remove_walked
-from zonemta_py.schedule.batch import Entry, Path
+from zonemta_py.schedule.batch import Entry, FlowId
 from zonemta_py.schedule.zone import ZoneSchedule
 
 AT_ONCE = 500
@@ -85,7 +85,7 @@ class Sweep:
         return self._all or entry.note.tallied
 
     def _is_canceled(self, note: Note) -> bool:
-        return (note.tallied or self._all) and Path.of(note.flow).campaign in self._campaigns
+        return (note.tallied or self._all) and FlowId.of(note.flow).campaign in self._campaigns
 
     def _reason(self, entry: Entry) -> str:
-        return canceled(self._campaigns[Path.of(entry.note.flow).campaign])
+        return canceled(self._campaigns[FlowId.of(entry.note.flow).campaign])

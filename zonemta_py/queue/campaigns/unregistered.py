@@ -17,7 +17,7 @@ from zonemta_py.queue.core.campaigns import Campaign
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import Tally
 from zonemta_py.queue.core.state import FAMILY
-from zonemta_py.schedule.batch import Path
+from zonemta_py.schedule.batch import FlowId
 
 WALKED_AT_ONCE = 2_000
 
@@ -58,7 +58,7 @@ async def _waiting(core: Core, name: str) -> int:
         prefix = f"{family} ".encode()
         for _, value in core.store.scan(prefix, keys.end(prefix)):
             looked += 1
-            count += bool(value) and Path.of(Note.of(value).flow).campaign == name
+            count += bool(value) and FlowId.of(Note.of(value).flow).campaign == name
             if looked % WALKED_AT_ONCE == 0:
                 await asyncio.sleep(0)
     return count

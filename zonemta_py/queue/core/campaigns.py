@@ -23,7 +23,7 @@ from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.core.commit import StoreLine
-from zonemta_py.queue.core.counters import Tallies, Tally
+from zonemta_py.queue.core.counters import CampaignCounters, Tally
 
 REMOTE, NEVER, FAILURE = "remote", "never", "failure"
 NOTIFY = (REMOTE, NEVER, FAILURE)
@@ -84,7 +84,7 @@ class Campaigns:
 
     def __init__(self, store: Store) -> None:
         self.by_name: dict[str, Campaign] = {}
-        self.tallies = Tallies(store)
+        self.tallies = CampaignCounters(store)
         self.canceled: set[str] = set()
         self.shortest_life_h = math.inf
         self._store = store

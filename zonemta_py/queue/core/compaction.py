@@ -27,7 +27,7 @@ _BEFORE_ALL: list[Operation] = [(b"-", None)]
 _ALL = ("0" * 16, "f" * 16)
 
 
-class Cleansing:
+class Compaction:
     """Knows where mail has ended since it was last done. `slice`: the first and the last such id; none: ()."""
 
     def __init__(self) -> None:

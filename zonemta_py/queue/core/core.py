@@ -21,21 +21,21 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.bodies import Bodies, Uncommitted
 from zonemta_py.queue.core.campaigns import Campaigns
 from zonemta_py.queue.core.commit import Hire, JournalLine, StoreLine, Thread
-from zonemta_py.queue.core.compaction import Cleansing
+from zonemta_py.queue.core.compaction import Compaction
 from zonemta_py.queue.core.ledger import Ledger
-from zonemta_py.queue.core.lifetime import Lives
+from zonemta_py.queue.core.lifetime import Lifetime
 from zonemta_py.queue.core.messages import Message, Messages
-from zonemta_py.queue.core.policy_copy import StandingCopy
+from zonemta_py.queue.core.policy_copy import PolicyCopy
 from zonemta_py.queue.core.segments import Segments
 from zonemta_py.queue.core.sizes import DEFERRED, QUEUED, Sizes
 from zonemta_py.queue.hooks import Hooks
 from zonemta_py.queue.lifecycle.notices import Notices
 from zonemta_py.queue.lifecycle.requests import Requests
-from zonemta_py.queue.suppression.register import Suppression
-from zonemta_py.schedule.batch import Group
+from zonemta_py.queue.suppression.register import SuppressionList
+from zonemta_py.schedule.batch import Batch
 from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.shared import Wants
-from zonemta_py.schedule.sites import Scout
+from zonemta_py.schedule.sites import DestinationResolver
 from zonemta_py.schedule.time import hours
 from zonemta_py.schedule.time.steady import Steady
 from zonemta_py.zones.router import Router
@@ -61,7 +61,7 @@ class Core:
         clock: Steady,
         damaged: Callable[[StoreDamaged], None],
         hooks: Hooks,
-        scout: Scout | None = None,
+        scout: DestinationResolver | None = None,
         hire: Hire = Thread,
         receipts: Receipts | None = None,
         bodies: Bodies | None = None,
@@ -79,7 +79,7 @@ class Core:
         self.space = Space(config.folder, max(LEAST_BYTES, config.queue.reserve_bytes))
         uncommitted = Uncommitted(config.queue, lambda: self.space.room(clock.monotonic()))
         self.bodies = bodies or Bodies(config.folder, uncommitted, self.lines.after_sync)
-        self.cleansing = Cleansing()
+        self.cleansing = Compaction()
         self.messages = Messages(store, self.bodies, self.cleansing)
         self.router = Router(config.zones)
         self.notices = Notices(self.messages, config.server.name)
@@ -87,9 +87,9 @@ class Core:
         self.ids = keys.Ids(last_id)
         self.ledger = Ledger(config.queue, journal, segments, self.ids, clock)
         clock.next_id, clock.told = self.ids.following, self._clock_set
-        self.lives = Lives(self)
+        self.lives = Lifetime(self)
         self.requests = Requests(self)
-        self.suppression = Suppression(self)
+        self.suppression = SuppressionList(self)
         self.arriving: set[str] = set()
         """Ids given out whose envelope record is not in the journal yet."""
         self.known: dict[str, tuple[str, int, int]] = {}
@@ -105,11 +105,11 @@ class Core:
         self._tasks: set[asyncio.Future[Any]] = set()
         # Set by the parts that do it; here, because others ask for it.
         self.pump: Callable[[], None]
-        self.lost_message: Callable[[Group, StoreError], None]
+        self.lost_message: Callable[[Batch, StoreError], None]
         self.end: Callable[[Lease, int, Reply, StoreError | None], None]
         self.postpone: Callable[[Lease, float], None]
         self.finish: Callable[[Message, str], None]
-        self.standing_copy = StandingCopy(self)
+        self.standing_copy = PolicyCopy(self)
         wants = Wants()
         wants.rekey, wants.changed, wants.unpin, wants.requeued = self._rekey, self.changed, self._unpin, self._requeued
         wants.terms_of, wants.record = self._terms_of, self._stand

@@ -53,7 +53,7 @@ class Tally:
         return self.delivered + self.deferred + self.bounced
 
 
-class Tallies:
+class CampaignCounters:
     """By campaign. Only those that were opened are counted."""
 
     def __init__(self, store: Store) -> None:

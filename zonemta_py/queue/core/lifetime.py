@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from zonemta_py.disk.records import Note
 from zonemta_py.queue.core.messages import Message
-from zonemta_py.schedule.batch import Strand
+from zonemta_py.schedule.batch import FlowQueue
 from zonemta_py.schedule.time import hours
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 
 
-class Lives:
+class Lifetime:
     """Of all that is in the queue. Times are steady."""
 
     def __init__(self, core: Core) -> None:
@@ -36,7 +36,7 @@ class Lives:
         shortest_h = min(self._core.config.retry.life_h, self._core.campaigns.shortest_life_h)
         return now_ms - self._core.clock.born_ms(message_id) >= shortest_h * HOUR_MS
 
-    def over(self, strand: Strand, message: Message, note: Note, now_ms: int) -> bool:
+    def over(self, strand: FlowQueue, message: Message, note: Note, now_ms: int) -> bool:
         """Whether it has waited for all of its life."""
         begins_ms = self._begins_ms(strand, message, note)
         life_ms = self._life_ms(message)
@@ -44,20 +44,20 @@ class Lives:
             return False
         return now_ms - begins_ms - self._chosen_ms(strand, note, begins_ms, now_ms) >= life_ms
 
-    def ends_ms(self, strand: Strand, message: Message, note: Note, now_ms: int) -> int:
+    def ends_ms(self, strand: FlowQueue, message: Message, note: Note, now_ms: int) -> int:
         """When it will be over, if nothing is stopped or held from now on."""
         begins_ms = self._begins_ms(strand, message, note)
         ends_ms = begins_ms + self._life_ms(message) + self._chosen_ms(strand, note, begins_ms, now_ms)
         return max(ends_ms, self._core.clock.grace_until_ms)
 
-    def chosen_ms(self, strand: Strand, message: Message, note: Note, now_ms: int) -> int:
+    def chosen_ms(self, strand: FlowQueue, message: Message, note: Note, now_ms: int) -> int:
         """How much of its waiting is not counted, since somebody had stopped or held it."""
         return self._chosen_ms(strand, note, self._begins_ms(strand, message, note), now_ms)
 
     def _life_ms(self, message: Message) -> int:
         return int((message.metadata.get("life_h") or self._core.config.retry.life_h) * HOUR_MS)
 
-    def _begins_ms(self, strand: Strand, message: Message, note: Note) -> int:
+    def _begins_ms(self, strand: FlowQueue, message: Message, note: Note) -> int:
         core, zone, terms = self._core, strand.zone.zone, message.metadata
         apart_ms = core.clock.apart_ms()
         begins_ms = message.created_ms + core.clock.apart_of(message.id)
@@ -66,7 +66,7 @@ class Lives:
             begins_ms = max(begins_ms, note.first_ms + apart_ms)
         return begins_ms
 
-    def _chosen_ms(self, strand: Strand, note: Note, since_ms: int, now_ms: int) -> int:
+    def _chosen_ms(self, strand: FlowQueue, note: Note, since_ms: int, now_ms: int) -> int:
         """How long it was stopped or held by choice."""
         standing, zone = self._core.schedule.standing, strand.zone.zone.name
         return max(0, note.kept_ms) + standing.paused_ms(strand.lane, strand.path, zone, since_ms, now_ms)

@@ -15,7 +15,7 @@ from zonemta_py.disk.bodies import restore
 from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue.core.bodies import Bodies
-from zonemta_py.queue.core.compaction import Cleansing
+from zonemta_py.queue.core.compaction import Compaction
 
 WARM_BYTES_MAX = 8 * 1024 * 1024
 """Bodies of one chunk that are kept in memory, so that the usual message is never read back from the disk."""
@@ -45,7 +45,7 @@ class Message:
 class Messages:
     """The pinned messages, by id."""
 
-    def __init__(self, store: Store, bodies: Bodies, cleansing: Cleansing) -> None:
+    def __init__(self, store: Store, bodies: Bodies, cleansing: Compaction) -> None:
         self._store, self._bodies, self._cleansing = store, bodies, cleansing
         self._known: dict[str, Message] = {}
         self._warm = 0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from zonemta_py.queue.recovery.suffix import Suffix
 
 
-class StandingCopy:
+class PolicyCopy:
     """Writes it."""
 
     def __init__(self, core: Core) -> None:

@@ -28,14 +28,14 @@ from zonemta_py.queue.fsck import bodies as check_bodies
 from zonemta_py.queue.fsck import campaigns as check_campaigns
 from zonemta_py.queue.fsck import suppressions
 from zonemta_py.queue.fsck.journal_view import Truth
-from zonemta_py.schedule.batch import Path as Flow
+from zonemta_py.schedule.batch import FlowId as Flow
 from zonemta_py.zones.zone import destination
 
 _STATE_OF = {"delivery-zone": sizes.QUEUED, "parked": sizes.QUEUED, "deferred": sizes.DEFERRED, "held": sizes.HELD}
 assert {name: FAMILY[name].value for name in FAMILY} == {name: sizes.NAMES[_STATE_OF[name]] for name in _STATE_OF}
 
 
-class State(NamedTuple):
+class StoreState(NamedTuple):
     """The store's own note of how far it is: value of the key `state`. batches: how many it has been given, ever."""
 
     applied: int = 0
@@ -69,9 +69,9 @@ class Report:
         self.problems.append(Problem(severity, what, ident, remedy))
 
 
-def state_of(store: Store) -> State:
+def state_of(store: Store) -> StoreState:
     value = store.get(keys.STATE)
-    return State(*records.unpack(value)) if value else State()
+    return StoreState(*records.unpack(value)) if value else StoreState()
 
 
 def last_id(store: Store, floor: str) -> str:

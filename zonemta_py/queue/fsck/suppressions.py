@@ -9,7 +9,7 @@ from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.records import Type
 from zonemta_py.queue.fsck.campaigns import Finding
-from zonemta_py.queue.lifecycle.requests import Kept
+from zonemta_py.queue.lifecycle.requests import RequestRecord
 from zonemta_py.queue.suppression.entry import ALL, WHOLE_BEGINS, Suppressed, operations
 
 
@@ -71,7 +71,7 @@ def _requests(store: Store) -> Iterator[Finding]:
     for key, value in store.scan(keys.REQUESTS, keys.end(keys.REQUESTS)):
         name = key.removeprefix(keys.REQUESTS).decode("utf-8", "replace")
         try:
-            kept = Kept.of(value)
+            kept = RequestRecord.of(value)
         except (ValueError, TypeError):
             yield Finding("repairable", "the key of a request cannot be read", name, "it goes", [(key, None)])
             continue

@@ -24,7 +24,7 @@ from zonemta_py.queue.core.counters import SUPPRESSED, campaign_of
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.lifecycle import admission, suppressed
-from zonemta_py.schedule.batch import Entry, Path, Strand
+from zonemta_py.schedule.batch import Entry, FlowId, FlowQueue
 from zonemta_py.schedule.time import hours
 from zonemta_py.schedule.time.steady import STEP_MS
 from zonemta_py.schedule.zone import ZoneSchedule
@@ -36,7 +36,7 @@ Done = Callable[[str, Reply | None], None]
 
 class _Placed(NamedTuple):
     zone: ZoneSchedule
-    strand: Strand | None
+    strand: FlowQueue | None
     key: bytes
     recipient: Recipient
     note: Note
@@ -214,7 +214,7 @@ class Acceptance:
         priority = (routed.routing or {}).get("priority", priority)  # a plugin's
         flow = ""
         if priority or envelope.tenant or envelope.campaign:
-            flow = Path(priority, envelope.tenant or "", envelope.campaign or "").text()
+            flow = FlowId(priority, envelope.tenant or "", envelope.campaign or "").text()
         apart_ms = self._core.clock.apart_ms()
         deadline_ms = envelope.deadline_ms and envelope.deadline_ms + apart_ms
         note = Note(

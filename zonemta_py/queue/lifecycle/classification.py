@@ -17,12 +17,12 @@ from zonemta_py.config.shipped import shipped
 from zonemta_py.mail.classify import LOCAL, TLS_POLICY
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.rule import RulesError
-from zonemta_py.mail.rules.rules import Rules, Ruling
+from zonemta_py.mail.rules.rules import Classified, Rules
 from zonemta_py.mail.rules.waiting_time import said_wait_s
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Outcome, Result
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.lease import Lease
-from zonemta_py.schedule.batch import Lane
+from zonemta_py.schedule.batch import EgressPath
 from zonemta_py.schedule.policy.state import NO_TLS
 
 OURS = LOCAL | {"plugin", "queue", "limit"}
@@ -50,7 +50,7 @@ def _compiled(paths: tuple[Path, ...]) -> Rules:
     return Rules.load(list(paths))
 
 
-class Judging:
+class Classification:
     """Looks at every result once, before it is recorded."""
 
     def __init__(self, core: Core) -> None:
@@ -60,10 +60,10 @@ class Judging:
     def _rules(self) -> Rules:
         return load(self._core.config)
 
-    def judge(self, lease: Lease, result: Result) -> list[Ruling | None]:
+    def judge(self, lease: Lease, result: Result) -> list[Classified | None]:
         """The rulings on the outcomes, which are changed as they say."""
         provider = lease.group.lane.provider
-        rulings: list[Ruling | None] = []
+        rulings: list[Classified | None] = []
         for place, outcome in enumerate(result.outcomes):
             if outcome.verdict not in (DEFERRED, BOUNCED) or outcome.stage in OURS:
                 rulings.append(None)
@@ -73,7 +73,7 @@ class Judging:
             result.outcomes[place] = self._waits(lease, _turned(outcome, ruling), ruling)
         return rulings
 
-    def _waits(self, lease: Lease, outcome: Outcome, ruling: Ruling) -> Outcome:
+    def _waits(self, lease: Lease, outcome: Outcome, ruling: Classified) -> Outcome:
         """As long as the server has asked for, the first few times: it may say the same for ever."""
         own = ruling.action.delay_s and ruling.kind != GREYLISTING
         if outcome.verdict != DEFERRED or outcome.stage not in MAIL_STAGES or own:
@@ -83,7 +83,7 @@ class Judging:
             return outcome
         return dataclasses.replace(outcome, delay_s=said_s)
 
-    def learn(self, lease: Lease, result: Result, rulings: list[Ruling | None]) -> None:
+    def learn(self, lease: Lease, result: Result, rulings: list[Classified | None]) -> None:
         """Acts on the rulings, and on how the destination has behaved."""
         group, standing = lease.group, self._core.schedule.standing
         lane, zone = group.lane, group.zone
@@ -128,7 +128,7 @@ class Judging:
             if result.down_s is None and not spoken:
                 lane.concurrency.succeeded(lane.active)
 
-    def _act(self, lease: Lease, lane: Lane, outcome: Outcome, ruling: Ruling) -> tuple[bool, bool]:
+    def _act(self, lease: Lease, lane: EgressPath, outcome: Outcome, ruling: Classified) -> tuple[bool, bool]:
         """Does what the rule asks; whether it said how to treat the destination, and whether that is dead now."""
         action, standing = ruling.action, self._core.schedule.standing
         cause = f"{ruling.rule}: {outcome.reply}"
@@ -154,7 +154,7 @@ class Judging:
         return asks, dead
 
 
-def _turned(outcome: Outcome, ruling: Ruling) -> Outcome:
+def _turned(outcome: Outcome, ruling: Classified) -> Outcome:
     """The outcome as the rule sees it."""
     action = ruling.action
     delay_s = action.delay_s or outcome.delay_s

@@ -20,7 +20,7 @@ from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.locator import find_entry, leased_keys, state_of
-from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.poison import checksum
 from zonemta_py.schedule.batch import Entry
@@ -28,7 +28,7 @@ from zonemta_py.schedule.batch import Entry
 NOTHING_MADE = (-1, 0)
 
 
-def lost(queue: Parts, worker: str, silent: bool = False) -> None:
+def lost(queue: QueueContext, worker: str, silent: bool = False) -> None:
     """A sender has died: what it had heard of is in doubt, the rest goes back as if it had never been leased.
 
     silent: it stands still, and may go on: what it then has to tell is heard (`Settling.late`).
@@ -51,12 +51,12 @@ def lost(queue: Parts, worker: str, silent: bool = False) -> None:
     queue.core.changed()
 
 
-def _heard(queue: Parts, lease: Lease, _: asyncio.Future[None]) -> None:
+def _heard(queue: QueueContext, lease: Lease, _: asyncio.Future[None]) -> None:
     _doubt(queue, [lease])
     queue.core.changed()
 
 
-def _deadly(queue: Parts, lease: Lease, making: tuple[int, int]) -> list[Entry]:
+def _deadly(queue: QueueContext, lease: Lease, making: tuple[int, int]) -> list[Entry]:
     """Whose message its sender has died of too often."""
     number, found = making
     if lease.number != number:
@@ -68,7 +68,7 @@ def _deadly(queue: Parts, lease: Lease, making: tuple[int, int]) -> list[Entry]:
     ]
 
 
-def _doubt(queue: Parts, leases: list[Lease], deadly: Set[int] = frozenset()) -> None:
+def _doubt(queue: QueueContext, leases: list[Lease], deadly: Set[int] = frozenset()) -> None:
     """Ends them. deadly: ids of entries that are held."""
     rows = [
         [lease.message.id, lease.zone.name, entry.address, lease.since_ms, _action(lease, entry, deadly)]
@@ -113,7 +113,7 @@ def _resolve(core: Core, lease: Lease, deadly: Set[int]) -> None:
     core.lines.submit(operations, held, sync=False, keep=True)
 
 
-def recover(queue: Parts, working: list[list[Any]]) -> None:
+def recover(queue: QueueContext, working: list[list[Any]]) -> None:
     """Start records without a result, [lease, id, zone, destination, recipients, since_ms], after a crash."""
     core, rows = queue.core, []
     for row in working:
@@ -125,7 +125,7 @@ def recover(queue: Parts, working: list[list[Any]]) -> None:
         core.ledger.write(Type.IN_DOUBT, body, partial(apply, queue, rows))
 
 
-def apply(queue: Parts, rows: list[list[Any]]) -> None:
+def apply(queue: QueueContext, rows: list[list[Any]]) -> None:
     """Makes an IN_DOUBT record true, before anything is scheduled.
 
     One recipient may stand in several of its leases: older queues did not write down that one was taken back.

@@ -9,7 +9,7 @@ from typing import Any
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys
 from zonemta_py.queue.core.messages import Message
-from zonemta_py.schedule.batch import Entry, Group
+from zonemta_py.schedule.batch import Batch, Entry
 
 _NOBODY: set[int] = set()
 
@@ -27,7 +27,7 @@ class Lease:
         "worker",
     )  # fmt: skip
 
-    def __init__(self, number: int, group: Group, message: Message, worker: str, since_ms: int) -> None:
+    def __init__(self, number: int, group: Batch, message: Message, worker: str, since_ms: int) -> None:
         self.number, self.group, self.message = number, group, message
         self.worker, self.since_ms = worker, since_ms
         self.sent = False  # its sender has heard of it

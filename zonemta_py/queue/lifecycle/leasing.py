@@ -24,7 +24,7 @@ from zonemta_py.queue.core.campaigns import REMOTE, canceled
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.lifecycle.removal import remove_leased
-from zonemta_py.schedule.batch import Entry, Group, Hold, Lane, Strand
+from zonemta_py.schedule.batch import Batch, EgressPath, Entry, FlowQueue, Hold
 from zonemta_py.schedule.policy.state import NO_TLS
 from zonemta_py.schedule.time import hours
 from zonemta_py.zones.site import order
@@ -64,7 +64,7 @@ class Leases:
         self._takers: deque[Taker] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._workers: set[str] = set()
-        self._held: dict[str, list[Strand]] = {}
+        self._held: dict[str, list[FlowQueue]] = {}
         """Strands that wait for their sender to come for more."""
         self._missed: dict[str, float] = {}
         """Since when a sender was wanted and not there."""
@@ -94,7 +94,7 @@ class Leases:
             self._core.ledger.append(Type.IN_DOUBT, records.pack([[lease.number], []]))
             self._put_back(lease.group)
 
-    def _put_back(self, group: Group) -> None:
+    def _put_back(self, group: Batch) -> None:
         """What was taken and not handed to anybody."""
         self._core.schedule.permits.untouched(group)
         group.zone.done(group)
@@ -159,7 +159,7 @@ class Leases:
             self._takers = deque(taker for taker in self._takers if id(taker) not in served)
         return list(served.values()), readable
 
-    def _taker_of(self, group: Group) -> Taker | None:
+    def _taker_of(self, group: Batch) -> Taker | None:
         """Who is to have it: anybody, unless connections are limited; None: it waits for its sender.
 
         One sender has all of such a lane, for it uses the connections that it keeps open before it opens another: so
@@ -186,7 +186,7 @@ class Leases:
         self._put_back(group)
         return None
 
-    def _first_choice(self, lane: Lane) -> str:
+    def _first_choice(self, lane: EgressPath) -> str:
         workers = sorted(self._workers)
         return workers[crc32(f"{lane.site} {lane.source}".encode()) % len(workers)] if workers else ""
 
@@ -203,7 +203,7 @@ class Leases:
                 strand.free()
                 strand.enlist()
 
-    def _give(self, taker: Taker, group: Group, now_ms: int) -> bool:
+    def _give(self, taker: Taker, group: Batch, now_ms: int) -> bool:
         """Raises StoreFenced, OSError: the disk is in trouble; the group is back where it was."""
         lease = None
         try:
@@ -221,12 +221,12 @@ class Leases:
                 self.take_back(lease)
             raise
 
-    def _canceled(self, group: Group) -> bool:
+    def _canceled(self, group: Batch) -> bool:
         """Whether its campaign was canceled."""
         names, note = self._core.campaigns.canceled, group.entries[0].note
         return bool(names) and note.tallied and group.strand.path.campaign in names
 
-    def _reason(self, group: Group) -> str:
+    def _reason(self, group: Batch) -> str:
         return canceled(self._core.campaigns.get(group.strand.path.campaign))
 
     def _hand(self, taker: Taker, lease: Lease, now_ms: int) -> bool:
@@ -263,7 +263,7 @@ class Leases:
         lives, message, note = self._core.lives, lease.message, lease.group.entries[0].note
         return lives.perhaps_over(message.id, now_ms) and lives.over(lease.group.strand, message, note, now_ms)
 
-    def grant(self, group: Group, worker: str) -> Lease | None:
+    def grant(self, group: Batch, worker: str) -> Lease | None:
         """A lease with its start record; None when the message's metadata is damaged (it has been dealt with).
 
         Raises StoreFenced, OSError: nothing has been done, and it may be well in a moment.
@@ -347,7 +347,7 @@ class Leases:
             unsigned=metadata.get("unsigned", False),
         )
 
-    def _merged(self, group: Group, entry: Entry) -> Recipient:
+    def _merged(self, group: Batch, entry: Entry) -> Recipient:
         """Servers behind us are asked for silence only if the campaign is to be silent everywhere."""
         campaign = self._core.campaigns.by_name.get(group.strand.path.campaign)
         note = entry.note
@@ -368,6 +368,6 @@ def _recipient(entry: Entry) -> Recipient:
     return Recipient(entry.address, entry.note.notify, entry.note.orcpt)
 
 
-def _domain(group: Group) -> str:
+def _domain(group: Batch) -> str:
     """The domain that DNS was asked for; policies and reports are about it."""
     return group.entries[0].address.rpartition("@")[2].lower().rstrip(".")

@@ -21,14 +21,14 @@ from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.counters import REMOVED, SUPPRESSED, campaign_of
 from zonemta_py.queue.core.locator import state_of
 from zonemta_py.queue.core.messages import Message
-from zonemta_py.schedule.batch import Entry, Group, Strand
+from zonemta_py.schedule.batch import Batch, Entry, FlowQueue
 from zonemta_py.schedule.zone import ZoneSchedule
 
 if TYPE_CHECKING:
     from zonemta_py.queue.core.core import Core
 
 
-def remove_leased(core: Core, group: Group, entries: list[Entry], reason: str) -> bool:
+def remove_leased(core: Core, group: Batch, entries: list[Entry], reason: str) -> bool:
     """Takes these of a group's recipients out, before there is a start record; False: nobody is left of the group.
 
     What its limits were charged comes back if the whole group goes. Raises StoreFenced: nothing has been done.
@@ -51,7 +51,7 @@ def remove_leased(core: Core, group: Group, entries: list[Entry], reason: str) -
 
 
 def remove_in_memory(
-    core: Core, strand: Strand, wanted: Callable[[Entry], bool], reason: Callable[[Entry], str]
+    core: Core, strand: FlowQueue, wanted: Callable[[Entry], bool], reason: Callable[[Entry], str]
 ) -> int:
     """Takes those of a strand's out that wait in memory and of which `wanted` is true; how many. Raises StoreError."""
     zone, found = strand.zone, [entry for entry in strand.entries if wanted(entry)]

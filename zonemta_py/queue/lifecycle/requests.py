@@ -32,7 +32,7 @@ CAMPAIGN = "campaign "
 _HOUR_MS = 3_600_000
 
 
-class Kept(NamedTuple):
+class RequestRecord(NamedTuple):
     """Value of a request's key. until_ms: 0 if it is kept as long as its campaign."""
 
     ms: int
@@ -43,7 +43,7 @@ class Kept(NamedTuple):
     until_ms: int
 
     @classmethod
-    def of(cls, value: bytes) -> Kept:
+    def of(cls, value: bytes) -> RequestRecord:
         """Raises ValueError, TypeError."""
         return cls(*records.unpack(value)[:6])
 
@@ -100,7 +100,7 @@ class Requests:
             raise QueueRefusal(DISK_ERROR) from None
         if value is None:
             return None
-        kept = Kept.of(value)
+        kept = RequestRecord.of(value)
         if kept.until_ms and kept.until_ms <= core.clock.steady_ms():
             return None
         if kept.digest != digest:
@@ -114,7 +114,7 @@ class Requests:
         if not _is_campaigns(envelope.request):
             until_ms = now_ms + int(self._core.config.queue.request_h * _HOUR_MS)
             operations.append((keys.request_end(until_ms, key), b""))
-        kept = Kept(now_ms, receipt.id, receipt.accepted, receipt.suppressed, envelope.digest, until_ms)
+        kept = RequestRecord(now_ms, receipt.id, receipt.accepted, receipt.suppressed, envelope.digest, until_ms)
         return [*operations, (key, records.pack(kept))]
 
     def undo(self, envelope: Envelope) -> Callable[[], None]:
@@ -139,7 +139,9 @@ class Requests:
                 continue
             operations.append((end, None))
             value = core.store.get(key)
-            if value is not None and keys.request_end(Kept.of(value).until_ms, key) == end:  # else it has come again
+            if (
+                value is not None and keys.request_end(RequestRecord.of(value).until_ms, key) == end
+            ):  # else it has come again
                 operations.append((key, None))
         core.lines.submit(operations, immediately, sync=False, keep=True)
         return len(ended) == AT_ONCE
@@ -155,7 +157,7 @@ class Requests:
             if core.campaigns.lives(first.split(b" ")[2].decode()):
                 continue
             rows = list(islice(core.store.scan(mine, start), AT_ONCE))
-            gone = [key for key, value in rows if Kept.of(value).ms <= over_ms and key not in self._under_way]
+            gone = [key for key, value in rows if RequestRecord.of(value).ms <= over_ms and key not in self._under_way]
             core.lines.submit([(key, None) for key in gone], immediately, sync=False, keep=True)
             if gone and len(rows) == AT_ONCE:
                 return True

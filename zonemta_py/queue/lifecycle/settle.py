@@ -24,19 +24,19 @@ from zonemta_py.mail.dsn import Failed, Kind
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.rules.rules import Ruling
+from zonemta_py.mail.rules.rules import Classified
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED, Outcome, Result
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import campaign_of
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.lifecycle.accept import Acceptance
-from zonemta_py.queue.lifecycle.classification import Judging
+from zonemta_py.queue.lifecycle.classification import Classification
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.lifecycle.leasing import Leases
 from zonemta_py.queue.lifecycle.notices import due, wanted
 from zonemta_py.queue.lifecycle.settlement import Row, Settlement, check, deferred_key, leave_out, mark_blocked, told
-from zonemta_py.schedule.batch import NEVER_MS, Entry, Group, Strand
+from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
 from zonemta_py.schedule.time import hours
 from zonemta_py.zones.retry import delay_s
 
@@ -52,7 +52,7 @@ class Settling:
 
     def __init__(self, core: Core, leases: Leases, acceptance: Acceptance) -> None:
         self._core, self._leases, self._acceptance = core, leases, acceptance
-        self._judging = Judging(core)  # reads its rules when they are first needed
+        self._judging = Classification(core)  # reads its rules when they are first needed
         self.finished: set[str] = set()
         """Messages whose FINISH record recovery has seen; it must not be written twice."""
 
@@ -97,7 +97,7 @@ class Settling:
             doubtful += len(entries) - len(found)
             if strand is None or not found:
                 continue
-            group = Group(strand, found)
+            group = Batch(strand, found)
             group.zone.begin(group)
             again = self._leases.grant(group, lease.worker)
             if again is not None:
@@ -130,7 +130,7 @@ class Settling:
         self.apply(settlement)
         done()
 
-    def _settlement(self, lease: Lease, result: Result, rulings: list[Ruling | None]) -> Settlement:
+    def _settlement(self, lease: Lease, result: Result, rulings: list[Classified | None]) -> Settlement:
         now_ms = self._core.clock.ms()
         entries, zone = lease.group.entries, lease.group.zone.zone
         rows = [
@@ -144,7 +144,7 @@ class Settling:
         return settlement
 
     def _row(
-        self, message: Message, strand: Strand, entry: Entry, outcome: Outcome, now_ms: int, down: bool = False
+        self, message: Message, strand: FlowQueue, entry: Entry, outcome: Outcome, now_ms: int, down: bool = False
     ) -> Row:
         """down: the destination as a whole could not be reached."""
         note, reply, verdict, due_ms = entry.note, outcome.reply, outcome.verdict, 0

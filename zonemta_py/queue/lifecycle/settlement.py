@@ -12,7 +12,7 @@ from zonemta_py.mail.dsn import Failed, Kind
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
-from zonemta_py.mail.rules.rules import Ruling
+from zonemta_py.mail.rules.rules import Classified
 from zonemta_py.queue.api import Outcome, Result
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.messages import Message
@@ -49,10 +49,10 @@ class Settlement:
     seq: int = 0
     lease: Lease | None = None
     notices: list[tuple[Kind, list[Failed]]] = field(default_factory=list)
-    rulings: list[Ruling | None] = field(default_factory=list)
+    rulings: list[Classified | None] = field(default_factory=list)
 
 
-def mark_blocked(rows: list[Row], outcomes: list[Outcome], rulings: list[Ruling | None]) -> None:
+def mark_blocked(rows: list[Row], outcomes: list[Outcome], rulings: list[Classified | None]) -> None:
     """rows: those of the first outcome's recipients, then of the second's …"""
     if not any(rulings):
         return
@@ -83,7 +83,7 @@ def check(lease: Lease, result: Result) -> None:
         raise ValueError(f"lease {lease.number}: {count} recipients, but outcomes for {indices}")
 
 
-def told(rows: list[Row], outcomes: list[Outcome], rulings: list[Ruling | None]) -> list[list[Any]]:
+def told(rows: list[Row], outcomes: list[Outcome], rulings: list[Classified | None]) -> list[list[Any]]:
     """[[verdict, code, enhanced, text, stage, recipients, relayed, class, rule]…]: those that share all, together.
 
     A recipient is its address, or [address, due_ms before, due_ms now] where it was or is deferred. rows: those of the

@@ -17,9 +17,9 @@ from zonemta_py.disk.leveldb.store import StoreError, StoreFenced
 from zonemta_py.disk.records import Note
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance.expiry import AT_ONCE, WALKED_AT_ONCE, Endings, past_deadline, waited_for
-from zonemta_py.schedule.batch import NEVER_MS, Entry, Group, Strand, split_key
+from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue, split_key
 from zonemta_py.schedule.zone import ZoneSchedule
 
 STRANDS_AT_ONCE = 1_000
@@ -44,14 +44,14 @@ class _Deferred:
         self._first = False
 
 
-_Owner: TypeAlias = Strand | ZoneSchedule | _Deferred
+_Owner: TypeAlias = FlowQueue | ZoneSchedule | _Deferred
 """Of a range of keys in the store, which it knows the nearest deadline of."""
 
 
 class Deadlines:
     """Looks for those that have passed."""
 
-    def __init__(self, queue: Parts, endings: Endings) -> None:
+    def __init__(self, queue: QueueContext, endings: Endings) -> None:
         self._queue, self._core, self._endings = queue, queue.core, endings
         self._walks: dict[_Owner, bytes] = {}
         self._unfinished: set[ZoneSchedule] = set()
@@ -75,12 +75,12 @@ class Deadlines:
             more |= unfinished
         return more
 
-    def late(self, zone: ZoneSchedule, strand: Strand, now_ms: int) -> bool:
+    def late(self, zone: ZoneSchedule, strand: FlowQueue, now_ms: int) -> bool:
         """Deals with the strand's, in memory and parked, and lets the zone know its nearest. True: there is more."""
         late = zone.withdraw(strand, lambda entry: 0 < entry.note.deadline_ms <= now_ms)
         for entries in _messages(late):
             self._too_late(
-                zone, [strand] * len(entries), entries, partial(zone.put_back, Group(strand, entries), entries)
+                zone, [strand] * len(entries), entries, partial(zone.put_back, Batch(strand, entries), entries)
             )
         if strand.deadline_ms <= now_ms or strand in self._walks:
             prefix = keys.parked_range(zone.zone.name, strand.key)
@@ -144,7 +144,7 @@ class Deadlines:
         return late
 
     def _too_late(
-        self, zone: ZoneSchedule, strands: list[Strand], entries: list[Entry], again: Callable[[], None]
+        self, zone: ZoneSchedule, strands: list[FlowQueue], entries: list[Entry], again: Callable[[], None]
     ) -> None:
         """Returns them, or tells their sender and then lets them wait on (`again`). entries: of one message; busy."""
         try:
@@ -163,7 +163,7 @@ class Deadlines:
         reply = Reply(451, "4.4.7", f"{past_deadline(why)}; it goes on waiting")
         self._queue.settling.tell(message, zone.zone.name, entries, reply, again)
 
-    def _parked_again(self, zone: ZoneSchedule, strand: Strand, entries: list[Entry]) -> None:
+    def _parked_again(self, zone: ZoneSchedule, strand: FlowQueue, entries: list[Entry]) -> None:
         for entry in entries:
             self._core.schedule.busy.discard(entry.key)
             zone.parked_key(strand, entry.key, entry.note.deadline_ms)
@@ -185,7 +185,7 @@ class Deadlines:
         self._walks = {owner: key for owner, key in self._walks.items() if _there(owner)}
 
 
-async def strands_in_turn(core: Core, strands: Iterable[Strand]) -> AsyncIterator[Strand]:
+async def strands_in_turn(core: Core, strands: Iterable[FlowQueue]) -> AsyncIterator[FlowQueue]:
     """Those that are still there when their turn comes; the loop gets its own in between. Ends if fenced."""
     for count, strand in enumerate(list(strands)):
         if count % STRANDS_AT_ONCE == STRANDS_AT_ONCE - 1:
@@ -196,7 +196,7 @@ async def strands_in_turn(core: Core, strands: Iterable[Strand]) -> AsyncIterato
             yield strand
 
 
-def _strands_of(zone: ZoneSchedule, entries: list[Entry]) -> list[Strand]:
+def _strands_of(zone: ZoneSchedule, entries: list[Entry]) -> list[FlowQueue]:
     """Of recipients that no strand has yet."""
     return [zone.strands.of(entry.id, entry.address, entry.note) for entry in entries]
 
@@ -208,4 +208,4 @@ def _messages(entries: list[Entry]) -> list[list[Entry]]:
 
 def _there(owner: _Owner) -> bool:
     """Whether it has not been forgotten."""
-    return not isinstance(owner, Strand) or owner.zone.strands.by_key.get(owner.key) is owner
+    return not isinstance(owner, FlowQueue) or owner.zone.strands.by_key.get(owner.key) is owner

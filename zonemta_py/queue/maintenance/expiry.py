@@ -10,8 +10,8 @@ from zonemta_py.disk.leveldb.store import StoreError, StoreFenced
 from zonemta_py.disk.records import Note
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED
-from zonemta_py.queue.lifecycle.context import Parts
-from zonemta_py.schedule.batch import Entry, Group, Strand
+from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.schedule.batch import Batch, Entry, FlowQueue
 from zonemta_py.schedule.zone import ZoneSchedule
 
 AT_ONCE = 1_000
@@ -22,10 +22,10 @@ WALKED_AT_ONCE = 5_000
 class Endings:
     """Who has waited too long, and their end."""
 
-    def __init__(self, queue: Parts) -> None:
+    def __init__(self, queue: QueueContext) -> None:
         self._queue, self._core = queue, queue.core
 
-    def over(self, strand: Strand, now_ms: int, entry: Entry) -> bool:
+    def over(self, strand: FlowQueue, now_ms: int, entry: Entry) -> bool:
         """Whether its life is over."""
         core = self._core
         if not core.lives.perhaps_over(entry.id, now_ms):
@@ -38,7 +38,7 @@ class Endings:
             return True  # it is dealt with when it is leased
         return core.lives.over(strand, message, entry.note, now_ms)
 
-    def expire(self, zone: ZoneSchedule, strand: Strand, now_ms: int) -> bool:
+    def expire(self, zone: ZoneSchedule, strand: FlowQueue, now_ms: int) -> bool:
         """Ends those parked whose life is over. True: there may be more."""
         prefix = keys.parked_range(zone.zone.name, strand.key)
         dead: list[Entry] = []
@@ -54,11 +54,11 @@ class Endings:
         self.end(zone, strand, dead)
         return len(dead) >= AT_ONCE
 
-    def end(self, zone: ZoneSchedule, strand: Strand, dead: list[Entry], late: bool = False) -> None:
+    def end(self, zone: ZoneSchedule, strand: FlowQueue, dead: list[Entry], late: bool = False) -> None:
         """Bounces them; nobody else has them. late: for their deadline."""
         self._core.schedule.busy.update([entry.key for entry in dead])  # each end lets the strand read on
         for entry in dead:
-            group = Group(strand, [entry])
+            group = Batch(strand, [entry])
             zone.begin(group)
             try:
                 lease = self._queue.leases.grant(group, "expiry")
@@ -72,7 +72,7 @@ class Endings:
                 self._core.end(lease, BOUNCED, Reply(554, "5.4.7", cause), None)
 
 
-def waited_for(zone: ZoneSchedule, strand: Strand) -> str:
+def waited_for(zone: ZoneSchedule, strand: FlowQueue) -> str:
     """It has waited for so long; "" if nothing in memory says."""
     hold = strand.held or zone.held
     return strand.lane.reason or (hold.cause if hold else "")

@@ -16,11 +16,11 @@ from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
 from zonemta_py.disk.records import Type
 from zonemta_py.queue.core.commit import immediately
-from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance import archive
 from zonemta_py.queue.maintenance.deadlines import Deadlines, strands_in_turn
 from zonemta_py.queue.maintenance.expiry import Endings
-from zonemta_py.schedule.batch import Strand
+from zonemta_py.schedule.batch import FlowQueue
 from zonemta_py.schedule.zone import ZoneSchedule
 
 log = logging.getLogger(__name__)
@@ -33,10 +33,10 @@ CLEANSING_S = 5.0
 _LOOK_S = 0.25
 
 
-class Upkeep:
+class Maintenance:
     """The queue's own chores."""
 
-    def __init__(self, queue: Parts) -> None:
+    def __init__(self, queue: QueueContext) -> None:
         self._queue, self._core = queue, queue.core
         self._position_seq = 0
         self._short = False
@@ -182,7 +182,7 @@ class Upkeep:
             core.lines.submit(old, immediately, sync=False, keep=True)
         return more
 
-    def _sweep(self, zone: ZoneSchedule, strand: Strand, now_ms: int) -> bool:
+    def _sweep(self, zone: ZoneSchedule, strand: FlowQueue, now_ms: int) -> bool:
         """Looks at one strand; True: there is more to end on it."""
         more = False
         if strand.held or zone.held:

@@ -22,7 +22,7 @@ from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.locator import find, places_of
 from zonemta_py.queue.fsck.compare import state_of
 from zonemta_py.queue.lifecycle import in_doubt, lost
-from zonemta_py.queue.lifecycle.context import Parts
+from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.notices import due
 from zonemta_py.queue.lifecycle.settle import AWAY
 from zonemta_py.queue.lifecycle.settlement import Row, Settlement
@@ -34,7 +34,7 @@ AT_ONCE = 100
 class Replay:
     """Over the results of the working suffix, in order. finished: messages whose FINISH record is there already."""
 
-    def __init__(self, queue: Parts, results: list[Record], finished: set[str]) -> None:
+    def __init__(self, queue: QueueContext, results: list[Record], finished: set[str]) -> None:
         self._queue, self._core, self._results = queue, queue.core, results
         self._pending: set[str] = set()
         self._whole = True

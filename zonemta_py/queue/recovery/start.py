@@ -44,7 +44,7 @@ from zonemta_py.queue.recovery.open_store import REPAIR_MARK, open_store, say
 from zonemta_py.queue.recovery.replay import Replay
 from zonemta_py.queue.recovery.rezoning import adopt
 from zonemta_py.queue.recovery.suffix import Suffix, read_suffix
-from zonemta_py.schedule.sites import Scout
+from zonemta_py.schedule.sites import DestinationResolver
 from zonemta_py.schedule.time.clock import Clock
 from zonemta_py.schedule.time.steady import Steady
 
@@ -64,7 +64,7 @@ class Rebuild:
     hooks: Hooks
     clock: Clock
     damaged: Callable[[StoreDamaged], None]
-    scout: Scout | None = None
+    scout: DestinationResolver | None = None
     hire: Hire = Inline
     receipts: Receipts | None = None
     bodies: Bodies | None = None
@@ -102,7 +102,7 @@ async def open_queue(
     hooks: Hooks | None = None,
     clock: Clock | None = None,
     damaged: Callable[[StoreDamaged], None] | None = None,
-    scout: Scout | None = None,
+    scout: DestinationResolver | None = None,
     hire: Hire = Thread,
 ) -> LocalQueue:
     """Recovers and returns a queue that is ready to `start`. hire: who waits for its disk.
@@ -161,7 +161,7 @@ async def begin(
     hooks: Hooks | None = None,
     clock: Clock | None = None,
     damaged: Callable[[StoreDamaged], None] | None = None,
-    scout: Scout | None = None,
+    scout: DestinationResolver | None = None,
     hire: Hire = Thread,
 ) -> Opening:
     """Opens the disk, and repairs it where it is damaged; what is left to do is `Opening.finish`.
@@ -322,7 +322,7 @@ def _tell_lost(config: Config, store: Store, batches: int, suffix: Suffix, next_
     return restore.tell(config.folder / "journal", next_seq, bodies, now_ms)
 
 
-def store_is_behind(store: Store, state: compare.State, suffix: Suffix) -> bool:
+def store_is_behind(store: Store, state: compare.StoreState, suffix: Suffix) -> bool:
     """Whether batches are gone that were on stable storage: LevelDB takes the lost end of its log for a crash's."""
     if state.batches < suffix.batches:
         return True

@@ -42,7 +42,7 @@ from zonemta_py.queue.suppression.entry import (
     scopes_of,
     taken_off,
 )
-from zonemta_py.schedule.batch import Entry, Group
+from zonemta_py.schedule.batch import Batch, Entry
 
 if TYPE_CHECKING:
     from zonemta_py.queue.core.core import Core
@@ -54,7 +54,7 @@ _ALL_IDS = "~"
 """Behind every message id."""
 
 
-class Suppression:
+class SuppressionList:
     """The list in the store."""
 
     def __init__(self, core: Core) -> None:
@@ -116,7 +116,7 @@ class Suppression:
                 found[address] = entry.because()
         return found
 
-    def listed(self, group: Group) -> dict[str, list[Entry]]:
+    def listed(self, group: Batch) -> dict[str, list[Entry]]:
         """Those of a group that is about to be leased that must not have it, by the reason. Raises StoreError."""
         first = group.entries[0]
         if not self.leaving and (not self._any or first.id > self._mark):

@@ -26,7 +26,7 @@ _BUG = Problem("bug", "the server failed at this; send it again, and if it fails
 _ALWAYS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
-class Turnstile:
+class Authentication:
     """Around the application: no work is done, and no body read, for who has no key or too much under way."""
 
     def __init__(self, app: ASGIApp, entrance: Entrance) -> None:

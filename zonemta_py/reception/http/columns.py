@@ -14,7 +14,7 @@ from typing import Protocol
 
 from zonemta_py.mail.addresses.senders import ANYBODY, Senders
 from zonemta_py.mail.envelope import Envelope
-from zonemta_py.mail.schedule_fields import Terms, Unclear, obey
+from zonemta_py.mail.schedule_fields import InvalidValue, Terms, obey
 from zonemta_py.merge.trial import Found
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.http.documents.problem import ERRORS_MAX, Fault, invalid
@@ -75,7 +75,7 @@ class Columns:
     def _obey(self, found: Found, envelope: Envelope, now_ms: int) -> None:
         try:
             obey(envelope, found.said, self._terms, now_ms)
-        except Unclear as unclear:
+        except InvalidValue as unclear:
             raise invalid([Fault("template", str(unclear))]) from None
 
     async def _look(self, packed: bytes) -> Found:

@@ -14,20 +14,20 @@ from zonemta_py.mail.trace import Trace
 from zonemta_py.plugin.arguments import Info, Session
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.verdicts import Drop
-from zonemta_py.queue.api import Intake, Office, Receipt
-from zonemta_py.reception.connection_limits import Gate
+from zonemta_py.queue.api import Admin, Receipt, Submission
+from zonemta_py.reception.connection_limits import ConnectionLimits
 from zonemta_py.reception.http.columns import Columns, Templates
 from zonemta_py.reception.http.documents.problem import Fault, Problem, invalid
 from zonemta_py.reception.http.keys import Holder, Keys
 from zonemta_py.reception.http.shares import Shares
 from zonemta_py.reception.listener import Site
 from zonemta_py.reception.login import Login
-from zonemta_py.reception.receiver import NOBODY, Passage, Refused, mark
+from zonemta_py.reception.receiver import NOBODY, Receiver, Refused, mark
 
 DROPPED = Receipt("", 0, 0, False)
 
 
-class Queue(Intake, Office, Templates, Protocol):
+class Queue(Submission, Admin, Templates, Protocol):
     """The faces that this door needs."""
 
 
@@ -49,7 +49,7 @@ class Visit:
 class Entrance:
     """queue: Intake and Office. local: the key of the token file."""
 
-    def __init__(self, config: Config, queue: Queue, host: Host, gate: Gate, local: str) -> None:
+    def __init__(self, config: Config, queue: Queue, host: Host, gate: ConnectionLimits, local: str) -> None:
         self.config, self.queue, self.gate = config, queue, gate
         self.site = Site(config, config.http.listener, queue, host, gate, Login({}))
         self.keys = Keys(config.http.keys, local, self.site.permissions)
@@ -80,7 +80,7 @@ class Entrance:
             if site.host.listens("api_mail"):
                 await site.host.call("api_mail", envelope=envelope, session=session)
             opening = Trace(f"[{visit.client}]", visit.client, site.hostname, envelope.protocol).opening()
-            passage = Passage(site, session, envelope, opening, visit.id)
+            passage = Receiver(site, session, envelope, opening, visit.id)
             decoder = Undotted(
                 limits.message_bytes, limits.line_bytes, limits.line_ends == "normalise", limits.nul == "refuse"
             )

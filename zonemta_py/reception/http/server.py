@@ -20,9 +20,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from zonemta_py.config import Config
 from zonemta_py.plugin.host import Host
-from zonemta_py.reception.connection_limits import Gate, plain_ip
+from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
 from zonemta_py.reception.http.app import make
-from zonemta_py.reception.http.authentication import Turnstile
+from zonemta_py.reception.http.authentication import Authentication
 from zonemta_py.reception.http.documents.problem import BUSY_S, MEDIA_TYPE, Problem
 from zonemta_py.reception.http.keys import renew_token
 from zonemta_py.reception.http.pace import HEAD_S, LEAST_BYTES_S, WINDOW_S, Pace
@@ -38,13 +38,13 @@ _CROWDED = Problem("unavailable", "too many connections; use those you have agai
 
 async def serve(config: Config, bound: socket.socket, queue: Queue, host: Host) -> None:
     """Serves for ever. bound: listening. The token file is renewed first. Raises ConfigError, OSError."""
-    gate = Gate(config.limits, 1)
+    gate = ConnectionLimits(config.limits, 1)
     entrance = Entrance(config, queue, host, gate, renew_token(config.folder))
     gate.watch(asyncio.get_running_loop())
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     context = entrance.site.tls
     settings = uvicorn.Config(
-        Turnstile(make(), entrance), http=_guarded(gate), ws="none", lifespan="off", log_config=None,
+        Authentication(make(), entrance), http=_guarded(gate), ws="none", lifespan="off", log_config=None,
         access_log=False, proxy_headers=False, server_header=False, timeout_keep_alive=_KEEP_ALIVE_S, backlog=1024,
         ssl_context_factory=(lambda *_: context) if context is not None else None,
     )  # fmt: skip
@@ -59,7 +59,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _guarded(gate: Gate) -> type[Any]:
+def _guarded(gate: ConnectionLimits) -> type[Any]:
     class Guarded(H11Protocol):
         """One connection. waits: for its turn."""
 

@@ -52,7 +52,7 @@ _ENDLESS_BYTES_MAX = 65_536
 HANDSHAKE_S_MAX = 30.0
 
 
-class Door(Patience, Authentication):
+class Session(Patience, Authentication):
     """origin: who is really connected, where a PROXY header said so."""
 
     session: Client

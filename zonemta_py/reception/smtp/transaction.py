@@ -16,7 +16,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import Session
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal, Unanswered
-from zonemta_py.reception.receiver import Passage, Refused
+from zonemta_py.reception.receiver import Receiver, Refused
 
 if TYPE_CHECKING:
     from zonemta_py.reception.listener import Site
@@ -48,7 +48,7 @@ class Transaction:
         self.rcpts = 0
         self._taken = 0
         self.decoder: Decoder | None = None
-        self._passage: Passage | None = None
+        self._passage: Receiver | None = None
 
     @property
     def endless(self) -> bool:
@@ -66,7 +66,7 @@ class Transaction:
         self.decoder = Decoder(
             limits.message_bytes, limits.line_bytes, limits.line_ends == "normalise", limits.nul == "refuse"
         )
-        self._passage = Passage(self._site, self._session, self.envelope, opening, transaction)
+        self._passage = Receiver(self._site, self._session, self.envelope, opening, transaction)
 
     def take(self, block: bytes) -> bool:
         """Takes raw bytes of DATA; returns whether `pump` has something to do."""

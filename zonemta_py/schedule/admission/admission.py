@@ -15,14 +15,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.config import Config, Zone
-from zonemta_py.schedule.admission.idle_connections import IDLE_S, TURN_S, KeptOpen
-from zonemta_py.schedule.batch import Entry, Group, Hold, Line, Strand, Turn
+from zonemta_py.schedule.admission.idle_connections import IDLE_S, TURN_S, IdleConnections
+from zonemta_py.schedule.batch import Batch, Entry, FlowQueue, Hold, Line, Turn
 from zonemta_py.schedule.time.clock import Timers
 from zonemta_py.zones.feedback import Concurrency
-from zonemta_py.zones.throttle import Gate, Most, Scope, Throttles
+from zonemta_py.zones.throttle import Limit, Most, Scope, Throttles
 
 if TYPE_CHECKING:
-    from zonemta_py.schedule.policy.state import Standing
+    from zonemta_py.schedule.policy.state import PolicyState
 
 WAKE_AT_LEAST_S = 0.02
 _NOTHING_SAID = Most(0, 0, None)
@@ -38,23 +38,23 @@ class _Waiting:
         self.when = math.inf
         self._blocking = self._cause = ""
 
-    def cause(self, gate: Gate) -> str:
+    def cause(self, gate: Limit) -> str:
         """What those are told that begin to wait now: one text for all of them."""
         if gate.blocking != self._blocking:
             self._blocking, self._cause = gate.blocking, f"{gate.label} ({gate.blocking})"
         return self._cause
 
 
-class Permits:
+class Admission:
     """All limits, for all zones."""
 
     def __init__(
-        self, config: Config, timers: Timers, terms_of: Callable[[str], dict[str, Any]], standing: Standing
+        self, config: Config, timers: Timers, terms_of: Callable[[str], dict[str, Any]], standing: PolicyState
     ) -> None:
         self._config, self._timers, self._terms_of, self.standing = config, timers, terms_of, standing
         self.throttles = Throttles(config.throttles)
-        self._waiting: dict[Gate, _Waiting] = {}
-        self._kept = KeptOpen(timers, self._room)
+        self._waiting: dict[Limit, _Waiting] = {}
+        self._kept = IdleConnections(timers, self._room)
         self._sized = any(throttle.bytes for throttle in config.throttles)
         self._counting = any(throttle.connections for throttle in config.throttles)
         self._connects = any(throttle.new_connections for throttle in config.throttles)
@@ -63,7 +63,7 @@ class Permits:
 
     # -- what applies
 
-    def gates(self, scope: Scope) -> tuple[Gate, ...]:
+    def gates(self, scope: Scope) -> tuple[Limit, ...]:
         """Those that a delivery has to pass, but for the ones of the zone as a whole."""
         if not self._config.throttles:
             return ()
@@ -72,11 +72,11 @@ class Permits:
             return gates  # one tuple for all strands of that scope
         return tuple(gate for gate in gates if gate.level != "zone")
 
-    def zone_gates(self, zone: str) -> tuple[Gate, ...]:
+    def zone_gates(self, zone: str) -> tuple[Limit, ...]:
         scope = Scope(zone, "", "", "", "", "")
         return tuple(gate for gate in self.throttles.of(scope) if gate.level == "zone")
 
-    def most(self, strand: Strand) -> Most:
+    def most(self, strand: FlowQueue) -> Most:
         """The strictest bounds on connections and transactions that throttles set."""
         if not self._config.throttles:
             return _NOTHING_SAID
@@ -84,11 +84,11 @@ class Permits:
         scope = Scope(strand.zone.zone.name, lane.source, lane.site, lane.provider, path.tenant, path.campaign)
         return self.throttles.most(scope)
 
-    def counts_connections(self, strand: Strand) -> bool:
+    def counts_connections(self, strand: FlowQueue) -> bool:
         """Whether a limit on connections is in its way."""
         return self._counting and any(gate.throttle.connections for gate in (*strand.gates, *strand.zone.gates))
 
-    def spans(self, strand: Strand) -> bool:
+    def spans(self, strand: FlowQueue) -> bool:
         """Whether such a limit counts other connections too than those of its lane, which its lane cannot use."""
         if not self._counting:
             return False
@@ -110,7 +110,7 @@ class Permits:
 
     # -- what holds
 
-    def zone_hold(self, zone: Zone, gates: tuple[Gate, ...]) -> Hold | None:
+    def zone_hold(self, zone: Zone, gates: tuple[Limit, ...]) -> Hold | None:
         """Why the zone as a whole may not send now."""
         hold = self.standing.zone_hold(zone)
         if hold is not None or not gates:
@@ -122,7 +122,7 @@ class Permits:
                 return Hold("limit", f"{gate.label} ({gate.blocking})", now + wait, self._timers.now_ms())
         return None
 
-    def hold(self, strand: Strand) -> Hold | None:
+    def hold(self, strand: FlowQueue) -> Hold | None:
         """Why the strand may not send now, limits aside."""
         return self.standing.hold(strand)
 
@@ -131,7 +131,7 @@ class Permits:
 
     # -- grants
 
-    def grant(self, strand: Strand, take: Callable[[Strand, int], list[Entry]]) -> Group | None:
+    def grant(self, strand: FlowQueue, take: Callable[[FlowQueue, int], list[Entry]]) -> Batch | None:
         """A group whose limits are charged; None: the strand waits at a gate now.
 
         Merged messages go in series only where no limit counts them: then none needs to know of it.
@@ -148,7 +148,7 @@ class Permits:
             most = self.standing.manners.recipients(lane.site, most)
         days = self.standing.warmups.of(lane.source, lane.provider or lane.site) if lane.source else None
         if not gates and learned is None and days is None:
-            return Group(strand, take(strand, strand.zone.series(lane) if merged else most))
+            return Batch(strand, take(strand, strand.zone.series(lane) if merged else most))
         if merged:
             counted = learned is not None or days is not None or any(gate.counts_mail for gate in gates)
             most = 1 if counted else strand.zone.series(lane)
@@ -175,7 +175,7 @@ class Permits:
             most = max(1, min(most, days.room(round(self._timers.now() * 1000))))
         stricter = self.most(strand).recipients_per_delivery
         entries = take(strand, min(most, stricter) if stricter else most)
-        group = Group(strand, entries, connect=bool(opening) or not self._connects)
+        group = Batch(strand, entries, connect=bool(opening) or not self._connects)
         group.taken, group.charge, group.gates = now, (1, len(entries), opening, size), gates
         group.kept, group.since = kept, now if kept is None else kept.since
         if days is not None:
@@ -191,7 +191,7 @@ class Permits:
             group.learned = learned
         return group
 
-    def release(self, group: Group) -> None:
+    def release(self, group: Batch) -> None:
         """The lease has ended: its connection is free, or kept for the lane."""
         if group.charge is None:
             return
@@ -203,7 +203,7 @@ class Permits:
             gate.release()
         self._room(group.gates)
 
-    def keeps(self, group: Group) -> bool:
+    def keeps(self, group: Batch) -> bool:
         """Whether its lane has other connections, open or in use, that its sender alone can use."""
         return group.lane.active > 1 or group.kept is not None or group.lane in self._kept
 
@@ -211,13 +211,13 @@ class Permits:
         """A sender has died."""
         self._kept.lost(worker)
 
-    def _room(self, gates: tuple[Gate, ...]) -> None:
+    def _room(self, gates: tuple[Limit, ...]) -> None:
         now = self._timers.now()
         for gate in gates:
             if gate in self._waiting:
                 self._wake(gate, now)
 
-    def idle_s(self, group: Group, most: float | None) -> float:
+    def idle_s(self, group: Batch, most: float | None) -> float:
         """How long a group's connection may stay open without mail. most: as throttles say; None: as the zone says."""
         strand = group.strand
         idle_s = strand.zone.zone.idle_s if most is None else most
@@ -230,7 +230,7 @@ class Permits:
         group.idle_s = idle_s
         return idle_s
 
-    def untouched(self, group: Group) -> None:
+    def untouched(self, group: Batch) -> None:
         """Gives back everything: no sender has heard of it. The connection it was to go over is as it was."""
         self.unused(group, opened=False, tried=False, kept=False)
         if group.kept is not None:
@@ -239,7 +239,7 @@ class Permits:
             self._kept.back(group.lane, group.kept)
             group.gates = ()
 
-    def unused(self, group: Group, opened: bool, tried: bool, kept: bool, released: int = 0) -> None:
+    def unused(self, group: Batch, opened: bool, tried: bool, kept: bool, released: int = 0) -> None:
         """Gives back what a lease did not need: the new connection, or everything. kept: its connection stays open;
         released: so many of those it tried go back untried.
         """
@@ -264,7 +264,7 @@ class Permits:
 
     # -- who waits at a gate
 
-    def _wait_at(self, gate: Gate, strand: Strand, now: float, wait: float) -> None:
+    def _wait_at(self, gate: Limit, strand: FlowQueue, now: float, wait: float) -> None:
         waiting = self._waiting.get(gate)
         if waiting is None:
             waiting = self._waiting[gate] = _Waiting()
@@ -276,7 +276,7 @@ class Permits:
             line.append(strand)
         self._set_timer(gate, waiting, now + wait)
 
-    def _go_on(self, strand: Strand) -> None:
+    def _go_on(self, strand: FlowQueue) -> None:
         """Its lane has a connection: it need not wait for one, nor, if it has no more mail, another of the lane."""
         every = [strand] if strand.entries else strand.lane.strands.values()
         for other in every:
@@ -284,7 +284,7 @@ class Permits:
                 self._wait_no_longer(other)
                 return
 
-    def _wait_no_longer(self, strand: Strand) -> None:
+    def _wait_no_longer(self, strand: FlowQueue) -> None:
         for gate in (*strand.gates, *strand.zone.gates):
             waiting = self._waiting.get(gate)
             line = waiting.strands.get(strand.turn) if waiting else None
@@ -294,18 +294,18 @@ class Permits:
                 strand.free()
                 strand.enlist()
 
-    def _set_timer(self, gate: Gate, waiting: _Waiting, when: float) -> None:
+    def _set_timer(self, gate: Limit, waiting: _Waiting, when: float) -> None:
         if when < waiting.when:
             waiting.when = when
             self._timers.wake_at(when, lambda: self._timer(gate, when))
 
-    def _timer(self, gate: Gate, when: float) -> None:
+    def _timer(self, gate: Limit, when: float) -> None:
         waiting = self._waiting.get(gate)
         if waiting is not None and waiting.when == when:
             waiting.when = math.inf
             self._wake(gate, self._timers.now())
 
-    def _wake(self, gate: Gate, now: float) -> None:
+    def _wake(self, gate: Limit, now: float) -> None:
         """One strand of each flow may try again; the fairest gets what there is, and the others wait again."""
         waiting = self._waiting[gate]
         for turn in list(waiting.strands):
@@ -317,7 +317,7 @@ class Permits:
         if wait < math.inf:
             self._set_timer(gate, waiting, now + wait)
 
-    def _let_one(self, gate: Gate, turn: Turn) -> None:
+    def _let_one(self, gate: Limit, turn: Turn) -> None:
         waiting = self._waiting[gate]
         line = waiting.strands.get(turn)
         if line is None:

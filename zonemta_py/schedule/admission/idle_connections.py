@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from zonemta_py.schedule.batch import Group, Lane
+from zonemta_py.schedule.batch import Batch, EgressPath
 from zonemta_py.schedule.time.clock import Timers
-from zonemta_py.zones.throttle import Gate
+from zonemta_py.zones.throttle import Limit
 
 IDLE_S = 1.0
 TURN_S = 5.0
@@ -20,35 +20,35 @@ _LATE_S = 0.1
 """How much later than the sender's its end is believed: it must not count as closed while it is open."""
 
 
-class Kept:
+class IdleConnection:
     """gates: what it counts at. since: when its lane was given it. worker: who has it. until: when it ends, unused."""
 
     __slots__ = ("gates", "since", "until", "worker")
 
-    def __init__(self, group: Group, until: float) -> None:
+    def __init__(self, group: Batch, until: float) -> None:
         self.gates, self.since, self.worker, self.until = group.gates, group.since, group.worker, until
 
 
-class KeptOpen:
+class IdleConnections:
     """The kept ones, by lane. ended(gates): the limits that one of them counted at have room again."""
 
-    def __init__(self, timers: Timers, ended: Callable[[tuple[Gate, ...]], None]) -> None:
+    def __init__(self, timers: Timers, ended: Callable[[tuple[Limit, ...]], None]) -> None:
         self._timers, self._ended = timers, ended
-        self._by_lane: dict[Lane, list[Kept]] = {}
-        self._at: Counter[Gate] = Counter()
+        self._by_lane: dict[EgressPath, list[IdleConnection]] = {}
+        self._at: Counter[Limit] = Counter()
 
-    def __contains__(self, lane: Lane) -> bool:
+    def __contains__(self, lane: EgressPath) -> bool:
         return lane in self._by_lane
 
-    def at(self, gate: Gate) -> int:
+    def at(self, gate: Limit) -> int:
         """How many count there."""
         return self._at[gate] if self._at else 0
 
-    def keep(self, group: Group) -> None:
+    def keep(self, group: Batch) -> None:
         """A lease has ended and left its connection open, which goes on counting where the lease did."""
-        self._add(group.lane, Kept(group, self._timers.now() + group.idle_s + _LATE_S))
+        self._add(group.lane, IdleConnection(group, self._timers.now() + group.idle_s + _LATE_S))
 
-    def take(self, lane: Lane) -> Kept | None:
+    def take(self, lane: EgressPath) -> IdleConnection | None:
         """The lane's newest, which no longer counts: whoever takes it over does."""
         every = self._by_lane.get(lane)
         if not every:
@@ -57,7 +57,7 @@ class KeptOpen:
         self._release(lane, kept)
         return kept
 
-    def back(self, lane: Lane, kept: Kept) -> None:
+    def back(self, lane: EgressPath, kept: IdleConnection) -> None:
         """It was not used after all, and counts again."""
         for gate in kept.gates:
             gate.hold()
@@ -71,12 +71,12 @@ class KeptOpen:
         for _, kept in gone:
             self._ended(kept.gates)
 
-    def _add(self, lane: Lane, kept: Kept) -> None:
+    def _add(self, lane: EgressPath, kept: IdleConnection) -> None:
         self._by_lane.setdefault(lane, []).append(kept)
         self._at.update(kept.gates)
         self._timers.wake_at(kept.until, lambda: self._end(lane, kept))
 
-    def _release(self, lane: Lane, kept: Kept) -> None:
+    def _release(self, lane: EgressPath, kept: IdleConnection) -> None:
         every = self._by_lane[lane]
         every.remove(kept)
         if not every:
@@ -87,7 +87,7 @@ class KeptOpen:
         for gate in kept.gates:
             gate.release()
 
-    def _end(self, lane: Lane, kept: Kept) -> None:
+    def _end(self, lane: EgressPath, kept: IdleConnection) -> None:
         if kept in self._by_lane.get(lane, ()):
             self._release(lane, kept)
             self._ended(kept.gates)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zonemta_py.config import Config, Zone
 from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
-from zonemta_py.schedule.batch import Hold, Lane, Path, Strand
+from zonemta_py.schedule.batch import EgressPath, FlowId, FlowQueue, Hold
 from zonemta_py.schedule.policy.learned_concurrency import Earned
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
 from zonemta_py.schedule.policy.manners import Manners
@@ -31,7 +31,7 @@ from zonemta_py.zones.rates import Learned
 from zonemta_py.zones.warmup import Warmups
 
 if TYPE_CHECKING:
-    from zonemta_py.mail.rules.rules import Ruling
+    from zonemta_py.mail.rules.rules import Classified
 
 NO_TLS = "no-tls"
 """What a rule stops at a site where TLS fails: opportunistic TLS."""
@@ -56,7 +56,7 @@ class Stop(NamedTuple):
     begun_ms: int = 0
 
 
-class Standing:
+class PolicyState:
     """All of it, for all zones. now: steady seconds; now_ms: the clock; record: writes a change to the journal."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Standing:
                 return Hold("hours", f"outside the hours {found.name!r}", self._steady(opens), now_ms)
         return None
 
-    def hold(self, strand: Strand) -> Hold | None:
+    def hold(self, strand: FlowQueue) -> Hold | None:
         """Why a strand sends nothing now."""
         lane, path = strand.lane, strand.path
         if self.stops:
@@ -142,7 +142,7 @@ class Standing:
     def _steady_ms(self) -> int:
         return round(self._now() * 1000)
 
-    def paused_ms(self, lane: Lane, path: Path, zone: str, since_ms: int, until_ms: int) -> int:
+    def paused_ms(self, lane: EgressPath, path: FlowId, zone: str, since_ms: int, until_ms: int) -> int:
         """For how long of that (steady) time somebody had chosen to stop what goes this way."""
         if not (self.stops or self.pauses):
             return 0
@@ -219,12 +219,12 @@ class Standing:
 
     # -- what was learned
 
-    def learned(self, lane: Lane) -> Learned | None:
+    def learned(self, lane: EgressPath) -> Learned | None:
         """The rate that was learned for the lane's source at its provider; None: no bound."""
         found = self._rates.get((lane.source, lane.provider or lane.site))
         return found if found is not None and found.bucket is not None else None
 
-    def rate_cause(self, lane: Lane) -> str:
+    def rate_cause(self, lane: EgressPath) -> str:
         found = self._rates[lane.source, lane.provider or lane.site]
         return f"learned rate {found.rate(self._now()):.3g}/s: {found.cause}"
 
@@ -260,7 +260,7 @@ class Standing:
         for outcome in outcomes:
             self.count(source, site, provider, outcome[0], outcome[7] if len(outcome) > 7 else "", len(outcome[5]))
 
-    def delivered(self, lane: Lane) -> None:
+    def delivered(self, lane: EgressPath) -> None:
         """The destination has taken a message: what it bears is learned from that."""
         key = (lane.source, lane.provider or lane.site)
         found = self._rates.get(key)
@@ -283,14 +283,14 @@ class Standing:
         """An operator ended a lane's rest, which is the schedule's own: the journal says so, and no more."""
         self._record(["lift", ["resting", name], None, cause])
 
-    def slowed(self, lane: Lane, cause: str, sent_ms: int) -> None:
+    def slowed(self, lane: EgressPath, cause: str, sent_ms: int) -> None:
         """The destination wants less of this source; it says so of what was sent then."""
         source, provider = lane.source, lane.provider or lane.site
         found = self._rate(source, provider)
         if found.slowed(self._now(), cause, self._steady(sent_ms)):
             self._record(["rate", [source, provider], found.state(), found.cause])
 
-    def counted(self, lane: Lane, ruling: Ruling) -> bool:
+    def counted(self, lane: EgressPath, ruling: Classified) -> bool:
         """Whether this is the reply from which on the rule acts (`after` n `within_s` seconds, by source and site)."""
         action = ruling.action
         if action.after <= 1:

@@ -1,4 +1,4 @@
-"""When a recipient may be tried, limits aside: held until a time, sending hours, deadline (life: `queue.core.lifetime`).
+"""When a recipient may be tried, limits aside: held until a time, sending hours, deadline (life: `core.lifetime`).
 
 Waiting that the sender or we chose is no attempt. `terms` are a message's metadata, whose times are by the machine's
 clock, as sending hours are; all other times are steady (`steady.py`), and apart_ms is how far these are ahead of it.
