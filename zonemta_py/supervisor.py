@@ -9,7 +9,7 @@ children each has its own alone. A child that keeps ending at once is started mo
 the slowest. The reporter is there only while there is something to report: once a day, and after AGAIN_S if it failed.
 
 Failures: a port that is taken or a bad plugin is a `StartError`, one sentence. After the start nothing is final,
-nor is a standard error that takes no more: `zonemta run` puts one there that raises nothing (`cli.log_stream`).
+nor is a standard error that takes no more: `zonemta run` puts one there that raises nothing (`cli.run.log_stream`).
 """
 
 from __future__ import annotations
