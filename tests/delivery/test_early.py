@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -132,3 +134,36 @@ async def test_answers_before_the_questions_of_a_session(play: Play, letter: Any
     port = await play([*HELLO, ("MAIL", YES)], b"220 x\r\n250-x\r\n250 PIPELINING\r\n")
     [result] = await deliver(letter(port))
     assert said(result) == {0: GARBLED}
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome"),
+    [(b"552 5.3.4 too large\r\n", (BOUNCED, "5.3.4")), (YES, (DEFERRED, "4.4.2")), (b"", (DEFERRED, "4.4.2"))],
+)
+async def test_hangs_up_in_the_middle(reply: bytes, outcome: Any, letter: Any, deliver: Any) -> None:
+    """A refusal counts though the write that fails by the hanging up comes before it is read; nothing else does."""
+    hung_up = threading.Event()
+
+    def talk() -> None:
+        client, _ = listener.accept()
+        client.sendall(b"220 x\r\n")
+        for answer in (b"250-x\r\n250 PIPELINING\r\n", YES * 2 + b"354 go\r\n"):
+            client.recv(4096)
+            client.sendall(answer)
+        client.recv(1)
+        client.sendall(reply)
+        client.close()  # with bytes unread: no write of the client succeeds any more
+        hung_up.set()
+
+    def chunk(_id: str, number: int) -> bytes:
+        assert number < 3 or hung_up.wait(30)
+        return (b"x" * 62 + b"\r\n") * 1024
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=talk)
+        server.start()
+        message = letter(listener.getsockname()[1])
+        message.body, message.chunks, message.size = None, 4, 4 * 65_536
+        [result] = await deliver(message, chunk=chunk)
+        server.join()
+    assert said(result) == {0: outcome}

@@ -12,6 +12,8 @@ stage.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import re
 from collections.abc import Callable
 from functools import lru_cache
@@ -29,12 +31,13 @@ class Dialogue(asyncio.Protocol):
     """broken: None, or the class of the failure that ended it. on_end: called once when it is over.
 
     astray: there were more replies than questions, so nobody knows which of them belongs to what. overtaken: the reply
-    to the end of a message came while bytes of the message were still here (see `end`).
+    to the end of a message came while bytes of the message were still here (see `end`). sending: a message is on its
+    way, which the server may refuse before its end.
     """
 
     __slots__ = (
         "_behind", "_buffer", "_deadline", "_idle", "_lines", "_lines_bytes", "_loop", "_paused", "_replies", "_timer",
-        "_waiter", "_wanted", "astray", "broken", "on_end", "overtaken", "transport",
+        "_waiter", "_wanted", "astray", "broken", "on_end", "overtaken", "sending", "transport",
     )  # fmt: skip
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -47,7 +50,7 @@ class Dialogue(asyncio.Protocol):
         self._replies: list[Reply] = []
         self._wanted = 0
         self._behind = -1
-        self.astray = self.overtaken = False
+        self.astray = self.overtaken = self.sending = False
         self._waiter: asyncio.Future[None] | None = None
         self._paused = False
         self._idle = False
@@ -174,9 +177,22 @@ class Dialogue(asyncio.Protocol):
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None and self.sending and self.broken is None and not self._replies:
+            self._hear_refusal()
         self._end(ConnectionLost)
 
     # inside
+
+    def _hear_refusal(self) -> None:
+        """A write has failed, and the transport reads no more: a server that refuses a message in the middle of it, and
+        hangs up, has then said so in vain. Not under TLS, where only the transport could read it."""
+        socket = self.transport.get_extra_info("socket")
+        if socket is None or self.transport.get_extra_info("ssl_object") is not None:
+            return
+        with contextlib.suppress(OSError):  # nothing has come
+            self.data_received(os.read(socket.fileno(), REPLY_BYTES_MAX))
+        if self._replies and self._replies[0].code < 400:  # of a message that has not gone out whole
+            self._replies = []
 
     async def _woken(self) -> None:
         self._waiter = self._loop.create_future()

@@ -172,6 +172,7 @@ class Transaction(Answers):
     async def _message(self) -> None:
         session = self.session
         dialogue, stage = session.dialogue, "dot"
+        dialogue.sending = True
         if not self._accepted and session.lmtp:
             dialogue.abort()  # 354 after no RCPT, and to no message would there be a reply (RFC 2033 4.2)
             return
@@ -186,7 +187,7 @@ class Transaction(Answers):
             await self._judge_each()
             return
         replies = await dialogue.replies(1, session.dot_timeout_s)
-        session.unfinished = False
+        session.unfinished = dialogue.sending = False
         if stage == "body" or dialogue.overtaken:
             stage = "body"
             dialogue.abort()
@@ -221,7 +222,7 @@ class Transaction(Answers):
             if not further:
                 break
             replies += further
-        session.unfinished = False
+        session.unfinished = session.dialogue.sending = False
         stage = "body" if session.dialogue.overtaken else "dot"
         for index, reply in zip(self._accepted, replies, strict=False):
             self._judge_final([index], reply, stage)
