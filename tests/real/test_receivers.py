@@ -71,6 +71,7 @@ def letters_to(domain: str) -> dict[str, Letter]:
     letters = {kind: letter(kind, body, f"{kind}.{domain[0]}") for kind, body in BODIES.items()}
     letters["ten"] = letter("ten", b"To ten.\r\n", *TEN)
     letters["none"] = letter("none", b"To nobody.\r\n", *NONE)
+    letters["endless"] = letter("endless", b"z" * 300_000 + b"\r\n", "endless")
     letters["many"] = letter("many", b"To many.\r\n", *(f"many.{number}" for number in range(MANY)))
     letters["address"] = letter("address", b"Hello.\r\n", "jürgen")
     letters["too-large"] = letter("too-large", (b"y" * 70 + b"\r\n") * (SIZE_MAX // 70), "too-large")
@@ -166,7 +167,7 @@ def copies_of(letter: Letter, receiver: Receiver, count: int) -> list[bytes]:
     return copies
 
 
-@pytest.mark.parametrize("kind", [*BODIES, "ten", "none", "many", "address"])
+@pytest.mark.parametrize("kind", [*BODIES, "ten", "none", "endless", "many", "address"])
 def test_the_bytes_arrive(receiver: Receiver, trial: Trial, kind: str) -> None:
     """One copy for each recipient that was taken: the letter itself behind the trace, under TLS where that works."""
     letter = letters_to(receiver.domain)[kind]
@@ -205,9 +206,15 @@ def test_what_is_too_large_is_returned(receiver: Receiver, trial: Trial) -> None
     assert copies_of(letters_to(receiver.domain)["too-large"], receiver, 0) == []
 
 
+def test_a_line_without_end(receiver: Receiver, trial: Trial) -> None:
+    """Delivered as it is, or returned if the receiver breaks off in the middle of it."""
+    assert trial.state(f"endless@{receiver.domain}") == ("delivered" if receiver.endless_lines else "failed 5.0.0")
+
+
 def test_one_connection_takes_all(receiver: Receiver, trial: Trial) -> None:
-    """More only where the first ones were lost to TLS that does not work, of either version."""
-    assert trial.connections[receiver.name] == (1 if receiver.encrypts else 3), receiver.log()[-6000:]
+    """More only where some were lost to TLS that does not work, of either version, or the receiver has hung up."""
+    lost = 2 * (not receiver.encrypts) + (not receiver.endless_lines)
+    assert trial.connections[receiver.name] == 1 + lost, receiver.log()[-6000:]
 
 
 def test_they_differ(receiver: Receiver) -> None:
