@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from zonemta_py.disk.leveldb import log as store_log
 from zonemta_py.disk.leveldb.store import Store, StoreDamaged, StoreError, StoreFailed, StoreLocked
 
 
@@ -119,3 +120,20 @@ def test_a_synced_write_covers_the_unsynced_ones_before_it(tmp_path: Path, monke
                 seen += 1
     store.close()
     assert seen
+
+
+def test_the_manifest_names_each_table_that_is_in_use(tmp_path: Path) -> None:
+    """After compactions too; where it is damaged nobody can say which tables are of no use."""
+    store = Store(tmp_path / "store", write_buffer_bytes=65_536)
+    for number in range(300):
+        store.write([(b"key %d" % (number % 100), bytes(2000))], sync=False)
+    store.compact(b"", b"\xff")
+    store.close()
+    manifest = (tmp_path / "store" / (tmp_path / "store" / "CURRENT").read_text().strip()).read_bytes()
+    there = {int(path.stem) for path in (tmp_path / "store").glob("*.ldb")}
+    assert there
+    known = store_log.tables(manifest)
+    assert known is not None
+    assert there <= known
+    middle = len(manifest) // 2
+    assert store_log.tables(manifest[:middle] + bytes([manifest[middle] ^ 1]) + manifest[middle + 1 :]) is None

@@ -98,6 +98,9 @@ async def test_only_this_user_may_connect(service: Any) -> None:
         pack([int(Operation.SETTLE), 1, [1, "x"]]),
         pack([int(Operation.SETTLE), 1, []]),
         pack([int(Operation.LEASE)]),
+        pack([int(Operation.LEASE), 1, "many"]),
+        pack([int(Operation.LEASE), 1, None]),
+        pack([int(Operation.LEASE), 1, 0]),
     ],
 )
 async def test_garbage_closes_only_its_own_connection(service: Any, garbage: bytes) -> None:

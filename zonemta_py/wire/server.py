@@ -272,6 +272,8 @@ class Connection(asyncio.Protocol):
             self._takers.pop(taker, None)
             self._answer(number, OK, [delivery_row(delivery) for delivery in deliveries])
 
+        if not isinstance(most, int) or most < 1:  # it would stand before all others for ever
+            raise TypeError("a number of deliveries is a number")
         taker = self._queue.leases.take(most, self._name, deliver)
         self._takers[taker] = number
         if self._silent:  # it speaks again when its pulse says so

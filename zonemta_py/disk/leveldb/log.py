@@ -208,27 +208,41 @@ def _checksum(kind: int, part: bytes) -> int:
 
 
 def oldest_needed(manifest: bytes) -> int:
-    """The number of the oldest log that a manifest still needs; the tables have what older ones held. 0: none yet.
+    """The number of the oldest log that a manifest still needs; the tables have what older ones held. 0: none yet."""
+    needed = [numbers[0] for tag, numbers in _fields(manifest) if tag == _LOG_NUMBER]
+    return needed[-1] if needed else 0
 
-    An edit is a row of fields, each a tag and its values (LevelDB's `version_edit.cc`).
-    """
-    needed = 0
+
+def tables(manifest: bytes) -> set[int] | None:
+    """The numbers of all tables that it has ever named; any other is none of the store's. None: it is damaged."""
+    log = read(manifest)
+    if log.damaged or log.holes:
+        return None
+    fields = list(_fields(manifest))
+    if any(tag not in _EDIT for tag, _ in fields):
+        return None
+    return {numbers[1] for tag, numbers in fields if tag == _NEW_TABLE}
+
+
+def _fields(manifest: bytes) -> Iterator[tuple[int, list[int]]]:
+    """An edit is a row of fields, each a tag and its values (LevelDB's `version_edit.cc`): of these the numbers."""
     for _, edit in read(manifest).batches:
         at = 0
         while at < len(edit):
             tag, at = varint(edit, at)
+            numbers = []
             for kind in _EDIT.get(tag, ""):
                 value, at = varint(edit, at)
                 if kind == "s":
                     at += value
-                elif tag == _LOG_NUMBER:
-                    needed = value
+                else:
+                    numbers.append(value)
+            yield tag, numbers
             if tag not in _EDIT:  # a later LevelDB's: what follows cannot be read
                 break
-    return needed
 
 
-_LOG_NUMBER = 2
+_LOG_NUMBER, _NEW_TABLE = 2, 7
 _EDIT = {1: "s", 2: "n", 3: "n", 4: "n", 5: "ns", 6: "nn", 7: "nnnss", 9: "n"}
 """Fields of a version edit: n is a number, s a string behind its length; 7 is a new file, 6 a deleted one."""
 

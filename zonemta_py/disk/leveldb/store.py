@@ -83,6 +83,30 @@ class Store:
 
     def _open(self) -> plyvel.DB:
         try:
+            return self._try_to_open()
+        except StoreFailed as error:
+            if not error.full or not self._drop_unfinished():
+                raise
+            return self._try_to_open()
+
+    def _drop_unfinished(self) -> int:
+        """Removes tables that a compaction or a flush without room has left, as LevelDB does itself once it is open:
+        what was to be in them is in other tables and the logs still. But it has to write before it comes to that.
+        Returns how many.
+        """
+        try:
+            manifest = os.fsdecode((self.folder / "CURRENT").read_bytes()).strip()
+            known = store_log.tables((self.folder / manifest).read_bytes())
+        except (OSError, ValueError):
+            return 0
+        paths = [path for path in self.folder.glob("*.ldb") if path.stem.isdecimal()]
+        unfinished = [path for path in paths if known is not None and int(path.stem) not in known]
+        for path in unfinished:
+            path.unlink()
+        return len(unfinished)
+
+    def _try_to_open(self) -> plyvel.DB:
+        try:
             new = self._look()
             db = plyvel.DB(
                 str(self.folder),

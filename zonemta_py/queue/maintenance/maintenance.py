@@ -151,6 +151,10 @@ class Maintenance:
                 "%s: too little of the disk is free; mail is refused with 452 until there is room", core.config.folder
             )
         self._short = short
+        if short and core.lines.trouble is None:
+            # A compaction that found no room left its tables where they are, until a write meets its error and LevelDB
+            # is opened again; they may be what the journal has no room for, without which nothing is written.
+            core.lines.submit([], immediately, sync=True, keep=True)
         if not core.store.fenced and core.cleansing.due(now_s, short):
             await core.cleansing.run(core)
 

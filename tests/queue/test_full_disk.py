@@ -1,0 +1,58 @@
+"""A disk that is full while the store has work to do: what that leaves behind is no reason to stand still."""
+
+import asyncio
+import os
+import random
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zonemta_py.disk.space import free_bytes
+from zonemta_py.queue.core import compaction
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a file system")
+SIZE_MB = 48
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A disk of its own, in memory."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m", "zonemta-full", disk], check=True)
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+async def test_a_compaction_that_finds_no_room_keeps_none(
+    house: Callable[..., Any], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its unfinished tables take what was left, so that the journal cannot take an answer; the next look frees it."""
+    monkeypatch.setattr(compaction, "SMALL_BYTES", 0)  # in a large store no second compaction is to be
+    home = await house()
+    noise = random.Random(7)
+    for number in range(240):
+        await home.put(f"r{number}@x{number}.test", body=noise.randbytes(60_000))
+    deliveries = [delivery for _ in range(99) for delivery in await home.lease()]
+    for delivery in deliveries[:50]:
+        await home.settle(delivery)
+    await home.rest()
+    with (folder / "ballast").open("wb") as ballast:
+        ballast.write(bytes(free_bytes(folder) - 2 * 1024 * 1024))
+    await home.move(100)
+    await home.queue.upkeep.cleanse()
+    settling = asyncio.gather(*map(home.settle, deliveries[50:]))
+    await asyncio.wait([settling], timeout=1.0)
+    assert not settling.done()
+    assert home.queue.core.journal.trouble is not None
+    for _ in range(60):
+        await home.queue.upkeep.cleanse()
+        if (await asyncio.wait([settling], timeout=0.5))[0]:
+            break
+    assert settling.done()
+    assert free_bytes(folder) > 1024 * 1024
