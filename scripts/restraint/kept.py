@@ -19,7 +19,7 @@ from restraint.destination import Event
 from restraint.limits import DOMAINS, Key, Limit
 from zonemta_py.disk import journal
 from zonemta_py.disk.records import Type, unpack
-from zonemta_py.schedule.batch import split_key
+from zonemta_py.schedule.flow import split_key
 from zonemta_py.sink import depth
 
 ROUNDED_S = 0.01

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from collections import deque
 
-from zonemta_py.schedule.batch import EgressPath
-
 KEYS_MAX = 100_000
 """In a zone; who comes later waits for his retry."""
 
@@ -38,13 +36,12 @@ class Away:
             found.append(key)
             self.waiting[site, source] = max(since, now), found
 
-    def answered(self, lane: EgressPath, now: float) -> bool:
-        """The lane's destination has answered. True: there is something to read."""
-        since, found = self.waiting.get((lane.site, lane.source), (now, []))
-        probed = lane.failures > 0 and not lane.down_until
+    def answered(self, site: str, source: str, probed: bool, now: float) -> bool:
+        """That destination has answered, at the end of its rest if probed. True: there is something to read."""
+        since, found = self.waiting.get((site, source), (now, []))
         if not found or not (probed or now - since >= self._damp_s):
             return False
-        del self.waiting[lane.site, lane.source]
+        del self.waiting[site, source]
         self._count -= len(found)
         self.back.extend(found)
         return True

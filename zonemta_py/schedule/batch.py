@@ -1,69 +1,37 @@
-"""What the schedule is made of: entries wait in strands, strands belong to lanes.
+"""What the schedule is made of: entries wait in flow queues, flow queues belong to egress paths.
 
-A *lane* is one source address towards one site (destinations whose mail goes to the same hosts): what connections,
-concurrency, rests and most limits are counted by. A *strand* is the part of a lane that belongs to one flow (priority,
-tenant, campaign): a short list in memory and, behind it, a range of parked keys in the store. A *group* is what is
-leased together: recipients of one message on one strand.
+An *egress path* is one source address towards one site (destinations whose mail goes to the same hosts): what
+connections, concurrency, rests and most limits are counted by. A *flow queue* is the part of a path that belongs to one
+flow (priority, tenant, campaign): a short list in memory and, behind it, a range of parked keys in the store. A *batch*
+is what is leased together: recipients of one message on one flow queue.
+
+They know of one another, so they live together; of the zone they know its face only.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from zonemta_py.disk.records import Note
 from zonemta_py.schedule.cursor import Shelf
+from zonemta_py.schedule.flow import FlowId
 from zonemta_py.zones.feedback import Concurrency
 from zonemta_py.zones.zone import Destination as Target
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zonemta_py.config import Zone
     from zonemta_py.mail.reply import Reply
-    from zonemta_py.schedule.admission.idle_connections import IdleConnection
-    from zonemta_py.schedule.zone import ZoneSchedule
-    from zonemta_py.zones.fair import Flow
+    from zonemta_py.schedule.away import Away
+    from zonemta_py.schedule.cursor import Cursor
+    from zonemta_py.zones.fair import Fair, Flow
     from zonemta_py.zones.rates import Learned
     from zonemta_py.zones.site import Site
     from zonemta_py.zones.throttle import Limit
 
-_BETWEEN = "~"
 NEVER_MS = 1 << 62
-
-
-class FlowId(NamedTuple):
-    """A flow: who shares with whom, level by level. priority: MT-PRIORITY (RFC 6710)."""
-
-    priority: int = 0
-    tenant: str = ""
-    campaign: str = ""
-
-    def text(self) -> str:
-        """As it stands in notes; "" for the usual one."""
-        return "" if self == _USUAL else _BETWEEN.join((str(self.priority), self.tenant, self.campaign))
-
-    @classmethod
-    def of(cls, text: str) -> FlowId:
-        if not text:
-            return _USUAL
-        priority, tenant, campaign = text.split(_BETWEEN)
-        return cls(int(priority), tenant, campaign)
-
-
-_USUAL = FlowId()
-_USUAL_TEXT = "0~~"
-
-
-def flow_queue_name(site: str, source: str, flow: str) -> str:
-    """The name of a strand: in parked keys, and as the destination in journal records."""
-    return _BETWEEN.join((site, source, flow or _USUAL_TEXT)) if source or flow else site
-
-
-def split_key(key: str) -> tuple[str, str, str]:
-    """Site, source and flow of a strand's name."""
-    parts = key.rsplit(_BETWEEN, 4)
-    if len(parts) < 5:
-        return key, "", ""
-    flow = _BETWEEN.join(parts[2:])
-    return parts[0], parts[1], "" if flow == _USUAL_TEXT else flow
 
 
 class Entry:
@@ -124,7 +92,7 @@ class FlowQueue:
     __slots__ = ("deadline_ms", "entries", "gates", "held", "key", "lane", "listed", "parked", "turn", "zone")
 
     def __init__(
-        self, zone: ZoneSchedule, key: str, lane: EgressPath, turn: Turn, gates: tuple[Limit, ...], parked: Shelf
+        self, zone: ZoneFace, key: str, lane: EgressPath, turn: Turn, gates: tuple[Limit, ...], parked: Shelf
     ) -> None:
         self.key, self.zone, self.lane, self.turn = key, zone, lane, turn
         self.gates, self.parked = gates, parked
@@ -238,9 +206,82 @@ class Batch:
         self.learned: Learned | None = None
 
     @property
-    def zone(self) -> ZoneSchedule:
+    def zone(self) -> ZoneFace:
         return self.strand.zone
 
     @property
     def lane(self) -> EgressPath:
         return self.strand.lane
+
+
+class IdleConnection:
+    """gates: what it counts at. since: when its lane was given it. worker: who has it. until: when it ends, unused."""
+
+    __slots__ = ("gates", "since", "until", "worker")
+
+    def __init__(self, group: Batch, until: float) -> None:
+        self.gates, self.since, self.worker, self.until = group.gates, group.since, group.worker, until
+
+
+class QueuesOfZone(Protocol):
+    """What others ask of a zone's `FlowQueues`."""
+
+    @property
+    def by_key(self) -> dict[str, FlowQueue]: ...
+
+    @property
+    def fair(self) -> Fair: ...
+
+    def where(self, message_id: str, address: str, note: Note) -> tuple[str, Target, str, str]: ...
+    def still(self, strand: FlowQueue, message_id: str, address: str, note: Note, unknown: str = "") -> FlowQueue: ...
+
+
+class ZoneFace(Protocol):
+    """What a queue's or a lease's zone is to those who hold one of them: `ZoneSchedule`, without its insides."""
+
+    stuck: int
+    held: Hold | None
+
+    @property
+    def zone(self) -> Zone: ...
+
+    @property
+    def strands(self) -> QueuesOfZone: ...
+
+    @property
+    def gates(self) -> tuple[Limit, ...]: ...
+
+    @property
+    def fresh(self) -> Cursor: ...
+
+    @property
+    def due(self) -> Cursor: ...
+
+    @property
+    def active(self) -> int: ...
+
+    @property
+    def by_domain(self) -> bool: ...
+
+    @property
+    def away(self) -> Away: ...
+
+    def may_have(self, lane: EgressPath) -> bool: ...
+    def series(self, lane: EgressPath) -> int: ...
+    def begin(self, group: Batch) -> None: ...
+    def done(self, group: Batch) -> None: ...
+    def put_back(self, group: Batch, entries: list[Entry]) -> None: ...
+    def went(self, lane: EgressPath, count: int, of: int) -> None: ...
+    def took(self, lane: EgressPath, took_ms: int, size: int) -> None: ...
+    def hold(self, strand: FlowQueue, hold: Hold) -> None: ...
+    def over(self, strand: FlowQueue, hold: Hold) -> None: ...
+    def withdraw(self, strand: FlowQueue, over: Callable[[Entry], bool]) -> list[Entry]: ...
+    def tidy(self, strand: FlowQueue) -> None: ...
+    def now(self) -> float: ...
+    def ms_at(self, steady: float) -> int: ...
+    def down(self, lane: EgressPath, now: float, seconds: float, reason: str) -> None: ...
+    def up(self, lane: EgressPath) -> None: ...
+    def answered(self, lane: EgressPath) -> None: ...
+    def put_away(self, site: str, source: str, key: bytes, before: bool = False) -> None: ...
+    def promise(self, due: list[bytes]) -> None: ...
+    def due_at(self, due_ms: int) -> None: ...

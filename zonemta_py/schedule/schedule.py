@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from zonemta_py.config import Config
 from zonemta_py.disk.leveldb.store import Store
-from zonemta_py.schedule.batch import Batch, FlowId, FlowQueue, split_key
+from zonemta_py.schedule.batch import Batch, FlowQueue
+from zonemta_py.schedule.flow import FlowId, split_key
 from zonemta_py.schedule.shared import Shared, Wants
 from zonemta_py.schedule.sites import DestinationResolver
 from zonemta_py.schedule.time.clock import Clock

@@ -267,7 +267,8 @@ class ZoneSchedule(Window):
 
     def answered(self, lane: EgressPath) -> None:
         """Its destination has answered: who was put off only since it was away goes now, and not at his next retry."""
-        if self.away.answered(lane, self._shared.now()):
+        probed = lane.failures > 0 and not lane.down_until
+        if self.away.answered(lane.site, lane.source, probed, self._shared.now()):
             self._shared.changed()
 
     def up(self, lane: EgressPath) -> None:

@@ -28,7 +28,8 @@ from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.state import FAMILY, State
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.lease import Lease
-from zonemta_py.schedule.batch import FlowId, FlowQueue
+from zonemta_py.schedule.batch import FlowQueue
+from zonemta_py.schedule.flow import FlowId
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
 from zonemta_py.schedule.policy.state import NO_TLS
 from zonemta_py.schedule.reasons import reasons, rows_of

@@ -20,7 +20,7 @@ from zonemta_py.disk.records import Note
 from zonemta_py.queue.core.state import FAMILY
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.schedule import admin_orders
-from zonemta_py.schedule.batch import FlowId
+from zonemta_py.schedule.flow import FlowId
 from zonemta_py.schedule.flow_queues import NO_SOURCE
 from zonemta_py.zones.site import Providers, Site
 

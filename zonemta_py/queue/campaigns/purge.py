@@ -15,7 +15,8 @@ from zonemta_py.queue.core.campaigns import Campaign, canceled
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import FAMILY
 from zonemta_py.queue.lifecycle.removal import remove_in_memory, remove_walked
-from zonemta_py.schedule.batch import Entry, FlowId
+from zonemta_py.schedule.batch import Entry
+from zonemta_py.schedule.flow import FlowId
 from zonemta_py.schedule.zone import ZoneSchedule
 
 AT_ONCE = 500

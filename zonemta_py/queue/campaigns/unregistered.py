@@ -17,7 +17,7 @@ from zonemta_py.queue.core.campaigns import Campaign
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import Tally
 from zonemta_py.queue.core.state import FAMILY
-from zonemta_py.schedule.batch import FlowId
+from zonemta_py.schedule.flow import FlowId
 
 WALKED_AT_ONCE = 2_000
 

@@ -28,7 +28,7 @@ from zonemta_py.queue.fsck import bodies as check_bodies
 from zonemta_py.queue.fsck import campaigns as check_campaigns
 from zonemta_py.queue.fsck import suppressions
 from zonemta_py.queue.fsck.journal_view import Truth
-from zonemta_py.schedule.batch import FlowId as Flow
+from zonemta_py.schedule.flow import FlowId as Flow
 from zonemta_py.zones.zone import destination
 
 _STATE_OF = {"delivery-zone": sizes.QUEUED, "parked": sizes.QUEUED, "deferred": sizes.DEFERRED, "held": sizes.HELD}

@@ -24,7 +24,8 @@ from zonemta_py.queue.core.counters import SUPPRESSED, campaign_of
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.lifecycle import admission, suppressed
-from zonemta_py.schedule.batch import Entry, FlowId, FlowQueue
+from zonemta_py.schedule.batch import Entry, FlowQueue
+from zonemta_py.schedule.flow import FlowId
 from zonemta_py.schedule.time import hours
 from zonemta_py.schedule.time.steady import STEP_MS
 from zonemta_py.schedule.zone import ZoneSchedule

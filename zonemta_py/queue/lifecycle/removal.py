@@ -21,7 +21,7 @@ from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.counters import REMOVED, SUPPRESSED, campaign_of
 from zonemta_py.queue.core.locator import state_of
 from zonemta_py.queue.core.messages import Message
-from zonemta_py.schedule.batch import Batch, Entry, FlowQueue
+from zonemta_py.schedule.batch import Batch, Entry, FlowQueue, ZoneFace
 from zonemta_py.schedule.zone import ZoneSchedule
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _messages_of(core: Core, entries: list[Entry]) -> dict[str, Message]:
 
 
 def _remove_each(
-    core: Core, zone: ZoneSchedule, messages: dict[str, Message], entries: list[Entry], reason: Callable[[Entry], str]
+    core: Core, zone: ZoneFace, messages: dict[str, Message], entries: list[Entry], reason: Callable[[Entry], str]
 ) -> None:
     """One record for those of a message that are on one strand, and leave for one reason."""
 

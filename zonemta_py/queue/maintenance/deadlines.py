@@ -19,7 +19,8 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance.expiry import AT_ONCE, WALKED_AT_ONCE, Endings, past_deadline, waited_for
-from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue, split_key
+from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
+from zonemta_py.schedule.flow import split_key
 from zonemta_py.schedule.zone import ZoneSchedule
 
 STRANDS_AT_ONCE = 1_000

@@ -174,7 +174,7 @@ class Maintenance:
         for zone in core.schedule.zones.values():
             more |= self._deadlines.late_deferred(zone, now_ms)
         async for strand in strands_in_turn(core, core.schedule.strands()):
-            more |= self._sweep(strand.zone, strand, now_ms)
+            more |= self._sweep(core.schedule.zones[strand.zone.zone.name], strand, now_ms)
         if core.store.fenced:
             return True
         more |= core.requests.tidy()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from zonemta_py.schedule.batch import Batch, EgressPath
+from zonemta_py.schedule.batch import Batch, EgressPath, IdleConnection
 from zonemta_py.schedule.time.clock import Timers
 from zonemta_py.zones.throttle import Limit
 
@@ -18,15 +18,6 @@ IDLE_S = 1.0
 TURN_S = 5.0
 _LATE_S = 0.1
 """How much later than the sender's its end is believed: it must not count as closed while it is open."""
-
-
-class IdleConnection:
-    """gates: what it counts at. since: when its lane was given it. worker: who has it. until: when it ends, unused."""
-
-    __slots__ = ("gates", "since", "until", "worker")
-
-    def __init__(self, group: Batch, until: float) -> None:
-        self.gates, self.since, self.worker, self.until = group.gates, group.since, group.worker, until
 
 
 class IdleConnections:

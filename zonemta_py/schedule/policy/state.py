@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zonemta_py.config import Config, Zone
 from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
-from zonemta_py.schedule.batch import EgressPath, FlowId, FlowQueue, Hold
+from zonemta_py.schedule.batch import EgressPath, FlowQueue, Hold
+from zonemta_py.schedule.flow import FlowId
 from zonemta_py.schedule.policy.learned_concurrency import Earned
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
 from zonemta_py.schedule.policy.manners import Manners
