@@ -1,7 +1,9 @@
-"""The README is run: its commands as a reader would paste them, its configurations and its plugin as they stand."""
+"""The papers are run: commands as one would paste them, configurations and plugins as they stand; names must exist."""
 
+import ast
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -10,18 +12,39 @@ from pathlib import Path
 
 import pytest
 
+from zonemta_py.cli.app import tree
 from zonemta_py.config import Config, Plugins
 from zonemta_py.plugin.host import Host
 
 TOP = Path(__file__).parent.parent
-README = (TOP / "README.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+PAPERS = {
+    str(path.relative_to(TOP)): path.read_text()
+    for path in [*TOP.glob("*.md"), *TOP.glob("docs/*.md"), *TOP.glob("plugins/*.md")]
+}
+"""Path → text. Those in `zonemta_py/` have tests of their own, but for the names in them."""
+NAMES = {**PAPERS, **{str(path.relative_to(TOP)): path.read_text() for path in TOP.glob("zonemta_py/**/*.md")}}
+BLOCKS = [
+    (paper, *block)
+    for paper, text in PAPERS.items()
+    for block in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+]
 
 
-def blocks(language: str) -> list[str]:
-    found = [text for name, text in BLOCKS if name == language]
+def blocks(language: str, paper: str = "") -> list[str]:
+    found = [text for where, name, text in BLOCKS if name == language and paper in ("", where)]
     assert found
     return found
+
+
+def quoted(pattern: str) -> list[tuple[str, ...]]:
+    """What stands in backticks and matches as a whole, with the paper that says so."""
+    found = {
+        (paper, text)
+        for paper, page in NAMES.items()
+        for text in re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL))
+        if re.fullmatch(pattern, text)
+    }
+    return sorted(found)
 
 
 @pytest.mark.parametrize("text", blocks("toml"))
@@ -34,23 +57,106 @@ def test_configurations_load_and_their_plugins_too(text: str) -> None:
     assert {row["plugin"] for row in host.statistics()} == {Path(name).stem for name in config.plugins.enabled}
 
 
-@pytest.mark.parametrize("name", re.findall(r"`((?:config|zonemta_py|plugins|scripts)/[\w./-]+)`", README))
-def test_files_that_are_named_exist(name: str) -> None:
+@pytest.mark.parametrize(("paper", "name"), quoted(r"(?:\.ci|config|docs|zonemta_py|plugins|scripts|tests)/[\w./-]+"))
+def test_files_that_are_named_exist(paper: str, name: str) -> None:
     """A path in the text leads somewhere."""
     assert (TOP / name).exists()
 
 
-@pytest.mark.parametrize("text", blocks("python"))
-def test_the_plugin_loads(text: str, tmp_path: Path) -> None:
-    """The example is a plugin: its hook's name and arguments are checked by the host."""
+@pytest.mark.parametrize(("paper", "name"), quoted(r"[a-z_0-9]+(?:/[a-z_0-9]+)+(?:\.py|/)(?::[\w.]+)?"))
+def test_code_that_is_named_exists(paper: str, name: str) -> None:
+    """`folder/file.py`, below `zonemta_py/` or the top, exists, and `folder/file.py:Class.method` is defined in it."""
+    path, _, what = name.partition(":")
+    files = [top / path for top in (TOP, TOP / "zonemta_py") if (top / path).exists()]
+    assert files or path.split("/")[0] in KEPT, f"no such file: {path}"
+    tree: ast.AST | None = ast.parse(files[0].read_text()) if what else None
+    for part in what.split(".") if what else ():
+        tree = defined(tree, part)
+        assert tree is not None, f"{path} does not define {what}"
+
+
+KEPT = {"archive", "bodies", "journal", "quarantine", "queue", "receipts", "store"}
+"""Folders of a queue, which are no code."""
+
+
+def defined(tree: ast.AST | None, name: str) -> ast.AST | None:
+    """The class, function or variable of that name in this body."""
+    for node in getattr(tree, "body", ()):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            return node
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            return node
+    return None
+
+
+@pytest.mark.parametrize(("paper", "name"), quoted(r"zonemta_py(?:\.\w+)+"))
+def test_modules_that_are_named_exist(paper: str, name: str) -> None:
+    """A dotted name is a package, a module, or something that its module has."""
+    path = TOP / name.replace(".", "/")
+    whole = path.is_dir() or path.with_suffix(".py").exists()
+    parent = path.parent.with_suffix(".py") if not path.parent.is_dir() else path.parent / "__init__.py"
+    assert whole or defined(ast.parse(parent.read_text()), path.name)
+
+
+@pytest.mark.parametrize(
+    ("paper", "link"), [(paper, link) for paper, text in NAMES.items() for link in re.findall(r"\]\(([^)]+)\)", text)]
+)
+def test_links_lead_somewhere(paper: str, link: str) -> None:
+    """To a file that is there, and to a heading that it has."""
+    if "://" in link:
+        return
+    path, _, heading = link.partition("#")
+    target = (TOP / paper).parent / path if path else TOP / paper
+    assert target.exists()
+    headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE) if heading else []
+    assert not heading or heading in {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in headings}
+
+
+def said(text: str) -> list[str]:
+    """The commands of ours in a shell's text, each on its line, with what is substituted taken apart."""
+    joined = re.sub(r"\\\n\s*", " ", text)
+    return re.findall(
+        r"(?:^|[|;(=]|&&|\bthen)\s*(?:sudo (?:-u \w+ )?)?(?:[\w/.]*/)?(zonemta [^|;&>\n]*)", joined, re.MULTILINE
+    )
+
+
+COMMAND = tree()
+COMMANDS = sorted(
+    {(paper, line) for paper, name, text in BLOCKS if name == "sh" for line in said(text)}
+    | {(paper, line) for paper, line in quoted(r"zonemta [a-z].*")}
+)
+
+
+@pytest.mark.parametrize(("paper", "line"), COMMANDS)
+def test_commands_and_their_options_exist(paper: str, line: str) -> None:
+    """Every `zonemta …` that the papers show, in blocks and in sentences, is a command, with options that it has."""
+    words = shlex.split(line.replace("…", ""), comments=True)[1:]
+    command = COMMAND
+    while words and hasattr(command, "commands") and not words[0].startswith("-"):
+        choices = words.pop(0).split("|")
+        assert set(choices) <= set(command.commands), f"{line}: no command {choices}"
+        command = command.commands[choices[0]]
+    options = {name for option in command.params for name in (*option.opts, *option.secondary_opts)} | {"--help"}
+    if command.name == "run":  # has a parser of its own
+        options |= set(re.findall(r'"(--\w+)"', (TOP / "zonemta_py/cli/run/commands.py").read_text()))
+    assert {word.partition("=")[0] for word in words if re.match(r"--\w", word)} <= options
+
+
+PLUGINS = [text for text in blocks("python") if "zonemta_py.plugin" in text]
+
+
+@pytest.mark.parametrize("text", PLUGINS)
+def test_plugins_load(text: str, tmp_path: Path) -> None:
+    """Each example is a plugin: its hooks' names and arguments are checked by the host."""
     (tmp_path / "example.py").write_text(text)
     host = Host.load(Plugins(enabled=[str(tmp_path / "example.py")]))
-    assert host.listens("queue_route")
+    assert all(host.listens(name) for name in re.findall(r"^async def ([a-z]\w*)", text, re.MULTILINE))
 
 
 def test_the_two_commands_are_there() -> None:
     """They are the first two blocks, can be executed, and are what continuous integration runs."""
-    assert [text.strip() for text in blocks("sh")[:2]] == ["scripts/quickstart", "scripts/test"]
+    assert [text.strip() for text in blocks("sh", "README.md")[:2]] == ["scripts/quickstart", "scripts/test"]
     assert all(os.access(TOP / path, os.X_OK) for path in ("scripts/quickstart", "scripts/test", ".ci/run"))
     assert "scripts/test" in (TOP / ".ci" / "run").read_text()
 
@@ -80,12 +186,13 @@ def test_quickstart_delivers(tmp_path: Path) -> None:
 
 
 def test_by_hand(tmp_path: Path) -> None:
-    """The commands of "By hand" and "Why does it not go?", pasted into a shell, with free ports and a folder."""
+    """The README's commands and those of "Why does it not go?", pasted into a shell, with free ports and a folder."""
     mta, sink = free_ports(2)
     config = tmp_path / "c.toml"
     config.write_text(f"[server]\nfolder = '{tmp_path}/queue'\n[[listeners]]\nport = {mta}")
     (why,) = (text for text in blocks("sh") if "zonemta explain" in text)
-    script = paced(blocks("sh")[2].replace("2526", str(sink)) + why, (sink, mta))
+    (hand,) = (text for text in blocks("sh", "README.md") if "zonemta sink" in text)
+    script = paced(hand.replace("2526", str(sink)) + why, (sink, mta))
     environment = {
         **os.environ,
         "ZONEMTA_CONFIG": str(config),
