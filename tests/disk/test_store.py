@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +139,28 @@ def test_the_manifest_names_each_table_that_is_in_use(tmp_path: Path) -> None:
     assert there <= known
     middle = len(manifest) // 2
     assert store_log.tables(manifest[:middle] + bytes([manifest[middle] ^ 1]) + manifest[middle + 1 :]) is None
+
+
+def test_a_store_that_is_opened_again_while_it_is_read_ends_nobody(tmp_path: Path) -> None:
+    """As after a write error: reads are refused meanwhile. In a process of its own, for LevelDB would take it along."""
+    done = subprocess.run([sys.executable, "-c", READ_AND_REOPEN, str(tmp_path)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+READ_AND_REOPEN = """
+import sys, threading, time
+from pathlib import Path
+from zonemta_py.disk.leveldb.store import Store, StoreError
+store, rounds = Store(Path(sys.argv[1]) / "store"), 40
+store.write([(b"k%06d" % number, b"v" * 200) for number in range(5000)], True)
+thread = threading.Thread(target=lambda: [(store.reopen(), time.sleep(0.002)) for _ in range(rounds)])
+thread.start()
+while thread.is_alive():
+    try:
+        list(store.scan(b"k", b"l"))
+        list(map(store.get, [b"k%06d" % number for number in range(100)]))
+    except StoreError:
+        pass
+assert len(list(store.keys(b"k", b"l"))) == 5000
+assert [key for key, _ in store.scan(b"k000002", b"k000100")] == [b"k%06d" % number for number in range(2, 100)]
+"""

@@ -17,6 +17,7 @@ import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ Operation = tuple[bytes, bytes | None]
 Cut = Callable[[Path, int, bytes], None]
 """Told before a log loses bytes that a power cut left behind: the file, where it will end, and the bytes."""
 
+_ROWS_MAX = 64
 WRITEBACK_BYTES = 128 * 1024
 _SYNC_FILE_RANGE_WRITE = 2
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -77,6 +79,7 @@ class Store:
         self.fenced = False
         mapping.forbid()
         folder.mkdir(parents=True, exist_ok=True)
+        self._reading = threading.Lock()
         self._compacting = threading.Lock()
         """LevelDB does not survive being closed meanwhile."""
         self._db = self._open()
@@ -183,41 +186,44 @@ class Store:
         os.truncate(path, end)
 
     def get(self, key: bytes) -> bytes | None:
-        self._not_fenced()
         try:
-            return self._db.get(key, verify_checksums=True)  # type: ignore[no-any-return]
+            with self._reading:
+                self._not_fenced()
+                return self._db.get(key, verify_checksums=True)  # type: ignore[no-any-return]
         except (plyvel.Error, RuntimeError) as error:
             raise _named(error, self.folder) from None
 
     def scan(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Keys and values from start (included) to stop (not included), in order."""
-        self._not_fenced()
-        try:
-            with self._db.iterator(start=start, stop=stop, verify_checksums=True, fill_cache=False) as iterator:
-                yield from iterator
-        except (plyvel.Error, RuntimeError) as error:
-            raise _named(error, self.folder) from None
+        return self._walk(start=start, stop=stop)
 
     def keys(self, start: bytes, stop: bytes) -> Iterator[bytes]:
-        self._not_fenced()
-        try:
-            with self._db.iterator(
-                start=start, stop=stop, include_value=False, verify_checksums=True, fill_cache=False
-            ) as iterator:
-                yield from iterator
-        except (plyvel.Error, RuntimeError) as error:
-            raise _named(error, self.folder) from None
+        return self._walk(start=start, stop=stop, include_value=False)
 
     def first(self, start: bytes, stop: bytes) -> bytes | None:
-        return next(iter(self.keys(start, stop)), None)
+        return next(self.keys(start, stop), None)
 
     def last(self, start: bytes, stop: bytes) -> bytes | None:
-        self._not_fenced()
+        return next(self._walk(start=start, stop=stop, include_value=False, reverse=True), None)
+
+    def _walk(self, **options: Any) -> Iterator[Any]:
+        """Some rows at a time, the first alone: in between the store may be fenced and closed."""
         try:
-            with self._db.iterator(
-                start=start, stop=stop, reverse=True, include_value=False, verify_checksums=True, fill_cache=False
-            ) as iterator:
-                return next(iterator, None)
+            with self._reading:
+                self._not_fenced()
+                iterator = self._db.iterator(verify_checksums=True, fill_cache=False, **options)
+            count, more = 1, True
+            try:
+                while more:
+                    with self._reading:
+                        self._not_fenced()
+                        rows = list(islice(iterator, count))
+                    yield from rows
+                    count, more = min(_ROWS_MAX, 4 * count), len(rows) == count
+            finally:
+                with self._reading:
+                    if not self.fenced:  # else it is closed with the store
+                        iterator.close()
         except (plyvel.Error, RuntimeError) as error:
             raise _named(error, self.folder) from None
 
@@ -244,7 +250,10 @@ class Store:
             raise _named(error, self.folder) from None
 
     def _not_fenced(self) -> None:
-        """While it is fenced another thread may close it at any moment; LevelDB does not survive a call after that."""
+        """While it is fenced another thread may close it at any moment; LevelDB does not survive a call then.
+
+        Readers look in `_reading`, which who closes it has had once after the fence.
+        """
         if self.fenced:
             raise StoreFenced(f"{self.folder}: fenced after a write error; it will be opened again by itself")
 
@@ -291,6 +300,8 @@ class Store:
     def reopen(self) -> None:
         """Closes and opens it again, which ends the fence. Raises what opening can raise; then it stays fenced."""
         self.fenced = True
+        with self._reading:
+            pass  # whoever was in it has left, and who comes finds the fence
         with self._compacting:
             self._db.close()
             self._db = self._open()
