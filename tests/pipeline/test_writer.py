@@ -21,7 +21,8 @@ from zonemta_py.pipeline.nodes.client import Node, NodeGone, NodeRefused, Target
 from zonemta_py.pipeline.nodes.nodes import Announcement
 from zonemta_py.pipeline.prepare.chunks import PLAN
 from zonemta_py.pipeline.send.campaign import CampaignStopped, send
-from zonemta_py.pipeline.send.inject import InjectionFailed, InjectionStopped, inject
+from zonemta_py.pipeline.send.errors import InjectionFailed, InjectionStopped
+from zonemta_py.pipeline.send.inject import inject
 from zonemta_py.pipeline.send.writer import ZonemtaDataSource, node_of
 
 if TYPE_CHECKING:

@@ -247,7 +247,7 @@ def _sentences() -> Iterator[None]:
     from zonemta_py.pipeline.nodes.nodes import OtherNodes
     from zonemta_py.pipeline.prepare.settings import PlanRefused
     from zonemta_py.pipeline.send.campaign import CampaignStopped
-    from zonemta_py.pipeline.send.inject import InjectionFailed
+    from zonemta_py.pipeline.send.errors import InjectionFailed
 
     try:
         yield

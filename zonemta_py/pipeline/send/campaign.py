@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from zonemta_py.pipeline.nodes.client import NodeGone, Target
 from zonemta_py.pipeline.nodes.nodes import Announcement, Nodes
-from zonemta_py.pipeline.send.inject import InjectionStopped, inject
+from zonemta_py.pipeline.send.errors import InjectionStopped
+from zonemta_py.pipeline.send.inject import inject
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from zonemta_py.pipeline.nodes.client import Target
+from zonemta_py.pipeline.send.errors import InjectionFailed, InjectionStopped
 from zonemta_py.pipeline.spark.temporary_settings import tuned
 
 if TYPE_CHECKING:
@@ -21,14 +22,6 @@ if TYPE_CHECKING:
 CHUNKS_PER_BATCH = 32
 """Chunks that go from Spark to Python at once: some megabytes."""
 LOOK_S = 1.0
-
-
-class InjectionFailed(Exception):
-    """Not all chunks are in; one sentence that says which, and that doing it again is safe."""
-
-
-class InjectionStopped(Exception):
-    """Somebody, or the campaign's bounds, said stop; the sentence says who."""
 
 
 def inject(rows: DataFrame, target: Target, partitions: int = 0, stop: Callable[[], str] = lambda: "") -> Injected:

@@ -31,7 +31,7 @@ def run(given: argparse.Namespace) -> int:
     from zonemta_py.pipeline.nodes.nodes import OtherNodes, bind, stored
     from zonemta_py.pipeline.prepare.plan import rows
     from zonemta_py.pipeline.send.campaign import CampaignStopped, send
-    from zonemta_py.pipeline.send.inject import InjectionFailed
+    from zonemta_py.pipeline.send.errors import InjectionFailed
     from zonemta_py.pipeline.spark.session import Unavailable, session
 
     try:

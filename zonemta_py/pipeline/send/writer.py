@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 from zonemta_py.pipeline.nodes.client import PATIENCE_S, Node, NodeGone, NodeRefused, Receipt, Target
-from zonemta_py.pipeline.send.inject import InjectionFailed
+from zonemta_py.pipeline.send.errors import InjectionFailed
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,0 +1,82 @@
+"""The house as a stranger meets it: rooms that can be taken in at a glance, and no way that leads back to its start."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+TOP = Path(__file__).parents[1]
+FILES_MOST = 16
+LINES_MOST = 400
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """By their dotted names."""
+    found = {}
+    for path in [path for top in ("zonemta_py", "plugins") for path in (TOP / top).rglob("*.py")]:
+        name = ".".join(path.relative_to(TOP).with_suffix("").parts).removesuffix(".__init__")
+        found[name] = ast.parse(path.read_text("utf-8"))
+    return found
+
+
+def statements(node: ast.AST, types: bool) -> Iterator[ast.AST]:
+    """Every node below, without what only the type checker reads unless `types`."""
+    for child in ast.iter_child_nodes(node):
+        if types or not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
+            yield child
+            yield from statements(child, types)
+
+
+def imported(tree: ast.Module, types: bool = True) -> Iterator[str]:
+    """Modules of ours that it names in imports, in functions too."""
+    for node in statements(tree, types):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules())
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield from [one for one in (inner, node.module) if one in modules()][:1]
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """Groups of modules of which each is reached from each other."""
+
+    def reached(start: str) -> frozenset[str]:
+        seen, open_ = set[str](), [start]
+        while open_:
+            for other in graph.get(open_.pop(), ()):
+                if other not in seen:
+                    seen.add(other)
+                    open_.append(other)
+        return frozenset(seen)
+
+    far = {name: reached(name) for name in graph}
+    groups = {frozenset(other for other in far[name] if name in far.get(other, ())) for name in graph}
+    return sorted(sorted(group) for group in groups if group)
+
+
+def test_no_folder_has_more_files_than_one_can_take_in() -> None:
+    counts: dict[str, int] = defaultdict(int)
+    for path in (TOP / "zonemta_py").rglob("*"):
+        if path.is_file() and path.suffix != ".pyc":
+            counts[str(path.parent.relative_to(TOP))] += 1
+    assert {folder: n for folder, n in counts.items() if n > FILES_MOST} == {}
+
+
+def test_no_file_is_longer_than_one_reads_at_a_sitting() -> None:
+    paths = [path for top in ("zonemta_py", "plugins", "tests", "scripts") for path in (TOP / top).rglob("*.py")]
+    lengths = {str(path.relative_to(TOP)): len(path.read_text("utf-8").splitlines()) for path in paths}
+    assert {path: n for path, n in lengths.items() if n > LINES_MOST} == {}
+
+
+def test_circles_are_seen() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}) == [["b", "c"]]
+
+
+def test_no_module_leads_back_to_itself() -> None:
+    graph = {name: set(imported(tree, types=False)) - {name} for name, tree in modules().items()}
+    assert circles(graph) == []
