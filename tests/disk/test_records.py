@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonemta_py.disk.records import Existence, Note, Type, pack, unpack
+from zonemta_py.disk.notes import Existence, Note
+from zonemta_py.disk.records import Type, pack, unpack
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 
 notes = st.builds(

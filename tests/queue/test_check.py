@@ -7,7 +7,7 @@ import pytest
 
 from zonemta_py.disk import journal, keys, records
 from zonemta_py.disk.leveldb.store import Store
-from zonemta_py.disk.records import Existence
+from zonemta_py.disk.notes import Existence
 from zonemta_py.queue.api import BOUNCED, DEFERRED, HELD
 from zonemta_py.queue.fsck import compare
 from zonemta_py.queue.fsck.compare import State

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zonemta_py.disk import keys
-from zonemta_py.disk.records import Note
+from zonemta_py.disk.notes import Note
 from zonemta_py.schedule.batch import Entry, FlowQueue, Line
 
 Make = Callable[..., Any]

@@ -1,38 +1,42 @@
-"""Bodies of journal records and of the store's values, as msgpack. Grammar and examples: FORMAT.md.
+"""Bodies of journal records, as msgpack: one class for each record type. Grammar and examples: FORMAT.md.
 
-Every record type is a function that packs it; readers get plain lists and dicts. A body only ever grows at its end;
-readers ignore what they do not know, so old readers read new journals and new readers old ones.
+`pack()` makes the bytes, `of(fields)` takes what `unpack` made of them. A body only ever grows at its end; readers
+ignore what they do not know and fill in what is not there yet, so old readers read new journals and new readers old
+ones. SEGMENT and POSITION are maps, END is nothing, and a SUPPRESS record is a list of `queue.suppression.entry` rows.
+
+Written by hand, byte for byte the same, because it is written for every message and a class costs as much again as the
+packing: ENVELOPE (`queue.lifecycle.accept`, which has the metadata packed for the store), START (`Lease.row`), and the
+outcomes of a DELIVERY (`queue.lifecycle.settlement`). The lake's reader takes millions of them by position
+(`pipeline.journal.rows`). Values of the store: `notes.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import msgpack
-
-from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 
 
 class Type(IntEnum):
     """What a journal record says. Numbers are for ever."""
 
-    SEGMENT = 0  # {version, first, floor}: the first record of every segment
-    ENVELOPE = 1  # [id, metadata, [[zone, address, notify, orcpt]…]]: a message was accepted
-    OPEN = 2  # [id]: chunks of a large message start to arrive
-    START = 3  # [lease, id, zone, destination, recipients, since_ms]: handed to a sender
-    DELIVERY = 4  # [lease, id, zone, destination, outcomes, trace]: what the remote server said
-    FINISH = 5  # [id]: no recipient is left
-    POSITION = 6  # {…}: where a restart begins
-    IN_DOUBT = 7  # [[id, zone, address, since_ms, action]…]: found at a restart or when a sender died
-    REMOVED = 8  # [id, zone, addresses, reason, where]: taken out, or not taken up, without a delivery
-    MOVED = 9  # [id, zone, addresses, due_ms]: held recipients released by an operator, deferred until then
-    END = 10  # nil: the last record of a segment
-    STANDING = 12  # [change, [kind, name], value, cause]: a stop, a rest, what was learned
-    SUPPRESS = 13  # [[address, kind, since_ms, reason, evidence, by, campaign, scope, also, again]…]: gets no mail
-    UNSUPPRESS = 14  # [[address…], by, [scope…]]: taken off that list
-    LOST = 11  # [first, last]: records that damage has cost, replaced by this one, which has the number of the last
+    SEGMENT = 0  # the first record of every segment
+    ENVELOPE = 1  # a message was accepted
+    OPEN = 2  # chunks of a large message start to arrive
+    START = 3  # handed to a sender
+    DELIVERY = 4  # what the remote server said
+    FINISH = 5  # no recipient is left
+    POSITION = 6  # where a restart begins
+    IN_DOUBT = 7  # found at a restart or when a sender died
+    REMOVED = 8  # taken out, or not taken up, without a delivery
+    MOVED = 9  # held recipients released by an operator, deferred until then
+    END = 10  # the last record of a segment
+    STANDING = 12  # a stop, a rest, what was learned
+    SUPPRESS = 13  # gets no mail
+    UNSUPPRESS = 14  # taken off that list
+    LOST = 11  # records that damage has cost, replaced by this one, which has the number of the last
 
 
 DELIVERED, DEFERRED, BOUNCED, HELD, RELEASED, POSTPONED = 1, 2, 3, 4, 5, 6
@@ -54,77 +58,332 @@ def unpack(data: bytes) -> Any:
         raise ValueError(f"not msgpack: {error}") from None
 
 
-class Note(NamedTuple):
-    """Value of a recipient key: what is known of the recipient besides its address. All default: empty value.
+END_BODY = pack(None)
+"""Of every END record."""
 
-    notify, orcpt: RFC 3461. attempts: how often it was tried. first_ms, last_ms: first and latest try. last: latest
-    reply as "code enhanced text". noticed: a delay notice has been sent. routing: what plugins decided (host, port,
-    source …). flow: "priority~tenant~campaign" where one of them is set. deadline_ms: when it is to be
-    returned, or its sender told; 0: never, or done. put_off_ms: when it was last put off without an attempt. values: of
-    a merged message, what its template is filled with; else None. kept_ms: for how long it was held by choice, which is
-    not of its life; below 0 while it is held: that, less the (steady) time at which it was. seq: number of the record
-    that put it where it is. away: the latest try failed only for its destination being away. counted:
-    it is in the tally of its campaign although it is not merged.
-    """
 
-    notify: int = 0
-    orcpt: str | None = None
-    attempts: int = 0
-    first_ms: int = 0
-    last_ms: int = 0
-    last: str = ""
-    noticed: bool = False
-    routing: dict[str, Any] | None = None
-    flow: str = ""
-    deadline_ms: int = 0
-    put_off_ms: int = 0
-    values: list[str] | None = None
-    kept_ms: int = 0
-    seq: int = 0
-    away: bool = False
-    counted: bool = False
+class SegmentRecord(TypedDict, total=False):
+    """SEGMENT. first: its own number. floor: ids from it on belong to the segment. clock: as in POSITION."""
 
-    def value(self) -> bytes:
-        return b"" if self == _PLAIN else pack(self)
+    version: int
+    first: int
+    floor: str
+    clock: dict[str, Any]
 
-    def tried(self, now_ms: int, reply: str) -> Note:
-        """After one more attempt, which ended with that reply."""
-        return self._replace(
-            attempts=self.attempts + 1,
-            first_ms=self.first_ms or now_ms,
-            last_ms=now_ms,
-            last=reply[:REPLY_TEXT_STORED_MAX],
-            away=False,
-        )
 
-    @property
-    def tallied(self) -> bool:
-        """Whether it is its campaign's, which counts it, and may be canceled."""
-        return self.counted or self.values is not None
+class PositionRecord(TypedDict, total=False):
+    """POSITION: where a restart begins. working: bodies of START records. What each name holds: FORMAT.md."""
 
-    def held(self, now_ms: int) -> Note:
-        """From that (steady) time on it is held by choice."""
-        return self._replace(kept_ms=max(0, self.kept_ms) - now_ms)
+    applied: int
+    batches: int
+    working: list[list[Any]]
+    marks: dict[str, dict[str, bytes]]
+    floor: str
+    opened: list[str]
+    segments: list[list[Any]]
+    ended: list[str]
+    clock: dict[str, Any]
+    permits: dict[str, Any]
+    standing: dict[str, Any]
+
+
+class Who(NamedTuple):
+    """A recipient of a START or of an outcome. before_ms: it was deferred until then (0: it was not). due_ms: it is."""
+
+    address: str
+    before_ms: int = 0
+    due_ms: int = 0
 
     @classmethod
-    def of(cls, value: bytes) -> Note:
-        return cls(*unpack(value)[:_FIELDS]) if value else _PLAIN
+    def of(cls, value: Any) -> Who:
+        """Of its address alone, or [address, before_ms, due_ms]."""
+        return cls(*value[:3]) if isinstance(value, list) else cls(value)
+
+    def value(self) -> Any:
+        """The shortest form that says it: as in a START if it is not deferred now."""
+        if self.due_ms:
+            return list(self)
+        return list(self[:2]) if self.before_ms else self.address
 
 
-_PLAIN = Note()
-_FIELDS = len(_PLAIN)
+def address_of(who: Any) -> str:
+    """The address alone, of a value that `Who.of` would take: for those who read a whole journal."""
+    return str(who[0] if isinstance(who, list) else who)
 
 
-class Existence(NamedTuple):
-    """Value of `message <id> #`."""
+class RecipientRow(NamedTuple):
+    """A recipient of an ENVELOPE. notify, orcpt: RFC 3461."""
 
-    created_ms: int
-    total: int
-    left: int
+    zone: str
+    address: str
+    notify: int = 0
+    orcpt: str | None = None
 
-    def value(self) -> bytes:
+    @classmethod
+    def of(cls, fields: list[Any]) -> RecipientRow:
+        return cls(*fields[:4])
+
+
+class EnvelopeRecord(NamedTuple):
+    """A message was accepted. metadata: as in the store. recipients: fields of `RecipientRow`."""
+
+    id: str
+    metadata: dict[str, Any]
+    recipients: list[list[Any]]
+
+    def pack(self) -> bytes:
         return pack(self)
 
     @classmethod
-    def of(cls, value: bytes) -> Existence:
-        return cls(*unpack(value))
+    def of(cls, fields: list[Any]) -> EnvelopeRecord:
+        return cls(*fields[:3])
+
+    def rows(self) -> list[RecipientRow]:
+        return [RecipientRow.of(row) for row in self.recipients]
+
+
+class OpenRecord(NamedTuple):
+    """The file of a large body is about to be made."""
+
+    id: str
+
+    def pack(self) -> bytes:
+        return pack(self)
+
+    @classmethod
+    def of(cls, fields: list[Any]) -> OpenRecord:
+        return cls(*fields[:1])
+
+
+class StartRecord(NamedTuple):
+    """Handed to a sender. recipients: values of `Who`. since_ms: UNIX time. provider, size: what limits count by, which
+    older queues did not write."""
+
+    lease: int
+    id: str
+    zone: str
+    destination: str
+    recipients: list[Any]
+    since_ms: int
+    provider: str = ""
+    size: int = 0
+
+    def pack(self) -> bytes:
+        return pack(self)
+
+    @classmethod
+    def of(cls, fields: list[Any]) -> StartRecord:
+        return cls(*fields[:8])
+
+
+class OutcomeRow(NamedTuple):
+    """Recipients of whom one thing is said. recipients: values of `Who`. kind: the class of the reply, by that rule."""
+
+    verdict: int
+    code: int
+    enhanced: str
+    text: str
+    stage: str
+    recipients: list[Any]
+    relayed: bool = False
+    kind: str = ""
+    rule: str = ""
+
+    @classmethod
+    def of(cls, fields: list[Any]) -> OutcomeRow:
+        return cls(*fields[:9])
+
+    def addresses(self) -> list[str]:
+        return [address_of(who) for who in self.recipients]
+
+
+class DeliveryTrace(NamedTuple):
+    """Which way a delivery went, and how long it took. security: rows of `delivery.tls.reports`."""
+
+    remote: str = ""
+    local: str = ""
+    tls: str = ""
+    started_ms: int = 0
+    took_ms: int = 0
+    source: str = ""
+    site: str = ""
+    provider: str = ""
+    security: list[Any] | tuple[()] = ()
+
+    @classmethod
+    def of(cls, fields: list[Any]) -> DeliveryTrace:
+        return cls(*fields[:9])
+
+
+class DeliveryRecord(NamedTuple):
+    """What became of recipients of a START; of a series it tells one after the other."""
+
+    lease: int
+    id: str
+    zone: str
+    destination: str
+    outcomes: list[OutcomeRow]
+    trace: DeliveryTrace
+
+    def pack(self) -> bytes:
+        return pack(self)
+
+    @classmethod
+    def of(cls, fields: list[Any]) -> DeliveryRecord:
+        lease, message_id, zone, destination, outcomes, trace = fields[:6]
+        rows = [OutcomeRow.of(row) for row in outcomes]
+        return cls(lease, message_id, zone, destination, rows, DeliveryTrace.of(trace))
+
+
+class FinishRecord(NamedTuple):
+    """No recipient is left."""
+
+    id: str
+
+    def pack(self) -> bytes:
+        return pack(self)
+
+    @classmethod
+    def of(cls, fields: list[Any]) -> FinishRecord:
+        return cls(*fields[:1])
+
+
+class InDoubtRow(NamedTuple):
+    """A recipient whose result may have been lost. action: of its zone, "retry" or "hold"."""
+
+    id: str
+    zone: str
+    address: str
+    since_ms: int
+    action: str
+
+    @classmethod
+    def of(cls, fields: list[Any]) -> InDoubtRow:
+        return cls(*fields[:5])
+
+
+class InDoubtRecord(NamedTuple):
+    """Leases whose result will never come. No recipients: their sender never heard of them."""
+
+    leases: list[int]
+    recipients: list[InDoubtRow]
+
+    def pack(self) -> bytes:
+        return pack(self)
+
+    @classmethod
+    def of(cls, fields: list[Any]) -> InDoubtRecord:
+        return cls(fields[0], [InDoubtRow.of(row) for row in fields[1]])
+
+
+class RemovedRecord(NamedTuple):
+    """Taken out, or left out when it came, without a delivery.
+
+    where: {destination, due} the keys' places, where they are known (due is [] where none was deferred); `envelope`:
+    the metadata of a message that nobody was left of; `lost`: damage has cost it, and that case in quarantine/ has what
+    is left. None: nobody says where they were.
+    """
+
+    id: str
+    zone: str
+    recipients: list[str]
+    reason: str
+    where: dict[str, Any] | None = None
+
+    def pack(self) -> bytes:
+        return pack(self if self.where is not None else self[:4])
+
+    @classmethod
+    def of(cls, fields: list[Any]) -> RemovedRecord:
+        return cls(*fields[:5])
+
+    @property
+    def envelope(self) -> dict[str, Any] | None:
+        """None: the message is, or was, in the store."""
+        return self.where.get("envelope") if self.where else None
+
+    @property
+    def case(self) -> str | None:
+        """Not None: damage has cost these recipients, and this names the case."""
+        return self.where.get(LOST_CASE) if self.where else None
+
+
+LOST_CASE = "lost"
+"""In `where` of a REMOVED record."""
+
+
+class MovedRecord(NamedTuple):
+    """Held recipients released by an operator: deferred, due then."""
+
+    id: str
+    zone: str
+    recipients: list[str]
+    due_ms: int
+
+    def pack(self) -> bytes:
+        return pack(self)
+
+    @classmethod
+    def of(cls, fields: list[Any]) -> MovedRecord:
+        return cls(*fields[:4])
+
+
+class LostRecord(NamedTuple):
+    """Damage has cost the records from the first to the last."""
+
+    first: int
+    last: int
+
+    def pack(self) -> bytes:
+        return pack(self)
+
+    @classmethod
+    def of(cls, fields: list[Any]) -> LostRecord:
+        return cls(*fields[:2])
+
+
+class StandingRecord(NamedTuple):
+    """A change of policy: a stop, a rest, what was learned, an order about a campaign. subject: [kind, name]."""
+
+    what: str
+    subject: list[str]
+    value: Any
+    cause: str
+
+    def pack(self) -> bytes:
+        return pack(self)
+
+    @classmethod
+    def of(cls, fields: list[Any]) -> StandingRecord:
+        return cls(*fields[:4])
+
+
+class UnsuppressRecord(NamedTuple):
+    """Taken off the suppression list. scopes: of each address; None: all of them of scope "all"."""
+
+    addresses: list[str]
+    by: str
+    scopes: list[str] | None = None
+
+    def pack(self) -> bytes:
+        return pack(self if self.scopes is not None else self[:2])
+
+    @classmethod
+    def of(cls, fields: list[Any]) -> UnsuppressRecord:
+        return cls(*fields[:3])
+
+
+FIELDS: dict[int, tuple[str, ...]] = {
+    Type.ENVELOPE: EnvelopeRecord._fields,
+    Type.OPEN: OpenRecord._fields,
+    Type.START: StartRecord._fields,
+    Type.DELIVERY: DeliveryRecord._fields,
+    Type.FINISH: FinishRecord._fields,
+    Type.IN_DOUBT: InDoubtRecord._fields,
+    Type.REMOVED: RemovedRecord._fields,
+    Type.MOVED: MovedRecord._fields,
+    Type.STANDING: StandingRecord._fields,
+    Type.UNSUPPRESS: UnsuppressRecord._fields,
+    Type.LOST: LostRecord._fields,
+}
+"""Of the bodies that are lists of fields."""

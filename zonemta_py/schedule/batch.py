@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from zonemta_py.disk.records import Note
+from zonemta_py.disk.notes import Note
 from zonemta_py.schedule.cursor import Shelf
 from zonemta_py.schedule.flow import FlowId
 from zonemta_py.zones.feedback import Concurrency

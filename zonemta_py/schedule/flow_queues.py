@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from zonemta_py.config import Source, Zone
 from zonemta_py.disk import keys
-from zonemta_py.disk.records import Note
+from zonemta_py.disk.notes import Note
 from zonemta_py.schedule.batch import EgressPath, FlowQueue, Turn
 from zonemta_py.schedule.cursor import Ground, Shelf
 from zonemta_py.schedule.flow import FlowId, flow_queue_name, split_key

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation, Store
-from zonemta_py.disk.records import Note
+from zonemta_py.disk.notes import Note
 from zonemta_py.schedule.away import Away
 from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
 from zonemta_py.schedule.cursor import Cursor, Ground

@@ -15,7 +15,7 @@ from itertools import islice
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation
-from zonemta_py.disk.records import Note
+from zonemta_py.disk.notes import Note
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core

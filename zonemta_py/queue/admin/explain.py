@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from zonemta_py.disk import keys
 from zonemta_py.disk.keys import Place
 from zonemta_py.disk.leveldb.store import StoreError
-from zonemta_py.disk.records import Note
+from zonemta_py.disk.notes import Note
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.state import FAMILY, State

@@ -14,7 +14,7 @@ from typing import Any
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreError
-from zonemta_py.disk.records import Note
+from zonemta_py.disk.notes import Note
 from zonemta_py.queue.core.counters import campaign_of
 from zonemta_py.queue.core.state import FAMILY, State
 from zonemta_py.queue.lifecycle.context import QueueContext

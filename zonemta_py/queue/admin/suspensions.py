@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from zonemta_py.config import ConfigError
 from zonemta_py.config.shipped import shipped
 from zonemta_py.disk import keys
-from zonemta_py.disk.records import Note
+from zonemta_py.disk.notes import Note
 from zonemta_py.queue.core.state import FAMILY
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.schedule import admin_orders

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from zonemta_py.disk import keys
-from zonemta_py.disk.records import Note
+from zonemta_py.disk.notes import Note
 from zonemta_py.queue.core.campaigns import Campaign, canceled
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import FAMILY

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from zonemta_py.disk import keys
-from zonemta_py.disk.records import Note
+from zonemta_py.disk.notes import Note
 from zonemta_py.queue.campaigns.purge import Sweep
 from zonemta_py.queue.core.campaigns import Campaign
 from zonemta_py.queue.core.core import Core

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zonemta_py.disk.records import Note
+from zonemta_py.disk.notes import Note
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.schedule.batch import FlowQueue
 from zonemta_py.schedule.time import hours

@@ -7,7 +7,7 @@ from typing import Any
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Store
-from zonemta_py.disk.records import Note
+from zonemta_py.disk.notes import Note
 from zonemta_py.queue.core import sizes
 from zonemta_py.schedule.batch import Entry
 

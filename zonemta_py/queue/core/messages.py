@@ -13,6 +13,7 @@ from typing import Any
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.bodies import restore
 from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged
+from zonemta_py.disk.notes import Existence
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue.core.bodies import Bodies
 from zonemta_py.queue.core.compaction import Compaction
@@ -83,7 +84,7 @@ class Messages:
         if existence is None or metadata is None:
             raise StoreDamaged(f"message {message_id} has lost its metadata")
         try:
-            return Message(message_id, records.unpack(metadata), *records.Existence.of(existence))
+            return Message(message_id, records.unpack(metadata), *Existence.of(existence))
         except (ValueError, TypeError) as error:
             raise StoreDamaged(f"message {message_id} has unreadable metadata ({error})") from None
 
@@ -179,7 +180,7 @@ class Messages:
         """How many recipients are left of the messages of which some have ended since the last call."""
         self._written, self._fewer = self._fewer, {}
         return [
-            (keys.existence(one.id), records.Existence(one.created_ms, one.total, one.left).value())
+            (keys.existence(one.id), Existence(one.created_ms, one.total, one.left).value())
             for one in self._written.values()
         ]
 

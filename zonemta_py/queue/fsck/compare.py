@@ -21,7 +21,7 @@ from zonemta_py.config import Config
 from zonemta_py.disk import body_file, journal, keys, records
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import Operation, Store
-from zonemta_py.disk.records import Existence, Note
+from zonemta_py.disk.notes import Existence, Note
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.state import FAMILY
 from zonemta_py.queue.fsck import bodies as check_bodies

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
-from zonemta_py.disk.records import Existence, Note, Type
+from zonemta_py.disk.notes import Existence, Note
+from zonemta_py.disk.records import Type
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal, Receipt

@@ -19,7 +19,8 @@ from functools import partial
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.bodies import shrink
 from zonemta_py.disk.leveldb.store import Operation
-from zonemta_py.disk.records import Note, Type
+from zonemta_py.disk.notes import Note
+from zonemta_py.disk.records import Type
 from zonemta_py.mail.dsn import Failed, Kind
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from zonemta_py.disk import keys
-from zonemta_py.disk.records import Note
+from zonemta_py.disk.notes import Note
 from zonemta_py.mail.dsn import Failed, Kind
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreError, StoreFenced
-from zonemta_py.disk.records import Note
+from zonemta_py.disk.notes import Note
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.context import QueueContext

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreError, StoreFenced
-from zonemta_py.disk.records import Note
+from zonemta_py.disk.notes import Note
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED
 from zonemta_py.queue.lifecycle.context import QueueContext

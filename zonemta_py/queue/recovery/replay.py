@@ -12,7 +12,8 @@ from typing import Any
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import StoreDamaged
-from zonemta_py.disk.records import Note, Type
+from zonemta_py.disk.notes import Note
+from zonemta_py.disk.records import Type
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
 from zonemta_py.queue.admin.orders import apply_drop, apply_release

@@ -13,7 +13,7 @@ from typing import Any
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Store
-from zonemta_py.disk.records import Existence, Note
+from zonemta_py.disk.notes import Existence, Note
 from zonemta_py.queue.core.locator import recipients_between
 
 AT_ONCE = 1_000
