@@ -116,6 +116,7 @@ class Supervisor:
         self._started: dict[str, float] = {}
         self._pause: dict[str, float] = {}
         self._due: dict[str, float] = {}
+        self._stopping = False
         signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)
 
     def start(
@@ -175,6 +176,7 @@ class Supervisor:
 
     def _stop(self) -> NoReturn:
         """Lets what is under way come to its end for a while; then all die."""
+        self._stopping = True
         end = time.monotonic() + self._stop_s
         print(f"zonemta: stopping; what is under way has {self._stop_s:g} s", file=sys.stderr, flush=True)
         for bound in self._sockets:
@@ -201,6 +203,10 @@ class Supervisor:
                 self._ended(role, pid, status)
 
     def _ended(self, role: str, pid: int, status: int) -> None:
+        if self._stopping:  # nobody is started any more
+            if status:
+                print(f"zonemta: {role} (process {pid}) ended, {_how(status)}", file=sys.stderr, flush=True)
+            return
         now = time.monotonic()
         if self._roles[role].due_s is not None:
             self._due[role] = now + (AGAIN_S if status else 0.0)
