@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from zonemta_py.config import Config, Zone
+from zonemta_py.delivery import lease as leases
 from zonemta_py.delivery import pipelined
 from zonemta_py.delivery.context import SenderContext
 from zonemta_py.delivery.dns.destination import DnsScout
@@ -253,7 +254,7 @@ async def test_slow_servers_end_a_series(
     plugin: Any, picky: Any, people: Any, send: Any, monkeypatch: pytest.MonkeyPatch, plugins: bool
 ) -> None:
     """Nobody's message is begun later than SERIES_S after the first's, whether or not plugins look at each."""
-    monkeypatch.setattr(pipelined, "SERIES_S", -1.0)
+    monkeypatch.setattr(leases if plugins else pipelined, "SERIES_S", -1.0)
     server = await picky()
     (result,) = await send(people(server.port, 3), host=plugin(LOOKS) if plugins else None)
     assert verdicts(result) == ["delivered", "released", "released"]
@@ -264,7 +265,7 @@ async def test_a_server_that_leaves_is_told_of_at_once(picky: Any, people: Any, 
     """421 rests the destination with the answer that it was, whose rules may say otherwise; the end is silent of it."""
     server = await picky({f"n{last}": "421-dot"})
     outlet = Dispatch()
-    result, _ = await pipelined.deliver(_means(outlet), people(server.port, 3))
+    result, _ = await leases.deliver(_means(outlet), people(server.port, 3))
     assert [part.down_s for part in outlet.parts] == [None] * (last - 1) + [0]
     assert (verdicts(result), result.down_s) == (["released"] * (3 - last), None)
 
@@ -366,7 +367,7 @@ async def test_a_fault_of_ours_in_the_middle_ends_the_connection(
     monkeypatch.setattr(pipelined, "letter", faulty)
     server, means = await picky(), _means(Dispatch())
     with pytest.raises(ZeroDivisionError):
-        await pipelined.deliver(means, people(server.port, 3))
+        await leases.deliver(means, people(server.port, 3))
     assert (len(means.connections), server.taken) == (0, [])
 
 
@@ -401,7 +402,7 @@ async def _settled(ways: list[str], strict: bool, pipelining: bool, people: Any)
         assert rounds <= 2 * len(names) + 2
         lease = people(server.port, 0, left)
         outlet.parts = []
-        result, _ = await pipelined.deliver(means, lease)
+        result, _ = await leases.deliver(means, lease)
         result.outcomes = [outcome for part in outlet.parts for outcome in part.outcomes] + result.outcomes
         found |= {n: v for n, v in zip(left, verdicts(result), strict=True) if v != "released"}
     listener.close()

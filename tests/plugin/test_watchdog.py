@@ -93,7 +93,7 @@ async def test_left_out_after_a_limit(blocker: Any, caplog: Any, monkeypatch: An
     await host.call("queue_release", zone="default", delivery=None)
     assert len([r for r in caplog.records if "is left out for 5 min" in r.getMessage()]) == 2
     now = time.monotonic()
-    monkeypatch.setattr("zonemta_py.plugin.calls.monotonic", lambda: now + watchdog.OUT_S + 1)
+    monkeypatch.setattr("zonemta_py.plugin.watchdog.monotonic", lambda: now + watchdog.OUT_S + 1)
     await route(host, "quick")
 
 

@@ -9,8 +9,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from zonemta_py.config.reception import Listener
-from zonemta_py.config.section import NAME, Port, Section, ip_address
-from zonemta_py.config.senders import patterns
+from zonemta_py.config.section import NAME, Port, Section, ip_address, sender_patterns
 
 Right = Literal["inject", "campaigns", "suppressions", "read"]
 
@@ -32,7 +31,7 @@ class HttpKey(Section):
     @field_validator("senders")
     @classmethod
     def _check_senders(cls, value: list[str] | None) -> list[str] | None:
-        return None if value is None else patterns(value)
+        return None if value is None else sender_patterns(value)
 
 
 class Http(Section):

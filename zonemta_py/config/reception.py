@@ -8,8 +8,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from zonemta_py.config.section import NAME, Network, Port, Section, ip_address, networks
-from zonemta_py.config.senders import patterns
+from zonemta_py.config.section import NAME, Network, Port, Section, ip_address, networks, sender_patterns
 from zonemta_py.mail import limits
 
 
@@ -58,7 +57,7 @@ class Listener(Section):
     def _check_senders(cls, value: dict[str, list[str]]) -> dict[str, list[str]]:
         networks(list(value))
         for senders in value.values():
-            patterns(senders)
+            sender_patterns(senders)
         return value
 
     @field_validator("address")

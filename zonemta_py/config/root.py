@@ -10,9 +10,8 @@ from pydantic import field_validator, model_validator
 from zonemta_py.config.http import Http
 from zonemta_py.config.limits import Learning, Shares, Throttle, Window
 from zonemta_py.config.reception import Limits, Listener
-from zonemta_py.config.section import ConfigError, Section
+from zonemta_py.config.section import ConfigError, Section, sender_patterns
 from zonemta_py.config.security import DkimKey, ReturnPath, Signing, Tls
-from zonemta_py.config.senders import patterns
 from zonemta_py.config.server import Dns, Plugins, Queue, Rules, Server
 from zonemta_py.config.sources import Pool, Source, Warmup
 from zonemta_py.config.zone import Retry, Zone
@@ -105,7 +104,7 @@ class Config(Section):
     @classmethod
     def _check_senders(cls, value: dict[str, list[str]]) -> dict[str, list[str]]:
         for senders in value.values():
-            patterns(senders)
+            sender_patterns(senders)
         return value
 
     def _check_claims(self, rules: str) -> None:

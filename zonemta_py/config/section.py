@@ -25,6 +25,16 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def sender_patterns(values: list[str]) -> list[str]:
+    """Raises ValueError for what is neither an address nor a domain rule."""
+    for value in values:
+        local, at, domain = value.rpartition("@")
+        if at and (not local or "*" in value or any(map(str.isspace, value))):
+            raise ValueError(f"{value!r} is not a sender such as ann@example.com, example.com, *.example.com or *")
+        domain_rules([domain])
+    return values
+
+
 def networks(values: list[str]) -> list[str]:
     """Raises ValueError for what is not a network."""
     for value in values:

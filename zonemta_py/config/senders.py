@@ -5,12 +5,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from zonemta_py.config.section import domain_rules
-
-if TYPE_CHECKING:
-    from zonemta_py.config.root import Config
+from zonemta_py.config.root import Config
 
 
 class Party(NamedTuple):
@@ -19,16 +16,6 @@ class Party(NamedTuple):
     name: str
     where: str
     senders: list[str] | None
-
-
-def patterns(values: list[str]) -> list[str]:
-    """Raises ValueError for what is neither an address nor a domain rule."""
-    for value in values:
-        local, at, domain = value.rpartition("@")
-        if at and (not local or "*" in value or any(map(str.isspace, value))):
-            raise ValueError(f"{value!r} is not a sender such as ann@example.com, example.com, *.example.com or *")
-        domain_rules([domain])
-    return values
 
 
 def parties(config: Config) -> Iterator[Party]:

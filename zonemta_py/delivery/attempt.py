@@ -15,11 +15,12 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zonemta_py.delivery.context import SenderContext
 from zonemta_py.delivery.dns.egress import Egress
 from zonemta_py.delivery.dns.routes import Choice, Target
+from zonemta_py.delivery.pipelined import PipelinedBatch
 from zonemta_py.delivery.portions import Portion, Portions, split
 from zonemta_py.delivery.rendering import NotMade, letter, not_made
 from zonemta_py.delivery.smtp.connections import Key
@@ -42,9 +43,6 @@ from zonemta_py.queue.api import (
     Outcome,
     Result,
 )
-
-if TYPE_CHECKING:
-    from zonemta_py.delivery.pipelined import PipelinedBatch
 
 ADDRESSES_MAX = 6
 CONNECT_SHARE = 2.0

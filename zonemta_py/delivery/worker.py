@@ -16,7 +16,7 @@ import logging
 from zonemta_py.config import Config
 from zonemta_py.delivery.context import SenderContext
 from zonemta_py.delivery.dns.destination import DnsScout
-from zonemta_py.delivery.pipelined import deliver
+from zonemta_py.delivery.lease import deliver
 from zonemta_py.delivery.smtp.connections import Connections
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.policy import TlsPolicies

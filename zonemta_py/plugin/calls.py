@@ -17,13 +17,13 @@ import logging
 import types
 from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import Any, NoReturn
 
 from zonemta_py.plugin.api import log
 from zonemta_py.plugin.spec import Hook
 from zonemta_py.plugin.verdicts import PluginFailed, Verdict
-from zonemta_py.plugin.watchdog import WATCH
+from zonemta_py.plugin.watchdog import WATCH, Watched
 
 
 class Misbehaved(Exception):
@@ -49,17 +49,14 @@ class Tally:
     overruns: int = 0
 
 
-class Call:
-    """Bound at load; `file` is where the plugin lives, for blame."""
+class Call(Watched):
+    """Bound at load."""
 
-    __slots__ = (
-        "_all", "file", "function", "hook", "limit_s", "out_until", "plugin", "strikes", "struck", "tally",
-    )  # fmt: skip
+    __slots__ = ("_all", "function", "tally")
 
     def __init__(self, plugin: str, file: str, hook: Hook, function: Callable[..., Any], limit_s: float) -> None:
-        self.plugin, self.file, self.hook, self.function, self.limit_s = plugin, file, hook, function, limit_s
-        self.tally = Tally()
-        self.strikes, self.struck, self.out_until = 0, 0.0, 0.0  # the watchdog's
+        super().__init__(plugin, file, hook, limit_s)
+        self.function, self.tally = function, Tally()
         taken = inspect.signature(function).parameters.values()
         whole = any(p.kind is p.VAR_KEYWORD for p in taken) or {p.name for p in taken} >= set(hook.arguments)
         self._all = None if whole else frozenset(p.name for p in taken)
@@ -69,17 +66,11 @@ class Call:
 
         Raises PluginFailed while it is left out.
         """
-        if self.out_until and self._left_out():
+        if self.out_until and self.left_out():
             raise PluginFailed(self.plugin, self.hook.name, "is left out, because it blocked its process")
         if self._all is not None:
             arguments = {name: value for name, value in arguments.items() if name in self._all}
         return self.function(**arguments)
-
-    def _left_out(self) -> bool:
-        if monotonic() < self.out_until:
-            return True
-        self.out_until = 0.0
-        return False
 
     async def run(self, arguments: dict[str, Any]) -> None:
         """One whole call."""

@@ -16,12 +16,9 @@ import sys
 import threading
 from time import monotonic, sleep
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from zonemta_py.plugin.api import log
-
-if TYPE_CHECKING:
-    from zonemta_py.plugin.calls import Call
+from zonemta_py.plugin.spec import Hook
 
 STRIKES_MAX = 3
 FORGIVEN_S = 600.0
@@ -31,24 +28,41 @@ UNFILTERED = {"unfiltered": True}
 """Such a line does not go past `log_entry`: that may be what blocks."""
 
 
+class Watched:
+    """A plugin's function that may block, and what is held against it. file: where the plugin lives."""
+
+    __slots__ = ("file", "hook", "limit_s", "out_until", "plugin", "strikes", "struck")
+
+    def __init__(self, plugin: str, file: str, hook: Hook, limit_s: float) -> None:
+        self.plugin, self.file, self.hook, self.limit_s = plugin, file, hook, limit_s
+        self.strikes, self.struck, self.out_until = 0, 0.0, 0.0
+
+    def left_out(self) -> bool:
+        """It is not to be called now. Ask only if `out_until` is set: most never are."""
+        if monotonic() < self.out_until:
+            return True
+        self.out_until = 0.0
+        return False
+
+
 class Watch:
     """Of one process. Only its main thread runs hooks; now: (call, since when) while one runs."""
 
     __slots__ = ("_thread", "now")
 
     def __init__(self) -> None:
-        self.now: tuple[Call, float] | None = None
+        self.now: tuple[Watched, float] | None = None
         self._thread: threading.Thread | None = None
         os.register_at_fork(after_in_child=self._forget)
 
-    def enter(self, call: Call) -> tuple[Call, float] | None:
+    def enter(self, call: Watched) -> tuple[Watched, float] | None:
         """A plugin's code begins to run; returns what `leave` needs."""
         before, self.now = self.now, (call, monotonic())
         if self._thread is None:
             self._start()
         return before
 
-    def leave(self, before: tuple[Call, float] | None) -> None:
+    def leave(self, before: tuple[Watched, float] | None) -> None:
         """It waits, or has ended."""
         if self.now is not None:
             call, since = self.now
@@ -67,7 +81,7 @@ class Watch:
         self._thread, self.now = None, None
 
     def _look(self, watched: int) -> None:
-        told: tuple[Call, float] | None = None
+        told: tuple[Watched, float] | None = None
         next_s = 0.0
         while True:
             now = self.now
@@ -97,7 +111,7 @@ def _line(frame: FrameType | None, file: str) -> int:
     return 0
 
 
-def strike(call: Call, seconds: float) -> None:
+def strike(call: Watched, seconds: float) -> None:
     """It held everything up for so long."""
     now = monotonic()
     if now - call.struck > FORGIVEN_S:

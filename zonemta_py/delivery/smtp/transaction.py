@@ -12,7 +12,7 @@ the caller may repeat all of it elsewhere.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from zonemta_py.delivery.message.body import Body
 from zonemta_py.delivery.smtp import commands
@@ -25,9 +25,6 @@ from zonemta_py.mail.lines import Stuffer
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, Delivery, QueueRefusal
 
-if TYPE_CHECKING:
-    from zonemta_py.delivery.pipelined import PipelinedBatch
-
 NO_SMTPUTF8 = Reply(553, "5.6.7", "the server does not take internationalised mail (SMTPUTF8)")
 BAD_SENDER = Reply(553, "5.1.7", "the sender's address has control characters")
 
@@ -35,6 +32,13 @@ _RSET = "RSET\r\n"
 _DOT = b".\r\n"
 GROUP_S = 1800.0
 """The time of one reply times their number is what a group of commands may take, but no more than that."""
+
+
+class Followers(Protocol):
+    """What goes over the same session behind a transaction. next: prepared; None: nobody is left."""
+
+    def may_announce(self, session: Session) -> bool: ...
+    async def next(self, session: Session) -> Transaction | None: ...
 
 
 class Transaction(Answers):
@@ -47,7 +51,7 @@ class Transaction(Answers):
         self._smtputf8 = False
         self.following: Transaction | None = None
 
-    async def run(self, after: PipelinedBatch | None = None) -> None:
+    async def run(self, after: Followers | None = None) -> None:
         """Never raises for anything the server does; QueueRefusal settles the recipients as deferred.
 
         after: what may follow; the next is asked for when the server waits for this message.

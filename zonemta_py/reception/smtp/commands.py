@@ -6,8 +6,8 @@ Every reply has an enhanced status code (RFC 2034), but for those to HELO and EH
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeAlias
 
 from zonemta_py.mail.address import AddressRefused, MailCommand, parse_mail, parse_rcpt
 from zonemta_py.mail.envelope import Recipient
@@ -16,15 +16,12 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.schedule_fields import InvalidValue, ScheduleParameters
 from zonemta_py.plugin.arguments import Address
 from zonemta_py.plugin.verdicts import Verdict
+from zonemta_py.reception.listener import Site
 from zonemta_py.reception.permission import refusal
 from zonemta_py.reception.smtp import replies
+from zonemta_py.reception.smtp.authentication import Client
 from zonemta_py.reception.smtp.replies import reply_bytes
 from zonemta_py.reception.smtp.transaction import Transaction
-
-if TYPE_CHECKING:
-    from zonemta_py.reception.smtp.session import Session
-
-Command = Callable[["Session", str], bytes | None]
 
 _SENDER_OK = b"250 2.1.0 Sender OK\r\n"
 _RECIPIENT_OK = b"250 2.1.5 Recipient OK\r\n"
@@ -32,7 +29,35 @@ _GO_AHEAD = b"354 End data with <CR><LF>.<CR><LF>\r\n"
 _HELO_MAX = 255
 
 
-def helo(door: Session, argument: str) -> bytes | None:
+class SessionFace(Protocol):
+    """What a command may know of the connection it came over, and do to it."""
+
+    session: Client
+    transaction: Transaction | None
+    extended: bool
+    may_relay: bool
+
+    @property
+    def site(self) -> Site: ...
+
+    def greeted(self, name: str, extended: bool) -> None: ...
+    def set_protocol(self, smtputf8: bool) -> None: ...
+    def reset(self) -> None: ...
+    def progressed(self) -> None: ...
+    def opening(self) -> str: ...
+    def next_transaction_id(self) -> str: ...
+    def refuse(self, reply: Reply) -> bytes: ...
+    async def refuse_late(self, reply: Reply, seconds: float) -> bytes: ...
+    def hang_up(self, reply: Reply) -> None: ...
+    def wait_for(self, job: Coroutine[Any, Any, bytes | None]) -> bytes | None: ...
+    async def start_tls(self) -> None: ...
+    async def authenticate(self, words: list[str]) -> bytes | None: ...
+
+
+Command: TypeAlias = Callable[[SessionFace, str], bytes | None]
+
+
+def helo(door: SessionFace, argument: str) -> bytes | None:
     name = _greeted(argument)
     if not name:
         return door.refuse(Reply(501, "5.5.4", "Say HELO and your host name"))
@@ -40,7 +65,7 @@ def helo(door: Session, argument: str) -> bytes | None:
     return b"250 " + door.site.hostname.encode() + b"\r\n"
 
 
-def ehlo(door: Session, argument: str) -> bytes | None:
+def ehlo(door: SessionFace, argument: str) -> bytes | None:
     name = _greeted(argument)
     if not name:
         return door.refuse(Reply(501, "5.5.4", "Say EHLO and your host name"))
@@ -53,7 +78,7 @@ def _greeted(argument: str) -> str:
     return name if name.isprintable() and len(name) <= _HELO_MAX else ""
 
 
-def mail(door: Session, argument: str) -> bytes | None:
+def mail(door: SessionFace, argument: str) -> bytes | None:
     if argument[:5].upper() != "FROM:":
         return door.refuse(Reply(501, "5.5.4", "Say MAIL FROM:<address>"))
     if not door.session.helo:
@@ -80,14 +105,14 @@ def mail(door: Session, argument: str) -> bytes | None:
     return _open(door, command)
 
 
-def _not_you(door: Session, address: str) -> bytes:
+def _not_you(door: SessionFace, address: str) -> bytes:
     session = door.session
     message = "listener %s, client %s, user %r: may not send as <%.80s>"
     door.site.notes.warn("senders", session.client, message, session.listener, session.client, session.user, address)
     return door.refuse(refusal(address))
 
 
-def _unkept(door: Session, wishes: ScheduleParameters) -> Reply | None:
+def _unkept(door: SessionFace, wishes: ScheduleParameters) -> Reply | None:
     """Nobody is asked here whether he may wish for something: who may not relay gets no further than RCPT anyway."""
     if wishes.require_tls and not door.session.tls:
         return replies.REQUIRETLS_IN_CLEAR
@@ -100,13 +125,13 @@ def _unkept(door: Session, wishes: ScheduleParameters) -> Reply | None:
     return None
 
 
-def _open(door: Session, command: MailCommand) -> bytes:
+def _open(door: SessionFace, command: MailCommand) -> bytes:
     door.set_protocol(command.smtputf8)
     door.transaction = Transaction(door.site, door.session, command)
     return _SENDER_OK
 
 
-async def _ask_mail(door: Session, command: MailCommand) -> bytes:
+async def _ask_mail(door: SessionFace, command: MailCommand) -> bytes:
     address = Address(command.address, command.parameters)
     try:
         await door.site.host.call("smtp_mail_from", address=address, session=door.session)
@@ -116,7 +141,7 @@ async def _ask_mail(door: Session, command: MailCommand) -> bytes:
     return _open(door, command)
 
 
-def rcpt(door: Session, argument: str) -> bytes | None:
+def rcpt(door: SessionFace, argument: str) -> bytes | None:
     transaction = door.transaction
     if argument[:3].upper() != "TO:":
         return door.refuse(Reply(501, "5.5.4", "Say RCPT TO:<address>"))
@@ -139,14 +164,14 @@ def rcpt(door: Session, argument: str) -> bytes | None:
     return _keep(door, transaction, recipient)
 
 
-def _keep(door: Session, transaction: Transaction, recipient: Recipient) -> bytes:
+def _keep(door: SessionFace, transaction: Transaction, recipient: Recipient) -> bytes:
     transaction.rcpts += 1
     transaction.recipients.setdefault(recipient.address, recipient)
     door.progressed()
     return _RECIPIENT_OK
 
 
-def _no_relay(door: Session, transaction: Transaction, recipient: str) -> bytes | None:
+def _no_relay(door: SessionFace, transaction: Transaction, recipient: str) -> bytes | None:
     """Whoever tries it again and again hears of it later and later."""
     client, site = door.session.client, door.site
     message = "listener %s, client %s: relaying refused, from <%.80s> to %.80s"
@@ -157,7 +182,9 @@ def _no_relay(door: Session, transaction: Transaction, recipient: str) -> bytes 
     return door.refuse(replies.NO_RELAY)
 
 
-async def _ask_rcpt(door: Session, transaction: Transaction, recipient: Recipient, parameters: dict[str, str]) -> bytes:
+async def _ask_rcpt(
+    door: SessionFace, transaction: Transaction, recipient: Recipient, parameters: dict[str, str]
+) -> bytes:
     address = Address(recipient.address, parameters)
     try:
         await door.site.host.call("smtp_rcpt_to", address=address, session=door.session)
@@ -167,7 +194,7 @@ async def _ask_rcpt(door: Session, transaction: Transaction, recipient: Recipien
     return _keep(door, transaction, recipient)
 
 
-def data(door: Session, argument: str) -> bytes | None:
+def data(door: SessionFace, argument: str) -> bytes | None:
     transaction = door.transaction
     if argument:
         return door.refuse(Reply(501, "5.5.4", "DATA takes no argument"))
@@ -181,12 +208,12 @@ def data(door: Session, argument: str) -> bytes | None:
     return _begin(door, transaction)
 
 
-def _begin(door: Session, transaction: Transaction) -> bytes:
+def _begin(door: SessionFace, transaction: Transaction) -> bytes:
     transaction.begin(door.opening(), door.next_transaction_id())
     return _GO_AHEAD
 
 
-async def _ask_data(door: Session, transaction: Transaction) -> bytes:
+async def _ask_data(door: SessionFace, transaction: Transaction) -> bytes:
     try:
         await door.site.host.call("smtp_data", envelope=transaction.envelope, session=door.session)
     except Verdict as verdict:
@@ -195,37 +222,37 @@ async def _ask_data(door: Session, transaction: Transaction) -> bytes:
     return _begin(door, transaction)
 
 
-def rset(door: Session, argument: str) -> bytes | None:
+def rset(door: SessionFace, argument: str) -> bytes | None:
     if argument:
         return door.refuse(Reply(501, "5.5.4", "RSET takes no argument"))
     door.reset()
     return b"250 2.0.0 OK\r\n"
 
 
-def noop(door: Session, argument: str) -> bytes | None:
+def noop(door: SessionFace, argument: str) -> bytes | None:
     return b"250 2.0.0 OK\r\n"
 
 
-def help_(door: Session, argument: str) -> bytes | None:
+def help_(door: SessionFace, argument: str) -> bytes | None:
     return b"214 2.0.0 EHLO HELO MAIL RCPT DATA RSET NOOP VRFY STARTTLS AUTH QUIT, see RFC 5321\r\n"
 
 
-def vrfy(door: Session, argument: str) -> bytes | None:
+def vrfy(door: SessionFace, argument: str) -> bytes | None:
     if not argument:
         return door.refuse(Reply(501, "5.5.4", "Say VRFY and an address"))
     return b"252 2.1.5 Cannot verify it, but will try to deliver to it\r\n"
 
 
-def expn(door: Session, argument: str) -> bytes | None:
+def expn(door: SessionFace, argument: str) -> bytes | None:
     return door.refuse(Reply(502, replies.BAD_SEQUENCE, "There are no lists here"))
 
 
-def quit_(door: Session, argument: str) -> bytes | None:
+def quit_(door: SessionFace, argument: str) -> bytes | None:
     door.hang_up(Reply(221, "2.0.0", "Bye"))
     return None
 
 
-def starttls(door: Session, argument: str) -> bytes | None:
+def starttls(door: SessionFace, argument: str) -> bytes | None:
     if argument:
         return door.refuse(Reply(501, "5.5.4", "STARTTLS takes no argument"))
     if door.site.listener.tls != "starttls":
@@ -235,7 +262,7 @@ def starttls(door: Session, argument: str) -> bytes | None:
     return door.wait_for(door.start_tls())
 
 
-def auth(door: Session, argument: str) -> bytes | None:
+def auth(door: SessionFace, argument: str) -> bytes | None:
     if not door.site.listener.auth or not door.extended:
         return door.refuse(Reply(502, replies.BAD_SEQUENCE, "AUTH is not offered here"))
     if not door.session.tls:
@@ -251,7 +278,7 @@ def auth(door: Session, argument: str) -> bytes | None:
     return door.wait_for(door.authenticate(words))
 
 
-def not_smtp(door: Session, argument: str) -> bytes | None:
+def not_smtp(door: SessionFace, argument: str) -> bytes | None:
     """A web browser that was talked into posting here: its body must never be taken for commands."""
     door.hang_up(Reply(421, "4.7.0", "This is an SMTP server"))
     return None

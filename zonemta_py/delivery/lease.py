@@ -1,0 +1,69 @@
+"""One lease, tried: as one attempt, or, where each recipient has a message of his own, as one behind the other.
+
+With plugins that look at each message on its way, messages go one by one, each an attempt over the connection of the
+one before; without, as a `PipelinedBatch`. Whoever has not been tried when the connection, or SERIES_S, is over is
+released, as if never leased.
+
+Failures: `deliver` returns a Result for everything that a server, DNS or a plugin can do.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from zonemta_py.delivery.attempt import Attempt
+from zonemta_py.delivery.context import SenderContext
+from zonemta_py.delivery.pipelined import SERIES_S, PipelinedBatch
+from zonemta_py.delivery.portions import UNTRIED, restricted
+from zonemta_py.queue.api import RELEASED, Delivery, Outcome, Result
+
+LOOKING = (
+    "sender_fetch", "sender_headers", "sender_connecting", "sender_connection", "sender_response_error",
+    "sender_delivered",
+)  # fmt: skip
+"""Hooks that are called for each message."""
+
+
+async def deliver(means: SenderContext, delivery: Delivery) -> tuple[Result, list[tuple[Delivery, Result]]]:
+    """Tries a lease: the result that ends it, and what plugins are told of: deliveries with their results."""
+    if delivery.values is None or len(delivery.recipients) == 1:
+        attempt = Attempt(means, delivery)
+        result = await attempt.run()
+        whole = replace(result, outcomes=attempt.told + result.outcomes) if attempt.told else result
+        return result, [(delivery, whole)]
+    own = [restricted(delivery, [index]) for index in range(len(delivery.recipients))]
+    if any(map(means.host.listens, LOOKING)):
+        return await _one_by_one(means, own)
+    following = PipelinedBatch(means, own)
+    result = await Attempt(means, own[0], following).run()
+    if following.told:  # the first's among them
+        result.outcomes, result.down_s, result.security = [], None, []
+        result.started_ms, result.took_ms = following.started_ms, 0
+    return _released(result, following.untried), []
+
+
+async def _one_by_one(means: SenderContext, own: list[Delivery]) -> tuple[Result, list[tuple[Delivery, Result]]]:
+    """Until one finds that the destination cannot be reached. A lease is one connection: no second one is opened."""
+    parts: list[tuple[Delivery, Result]] = []
+    whole, until = Result(own[0].lease, []), time.monotonic() + SERIES_S
+    for index, delivery in enumerate(own):
+        delivery.routing = dict(delivery.routing)  # a plugin may change it
+        delivery.may_connect = delivery.may_connect and not whole.opened
+        result = await Attempt(means, delivery).run()
+        parts.append((delivery, result))
+        outcomes = [replace(outcome, recipients=[index]) for outcome in result.outcomes]
+        released = any(outcome.verdict == RELEASED for outcome in outcomes)
+        kept = result.kept or (whole.kept and not (result.remote or released))  # it may have needed no connection
+        whole = replace(result, outcomes=outcomes, opened=whole.opened or result.opened, kept=kept)
+        last = index == len(own) - 1 or time.monotonic() >= until
+        if last or released or result.down_s is not None:
+            break
+        means.outlet.settle_part(replace(whole, more=True))
+    return _released(whole, list(range(len(parts), len(own)))), parts
+
+
+def _released(result: Result, untried: list[int]) -> Result:
+    if untried:
+        result.outcomes.append(Outcome(RELEASED, UNTRIED, "limit", untried))
+    return result
