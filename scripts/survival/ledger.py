@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from survival.letters import Letter, again, name_in
-from zonemta_py.sink.record import Message
+from zonemta_py.sink.record import ReceivedMessage
 
 _FAILED = re.compile(rb"^action:[ \t]*failed", re.IGNORECASE | re.MULTILINE)
 _FINAL = re.compile(rb"^final-recipient:[ \t]*(?:rfc822|utf-8);[ \t]*(\S+)", re.IGNORECASE | re.MULTILINE)
@@ -90,7 +90,7 @@ class Ledger:
     def acknowledged(self) -> int:
         return sum(self._sent.values())
 
-    def arrived(self, message: Message) -> None:
+    def arrived(self, message: ReceivedMessage) -> None:
         """Something has come to the sink."""
         self.came(message.sender, message.recipients, message.body)
 

@@ -37,12 +37,14 @@ from survival.operator import Operator
 from survival.rig import PATIENCE_S, Mta, enter, sink
 from survival.waits import Waits
 from zonemta_py.merge.compile import prepare
-from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.wire.client import QueueGone
 
 CAMPAIGN, BATCH = "spring", 50
 TEMPLATE = prepare(
-    Source(CAMPAIGN, Text("For {{ name }}"), Text("News <news@letters.test>"), text=Text("Dear {{ name }},\nhello.\n"))
+    TemplateSource(
+        CAMPAIGN, Text("For {{ name }}"), Text("News <news@letters.test>"), text=Text("Dear {{ name }},\nhello.\n")
+    )
 ).pack()
 REPEATED = 0.1
 """Share of what was handed in by HTTP that is handed in once more at the end, under the same key."""

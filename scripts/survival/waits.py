@@ -17,7 +17,7 @@ from survival import mixture
 from survival.clock import MachineClock
 from survival.ledger import Ledger, failed
 from survival.letters import Letter, name_in
-from zonemta_py.sink.record import Message
+from zonemta_py.sink.record import ReceivedMessage
 
 LATE_S = 120.0
 """So long mail may take once nothing is killed any more, on a loaded machine."""
@@ -55,7 +55,7 @@ class Waits(Ledger):
         super().acknowledge(letter)
         self._taken[letter.name] = time.time()
 
-    def arrived(self, message: Message) -> None:
+    def arrived(self, message: ReceivedMessage) -> None:
         super().arrived(message)
         whom = message.recipients
         if not message.sender:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from zonemta_py.cli.send.options import Asked, asked, with_fields
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.sink import Sink, SinkOptions
 
 NOW = 1_795_248_000_000
@@ -71,7 +71,7 @@ def test_options_become_fields_and_parameters(options: dict[str, Any], expected:
 )
 def test_mistakes_are_found_before_anything_is_sent(options: dict[str, Any], said: str) -> None:
     """As a usage error that names the option."""
-    with pytest.raises(Stop, match=said) as caught:
+    with pytest.raises(CommandError, match=said) as caught:
         asked(NOW, **options)
     assert caught.value.code == Exit.USAGE
 

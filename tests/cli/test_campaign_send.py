@@ -11,7 +11,7 @@ import pytest
 
 from zonemta_py.cli.campaign import settings as words
 from zonemta_py.cli.campaign.orders import sparkline
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.merge.compile import fields, prepare
 from zonemta_py.merge.load import load
 from zonemta_py.pipeline.prepare.settings import Cap, Lane
@@ -58,7 +58,7 @@ def test_a_small_canary_is_judged_all_the_same() -> None:
 )
 def test_wrong_words(wrong: Callable[[], object], said: str) -> None:
     """One sentence that shows the right way to write it."""
-    with pytest.raises(Stop) as caught:
+    with pytest.raises(CommandError) as caught:
         wrong()
     assert said in caught.value.sentence
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from zonemta_py.cli.run.folder import check_unlocked, ensure_writable
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 
 MISTAKES = [
     ("queu", Exit.USAGE, "No such command 'queu'", "`zonemta --help`"),
@@ -147,7 +147,10 @@ def test_a_folder_of_somebody_else(tmp_path: Path) -> None:
     """A folder that we may not write is exit code 77, whether it is there already or was to be made."""
     (tmp_path / "closed").mkdir(mode=0o500)
     for folder in (tmp_path / "closed", tmp_path / "closed" / "below"):
-        with as_nobody_special(), pytest.raises(Stop, match=r"may not be written|permission denied; change") as caught:
+        with (
+            as_nobody_special(),
+            pytest.raises(CommandError, match=r"may not be written|permission denied; change") as caught,
+        ):
             ensure_writable(folder)
         assert caught.value.code == Exit.PERMISSION
 
@@ -171,7 +174,7 @@ def test_looking_at_the_lock_leaves_it_free(tmp_path: Path) -> None:
     lock = tmp_path / "store" / "LOCK"
     lock.touch()
     check_unlocked(tmp_path)
-    with locked_by_another_process(lock), pytest.raises(Stop, match="another process"):
+    with locked_by_another_process(lock), pytest.raises(CommandError, match="another process"):
         check_unlocked(tmp_path)
     check_unlocked(tmp_path)
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from zonemta_py.cli.config.dkim_rotation import State, diff, next_step, successor, table
+from zonemta_py.cli.config.dkim_rotation import RotationState, diff, next_step, successor, table
 from zonemta_py.config import DkimKey
 
 
@@ -26,13 +26,13 @@ def test_successor(selector: str, following: str) -> None:
 
 def test_an_active_key_that_is_not_in_dns_comes_first() -> None:
     """It signs mail that nobody can verify: worse than any step of a rotation."""
-    step = next_step([State(key("s1"), "missing"), State(key("s2", "published"), "ok")], 48)
+    step = next_step([RotationState(key("s1"), "missing"), RotationState(key("s2", "published"), "ok")], 48)
     assert (step.number, step.publish) == (2, ("s1",))
 
 
 def test_a_revoked_key_is_as_good_as_gone() -> None:
     """An empty p= says more than no record."""
-    step = next_step([State(key("s1", "retired"), "revoked"), State(key("s2"), "ok")], 48)
+    step = next_step([RotationState(key("s1", "retired"), "revoked"), RotationState(key("s2"), "ok")], 48)
     assert step.todo.startswith("done")
 
 

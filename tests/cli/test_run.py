@@ -8,7 +8,7 @@ import pytest
 
 from zonemta_py.cli.run.commands import check_port, configured, opening
 from zonemta_py.cli.run.patience import until
-from zonemta_py.cli.terminal.errors import Stop
+from zonemta_py.cli.terminal.errors import CommandError
 from zonemta_py.cli.version import program
 from zonemta_py.config import Config, Listener
 
@@ -51,7 +51,7 @@ def test_the_option_that_is_wrong_is_named(tmp_path: Path, toml: str, arguments:
     """Whichever it is, with what is wrong about it; also where it fits nothing else that is configured."""
     path = tmp_path / "c.toml"
     path.write_text(toml)
-    with pytest.raises(Stop) as caught:
+    with pytest.raises(CommandError) as caught:
         configured(["--config", str(path), *arguments])
     assert caught.value.sentence.startswith(said)
 
@@ -81,7 +81,7 @@ def test_connections_that_have_ended_do_not_hold_a_port() -> None:
 
 def test_a_moment_is_given_to_those_who_are_dying() -> None:
     """What is taken at first and free soon is free; only what stays taken is an error."""
-    answers = iter([Stop(69), Stop(69), None])  # type: ignore[arg-type]
+    answers = iter([CommandError(69), CommandError(69), None])  # type: ignore[arg-type]
 
     def check() -> None:
         answer = next(answers)

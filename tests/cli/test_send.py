@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from zonemta_py.cli.send.commands import Door, compose, door
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.send.commands import ServerAddress, compose, door
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.config import Config, Listener
 from zonemta_py.sink import Sink, SinkOptions
 
@@ -72,7 +72,7 @@ def test_the_sender_can_be_named_or_be_nobody(given: str, sender: str) -> None:
 
 def test_a_message_for_nobody_is_refused() -> None:
     """With what to do about it."""
-    with pytest.raises(Stop, match="nobody to send to; name recipients, or use -t") as caught:
+    with pytest.raises(CommandError, match="nobody to send to; name recipients, or use -t") as caught:
         composed(b"Subject: x\n\n")
     assert caught.value.code == Exit.USAGE
 
@@ -80,17 +80,17 @@ def test_a_message_for_nobody_is_refused() -> None:
 @pytest.mark.parametrize(
     ("listeners", "expected"),
     [
-        ([{}], Door("127.0.0.1", 2525, "none")),
-        ([{"address": "0.0.0.0"}], Door("127.0.0.1", 2525, "none")),
-        ([{"address": "::"}], Door("::1", 2525, "none")),
-        ([{"proxy_protocol": True}, {"name": "b", "port": 26}], Door("127.0.0.1", 26, "none")),
-        ([{"tls": "implicit"}, {"name": "b", "port": 26}], Door("127.0.0.1", 26, "none")),
-        ([{"tls": "implicit"}], Door("127.0.0.1", 2525, "implicit")),
-        ([{"tls": "starttls", "require_tls": True}], Door("127.0.0.1", 2525, "starttls")),
-        ([{"tls": "starttls"}], Door("127.0.0.1", 2525, "none")),
+        ([{}], ServerAddress("127.0.0.1", 2525, "none")),
+        ([{"address": "0.0.0.0"}], ServerAddress("127.0.0.1", 2525, "none")),
+        ([{"address": "::"}], ServerAddress("::1", 2525, "none")),
+        ([{"proxy_protocol": True}, {"name": "b", "port": 26}], ServerAddress("127.0.0.1", 26, "none")),
+        ([{"tls": "implicit"}, {"name": "b", "port": 26}], ServerAddress("127.0.0.1", 26, "none")),
+        ([{"tls": "implicit"}], ServerAddress("127.0.0.1", 2525, "implicit")),
+        ([{"tls": "starttls", "require_tls": True}], ServerAddress("127.0.0.1", 2525, "starttls")),
+        ([{"tls": "starttls"}], ServerAddress("127.0.0.1", 2525, "none")),
     ],
 )
-def test_the_easiest_listener_is_used(listeners: list[dict[str, object]], expected: Door) -> None:
+def test_the_easiest_listener_is_used(listeners: list[dict[str, object]], expected: ServerAddress) -> None:
     """The first one that a plain client on this machine can talk to; TLS only where it is demanded."""
     made = [Listener(**{"certificate": "x.pem", **listener}) for listener in listeners]  # type: ignore[arg-type]
     assert door(Config(listeners=made), None, None) == expected
@@ -98,8 +98,8 @@ def test_the_easiest_listener_is_used(listeners: list[dict[str, object]], expect
 
 def test_host_and_port_override(zonemta: Callable[..., object]) -> None:
     """A host without a port means port 25; a port alone is the listener's address with that port."""
-    assert door(Config(), "mx.example.com", None) == Door("mx.example.com", 25, "none")
-    assert door(Config(), None, 2626) == Door("127.0.0.1", 2626, "none")
+    assert door(Config(), "mx.example.com", None) == ServerAddress("mx.example.com", 25, "none")
+    assert door(Config(), None, 2626) == ServerAddress("127.0.0.1", 2626, "none")
 
 
 class Running:
@@ -179,7 +179,7 @@ def test_a_refusal_is_one_sentence(zonemta: Callable[..., object], rule: str, co
 def test_what_is_no_address_is_a_sentence(address: str) -> None:
     """Line ends, control characters and bytes that are no UTF-8 are refused here, as sender and as recipient."""
     for sender, recipients in (("s@x.org", (address,)), (address, ("a@b.c",))):
-        with pytest.raises(Stop, match="is not an address") as caught:
+        with pytest.raises(CommandError, match="is not an address") as caught:
             composed(recipients=recipients, from_header=False, sender=sender)
         assert caught.value.code == Exit.DATA
         assert str(caught.value).isprintable()

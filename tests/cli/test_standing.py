@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zonemta_py.cli.terminal import when
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.queue.queue import LocalQueue
 
 Told = Callable[..., Any]
@@ -179,7 +179,7 @@ def test_a_span_is_seconds_or_a_sentence(text: str) -> None:
     """Never anything else, whatever is typed."""
     try:
         seconds: float = when.span(text, "--for")
-    except Stop as stop:
+    except CommandError as stop:
         seconds = 1 if re.match(r"--for: .* is (no length of time|not between)", stop.sentence) else 0
     assert 1 <= seconds <= when.SPAN_S_MAX
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from zonemta_py.cli.send.options import asked
 from zonemta_py.cli.terminal import when
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.output import moment
 
 NOW_MS = int(datetime(2026, 3, 28, 13, 0, tzinfo=UTC).timestamp() * 1000)
@@ -72,7 +72,7 @@ def test_moments_that_were(text: str, meant: str) -> None:
 def test_what_is_no_moment(text: str) -> None:
     """Among them a time that the clocks leave out. One sentence names the option and what is understood."""
     with pytest.raises(
-        Stop, match=r"--at: .* is no moment; write it like 2h, 14:30, tomorrow 9:00, 2026-12-01"
+        CommandError, match=r"--at: .* is no moment; write it like 2h, 14:30, tomorrow 9:00, 2026-12-01"
     ) as caught:
         when.at(text, "--at", NOW_MS)
     assert caught.value.code == Exit.USAGE
@@ -86,7 +86,7 @@ def test_any_text_is_a_moment_or_a_sentence(text: str) -> None:
     """Never anything else."""
     try:
         found: object = when.at(text, "--at", NOW_MS)
-    except Stop as stop:
+    except CommandError as stop:
         found = 0 if stop.sentence.startswith("--at: ") else stop
     assert isinstance(found, int)
 

@@ -8,7 +8,7 @@ from typing import Any
 from zonemta_py.config import Config
 from zonemta_py.delivery.message.merged import SLOW_S, Templates
 from zonemta_py.mail.envelope import Envelope, Recipient
-from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.queue.poison import Making, PoisonMessages
 from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.wire.server import serve
@@ -44,7 +44,7 @@ async def test_who_has_killed_its_sender_twice_is_held_and_named(scripted: Any, 
     )
     queue = await open_queue(config)
     wire = await serve(queue, tmp_path)
-    source = Source("t", Text("s"), Text("a@b.example"), text=Text("{{ name }}"), prepared=True)
+    source = TemplateSource("t", Text("s"), Text("a@b.example"), text=Text("{{ name }}"), prepared=True)
     await queue.ask(
         "campaign-put", name="c", template=source.pack(), bounds={}, sender="a@b.example", tenant="", zone="",
         priority=0, planned=0, life_h=24, notify="remote",
@@ -98,7 +98,7 @@ async def test_a_slow_template_leaves_half_of_the_time_to_others(tmp_path: Path)
     class Dispatch:
         async def template(self, campaign: str) -> bytes:
             loop = "{% for a in range(10000) %}{{ 'abc'|upper }}{% endfor %}"
-            return Source("t", Text("s"), Text("a@b.example"), text=Text(loop), prepared=True).pack()
+            return TemplateSource("t", Text("s"), Text("a@b.example"), text=Text(loop), prepared=True).pack()
 
     from zonemta_py.queue.api import Delivery
 

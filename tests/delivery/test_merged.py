@@ -22,7 +22,7 @@ from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.problems import RenderRefused
-from zonemta_py.merge.source import File, Source, Text
+from zonemta_py.merge.source import File, TemplateSource, Text
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery, QueueRefusal
 
@@ -31,7 +31,7 @@ GONE = QueueRefusal(Reply(451, "4.3.0", "the campaign's template is not there"))
 
 
 def template(text: str = "Hello {{ name }}, welcome to {{ city }}", **fields: Any) -> bytes:
-    source = Source("t", Text("For {{ name }}"), Text("News <news@d.example>"), text=Text(text), **fields)
+    source = TemplateSource("t", Text("For {{ name }}"), Text("News <news@d.example>"), text=Text(text), **fields)
     return prepare(source).pack()
 
 

@@ -21,11 +21,13 @@ from zonemta_py.delivery.smtp.connections import Connections
 from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.merge.compile import prepare
-from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Delivery, Result
 
-TEMPLATE = prepare(Source("t", Text("For {{ name }}"), Text("news@d.example"), text=Text("Hello {{ name }}"))).pack()
+TEMPLATE = prepare(
+    TemplateSource("t", Text("For {{ name }}"), Text("news@d.example"), text=Text("Hello {{ name }}"))
+).pack()
 VERDICTS = {DELIVERED: "delivered", DEFERRED: "deferred", BOUNCED: "bounced", RELEASED: "released"}
 
 

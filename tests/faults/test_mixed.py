@@ -17,7 +17,7 @@ from survival.clock import MachineClock, TrueClock
 from survival.letters import Letter
 from survival.waits import LATE_S, Waits
 
-from zonemta_py.sink.record import Message
+from zonemta_py.sink.record import ReceivedMessage
 
 ROOT = Path(__file__).resolve().parents[2]
 needs_shim = pytest.mark.skipif(bool(shim.missing()), reason=shim.missing())
@@ -50,7 +50,7 @@ def _judged(one: Letter, after_s: float, body: bytes | None = None, clock: Machi
     waits.calm()
     sender, recipients = (one.sender, one.recipients) if body is None else ("", [one.sender])
     data = b"Received: from here by there;\r\n\tnow\r\n" + one.data if body is None else body
-    waits.arrived(Message(sender, recipients, body=data, time=time.time() + after_s))
+    waits.arrived(ReceivedMessage(sender, recipients, body=data, time=time.time() + after_s))
     return [line.partition(":")[0] for line in waits.untimely()]
 
 
@@ -89,7 +89,7 @@ def test_what_waits_while_blows_fall_waits_for_them() -> None:
         waits.acknowledge(one)
         if not before:
             waits.calm()
-        waits.arrived(Message(one.sender, one.recipients, body=one.data, time=now + 2 * LATE_S))
+        waits.arrived(ReceivedMessage(one.sender, one.recipients, body=one.data, time=now + 2 * LATE_S))
         assert len(waits.untimely()) == said
 
 
@@ -97,7 +97,7 @@ def test_mail_out_of_a_stopped_zone_is_seen() -> None:
     """What was handed in and came while its zone was stopped, and nothing else."""
     one, waits = _letter("plain-", "stopped.test"), Waits(TrueClock())
     waits.open(one)
-    waits.arrived(Message(one.sender, one.recipients, body=one.data, time=time.time()))
+    waits.arrived(ReceivedMessage(one.sender, one.recipients, body=one.data, time=time.time()))
     assert waits.sent_while(lambda since, at: since <= at, "@stopped.test") == [to.lower() for to in one.recipients]
     assert waits.sent_while(lambda since, at: False, "@stopped.test") == []
 

@@ -6,7 +6,7 @@ import re
 
 from zonemta_py.merge.compile import compile as compile_template
 from zonemta_py.merge.problems import RenderRefused, TemplateRefused
-from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.reception.http.documents import batch, models, reading
 from zonemta_py.reception.http.documents.compose import compose
 from zonemta_py.reception.http.documents.problem import Problem
@@ -19,7 +19,7 @@ def template(data: bytes) -> None:
     """A stranger's template, in the sandbox, for one recipient."""
     text = Text(data.decode("utf-8", "replace"))
     try:
-        made = compile_template(Source("t", text, Text("a@b.example"), html=text, prepared=True))
+        made = compile_template(TemplateSource("t", text, Text("a@b.example"), html=text, prepared=True))
         message = made.render(FIELDS, "c@d.example", "e", "f")
     except (TemplateRefused, RenderRefused):
         return

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from zonemta_py.merge.compile import compile
-from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.source import TemplateSource, Text
 
 DATE = "Fri, 01 May 2026 08:00:00 +0000"
 
 
 @pytest.fixture(scope="session")
-def source() -> Callable[..., Source]:
+def source() -> Callable[..., TemplateSource]:
     """source(text="…", html="…") → Source; strings become texts."""
 
-    def make(**given: Any) -> Source:
+    def make(**given: Any) -> TemplateSource:
         values = {"subject": "News", "sender": "News <news@example.com>"} | given
         texts = {name: Text(value, name) if isinstance(value, str) else value for name, value in values.items()}
-        return Source("template", **texts)
+        return TemplateSource("template", **texts)
 
     return make
 
@@ -32,7 +32,7 @@ def parse() -> Callable[[bytes], EmailMessage]:
 
 
 @pytest.fixture(scope="session")
-def rendered(source: Callable[..., Source]) -> Callable[..., bytes]:
+def rendered(source: Callable[..., TemplateSource]) -> Callable[..., bytes]:
     """rendered({"name": "Ada"}, text="…") → message to ada@example.com."""
 
     def render(fields: dict[str, str], **given: Any) -> bytes:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from zonemta_py.merge.compile import compile, prepare, problems
 from zonemta_py.merge.problems import RenderRefused, TemplateRefused
-from zonemta_py.merge.source import File, Source, Text
+from zonemta_py.merge.source import File, TemplateSource, Text
 
 CPU_S, MEMORY_BYTES = 1.0, 64_000_000
 FIELDS = {
@@ -23,7 +23,7 @@ FIELDS = {
 
 def within(template: str, fields: dict[str, str] = FIELDS, times: int = 1) -> str:
     """Renders it as HTML within bounds; why it was refused, or ""."""
-    made = compile(Source("t", Text("s"), Text("a@b.example"), html=Text(template), prepared=True))
+    made = compile(TemplateSource("t", Text("s"), Text("a@b.example"), html=Text(template), prepared=True))
     said = ""
     began = time.process_time()
     for _ in range(times):
@@ -105,7 +105,7 @@ def test_single_expressions_end(template: str) -> None:
     assert within(template)
 
 
-def test_the_budget_is_the_messages(source: Callable[..., Source]) -> None:
+def test_the_budget_is_the_messages(source: Callable[..., TemplateSource]) -> None:
     """Parts share it: many header fields are no way around."""
     half = "{% for i in range(9000) %}{{ x }}{% endfor %}"
     fields = {"x": "y" * 250}
@@ -114,7 +114,7 @@ def test_the_budget_is_the_messages(source: Callable[..., Source]) -> None:
         compile(source(text=half, html=half)).render(fields, "a@b.example", "c", "d")
 
 
-def test_header_fields_are_short(source: Callable[..., Source]) -> None:
+def test_header_fields_are_short(source: Callable[..., TemplateSource]) -> None:
     """Encoded words are made one character at a time."""
     made = compile(source(subject="{{ x }}", text="x"))
     with pytest.raises(RenderRefused, match="Subject: it has 10,001 characters; make it 10,000 or less"):
@@ -168,7 +168,7 @@ def test_whatever_it_is_made_of(body: str) -> None:
         ({"html": "<p title='" + " " * 200_000 + "'>x <img alt='" + " " * 200_000 + "'></p>"}, ""),
     ],
 )
-def test_looking_at_a_template_ends(source: Callable[..., Source], given: dict[str, object], said: str) -> None:
+def test_looking_at_a_template_ends(source: Callable[..., TemplateSource], given: dict[str, object], said: str) -> None:
     """Too much of anything is said so; nothing takes time that grows with the square of its length."""
     began = time.process_time()
     if said:
@@ -187,7 +187,7 @@ def test_looking_at_a_template_ends(source: Callable[..., Source], given: dict[s
         {"images": (File("logo>\r\n.\r\nRCPT", "image/png", b""),)},
     ],
 )
-def test_names_and_kinds_of_files_end_no_line(source: Callable[..., Source], file: dict[str, object]) -> None:
+def test_names_and_kinds_of_files_end_no_line(source: Callable[..., TemplateSource], file: dict[str, object]) -> None:
     """They come from whoever puts a template, and stand in the header section of a part."""
     bad = source(text="x", **file)
     assert problems(bad)

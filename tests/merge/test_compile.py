@@ -7,7 +7,7 @@ import pytest
 
 from zonemta_py.merge.compile import compile, prepare, problems
 from zonemta_py.merge.problems import TemplateRefused
-from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.source import TemplateSource, Text
 
 COLUMNS = ["email", "first_name"]
 
@@ -51,7 +51,7 @@ COLUMNS = ["email", "first_name"]
         ({}, "template: there is neither text nor html nor mjml"),
     ],
 )
-def test_a_bad_template_is_refused(source: Callable[..., Source], given: dict[str, Any], said: str) -> None:
+def test_a_bad_template_is_refused(source: Callable[..., TemplateSource], given: dict[str, Any], said: str) -> None:
     """File, line, column, what is wrong; the remedy is behind a semicolon."""
     with pytest.raises(TemplateRefused) as refused:
         compile(prepare(source(**given), COLUMNS))
@@ -59,7 +59,7 @@ def test_a_bad_template_is_refused(source: Callable[..., Source], given: dict[st
     assert all("; " in problem.sentence for problem in refused.value.problems)
 
 
-def test_all_problems_are_told_at_once(source: Callable[..., Source]) -> None:
+def test_all_problems_are_told_at_once(source: Callable[..., TemplateSource]) -> None:
     """In the order they stand; nobody mends one to find the next."""
     found = problems(source(subject="{{ a }}", text="{{ b }}\n{{ c }}"), ["x"])
     assert [(one.file, one.line) for one in sorted(found)] == [("subject", 1), ("text", 1), ("text", 2)]
@@ -67,7 +67,7 @@ def test_all_problems_are_told_at_once(source: Callable[..., Source]) -> None:
         prepare(source(subject="{{ a }}", text="{{ b }}\n{{ c }}"), ["x"])
 
 
-def test_names_that_may_be_missing_are_no_problem(source: Callable[..., Source]) -> None:
+def test_names_that_may_be_missing_are_no_problem(source: Callable[..., TemplateSource]) -> None:
     """Asked for with `is defined` or default; loop variables, macros and built-in names are no fields."""
     text = (
         "{{ a|default('') }}{% if b is defined %}{% endif %}{{ recipient }}{{ campaign }}"
@@ -77,19 +77,19 @@ def test_names_that_may_be_missing_are_no_problem(source: Callable[..., Source])
     assert problems(source(text="{{ anything }}"), None) == []
 
 
-def test_what_is_stored_is_what_was_prepared(source: Callable[..., Source]) -> None:
+def test_what_is_stored_is_what_was_prepared(source: Callable[..., TemplateSource]) -> None:
     """Prepared, packed, unpacked: the same messages; nothing of MJML or CSS is needed any more."""
     prepared = prepare(source(mjml="<mjml><mj-body><mj-raw><p>{{ x }}</p></mj-raw></mj-body></mjml>"))
-    stored = Source.unpack(prepared.pack())
+    stored = TemplateSource.unpack(prepared.pack())
     assert stored == prepared
     assert stored.mjml is None
     made = [compile(one).render({"x": "y"}, "a@example.com", "may", "now") for one in (prepared, stored)]
     assert made[0] == made[1]
 
 
-def test_a_source_of_another_version_is_refused(source: Callable[..., Source]) -> None:
+def test_a_source_of_another_version_is_refused(source: Callable[..., TemplateSource]) -> None:
     """Never read as something else."""
     packed = bytearray(source(text="x").pack())
     packed[3 if packed[0] == 0xDC else 1] = 99
     with pytest.raises(ValueError, match="version 99"):
-        Source.unpack(bytes(packed))
+        TemplateSource.unpack(bytes(packed))

@@ -7,7 +7,7 @@ import pytest
 
 from zonemta_py.merge.compile import compile
 from zonemta_py.merge.problems import RenderRefused
-from zonemta_py.merge.source import Source
+from zonemta_py.merge.source import TemplateSource
 
 
 def text(made: bytes) -> str:
@@ -68,7 +68,7 @@ def test_nothing_runs_long_or_fills_memory(rendered: Callable[..., bytes], templ
     assert "undefined" not in str(refused.value)
 
 
-def test_a_render_does_not_use_up_the_next_ones_work(source: Callable[..., Source]) -> None:
+def test_a_render_does_not_use_up_the_next_ones_work(source: Callable[..., TemplateSource]) -> None:
     """The budget is each message's own."""
     made = compile(source(text="{% for i in range(9000) %}{{ x }}{% endfor %}"))
     first = made.render({"x": "y" * 300}, "a@example.com", "may", "now")

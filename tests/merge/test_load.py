@@ -8,7 +8,7 @@ from zonemta_py.merge import load as loading
 from zonemta_py.merge.compile import compile
 from zonemta_py.merge.load import load
 from zonemta_py.merge.problems import TemplateRefused
-from zonemta_py.merge.source import File, Source, Text
+from zonemta_py.merge.source import File, TemplateSource, Text
 
 HEAD = 'subject = "S"\nfrom = "News <news@example.com>"\n'
 
@@ -26,7 +26,7 @@ def test_the_shipped_example() -> None:
     assert source.mjml.file == "config/newsletter/letter.mjml"
     assert [(one.name, one.kind) for one in source.attachments] == [("programme.ics", "text/calendar")]
     assert [(one.name, one.kind) for one in source.images] == [("logo", "image/png")]
-    assert Source.unpack(source.pack()) == source
+    assert TemplateSource.unpack(source.pack()) == source
 
 
 def test_inline_texts_know_their_place(tmp_path: Path) -> None:

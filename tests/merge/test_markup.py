@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from zonemta_py.merge.compile import compile, prepare
 from zonemta_py.merge.html.markup import protect
 from zonemta_py.merge.problems import TemplateRefused, ToolMissing
-from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.source import TemplateSource, Text
 
 PIECES = st.sampled_from(
     ["<p>", "</p>", "text ", "{{ a }}", "{% if a %}x{% endif %}", '<a href="{{ u }}?a=%}&b=1">', "</a>", "{{ '}}' }}",
@@ -28,7 +28,7 @@ def test_protected_markup_comes_back(pieces: list[str]) -> None:
     assert away.restore(away.markup) == content
 
 
-def test_css_is_inlined_around_jinja(source: Callable[..., Source]) -> None:
+def test_css_is_inlined_around_jinja(source: Callable[..., TemplateSource]) -> None:
     """Rules become style attributes; expressions in text, attributes, styles and tables stay where they were."""
     html = (
         "<style>p, td { color: red } @media (max-width: 9px) { p { color: blue } }</style>"
@@ -46,12 +46,12 @@ def test_css_is_inlined_around_jinja(source: Callable[..., Source]) -> None:
     assert "@media" in prepared.content
 
 
-def test_html_without_a_style_sheet_is_left_as_it_is(source: Callable[..., Source]) -> None:
+def test_html_without_a_style_sheet_is_left_as_it_is(source: Callable[..., TemplateSource]) -> None:
     """Byte for byte."""
     assert prepare(source(html="<P>a<br/>{{ b }}")).html == Text("<P>a<br/>{{ b }}", "html")
 
 
-def test_mjml_keeps_jinja_in_its_place(source: Callable[..., Source]) -> None:
+def test_mjml_keeps_jinja_in_its_place(source: Callable[..., TemplateSource]) -> None:
     """Between sections, in attributes and in text."""
     mjml = """<mjml><mj-head><mj-title>{{ a }}</mj-title><mj-preview>{% if a %}{{ a }}{% endif %}</mj-preview></mj-head>
     <mj-body>{% for s in a %}<mj-section><mj-column><mj-text color="{{ c }}">{{ s }}!</mj-text>
@@ -66,7 +66,7 @@ def test_mjml_keeps_jinja_in_its_place(source: Callable[..., Source]) -> None:
     assert "fonts.googleapis" not in made
 
 
-def test_a_tag_that_the_tools_would_lose_is_refused(source: Callable[..., Source]) -> None:
+def test_a_tag_that_the_tools_would_lose_is_refused(source: Callable[..., TemplateSource]) -> None:
     """Rather than mean something else."""
     mjml = "<mjml>{% if a %}<mj-body></mj-body>{% endif %}</mjml>"
     with pytest.raises(TemplateRefused, match=r"cannot stand here|does not compile"):
@@ -77,7 +77,7 @@ def test_a_tag_that_the_tools_would_lose_is_refused(source: Callable[..., Source
     ("module", "given"), [("mjml", {"mjml": "<mjml></mjml>"}), ("css_inline", {"html": "<style>"})]
 )
 def test_a_missing_tool_says_what_to_install(
-    source: Callable[..., Source], monkeypatch: pytest.MonkeyPatch, module: str, given: dict[str, str]
+    source: Callable[..., TemplateSource], monkeypatch: pytest.MonkeyPatch, module: str, given: dict[str, str]
 ) -> None:
     """And what needs no tool works without."""
     monkeypatch.setitem(sys.modules, module, None)

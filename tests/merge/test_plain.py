@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from zonemta_py.merge.html.plain import plain_text
-from zonemta_py.merge.source import Source
+from zonemta_py.merge.source import TemplateSource
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_plain_text(markup: str, text: str) -> None:
     assert plain_text(markup, re.compile("keep")) == text
 
 
-def test_fields_in_it_are_not_escaped(rendered: Callable[..., bytes], source: Callable[..., Source]) -> None:
+def test_fields_in_it_are_not_escaped(rendered: Callable[..., bytes], source: Callable[..., TemplateSource]) -> None:
     """The made text is a template as well, of plain text."""
     message = rendered({"x": "a&b"}, html='<p>{% if x %}<a href="https://e.com/{{ x }}">{{ x }}</a>{% endif %}</p>')
     assert b"\r\n\r\na&b <https://e.com/a&b>\r\n" in message

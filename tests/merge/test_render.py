@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from zonemta_py.merge.compile import compile
 from zonemta_py.merge.problems import RenderRefused
 from zonemta_py.merge.render import FIELDS_CHARACTERS_MAX, Compiled
-from zonemta_py.merge.source import File, Source, Text
+from zonemta_py.merge.source import File, TemplateSource, Text
 
 DATE = "Fri, 01 May 2026 08:00:00 +0000"
 NASTY = st.one_of(
@@ -32,7 +32,7 @@ NAMES = [
 
 
 @pytest.fixture(scope="module")
-def everything(source: Callable[..., Source]) -> Compiled:
+def everything(source: Callable[..., TemplateSource]) -> Compiled:
     """A field in every place there is."""
     return compile(
         source(
@@ -107,7 +107,7 @@ def test_a_text_that_is_mostly_not_ascii_goes_in_base64(
     assert unix(parse(message).get_payload(decode=True).decode()) == "русский текст " * 60 + "\n" + unix(field)
 
 
-def test_the_same_arguments_give_the_same_bytes(everything: Compiled, source: Callable[..., Source]) -> None:
+def test_the_same_arguments_give_the_same_bytes(everything: Compiled, source: Callable[..., TemplateSource]) -> None:
     """So a retry is the same message; another recipient or campaign has another Message-ID."""
     first = everything.render({"x": "Ada"}, "ada@example.com", "may", DATE)
     assert everything.render({"x": "Ada"}, "ada@example.com", "may", DATE) == first
@@ -134,7 +134,7 @@ def test_an_address_made_of_fields_is_checked(rendered: Callable[..., bytes]) ->
             rendered({"a": bad}, sender="Shop <{{ a }}>", text="x")
 
 
-def test_international_addresses(source: Callable[..., Source]) -> None:
+def test_international_addresses(source: Callable[..., TemplateSource]) -> None:
     """A domain is written in A-labels; only a local part that is not ASCII makes the header UTF-8."""
     made = compile(source(text="x"))
     assert b"To: ada@xn--mnchen-3ya.example\r\n" in made.render({}, "ada@münchen.example", "may", DATE)
@@ -155,13 +155,13 @@ def test_what_cannot_be_rendered_says_why(rendered: Callable[..., bytes], fields
         rendered(fields, text="Hello {{ name }}")
 
 
-def test_html_alone_for_a_browser(source: Callable[..., Source]) -> None:
+def test_html_alone_for_a_browser(source: Callable[..., TemplateSource]) -> None:
     """The text before it is encoded; nothing where there is no HTML."""
     assert compile(source(html="<p>{{ x }}</p>")).html_text({"x": "a&b"}, "a@example.com", "may") == "<p>a&amp;b</p>"
     assert compile(source(text="x")).html_text({}, "a@example.com", "may") == ""
 
 
-def test_a_browser_is_shown_the_images(source: Callable[..., Source]) -> None:
+def test_a_browser_is_shown_the_images(source: Callable[..., TemplateSource]) -> None:
     """It knows no cid: they stand in the page itself."""
     made = compile(source(html='<img src="cid:logo"> cid:logo', images=(File("logo", "image/png", b"\x89PNG"),)))
     page = made.html_text({}, "a@example.com", "may")

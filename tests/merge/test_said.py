@@ -7,14 +7,14 @@ import pytest
 from zonemta_py.merge.compile import compile, prepare
 from zonemta_py.merge.problems import TemplateRefused
 from zonemta_py.merge.said import said
-from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.source import TemplateSource, Text
 
 
 def headers(**fields: str) -> tuple[tuple[str, Text], ...]:
     return tuple((name.replace("_", "-"), Text(value, "t", 3, 5)) for name, value in fields.items())
 
 
-def test_they_are_heard_and_leave_with_no_message(source: Callable[..., Source]) -> None:
+def test_they_are_heard_and_leave_with_no_message(source: Callable[..., TemplateSource]) -> None:
     """Whatever their case; the first of several speaks."""
     made = prepare(
         source(text="x", headers=headers(x_deliver_after="3600", X_Window="office", x_window="night", X_Mine="y"))
@@ -35,7 +35,9 @@ def test_they_are_heard_and_leave_with_no_message(source: Callable[..., Source])
         ({"X_Priority_Level": "1"}, "send with --priority"),
     ],
 )
-def test_what_cannot_be_heard_is_said(source: Callable[..., Source], field: dict[str, str], sentence: str) -> None:
+def test_what_cannot_be_heard_is_said(
+    source: Callable[..., TemplateSource], field: dict[str, str], sentence: str
+) -> None:
     """A template that says it is refused, with the remedy."""
     with pytest.raises(TemplateRefused) as refused:
         prepare(source(text="x", headers=headers(**field)))
@@ -44,7 +46,9 @@ def test_what_cannot_be_heard_is_said(source: Callable[..., Source], field: dict
 
 @pytest.mark.parametrize("src", ["logo.png", "/home/ann/logo.png", "../x.gif", "C:"])
 @pytest.mark.parametrize("element", ["<img alt='x' src='{}'>", '<p><IMG\n  SRC = "{}"/></p>'])
-def test_an_image_that_only_the_writer_has_is_named(source: Callable[..., Source], element: str, src: str) -> None:
+def test_an_image_that_only_the_writer_has_is_named(
+    source: Callable[..., TemplateSource], element: str, src: str
+) -> None:
     """A path on one's own disk shows nothing to a reader."""
     with pytest.raises(TemplateRefused, match="no reader has the image"):
         prepare(source(html=element.format(src + "x.png" if src == "C:" else src)))
@@ -53,6 +57,6 @@ def test_an_image_that_only_the_writer_has_is_named(source: Callable[..., Source
 @pytest.mark.parametrize(
     "src", ["https://x.example/a.png", "//x.example/a", "data:image/png;base64,AA", "{{ x }}/a.png", "http://x/y"]
 )
-def test_images_that_readers_can_have_are_good(source: Callable[..., Source], src: str) -> None:
+def test_images_that_readers_can_have_are_good(source: Callable[..., TemplateSource], src: str) -> None:
     """By address, in the message, or made of fields."""
     prepare(source(html=f'<img src="{src}"><a name="src=\'x\'">y</a>'))

@@ -26,6 +26,7 @@ from zonemta_py.disk.records import Type, pack
 from zonemta_py.pipeline.journal import reader, schema
 from zonemta_py.pipeline.journal.schema import ROWS
 from zonemta_py.pipeline.lake import bronze, table
+from zonemta_py.pipeline.lake.ingested import Ingested
 
 PATIENCE_S = 120
 
@@ -82,7 +83,7 @@ def test_a_stream_and_a_batch_may_take_turns(spark: SparkSession, real_archive: 
     files = journal.files(real_archive)[:4]
     growing, lake = tmp_path / "archive", tmp_path / "lake"
     growing.mkdir()
-    told: list[list[bronze.Entry]] = []
+    told: list[list[Ingested]] = []
     for number, path in enumerate((files[-1], *files[:-1])):
         shutil.copy(path, growing)
         if number % 2:

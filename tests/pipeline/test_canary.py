@@ -10,10 +10,10 @@ import pytest
 
 from zonemta_py.cli.campaign.settings import with_recipient
 from zonemta_py.cli.campaign.work import Work, _sentences, read_columns
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.load import load
-from zonemta_py.pipeline.nodes.client import Target
+from zonemta_py.pipeline.nodes.client import NodeAccess
 from zonemta_py.pipeline.nodes.nodes import Announcement, OtherNodes, bind
 from zonemta_py.pipeline.prepare.chunks import PLAN
 from zonemta_py.pipeline.send.campaign import CampaignStopped, send
@@ -64,7 +64,7 @@ def test_a_canary_that_goes_wrong_stops_the_campaign(
     # More than half of the canary: what is left of it when it is paused cannot pause it again after the resume.
     bounds = {"least": 2 * CANARY * EACH // 3, "deferred": 0.3}
     campaign = Announcement("may", "news@sender.net", packed, bounds=bounds)
-    target = Target((node.url,), node.token.read_text().strip(), 60)
+    target = NodeAccess((node.url,), node.token.read_text().strip(), 60)
     for _ in range(2):  # while it is paused, sending again says the same
         with pytest.raises(
             CampaignStopped, match=r"may is paused .* attempts were deferred .*`zonemta campaign resume"
@@ -79,17 +79,17 @@ def test_a_canary_that_goes_wrong_stops_the_campaign(
 def test_a_plan_keeps_to_its_nodes(node: Any, tmp_path: Path) -> None:
     """Under other URLs chunks would go to other nodes, and be taken again; a single node that knows it may move."""
     key = node.token.read_text().strip()
-    two = Target(("http://127.0.0.1:1", "http://127.0.0.1:2"), key)
+    two = NodeAccess(("http://127.0.0.1:1", "http://127.0.0.1:2"), key)
     bind(tmp_path, two, "may")
-    bind(tmp_path, Target(("http://127.0.0.1:2/", "http://127.0.0.1:1"), key), "may")
+    bind(tmp_path, NodeAccess(("http://127.0.0.1:2/", "http://127.0.0.1:1"), key), "may")
     for other in (("http://localhost:1", "http://localhost:2"), ("http://127.0.0.1:1",)):
         with pytest.raises(OtherNodes, match=r"may goes to http://127.0.0.1:1, http://127.0.0.1:2, .*--nodes"):
-            bind(tmp_path, Target(other, key), "may")
+            bind(tmp_path, NodeAccess(other, key), "may")
     (tmp_path / "nodes.json").write_text('["http://127.0.0.1:1"]')
     with pytest.raises(OtherNodes):
-        bind(tmp_path, Target((node.url,), key), "may")
+        bind(tmp_path, NodeAccess((node.url,), key), "may")
     node.ask("campaign-put", **put(tmp_path))
-    bind(tmp_path, Target((node.url,), key), "may")
+    bind(tmp_path, NodeAccess((node.url,), key), "may")
 
 
 def put(folder: Path) -> dict[str, Any]:
@@ -101,10 +101,15 @@ def test_what_spark_says_of_a_list_is_a_sentence(spark: "SparkSession", tmp_path
     """A damaged file, a value that is no number in a segment: said with what to mend; a bug of ours is none of that."""
     (tmp_path / "bad.parquet").write_text("nonsense")
     work = Work(None, "local[2]", 2, None)
-    with pytest.raises(Stop, match=r"the list cannot be read as asked: \[FAILED_READ_FILE.*mend the list") as caught:
+    with pytest.raises(
+        CommandError, match=r"the list cannot be read as asked: \[FAILED_READ_FILE.*mend the list"
+    ) as caught:
         read_columns(work, str(tmp_path / "bad.parquet"), multiline=False)
     assert caught.value.code == Exit.DATA
-    with pytest.raises(Stop, match=r"\[CAST_INVALID_INPUT\] The value 'n/a'.*the condition of --where"), _sentences():
+    with (
+        pytest.raises(CommandError, match=r"\[CAST_INVALID_INPUT\] The value 'n/a'.*the condition of --where"),
+        _sentences(),
+    ):
         spark.createDataFrame([("n/a",), ("31",)], "age string").where("age > 30").collect()
     with pytest.raises(ZeroDivisionError), _sentences():
         print(1 // 0)
@@ -119,6 +124,6 @@ def test_what_spark_says_of_a_list_is_a_sentence(spark: "SparkSession", tmp_path
 )
 def test_a_list_that_names_no_recipient(names: list[str], said: str) -> None:
     """Said before the template is looked at, with what the list has."""
-    with pytest.raises(Stop) as caught:
+    with pytest.raises(CommandError) as caught:
         with_recipient({name: name for name in names}, "list.csv", names)
     assert said in caught.value.sentence

@@ -17,7 +17,7 @@ import pytest
 
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.load import load
-from zonemta_py.pipeline.nodes.client import Node, NodeGone, NodeRefused, Target
+from zonemta_py.pipeline.nodes.client import NodeAccess, NodeClient, NodeGone, NodeRefused
 from zonemta_py.pipeline.nodes.nodes import Announcement
 from zonemta_py.pipeline.prepare.chunks import PLAN
 from zonemta_py.pipeline.send.campaign import CampaignStopped, send
@@ -48,14 +48,14 @@ def node(kills: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield one
 
 
-def target(node: Any, **changed: Any) -> Target:
+def target(node: Any, **changed: Any) -> NodeAccess:
     values = {
         "nodes": (node.url,),
         "key": node.token.read_text().strip(),
         "key_file": str(node.token),
         "patience_s": 60,
     }
-    return Target(**values | changed)
+    return NodeAccess(**values | changed)
 
 
 def announcement(kills: Any, folder: Path, name: str, **changed: Any) -> Announcement:
@@ -75,7 +75,7 @@ def planned(spark: "SparkSession", name: str, chunks: int = CHUNKS, canary: int 
 
 
 def announce(node: Any, campaign: Announcement) -> None:
-    with Node(node.url, target(node)) as one:
+    with NodeClient(node.url, target(node)) as one:
         one.put_campaign(campaign.name, campaign.template, sender=campaign.sender)
 
 
@@ -199,11 +199,14 @@ def test_a_paused_campaign_stops_the_injection(spark: "SparkSession", kills: Any
 def test_mistakes_of_nodes_and_keys(spark: "SparkSession", node: Any, kills: Any) -> None:
     """Each is one sentence that names the node."""
     with pytest.raises(ValueError, match="'localhost:1' is no address of a node; write it like http"):
-        Target(("localhost:1",), "k")
-    with Node(node.url, target(node, key="wrong", key_file="")) as one, pytest.raises(NodeRefused, match="key"):
+        NodeAccess(("localhost:1",), "k")
+    with NodeClient(node.url, target(node, key="wrong", key_file="")) as one, pytest.raises(NodeRefused, match="key"):
         one.campaigns()
     away = f"http://127.0.0.1:{kills.free_port()}"
-    with Node(away, target(node, patience_s=0)) as one, pytest.raises(NodeGone, match=f"{away}: .* does not answer"):
+    with (
+        NodeClient(away, target(node, patience_s=0)) as one,
+        pytest.raises(NodeGone, match=f"{away}: .* does not answer"),
+    ):
         one.campaigns()
     spark.dataSource.register(ZonemtaDataSource)
     with pytest.raises(Exception, match="the rows have no column chunk; write those of a plan"):
@@ -226,5 +229,5 @@ def test_a_chunk_always_goes_to_the_same_node() -> None:
 def test_a_key_never_travels_in_the_clear(url: str) -> None:
     """Plain HTTP is for this machine; elsewhere whoever listens would have the key."""
     with pytest.raises(ValueError, match="would be told the key in the clear; write https://"):
-        Target((url,), "k")
-    Target((url.replace("http://", "https://"), "http://127.0.0.1:1", "http://[::1]:1", "http://localhost:1"), "k")
+        NodeAccess((url,), "k")
+    NodeAccess((url.replace("http://", "https://"), "http://127.0.0.1:1", "http://[::1]:1", "http://localhost:1"), "k")

@@ -11,7 +11,7 @@ from typing import Any
 from zonemta_py.disk import journal
 from zonemta_py.disk.records import Type
 from zonemta_py.pipeline.erasure.archive import erase_segment
-from zonemta_py.pipeline.erasure.person import Person
+from zonemta_py.pipeline.erasure.person import DataSubject
 from zonemta_py.queue.api import DEFERRED
 from zonemta_py.queue.maintenance import archive as archiving
 
@@ -112,7 +112,9 @@ async def test_what_was_erased_in_the_archive_stays_erased(house: Make) -> None:
     await home.put("bob@x.test")
     (delivery,) = await home.lease()
     closed = home.folder / "archive" / (await home.queue.ask("rotate"))["closed"]
-    assert erase_segment(closed, Person("bob@x.test", "gone-1@forgotten.invalid")).entries == 2  # accepted, started
+    assert (
+        erase_segment(closed, DataSubject("bob@x.test", "gone-1@forgotten.invalid")).entries == 2
+    )  # accepted, started
     await home.settle(delivery)
     await home.rest()
     await home.queue.position()

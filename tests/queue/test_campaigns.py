@@ -13,7 +13,7 @@ from zonemta_py.disk.records import Type
 from zonemta_py.mail.envelope import Envelope, Notify, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.merge.compile import prepare
-from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.queue.api import BOUNCED, DEFERRED, HELD, POSTPONED, Delivery, Outcome, QueueRefusal, Result
 
 Make = Callable[..., Any]
@@ -21,7 +21,7 @@ BLOCKED = Reply(550, "5.7.1", "Message rejected as spam")
 
 
 def template(text: str = "Hi {{ name }}\n") -> bytes:
-    return prepare(Source("t", Text("Hello {{ name }}"), Text("news@src.test"), text=Text(text))).pack()
+    return prepare(TemplateSource("t", Text("Hello {{ name }}"), Text("news@src.test"), text=Text(text))).pack()
 
 
 def batch(*addresses: str, campaign: str = "spring", **more: Any) -> Envelope:
@@ -86,7 +86,7 @@ async def test_the_same_campaign_twice_is_one(house: Make) -> None:
         ({"life_h": 0}, "life_h is 0"),
         ({"template": b"\x90"}, "this is no template"),
         ({"template": b""}, "this is no template"),
-        ({"template": Source("t", Text("s"), Text("a@b.c"), text=Text("x")).pack()}, "not prepared"),
+        ({"template": TemplateSource("t", Text("s"), Text("a@b.c"), text=Text("x")).pack()}, "not prepared"),
         ({"notify": "often"}, "there is no notify 'often'; take remote, never, failure"),
         ({"bounds": {"soft": 1}}, "there is no bound 'soft'; take least, deferred"),
         ({"bounds": {"blocked": 5}}, "write a share from 0 to 1"),

@@ -10,7 +10,7 @@ import pytest
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.merge.compile import prepare
-from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.queue.api import (
     BOUNCED,
     DEFERRED,
@@ -298,7 +298,7 @@ async def test_a_campaign_from_its_template_to_its_end(house: Make, front: Make)
     queue = await front(home)
     lines = (f"{number} {random.Random(number).randbytes(40).hex()}\n" for number in range(9_000))
     text = "Dear {{ name }},\n" + "".join(lines)
-    template = prepare(Source("t", Text("Hello"), Text("news@src.test"), text=Text(text))).pack()
+    template = prepare(TemplateSource("t", Text("Hello"), Text("news@src.test"), text=Text(text))).pack()
     assert len(template) > 8 * 65_536
     assert await queue.ask("campaign-put", name="spring", sender="news@src.test", template=template, tenant="shop") == {
         "created": True

@@ -12,7 +12,7 @@ from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.records import Type
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.merge.compile import prepare
-from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.queue.api import BOUNCED, DEFERRED, QueueRefusal, Receipt
 
 Make = Callable[..., Any]
@@ -116,7 +116,7 @@ async def test_who_was_suppressed_is_left_out_at_once(house: Make) -> None:
 async def test_a_canceled_campaign_takes_nothing_more(house: Make) -> None:
     """The order is obeyed before the store has heard of it."""
     home = await house()
-    template = prepare(Source("t", Text("Hello {{ name }}"), Text("news@src.test"), text=Text("Hi\n"))).pack()
+    template = prepare(TemplateSource("t", Text("Hello {{ name }}"), Text("news@src.test"), text=Text("Hi\n"))).pack()
     await home.queue.ask("campaign-put", name="spring", sender="news@src.test", template=template)
     home.queue.core.lines._start = lambda: None
     order = asyncio.ensure_future(home.queue.ask("campaign-cancel", name="spring", cause="wrong list"))

@@ -10,7 +10,7 @@ import pytest
 
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.merge.compile import prepare
-from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.queue.api import DEFERRED, QueueRefusal
 
 Make = Callable[..., Any]
@@ -19,7 +19,7 @@ FIGURES = "accepted", "delivered", "deferred", "bounced", "removed", "waiting"
 
 
 async def begin(home: Any, **settings: Any) -> None:
-    source = Source("t", Text("Hello {{ name }}"), Text("news@src.test"), text=Text("Hi\n"))
+    source = TemplateSource("t", Text("Hello {{ name }}"), Text("news@src.test"), text=Text("Hi\n"))
     await home.queue.ask(
         "campaign-put", name="spring", sender="news@src.test", template=prepare(source).pack(), **settings
     )

@@ -14,13 +14,15 @@ import pytest
 from zonemta_py.disk.leveldb.store import Store, StoreError
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.merge.compile import prepare
-from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.queue.api import Delivery, QueueRefusal
 from zonemta_py.queue.core import commit
 from zonemta_py.queue.lifecycle import leasing as leasing
 
 Make = Callable[..., Any]
-TEMPLATE = prepare(Source("t", Text("Hello {{ name }}"), Text("news@src.test"), text=Text("Hi {{ name }}\n"))).pack()
+TEMPLATE = prepare(
+    TemplateSource("t", Text("Hello {{ name }}"), Text("news@src.test"), text=Text("Hi {{ name }}\n"))
+).pack()
 MERGED, PLAIN = ["ann@x.test", "bob@y.test", "cid@x.test"], ["ann@x.test", "dan@z.test"]
 TURNS = (0, 2, 4, 6, 8, 12, 16)
 READS = range(1, 13)

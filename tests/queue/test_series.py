@@ -12,13 +12,13 @@ from zonemta_py.mail.dsn import Failed
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.merge.compile import prepare
-from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Delivery, Outcome, Result
 from zonemta_py.queue.hooks import NoHooks
 from zonemta_py.schedule.admission.zone_share import SERIES_MAX
 
 Make = Callable[..., Any]
-TEMPLATE = prepare(Source("t", Text("Hi {{ name }}"), Text("news@src.test"), text=Text("Hi {{ name }}"))).pack()
+TEMPLATE = prepare(TemplateSource("t", Text("Hi {{ name }}"), Text("news@src.test"), text=Text("Hi {{ name }}"))).pack()
 REPLIES = {
     DELIVERED: Reply(250, "2.0.0", "taken"),
     DEFERRED: Reply(451, "4.3.0", "later"),

@@ -15,7 +15,7 @@ from zonemta_py.disk.records import Type
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.merge.compile import prepare
-from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.queue.api import DEFERRED, DELIVERED, HELD, QueueRefusal, Receipt
 
 Make = Callable[..., Any]
@@ -400,7 +400,7 @@ async def test_what_came_after_the_list_grew_is_not_looked_up_twice(
 
 
 async def campaign(home: Any) -> None:
-    template = prepare(Source("t", Text("Hello {{ name }}"), Text("news@src.test"), text=Text("Hi\n"))).pack()
+    template = prepare(TemplateSource("t", Text("Hello {{ name }}"), Text("news@src.test"), text=Text("Hi\n"))).pack()
     await home.queue.ask("campaign-put", name="spring", sender="news@src.test", template=template)
 
 

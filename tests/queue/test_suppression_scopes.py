@@ -11,7 +11,7 @@ from zonemta_py.disk import journal, keys, records
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.records import Type
 from zonemta_py.merge.compile import prepare
-from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.source import TemplateSource, Text
 
 Make = Callable[..., Any]
 NEWS = "news@news.test"
@@ -40,7 +40,7 @@ async def entries(home: Any, address: str) -> dict[str, str]:
 
 
 async def campaign(home: Any, name: str, tenant: str = "") -> None:
-    template = prepare(Source("t", Text("Hello"), Text(NEWS), text=Text("Hi\n"))).pack()
+    template = prepare(TemplateSource("t", Text("Hello"), Text(NEWS), text=Text("Hi\n"))).pack()
     await home.queue.ask("campaign-put", name=name, sender=NEWS, tenant=tenant, template=template)
 
 

@@ -22,7 +22,7 @@ from dns_servers import DnsServers, missing
 from ports import free_port
 from survival.rig import Mta
 
-from zonemta_py.sink import Message, Sink, SinkOptions
+from zonemta_py.sink import ReceivedMessage, Sink, SinkOptions
 from zonemta_py.sink.certificate import self_made
 
 USER, PASSWORD = "newsletter", "correct horse"
@@ -56,7 +56,7 @@ class Relay:
     def port(self) -> int:
         return self.mta.port
 
-    def came(self, recipient: str) -> Message:
+    def came(self, recipient: str) -> ReceivedMessage:
         """The message that the sink got for that recipient; waits for it. The last line's CRLF is part of it."""
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:

@@ -12,7 +12,7 @@ from survival.rig import Mta
 
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.merge.compile import prepare
-from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.sink import Sink, SinkOptions
 from zonemta_py.wire.client import RemoteQueue
@@ -20,7 +20,7 @@ from zonemta_py.wire.client import RemoteQueue
 BATCHES, PEOPLE = 6, 100
 PATIENCE_S = 60
 TEMPLATE = prepare(
-    Source(
+    TemplateSource(
         "spring", Text("For {{ name }}"), Text("News <news@src.test>"),
         html=Text("<p>Dear {{ name }},</p><p>welcome to {{ city }}.</p>"),
     )

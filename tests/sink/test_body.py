@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from zonemta_py.sink.body import Body
+from zonemta_py.sink.body import SinkBody
 
 PARTS = st.lists(
     st.sampled_from([b"\r\n", b".", b"\r", b"\n", b"x", b"..", b"\x00", b"long line of text"]), max_size=30
@@ -24,7 +24,7 @@ def stuffed(message: bytes) -> bytes:
 def read(blocks: list[bytes]) -> tuple[bytes, int, int, int]:
     """Message, its counted size, number of the block it ended in, index behind it there."""
     pieces: list[bytes] = []
-    body = Body(pieces.append)
+    body = SinkBody(pieces.append)
     for number, block in enumerate(blocks):
         if (end := body.feed(block)) >= 0:
             return b"".join(pieces), body.size, number, end
@@ -60,7 +60,7 @@ def test_nothing_else_ends_a_message(smuggled: bytes) -> None:
 def test_the_rest_of_a_block_is_left() -> None:
     """The index returned is that of the first byte behind the final dot, also where reading began in the middle."""
     data = b"DATA\r\nhello\r\n.\r\nQUIT\r\n"
-    body = Body()
+    body = SinkBody()
     assert data[body.feed(data, 6) :] == b"QUIT\r\n"
     assert body.size == len(b"hello\r\n")
 
@@ -72,6 +72,6 @@ def test_an_empty_message_ends_at_once() -> None:
 
 def test_size_is_counted_without_anyone_taking_the_bytes() -> None:
     """The size is known even where nobody wants the message."""
-    body = Body()
+    body = SinkBody()
     assert body.feed(b"..one\r\ntwo\r\n.\r\n") == 15
     assert body.size == len(b".one\r\ntwo\r\n")

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.sink import SinkError
-from zonemta_py.sink.rules import ACTIONS, STAGES, Rule, parse_rules
+from zonemta_py.sink.rules import ACTIONS, STAGES, SinkRule, parse_rules
 
 
-def parse(text: str) -> Rule:
-    return Rule.parse(text, Random(1))
+def parse(text: str) -> SinkRule:
+    return SinkRule.parse(text, Random(1))
 
 
 def test_a_whole_rule_is_understood() -> None:

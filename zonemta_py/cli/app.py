@@ -21,7 +21,7 @@ from zonemta_py.cli.lake import report, whatif
 from zonemta_py.cli.queue import backup, explain, fsck, journal, suppression, suspensions, warmup
 from zonemta_py.cli.queue import commands as queue
 from zonemta_py.cli.send import commands as send
-from zonemta_py.cli.terminal.errors import Exit, Stop, guarded
+from zonemta_py.cli.terminal.errors import CommandError, Exit, guarded
 from zonemta_py.cli.terminal.examples import epilog
 from zonemta_py.cli.terminal.habits import meant
 from zonemta_py.config import load
@@ -47,16 +47,16 @@ def _dispatch(arguments: list[str]) -> None:
     command = tree(arguments[0] if arguments else "")
     instead = meant(arguments)
     if instead and not _is_there(command, arguments):  # a plugin may have one of that name
-        raise Stop(Exit.USAGE, instead)
+        raise CommandError(Exit.USAGE, instead)
     try:
         code: Any = command.main(arguments, prog_name="zonemta", standalone_mode=False)
     except typer.Abort:
-        raise Stop(Exit.INTERRUPTED) from None
+        raise CommandError(Exit.INTERRUPTED) from None
     except Exception as error:
         # typer's own usage errors, wherever it keeps their class: they know how to say themselves.
         raise _usage(error) from None
     if code:
-        raise Stop(Exit(code))
+        raise CommandError(Exit(code))
 
 
 def _is_there(command: Any, arguments: list[str]) -> bool:
@@ -143,7 +143,7 @@ def _usage(error: Exception) -> Exception:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         print(say())
-        return Stop(Exit.USAGE)
+        return CommandError(Exit.USAGE)
     command = context.command_path if context else "zonemta"
     sentence = " ".join(str(say()).split()).rstrip(".").replace(". Choose from:", "; choose from")
-    return Stop(Exit.USAGE, f"{sentence}; see `{command} --help`")
+    return CommandError(Exit.USAGE, f"{sentence}; see `{command} --help`")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -75,7 +75,7 @@ def sink(
     try:
         counters = run_sink(options, _started if quiet or not sys.stdout.isatty() else _live)
     except SinkError as error:
-        raise Stop(_code(error), str(error)) from None
+        raise CommandError(_code(error), str(error)) from None
     print(f"{counters.messages:,} messages for {counters.recipients:,} recipients, {counters.bytes:,} bytes")
 
 

@@ -19,10 +19,10 @@ from zonemta_py.merge.html.plain import plain_text
 from zonemta_py.merge.html.tools import inline_css
 from zonemta_py.merge.language import TOKENS_MAX, Language
 from zonemta_py.merge.limits import excess
-from zonemta_py.merge.problems import Problem, RenderRefused, TemplateRefused
+from zonemta_py.merge.problems import RenderRefused, TemplateProblem, TemplateRefused
 from zonemta_py.merge.render import Compiled, Field, Part
 from zonemta_py.merge.said import TO_US, unclear
-from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.source import TemplateSource, Text
 
 PROBLEMS_MAX = 100
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -41,7 +41,7 @@ _ANGLE = re.compile(r"(.*)<([^<>]*)>\s*", re.DOTALL)
 _HTML, _PLAIN = Language(autoescape=True), Language(autoescape=False)
 
 
-def problems(source: Source, columns: Collection[str] | None = None) -> list[Problem]:
+def problems(source: TemplateSource, columns: Collection[str] | None = None) -> list[TemplateProblem]:
     """What can be seen without the tools. columns: names of the fields that the list has, None if not known.
 
     PROBLEMS_MAX at most. Raises TypeError for a source that is none.
@@ -49,7 +49,7 @@ def problems(source: Source, columns: Collection[str] | None = None) -> list[Pro
     return list(islice(_problems(source, columns), PROBLEMS_MAX))
 
 
-def _problems(source: Source, columns: Collection[str] | None) -> Iterator[Problem]:
+def _problems(source: TemplateSource, columns: Collection[str] | None) -> Iterator[TemplateProblem]:
     found = list(islice(excess(source), PROBLEMS_MAX))
     yield from found
     if found:
@@ -67,11 +67,11 @@ def _problems(source: Source, columns: Collection[str] | None) -> Iterator[Probl
     for name, text in source.headers:
         yield from _header_name(name, text)
     if not (source.text or source.html or source.mjml):
-        yield Problem(source.file, 0, 0, "there is neither text nor html nor mjml; give one of them")
+        yield TemplateProblem(source.file, 0, 0, "there is neither text nor html nor mjml; give one of them")
     yield from _missing_images(source)
 
 
-def fields(source: Source) -> set[str]:
+def fields(source: TemplateSource) -> set[str]:
     """Names that the template may look up; what is in no column of the list has a default. Raises TemplateRefused."""
     found = problems(source)
     if found:
@@ -80,7 +80,7 @@ def fields(source: Source) -> set[str]:
     return {name for tree in texts for name in meta.find_undeclared_variables(tree)}
 
 
-def wanted(source: Source) -> dict[str, str]:
+def wanted(source: TemplateSource) -> dict[str, str]:
     """Names that must be columns of the list → where each is asked for first. source: a good one."""
     found: dict[str, str] = {}
     for text, language in _texts(source):
@@ -89,14 +89,14 @@ def wanted(source: Source) -> dict[str, str]:
     return found
 
 
-def _texts(source: Source) -> Iterator[tuple[Text, Language]]:
+def _texts(source: TemplateSource) -> Iterator[tuple[Text, Language]]:
     heads = (source.subject, source.sender, source.reply_to, source.to_name, source.list_unsubscribe, source.text)
     yield from ((text, _PLAIN) for text in heads if text is not None)
     yield from ((text, _PLAIN) for name, text in source.headers if name.lower() not in TO_US)
     yield from ((text, _HTML) for text in (source.html, source.mjml) if text is not None)
 
 
-def _header_name(name: str, text: Text) -> list[Problem]:
+def _header_name(name: str, text: Text) -> list[TemplateProblem]:
     if not _NAME.fullmatch(name):
         return [_at(text, f"{name[:80]!a} is no name of a header field; use letters, digits and -")]
     if _OURS.fullmatch(name):
@@ -104,7 +104,7 @@ def _header_name(name: str, text: Text) -> list[Problem]:
     return []
 
 
-def _missing_images(source: Source) -> Iterator[Problem]:
+def _missing_images(source: TemplateSource) -> Iterator[TemplateProblem]:
     text = source.html or source.mjml
     if text is None:
         return
@@ -112,10 +112,10 @@ def _missing_images(source: Source) -> Iterator[Problem]:
     for found in _CID.finditer(text.content):
         if found[1] not in names:
             sentence = f"there is no inline image {found[1]!r}; name it under images"
-            yield Problem(text.file, *text.place(found.start(1)), sentence)
+            yield TemplateProblem(text.file, *text.place(found.start(1)), sentence)
 
 
-def _local_images(source: Source) -> Iterator[Problem]:
+def _local_images(source: TemplateSource) -> Iterator[TemplateProblem]:
     """Images that only the one who writes the template has."""
     text = source.html or source.mjml
     for found in _SRC.finditer(text.content) if text is not None else ():
@@ -125,14 +125,14 @@ def _local_images(source: Source) -> Iterator[Problem]:
         sentence = (
             f"no reader has the image {found[1][:80]!r}; name it under images and write cid:NAME, or its https://"
         )
-        yield Problem(text.file, *text.place(found.start(1)), sentence)
+        yield TemplateProblem(text.file, *text.place(found.start(1)), sentence)
 
 
-def _at(text: Text, sentence: str) -> Problem:
-    return Problem(text.file, text.line, text.column, sentence)
+def _at(text: Text, sentence: str) -> TemplateProblem:
+    return TemplateProblem(text.file, text.line, text.column, sentence)
 
 
-def prepare(source: Source, columns: Collection[str] | None = None) -> Source:
+def prepare(source: TemplateSource, columns: Collection[str] | None = None) -> TemplateSource:
     """MJML compiled, CSS inlined, text made from HTML where there is none. Raises TemplateRefused, ToolMissing."""
     found = [*problems(source, columns), *islice((*unclear(source), *_local_images(source)), PROBLEMS_MAX)]
     if found:
@@ -149,7 +149,7 @@ def prepare(source: Source, columns: Collection[str] | None = None) -> Source:
     except LookupError as lost:
         where = markup.place(markup.content.find(lost.args[0]))
         sentence = f"{lost.args[0][:60]} cannot stand here in MJML or beside a style sheet; move it between elements"
-        raise TemplateRefused([Problem(markup.file, *where, sentence)]) from None
+        raise TemplateRefused([TemplateProblem(markup.file, *where, sentence)]) from None
     text = source.text or _made_text(html, protected, markup)
     return replace(source, html=final, mjml=None, text=text, prepared=True)
 
@@ -159,7 +159,7 @@ def _made_text(html: str, protected: Protected, markup: Text) -> Text:
     return Text(protected.put_back(plain), f"text made from {markup.file}")
 
 
-def compile(source: Source) -> Compiled:
+def compile(source: TemplateSource) -> Compiled:
     """source: prepared (else it is, which takes the tools). Raises TemplateRefused, ToolMissing."""
     source = source if source.prepared else prepare(source)
     found = problems(source)
@@ -168,10 +168,10 @@ def compile(source: Source) -> Compiled:
     try:
         return _compiled(source)
     except RenderRefused as refused:  # what is everybody's
-        raise TemplateRefused([Problem(source.file, 0, 0, str(refused))]) from None
+        raise TemplateRefused([TemplateProblem(source.file, 0, 0, str(refused))]) from None
 
 
-def _compiled(source: Source) -> Compiled:
+def _compiled(source: TemplateSource) -> Compiled:
     return Compiled(
         sender=_mailbox("From", source.sender),
         reply_to=_mailbox("Reply-To", source.reply_to) if source.reply_to else None,

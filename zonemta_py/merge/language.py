@@ -24,7 +24,7 @@ from jinja2.utils import Namespace
 from markupsafe import Markup
 
 from zonemta_py.merge import meter
-from zonemta_py.merge.meter import CALL, NODE, SEARCH, STEP, TURN, Work, scalar, size
+from zonemta_py.merge.meter import CALL, NODE, SEARCH, STEP, TURN, MeteredContext, scalar, size
 
 RANGE_MAX = 10_000
 TOKENS_MAX = 10_000
@@ -48,7 +48,7 @@ _LITERALS = (nodes.Const, nodes.List, nodes.Tuple, nodes.Dict)
 class Language(SandboxedEnvironment):
     """One for HTML (autoescape), one for all else."""
 
-    context_class = Work
+    context_class = MeteredContext
     intercepted_binops = frozenset({"+", "*", "%"})
 
     def __init__(self, autoescape: bool) -> None:
@@ -86,12 +86,12 @@ class Language(SandboxedEnvironment):
             return False
         return attr in METHODS if isinstance(obj, str) else isinstance(obj, Namespace | LoopContext)
 
-    def call(self, context: Work, obj: Any, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def call(self, context: MeteredContext, obj: Any, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         values = (*args, *kwargs.values()) if kwargs else args
         context.spend(CALL + meter.price(getattr(obj, "__name__", ""), getattr(obj, "__self__", None), values))
         return super().call(context, obj, *args, **kwargs)
 
-    def call_binop(self, context: Work, operator: str, left: Any, right: Any) -> Any:  # type: ignore[override]
+    def call_binop(self, context: MeteredContext, operator: str, left: Any, right: Any) -> Any:  # type: ignore[override]
         if operator == "%" and isinstance(left, str):
             return _format(context, left, *(right if isinstance(right, tuple) else (right,)))
         if operator == "*" and not (isinstance(left, int | float) and isinstance(right, int | float)):
@@ -190,12 +190,12 @@ def _weigh(compared: nodes.Compare) -> None:
 
 
 @pass_context
-def _joined(context: Work, *values: Any) -> Any:
+def _joined(context: MeteredContext, *values: Any) -> Any:
     return _join(context, values)
 
 
 @pass_context
-def _join(context: Work, values: Iterable[Any], separator: str = "") -> Any:
+def _join(context: MeteredContext, values: Iterable[Any], separator: str = "") -> Any:
     parts = [scalar(value) for value in meter.each(context, values, NODE)]
     context.spend(sum(map(size, parts)) + len(parts) * len(separator))
     markup = any(isinstance(part, Markup) for part in parts)
@@ -203,7 +203,7 @@ def _join(context: Work, values: Iterable[Any], separator: str = "") -> Any:
 
 
 @pass_context
-def _replace(context: Work, value: Any, old: str, new: str, count: int = -1) -> Any:
+def _replace(context: MeteredContext, value: Any, old: str, new: str, count: int = -1) -> Any:
     text = value if isinstance(value, str) else str(value)
     context.spend(STEP + SEARCH * len(text) + len(old))
     context.spend(text.count(old) * len(new))
@@ -211,7 +211,7 @@ def _replace(context: Work, value: Any, old: str, new: str, count: int = -1) -> 
 
 
 @pass_context
-def _format(context: Work, pattern: str, *values: Any) -> Any:
+def _format(context: MeteredContext, pattern: str, *values: Any) -> Any:
     if not _FORMAT.fullmatch(pattern):
         raise SecurityError("a format has only %s, %d, %f, %g and %x, two digits of width and of precision")
     context.spend(CALL * (1 + len(values)) + len(pattern) + sum(size(scalar(value)) for value in values))
@@ -222,7 +222,7 @@ def _format(context: Work, pattern: str, *values: Any) -> Any:
 
 
 @pass_context
-def _round(context: Work, value: Any, precision: int = 0) -> float:
+def _round(context: MeteredContext, value: Any, precision: int = 0) -> float:
     context.spend(STEP)
     return round(float(value), max(-15, min(15, precision)))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zonemta_py.merge import header
-from zonemta_py.merge.problems import Problem, RenderRefused
-from zonemta_py.merge.source import File, Source, Text
+from zonemta_py.merge.problems import RenderRefused, TemplateProblem
+from zonemta_py.merge.source import File, TemplateSource, Text
 
 TEXT_CHARACTERS_MAX = 1024 * 1024
 """Of a text, HTML or MJML."""
@@ -17,7 +17,7 @@ FILES_MAX = 100
 FILES_BYTES_MAX = 25 * 1024 * 1024
 
 
-def excess(source: Source) -> Iterator[Problem]:
+def excess(source: TemplateSource) -> Iterator[TemplateProblem]:
     """What is too much, and names and kinds of files that cannot stand in a header section. Raises TypeError."""
     bodies = [text for text in (source.text, source.html, source.mjml) if text is not None]
     heads = (source.subject, source.sender, source.reply_to, source.to_name, source.list_unsubscribe)
@@ -27,26 +27,28 @@ def excess(source: Source) -> Iterator[Problem]:
     files = (*source.images, *source.attachments)
     for what, count, most in (("headers", len(source.headers), HEADERS_MAX), ("files", len(files), FILES_MAX)):
         if count > most:
-            yield Problem(source.file, 0, 0, f"there are {count:,} {what}; a template has at most {most}")
+            yield TemplateProblem(source.file, 0, 0, f"there are {count:,} {what}; a template has at most {most}")
     size = sum(len(_whole(file).content) for file in files)
     if size > FILES_BYTES_MAX:
-        yield Problem(source.file, 0, 0, f"its files have {size:,} bytes; {FILES_BYTES_MAX:,} at most, link to them")
+        yield TemplateProblem(
+            source.file, 0, 0, f"its files have {size:,} bytes; {FILES_BYTES_MAX:,} at most, link to them"
+        )
     for file in files:
         try:
             header.media_type(file.kind)
             if file in source.images:
                 header.content_id(file.name)
         except RenderRefused as refused:
-            yield Problem(source.file, 0, 0, str(refused))
+            yield TemplateProblem(source.file, 0, 0, str(refused))
 
 
-def _too_long(texts: list[Text], most: int) -> Iterator[Problem]:
+def _too_long(texts: list[Text], most: int) -> Iterator[TemplateProblem]:
     for text in texts:
         if not isinstance(text.content, str) or not isinstance(text.file, str):
             raise TypeError("its texts are none")
         if len(text.content) > most:
             sentence = f"it has {len(text.content):,} characters; a template has at most {most:,} here"
-            yield Problem(text.file, text.line, text.column, sentence)
+            yield TemplateProblem(text.file, text.line, text.column, sentence)
 
 
 def _whole(file: File) -> File:

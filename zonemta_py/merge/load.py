@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from zonemta_py.merge.limits import FILES_BYTES_MAX
-from zonemta_py.merge.problems import Problem, TemplateRefused
-from zonemta_py.merge.source import File, Source, Text
+from zonemta_py.merge.problems import TemplateProblem, TemplateRefused
+from zonemta_py.merge.source import File, TemplateSource, Text
 
 TEXT_BYTES_MAX = 1024 * 1024
 _KEYS = {"subject": str, "from": str, "reply_to": str, "to_name": str, "list_unsubscribe": str, "one_click": bool,
@@ -28,7 +28,7 @@ _FIELD = re.compile(r"([!-9;-~]+):[ \t]*(.*(?:\n[ \t].*)*)\n?")
 _LINE = re.compile(r"\((?:at line (\d+), column (\d+)|at end of document)\)")
 
 
-def load(path: Path) -> Source:
+def load(path: Path) -> TemplateSource:
     """Raises TemplateRefused, OSError."""
     file = path / "template.toml" if path.is_dir() else path
     return _Toml(file).source() if file.suffix == ".toml" else _mail(file)
@@ -47,7 +47,7 @@ def _read_text(file: Path) -> str:
 
 
 def _refused(file: Path, line: int, column: int, sentence: str) -> TemplateRefused:
-    return TemplateRefused([Problem(str(file), line, column, sentence)])
+    return TemplateRefused([TemplateProblem(str(file), line, column, sentence)])
 
 
 class _Toml:
@@ -62,12 +62,12 @@ class _Toml:
             said = _LINE.sub("", str(error)).strip()
             raise _refused(file, line, column, f"this is not TOML: {said[0].lower()}{said[1:]}; mend it here") from None
 
-    def source(self) -> Source:
+    def source(self) -> TemplateSource:
         problems = self._wrong_keys()
         if problems:
             raise TemplateRefused(problems)
         table = self._table
-        return Source(
+        return TemplateSource(
             file=str(self._file),
             subject=self._text("subject"),
             sender=self._text("from"),
@@ -83,7 +83,7 @@ class _Toml:
             images=self._files(table.get("images", {})),
         )
 
-    def _wrong_keys(self) -> list[Problem]:
+    def _wrong_keys(self) -> list[TemplateProblem]:
         found = []
         for key, value in self._table.items():
             if key not in _KEYS:
@@ -92,7 +92,7 @@ class _Toml:
                 found.append(self._problem(key, f"{key} is a {_KEYS[key].__name__}; write it as one"))
         for key in ("subject", "from"):
             if not self._table.get(key):
-                found.append(Problem(str(self._file), 0, 0, f'{key} is missing; write {key} = "…"'))
+                found.append(TemplateProblem(str(self._file), 0, 0, f'{key} is missing; write {key} = "…"'))
         for key in ("headers", "images", "attachments"):
             value = self._table.get(key, ())
             if not all(isinstance(one, str) for one in (value.values() if isinstance(value, dict) else value)):
@@ -108,8 +108,8 @@ class _Toml:
         )
         return Text(self._written).place(found.end()) if found else (1, 1)
 
-    def _problem(self, key: str, sentence: str) -> Problem:
-        return Problem(str(self._file), *self._place(key), sentence)
+    def _problem(self, key: str, sentence: str) -> TemplateProblem:
+        return TemplateProblem(str(self._file), *self._place(key), sentence)
 
     def _at(self, key: str, content: str) -> Text:
         return Text(content, str(self._file), *self._place(key))
@@ -163,7 +163,7 @@ class _Toml:
             raise TemplateRefused([self._problem(key, f"there is no file {file}; mend the name, or put it there")])
 
 
-def _mail(file: Path) -> Source:
+def _mail(file: Path) -> TemplateSource:
     written = _read_text(file)
     fields, headers, end = _mail_fields(file, written)
     kind = fields["content-type"].content.partition(";")[0].strip().lower()
@@ -176,7 +176,7 @@ def _mail(file: Path) -> Source:
     body = Text(written[end:], str(file), *Text(written).place(end))
     to = fields.get("to")
     to_name = to.content.rpartition("<")[0].strip().strip('"') if to else ""
-    return Source(
+    return TemplateSource(
         file=str(file),
         subject=fields["subject"],
         sender=fields["from"],

@@ -43,7 +43,7 @@ _FREE_TESTS = frozenset({"defined", "false", "none", "number", "string", "true",
 _PRINTABLE = (str, int, float, Undefined)  # StrictUndefined raises when it is printed
 
 
-class Work(Context):
+class MeteredContext(Context):
     """What one part of a message is rendered with. left: units that the message may still spend."""
 
     left = WORK_MAX
@@ -83,7 +83,7 @@ def number(value: Any) -> Any:
 
 
 @pass_context
-def printed(context: Work, value: Any) -> Any:
+def printed(context: MeteredContext, value: Any) -> Any:
     """Written so that it costs little: it is called for each field of each message."""
     kind = type(value)
     if kind is str or kind is Markup:
@@ -96,27 +96,27 @@ def printed(context: Work, value: Any) -> Any:
 
 
 @pass_context
-def each(context: Work, values: Iterable[Any], cost: int) -> Iterator[Any]:
+def each(context: MeteredContext, values: Iterable[Any], cost: int) -> Iterator[Any]:
     for value in values:
         context.spend(cost)
         yield value
 
 
 @pass_context
-def charge(context: Work, nothing: str, cost: int) -> str:
+def charge(context: MeteredContext, nothing: str, cost: int) -> str:
     context.spend(cost)
     return nothing
 
 
 @pass_context
-def weighed(context: Work, value: Any) -> Any:
+def weighed(context: MeteredContext, value: Any) -> Any:
     """What is compared or cut."""
     context.spend(size(value))
     return value
 
 
 @pass_context
-def searched(context: Work, value: Any) -> Any:
+def searched(context: MeteredContext, value: Any) -> Any:
     context.spend(SEARCH * size(value))
     return value
 
@@ -142,7 +142,7 @@ def metered(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     wants = getattr(getattr(function, "jinja_pass_arg", None), "name", "")
 
     @pass_context
-    def paid(context: Work, value: Any, *args: Any, **named: Any) -> Any:
+    def paid(context: MeteredContext, value: Any, *args: Any, **named: Any) -> Any:
         context.spend(price(name, value, (*args, *named.values()) if named else args))
         if wants == "environment":
             result = function(context.environment, value, *args, **named)
@@ -166,7 +166,7 @@ def tested(name: str, test: Callable[..., bool]) -> Callable[..., Any]:
     weight = SEARCH if name == "in" else 1
 
     @pass_context
-    def paid(context: Work, value: Any, *args: Any) -> bool:
+    def paid(context: MeteredContext, value: Any, *args: Any) -> bool:
         context.spend(STEP + weight * (size(value) + sum(map(size, args))))
         return test(value, *args)
 

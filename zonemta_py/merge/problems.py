@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class TemplateProblem:
     """line, column: from 1; 0 where the whole file is meant. sentence: what is wrong and the remedy."""
 
     file: str
@@ -22,7 +22,7 @@ class Problem:
 class TemplateRefused(ValueError):
     """`problems`: at least one."""
 
-    def __init__(self, problems: list[Problem]) -> None:
+    def __init__(self, problems: list[TemplateProblem]) -> None:
         self.problems = sorted(set(problems))
         more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
         super().__init__(f"{self.problems[0]}{more}")

@@ -19,7 +19,7 @@ from zonemta_py.merge import header
 from zonemta_py.merge.encoding import base64, base64_bytes, join, piece
 from zonemta_py.merge.language import FUNCTIONS
 from zonemta_py.merge.limits import FIELD_CHARACTERS_MAX
-from zonemta_py.merge.meter import WORK_MAX, Work
+from zonemta_py.merge.meter import WORK_MAX, MeteredContext
 from zonemta_py.merge.problems import RenderRefused
 from zonemta_py.merge.source import File
 
@@ -81,7 +81,7 @@ class Part:
 
 
 def _pieces(name: str, template: Template, values: _Values) -> list[str]:
-    context: Work = template.new_context(values, shared=True)  # type: ignore[assignment]
+    context: MeteredContext = template.new_context(values, shared=True)  # type: ignore[assignment]
     context.left = values[_LEFT]
     try:
         pieces = list(template.root_render_func(context))

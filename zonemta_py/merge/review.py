@@ -9,7 +9,7 @@ from itertools import islice
 from jinja2 import TemplateSyntaxError, meta, nodes
 
 from zonemta_py.merge.language import FUNCTIONS, METHODS, Language
-from zonemta_py.merge.problems import Problem
+from zonemta_py.merge.problems import TemplateProblem
 from zonemta_py.merge.source import Text
 
 BUILT_IN = frozenset({"recipient", "campaign"})
@@ -60,7 +60,7 @@ _WITH_FILES = ("Block", "Extends", "FromImport", "Import", "Include")
 _Found = Iterator[tuple[nodes.Node, str]]
 
 
-def review(text: Text, language: Language, columns: Collection[str] | None) -> list[Problem]:
+def review(text: Text, language: Language, columns: Collection[str] | None) -> list[TemplateProblem]:
     """columns: names of the fields there will be; None where they are not known."""
     try:
         tree = language.parse(text.content)
@@ -81,8 +81,8 @@ def _sentence(error: TemplateSyntaxError) -> str:
     return message[0].lower() + message[1:]
 
 
-def _problem(text: Text, offset: int, sentence: str) -> Problem:
-    return Problem(text.file, *text.place(offset - 1), sentence)
+def _problem(text: Text, offset: int, sentence: str) -> TemplateProblem:
+    return TemplateProblem(text.file, *text.place(offset - 1), sentence)
 
 
 def _unsafe(tree: nodes.Template, language: Language) -> _Found:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zonemta_py.mail.schedule_fields import FIELDS
-from zonemta_py.merge.problems import Problem
-from zonemta_py.merge.source import Source
+from zonemta_py.merge.problems import TemplateProblem
+from zonemta_py.merge.source import TemplateSource
 
 _ELSEWHERE = {
     "x-campaign": "--name", "x-priority-level": "--priority", "x-sending-zone": "--zone", "x-tenant": "--tenant",
@@ -20,7 +20,7 @@ TO_US = frozenset({*_NAMES, *_ELSEWHERE})
 """Lower-case names of fields that are in no message."""
 
 
-def said(source: Source) -> dict[str, str]:
+def said(source: TemplateSource) -> dict[str, str]:
     """Name, as in `schedule_fields.FIELDS`, → value. The first of several speaks."""
     found: dict[str, str] = {}
     for name, text in source.headers:
@@ -29,7 +29,7 @@ def said(source: Source) -> dict[str, str]:
     return found
 
 
-def unclear(source: Source) -> Iterator[Problem]:
+def unclear(source: TemplateSource) -> Iterator[TemplateProblem]:
     """Fields that cannot speak: their places, and the remedy."""
     for name, text in source.headers:
         option = _ELSEWHERE.get(name.lower(), "")
@@ -39,4 +39,4 @@ def unclear(source: Source) -> Iterator[Problem]:
             sentence = f"{name} is the same for all recipients of a batch; write what it says without {{{{ … }}}}"
         else:
             continue
-        yield Problem(text.file, text.line, text.column, sentence)
+        yield TemplateProblem(text.file, text.line, text.column, sentence)

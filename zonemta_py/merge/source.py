@@ -37,7 +37,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TemplateSource:
     """One template. Of text, html and mjml at least one is there; mjml and html exclude each other.
 
     sender: "address" or "Name <address>", as is reply_to. to_name: display name beside the recipient's address.
@@ -63,7 +63,7 @@ class Source:
         return bytes(msgpack.packb((_VERSION, *astuple(self)), use_bin_type=True))
 
     @classmethod
-    def unpack(cls, data: bytes) -> Source:
+    def unpack(cls, data: bytes) -> TemplateSource:
         """Raises ValueError for what `pack` of this version did not write."""
         version, *values = msgpack.unpackb(data, raw=False)
         if version != _VERSION:

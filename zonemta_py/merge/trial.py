@@ -42,10 +42,10 @@ def look(packed: bytes) -> Found:
     from zonemta_py.merge.compile import compile, wanted
     from zonemta_py.merge.problems import TemplateRefused
     from zonemta_py.merge.said import said, unclear
-    from zonemta_py.merge.source import Source
+    from zonemta_py.merge.source import TemplateSource
 
     try:
-        source = Source.unpack(packed)
+        source = TemplateSource.unpack(packed)
         if not source.prepared:
             return _bad("it is not prepared; `zonemta campaign` prepares it before it packs it")
         compile(source)

@@ -50,12 +50,13 @@ def _update(given: argparse.Namespace) -> int:
 def _ingest(given: argparse.Namespace) -> int:
     from zonemta_py.pipeline.journal.reader import Damaged
     from zonemta_py.pipeline.lake import bronze
+    from zonemta_py.pipeline.lake.ingested import Ingested
     from zonemta_py.pipeline.lake.table import Busy
     from zonemta_py.pipeline.spark.session import Unavailable, session
 
     damages = 0
 
-    def told(entries: list[bronze.Entry]) -> None:
+    def told(entries: list[Ingested]) -> None:
         nonlocal damages
         damages += sum(entry.damages for entry in entries)
         print(f"{len(entries)} new segments, {sum(entry.rows for entry in entries):,} rows", flush=True)

@@ -8,8 +8,8 @@
 """
 
 from zonemta_py.sink.options import SinkError, SinkOptions
-from zonemta_py.sink.record import Message
+from zonemta_py.sink.record import ReceivedMessage
 from zonemta_py.sink.server import Sink, run_sink
 from zonemta_py.sink.timeline import depth
 
-__all__ = ["Message", "Sink", "SinkError", "SinkOptions", "depth", "run_sink"]
+__all__ = ["ReceivedMessage", "Sink", "SinkError", "SinkOptions", "depth", "run_sink"]

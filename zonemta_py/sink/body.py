@@ -11,7 +11,7 @@ from collections.abc import Callable
 _UNDECIDED = (b"", b"\r")
 
 
-class Body:
+class SinkBody:
     """size: bytes of the message so far, dots unstuffed. take: gets the message piece by piece, if anyone wants it."""
 
     __slots__ = ("_held", "_take", "size")

@@ -23,7 +23,7 @@ _MESSAGE_ID = re.compile(rb"^message-id:[ \t]*(?:\r\n[ \t]+)?([^\r\n]*)", re.IGN
 
 
 @dataclass(slots=True)
-class Message:
+class ReceivedMessage:
     """One accepted message. parameters: of MAIL, then of each recipient, as sent ("" where there were none)."""
 
     sender: str
@@ -114,7 +114,7 @@ class Recorder:
     """Counters, and whatever of log, store and memory the options ask for. Raises SinkError where a file cannot be."""
 
     def __init__(self, options: SinkOptions) -> None:
-        self.counters, self.messages = Counters(), list[Message]()
+        self.counters, self.messages = Counters(), list[ReceivedMessage]()
         self._options, self._written, self._captures = options, "", 0
         self.capturing = bool(options.keep or options.log or options.store)
         try:
@@ -139,7 +139,7 @@ class Recorder:
         path = store / f".coming-{os.getpid()}-{self._captures}" if store else None
         return Capture(self._options.keep, self._options.checksum, path)
 
-    def accept(self, message: Message, capture: Capture) -> None:
+    def accept(self, message: ReceivedMessage, capture: Capture) -> None:
         """Logs, stores and keeps an accepted message; counting is done already."""
         message.message_id, message.time = capture.message_id(), time.time()
         self._stored += 1
@@ -151,7 +151,7 @@ class Recorder:
             self.messages.append(message)
 
     @staticmethod
-    def _line(message: Message, capture: Capture) -> str:
+    def _line(message: ReceivedMessage, capture: Capture) -> str:
         row: dict[str, Any] = {
             "time": round(message.time, 6),
             "message_id": message.message_id,

@@ -33,7 +33,7 @@ _REPLY = re.compile(r"[2-5]\d\d(?: [\x20-\x7e]*)?")
 
 
 @dataclass(slots=True)
-class Rule:
+class SinkRule:
     """action: one of ACTIONS or a reply line. share: 0 to 1. after_s: seconds before it, None: the usual latency."""
 
     stage: str
@@ -44,7 +44,7 @@ class Rule:
     chance: Random = field(default_factory=Random)
 
     @classmethod
-    def parse(cls, text: str, chance: Random) -> Rule:
+    def parse(cls, text: str, chance: Random) -> SinkRule:
         """Raises SinkError with one sentence."""
         found = _RULE.fullmatch(text.strip())
         if found is None:
@@ -79,10 +79,10 @@ def _pattern(text: str, pattern: str | None) -> re.Pattern[str] | None:
         raise SinkError(f"rule {text!r}: the pattern is not a regular expression ({error}); mend it") from None
 
 
-def parse_rules(texts: Iterable[str], seed: int | None) -> dict[str, list[Rule]]:
+def parse_rules(texts: Iterable[str], seed: int | None) -> dict[str, list[SinkRule]]:
     """The rules by stage, in their order. Raises SinkError."""
-    rules: dict[str, list[Rule]] = {}
+    rules: dict[str, list[SinkRule]] = {}
     for number, text in enumerate(texts):
-        rule = Rule.parse(text, Random(None if seed is None else f"{seed}:{number}"))
+        rule = SinkRule.parse(text, Random(None if seed is None else f"{seed}:{number}"))
         rules.setdefault(rule.stage, []).append(rule)
     return rules

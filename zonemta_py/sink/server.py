@@ -18,9 +18,9 @@ import uvloop
 from zonemta_py.sink.certificate import tls_context
 from zonemta_py.sink.control import Control, changed
 from zonemta_py.sink.options import SinkError, SinkOptions
-from zonemta_py.sink.record import Counters, Message, Recorder
+from zonemta_py.sink.record import Counters, ReceivedMessage, Recorder
 from zonemta_py.sink.service import Service
-from zonemta_py.sink.session import Session
+from zonemta_py.sink.session import SinkSession
 from zonemta_py.sink.timeline import Timeline
 
 _FLUSH_S = 0.1
@@ -51,7 +51,7 @@ class Sink:
         return self._recorder.counters
 
     @property
-    def messages(self) -> list[Message]:
+    def messages(self) -> list[ReceivedMessage]:
         """Every accepted message, oldest first. Raises RuntimeError unless `keep` is set."""
         if not self.options.keep:
             raise RuntimeError("this sink keeps no messages; give it SinkOptions(keep=True)")
@@ -96,7 +96,7 @@ class Sink:
         loop, implicit = asyncio.get_running_loop(), self._service.tls if self.options.implicit_tls else None
         try:
             return await loop.create_server(
-                lambda: Session(self._service), address, port, backlog=_BACKLOG, ssl=implicit
+                lambda: SinkSession(self._service), address, port, backlog=_BACKLOG, ssl=implicit
             )
         except OSError as error:
             raise SinkError(_cannot_listen(address, port, error)) from None

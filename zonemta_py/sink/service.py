@@ -9,7 +9,7 @@ from typing import Protocol
 
 from zonemta_py.sink.options import SinkOptions
 from zonemta_py.sink.record import Recorder
-from zonemta_py.sink.rules import Rule, parse_rules
+from zonemta_py.sink.rules import SinkRule, parse_rules
 from zonemta_py.sink.throttle import Throttle
 
 
@@ -41,10 +41,10 @@ class Service:
         elif options.rate_limit:
             self.throttle = Throttle(options)
 
-    def rule(self, stage: str, subjects: list[str]) -> Rule | None:
+    def rule(self, stage: str, subjects: list[str]) -> SinkRule | None:
         return next((rule for rule in self.rules.get(stage, ()) if rule.applies(subjects)), None)
 
-    def delay_s(self, stage: str, rule: Rule | None) -> float:
+    def delay_s(self, stage: str, rule: SinkRule | None) -> float:
         options = self.options
         seconds = (stage == "dot" and options.dot_latency_s) or options.latency_s
         if rule is not None and rule.after_s is not None:

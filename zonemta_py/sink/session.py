@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import cast
 
 from zonemta_py.mail import limits
-from zonemta_py.sink.body import Body
-from zonemta_py.sink.record import Capture, Message
-from zonemta_py.sink.rules import Rule
+from zonemta_py.sink.body import SinkBody
+from zonemta_py.sink.record import Capture, ReceivedMessage
+from zonemta_py.sink.rules import SinkRule
 from zonemta_py.sink.service import Service
 from zonemta_py.sink.throttle import Throttle
 
@@ -30,7 +30,7 @@ _GARBAGE = "\x01\x7f!! not smtp at all"
 _RECIPIENTS_MAX = 100_000
 
 
-class Session(asyncio.Protocol):
+class SinkSession(asyncio.Protocol):
     """Speaks with one client."""
 
     def __init__(self, service: Service) -> None:
@@ -38,7 +38,7 @@ class Session(asyncio.Protocol):
         self._counters = service.recorder.counters
         self._input, self._output = b"", list[str]()
         self._waiting = self._deaf = self._tls_next = self._body_new = False
-        self._body: Body | None = None
+        self._body: SinkBody | None = None
         self._capture: Capture | None = None
         self._client = self._helo = self._tls = ""
         self._port = self._number = 0
@@ -143,7 +143,7 @@ class Session(asyncio.Protocol):
         else:
             self._answer_rule(stage, rule)
 
-    def _answer_rule(self, stage: str, rule: Rule) -> None:
+    def _answer_rule(self, stage: str, rule: SinkRule) -> None:
         replies, name = self._counters.replies, f"{stage} {rule.code or rule.action}"
         replies[name] = replies.get(name, 0) + 1
         self._later(self._service.delay_s(stage, rule), rule.action)
@@ -317,9 +317,9 @@ class Session(asyncio.Protocol):
         recorder = self._service.recorder
         if recorder.capturing:
             self._capture = recorder.capture()
-            self._body = Body(self._capture.take)
+            self._body = SinkBody(self._capture.take)
         else:
-            self._body = Body()
+            self._body = SinkBody()
         self._body_new = "body" in self._service.rules
 
     def _begin_body(self, arrived: bool) -> bool:
@@ -344,7 +344,7 @@ class Session(asyncio.Protocol):
         if self._timeline is not None:
             self._timeline.message(self._client, self._number, recipients, size)
         if self._capture is not None:
-            message = Message(self._sender or "", recipients, size, client=self._client, helo=self._helo)
+            message = ReceivedMessage(self._sender or "", recipients, size, client=self._client, helo=self._helo)
             message.tls, message.port, message.parameters = self._tls, self._port, self._parameters
             self._service.recorder.accept(message, self._capture)
 
@@ -376,17 +376,17 @@ class Session(asyncio.Protocol):
             self._capture = None
 
 
-_COMMANDS: dict[bytes, Callable[[Session, str], None]] = {
-    b"EHLO": Session._ehlo,
-    b"HELO": Session._ehlo,
-    b"STAR": Session._starttls,
-    b"MAIL": Session._mail,
-    b"RCPT": Session._rcpt,
-    b"DATA": Session._data,
-    b"RSET": Session._rset,
-    b"NOOP": Session._noop,
-    b"VRFY": Session._vrfy,
-    b"QUIT": Session._quit,
+_COMMANDS: dict[bytes, Callable[[SinkSession, str], None]] = {
+    b"EHLO": SinkSession._ehlo,
+    b"HELO": SinkSession._ehlo,
+    b"STAR": SinkSession._starttls,
+    b"MAIL": SinkSession._mail,
+    b"RCPT": SinkSession._rcpt,
+    b"DATA": SinkSession._data,
+    b"RSET": SinkSession._rset,
+    b"NOOP": SinkSession._noop,
+    b"VRFY": SinkSession._vrfy,
+    b"QUIT": SinkSession._quit,
 }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
-from zonemta_py.whatif.history import Attempt, History
+from zonemta_py.whatif.history import History, PastAttempt
 from zonemta_py.whatif.replay import Span, arrivals
 from zonemta_py.whatif.world import OURS
 
@@ -17,7 +17,7 @@ GROUPS = ("all", "zone", "provider", "source", "campaign", "tenant")
 
 
 @dataclass(slots=True)
-class Facts:
+class Comparison:
     """Of one group of recipients. deferrals: by class of the reply. waits_s: arrival to delivery of the delivered."""
 
     recipients: int = 0
@@ -53,12 +53,12 @@ class Facts:
         }  # fmt: skip
 
 
-def facts(history: History, people: History, span: Span) -> dict[tuple[str, str], Facts]:
+def facts(history: History, people: History, span: Span) -> dict[tuple[str, str], Comparison]:
     """(group, name) → what `history` says became of the recipients that `people` (the archive) has in the span.
 
     zone, provider and source are those of a recipient's last attempt; "" where it was never tried.
     """
-    found: dict[tuple[str, str], Facts] = defaultdict(Facts)
+    found: dict[tuple[str, str], Comparison] = defaultdict(Comparison)
     until_ms = span.until_ms + span.drain_ms
     for arrival in arrivals(people, span):
         for recipient in arrival.envelope.recipients:
@@ -75,7 +75,7 @@ def facts(history: History, people: History, span: Span) -> dict[tuple[str, str]
     return dict(found)
 
 
-def _count(into: Facts, tried: list[Attempt], arrived_ms: int, span: Span) -> None:
+def _count(into: Comparison, tried: list[PastAttempt], arrived_ms: int, span: Span) -> None:
     into.recipients += 1
     for attempt in tried:
         if attempt.stage not in OURS:
@@ -93,7 +93,9 @@ def _count(into: Facts, tried: list[Attempt], arrived_ms: int, span: Span) -> No
         into.bounced += 1
 
 
-def differences(now: dict[tuple[str, str], Facts], then: dict[tuple[str, str], Facts]) -> Iterable[tuple[str, str]]:
+def differences(
+    now: dict[tuple[str, str], Comparison], then: dict[tuple[str, str], Comparison]
+) -> Iterable[tuple[str, str]]:
     """The groups that have something to say: those with more than one name, in a fixed order."""
     for group in GROUPS:
         names = sorted({name for where, name in (*now, *then) if where == group})

@@ -17,7 +17,7 @@ from zonemta_py.disk.records import RELEASED, Type, unpack
 from zonemta_py.mail.reply import Reply
 
 
-class Attempt(NamedTuple):
+class PastAttempt(NamedTuple):
     """One answer to one recipient. kind: the reply's class ("" where no rule was asked). ms: when it was known."""
 
     ms: int
@@ -47,7 +47,7 @@ class History:
     """mails: by id. attempts: by (id, address), in their order. removed: (id, address) → when."""
 
     mails: dict[str, Mail] = field(default_factory=dict)
-    attempts: dict[tuple[str, str], list[Attempt]] = field(default_factory=dict)
+    attempts: dict[tuple[str, str], list[PastAttempt]] = field(default_factory=dict)
     removed: dict[tuple[str, str], int] = field(default_factory=dict)
     faults: list[journal.Fault] = field(default_factory=list)
 
@@ -70,7 +70,7 @@ class History:
             verdict, code, enhanced, text, stage, addresses, _, kind = [*outcome, "", ""][:8]
             if verdict == RELEASED:
                 continue
-            attempt = Attempt(
+            attempt = PastAttempt(
                 ms, verdict, Reply(code, enhanced, text), stage, kind, took_ms, zone, source, site, provider
             )
             for who in addresses:

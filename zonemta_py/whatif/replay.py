@@ -25,7 +25,7 @@ from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.whatif.history import History, read
 from zonemta_py.whatif.loop import Loop, SimulatedClock
-from zonemta_py.whatif.world import Answer, ProviderModel
+from zonemta_py.whatif.world import ModelAnswer, ProviderModel
 
 PLACES = 4_000
 """Deliveries at once: more than any zone has connections."""
@@ -128,7 +128,7 @@ class _Sender:
         )  # fmt: skip
         self._loop.call_later(took_ms / 1000, self._end, lane, delivery, result)
 
-    def _answer(self, delivery: Delivery, address: str, now_ms: int) -> Answer:
+    def _answer(self, delivery: Delivery, address: str, now_ms: int) -> ModelAnswer:
         message_id = self._names.get(delivery.id, "")  # "": a notification, which anybody takes
         first_ms = self._first.setdefault((message_id, address), now_ms)
         return self._world.answer(

@@ -22,7 +22,7 @@ from zlib import crc32
 
 from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.mail.reply import Reply
-from zonemta_py.whatif.history import Attempt, History
+from zonemta_py.whatif.history import History, PastAttempt
 from zonemta_py.zones.site import Site
 
 RATE = frozenset(("rate", "too-many-connections"))
@@ -36,7 +36,7 @@ _TAKEN = Reply(250, "2.0.0", "ok")
 _DAY_MS = 86_400_000
 
 
-class Answer(NamedTuple):
+class ModelAnswer(NamedTuple):
     """down: nobody answered at all. took_ms: from connecting to the last reply."""
 
     verdict: int
@@ -68,9 +68,9 @@ class _Spans:
 
     def __init__(self) -> None:
         self._starts: list[int] = []
-        self._spans: list[tuple[int, Attempt]] = []
+        self._spans: list[tuple[int, PastAttempt]] = []
 
-    def learn(self, bad: list[tuple[int, Attempt]], good: list[int]) -> None:
+    def learn(self, bad: list[tuple[int, PastAttempt]], good: list[int]) -> None:
         """Each begins before a bad answer (as far back as no good one was, five minutes at most) and ends with the next
         good one, or with the last bad one."""
         until, last = -1, max(ms for ms, _ in bad)
@@ -83,7 +83,7 @@ class _Spans:
             self._starts.append(max(before, ms - WINDOW_MS))
             self._spans.append((until, attempt))
 
-    def at(self, ms: int) -> Attempt | None:
+    def at(self, ms: int) -> PastAttempt | None:
         place = bisect_right(self._starts, ms) - 1
         return self._spans[place][1] if place >= 0 and ms < self._spans[place][0] else None
 
@@ -107,9 +107,9 @@ class ProviderModel:
     def _learn(self) -> None:
         accepted: dict[tuple[str, str], list[int]] = defaultdict(list)
         answered: dict[str, list[int]] = defaultdict(list)
-        slowed: dict[tuple[str, str], list[Attempt]] = defaultdict(list)
-        blocked: dict[tuple[str, str], list[tuple[int, Attempt]]] = defaultdict(list)
-        down: dict[str, list[tuple[int, Attempt]]] = defaultdict(list)
+        slowed: dict[tuple[str, str], list[PastAttempt]] = defaultdict(list)
+        blocked: dict[tuple[str, str], list[tuple[int, PastAttempt]]] = defaultdict(list)
+        down: dict[str, list[tuple[int, PastAttempt]]] = defaultdict(list)
         minutes: dict[tuple[str, int], int] = defaultdict(int)
         for (_, address), attempts in self._history.attempts.items():
             for attempt in attempts:
@@ -160,24 +160,24 @@ class ProviderModel:
 
     def answer(
         self, message_id: str, address: str, source: str, site: str, provider: str, first_ms: int, now_ms: int
-    ) -> Answer:
+    ) -> ModelAnswer:
         """To one recipient, now; first_ms: when the replay tried it first. message_id: as in the history."""
         name = provider or site
         took_ms = self._duration(name, f"{message_id} {address} {now_ms}")
         gone = self._down[site].at(now_ms) if site in self._down else None
         if gone is not None:
-            return Answer(DEFERRED, gone.reply, gone.stage, gone.took_ms, down=True)
+            return ModelAnswer(DEFERRED, gone.reply, gone.stage, gone.took_ms, down=True)
         self._rates[name, now_ms // 60_000] += 1
         lane = (name, source)
         blocked = self._blocked[lane].at(now_ms) if lane in self._blocked else None
         if blocked is not None:
-            return Answer(blocked.verdict, blocked.reply, blocked.stage, took_ms)
+            return ModelAnswer(blocked.verdict, blocked.reply, blocked.stage, took_ms)
         limit = self._limit(name, source)
         if limit is not None and not limit.admits(now_ms):
-            return Answer(DEFERRED, limit.reply, limit.stage, took_ms)
+            return ModelAnswer(DEFERRED, limit.reply, limit.stage, took_ms)
         return self._own(self._history.attempts.get((message_id, address), []), first_ms, now_ms, took_ms)
 
-    def _own(self, attempts: list[Attempt], first_ms: int, now_ms: int, took_ms: int) -> Answer:
+    def _own(self, attempts: list[PastAttempt], first_ms: int, now_ms: int, took_ms: int) -> ModelAnswer:
         own = [one for one in attempts if one.kind not in RATE | BLOCK and one.stage not in NO_ANSWER | OURS]
         taken = next((one for one in own if one.verdict == DELIVERED), None)
         refused = next((one for one in own if one.verdict == BOUNCED and one.reply.permanent), None)
@@ -189,10 +189,10 @@ class ProviderModel:
             else:
                 waits = now_ms <= last.ms or (taken is None and refused is None)
             if waits:
-                return Answer(DEFERRED, last.reply, last.stage, took_ms)
+                return ModelAnswer(DEFERRED, last.reply, last.stage, took_ms)
         if refused is not None and taken is None:
-            return Answer(BOUNCED, refused.reply, refused.stage, took_ms)
-        return Answer(DELIVERED, taken.reply if taken else _TAKEN, "dot", took_ms)
+            return ModelAnswer(BOUNCED, refused.reply, refused.stage, took_ms)
+        return ModelAnswer(DELIVERED, taken.reply if taken else _TAKEN, "dot", took_ms)
 
     def _duration(self, name: str, what: str) -> int:
         samples = self._took.get(name) or [50]
@@ -207,7 +207,7 @@ class ProviderModel:
                       if count > self._seen.get(name, 0))  # fmt: skip
 
 
-def _pressure(slowed: list[Attempt], accepted: list[int]) -> _Pressure:
+def _pressure(slowed: list[PastAttempt], accepted: list[int]) -> _Pressure:
     """What was accepted in the windows in which it was too much, in the time that was used of them."""
     windows: dict[int, list[int]] = {attempt.ms // WINDOW_MS: [] for attempt in slowed}
     used: dict[int, list[int]] = {window: [] for window in windows}

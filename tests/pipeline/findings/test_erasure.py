@@ -20,7 +20,7 @@ from zonemta_py.mail.addresses import verp
 from zonemta_py.pipeline.erasure.archive import erase_archive, search
 from zonemta_py.pipeline.erasure.lake import erase_lake
 from zonemta_py.pipeline.erasure.lake import search as search_lake
-from zonemta_py.pipeline.erasure.person import ERASED_DOMAIN, Person, pseudonym
+from zonemta_py.pipeline.erasure.person import ERASED_DOMAIN, DataSubject, pseudonym
 
 ANN = "Ann.B+x@Example.com"
 LONG = f"{'l' * 60}@a-rather-long-name.example.com"
@@ -28,8 +28,8 @@ STAND_IN = pseudonym()
 ID = "18bcfe5680000001"
 
 
-def ann(address: str = ANN, subaddresses: bool = False) -> Person:
-    return Person(address, STAND_IN, subaddresses)
+def ann(address: str = ANN, subaddresses: bool = False) -> DataSubject:
+    return DataSubject(address, STAND_IN, subaddresses)
 
 
 FORMS = [

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from zonemta_py.pipeline.erasure.lake import erase_lake
-from zonemta_py.pipeline.erasure.person import Person, pseudonym
+from zonemta_py.pipeline.erasure.person import DataSubject, pseudonym
 from zonemta_py.pipeline.findings.apply_suppressions import note, noted
 from zonemta_py.pipeline.findings.tables import FINDINGS, feed, make
 from zonemta_py.pipeline.lake import table
@@ -54,7 +54,7 @@ def shown(spark: Any, lake: Path, name: str) -> str:
 
 def test_a_lake_in_which_somebody_was_forgotten_is_read_as_before(spark: Any, lake: Path) -> None:
     """Spark reads the files that were written again, with their times and structures; only the person is another."""
-    person = Person("gone@example.com", pseudonym())
+    person = DataSubject("gone@example.com", pseudonym())
     names = ("deliveries", "suppressions")
     before = {name: shown(spark, lake, name) for name in names}
     assert {place.place for place in erase_lake(lake, person)} == {"lake"}

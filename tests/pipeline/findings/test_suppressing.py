@@ -12,7 +12,7 @@ import pytest
 
 from zonemta_py.config import Config
 from zonemta_py.pipeline.findings.apply_suppressions import EVIDENCE_CHARACTERS_MAX, node_row, push
-from zonemta_py.pipeline.nodes.client import Node, Target
+from zonemta_py.pipeline.nodes.client import NodeAccess, NodeClient
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.reception.http.server import serve as serve_door
@@ -35,7 +35,7 @@ class Door:
         self.thread.start()
         assert self.ready.wait(30), "the door did not open"
         key = (folder / "http.token").read_text().strip()
-        self.target = Target((f"http://127.0.0.1:{self.bound.getsockname()[1]}",), key, patience_s=20)
+        self.target = NodeAccess((f"http://127.0.0.1:{self.bound.getsockname()[1]}",), key, patience_s=20)
 
     async def _run(self) -> None:
         self.loop, self.end = asyncio.get_running_loop(), asyncio.Event()
@@ -67,8 +67,8 @@ def door(tmp_path: Path) -> Iterator[Door]:
 
 
 @pytest.fixture
-def node(door: Door) -> Iterator[Node]:
-    with Node(door.target.nodes[0], door.target) as made:
+def node(door: Door) -> Iterator[NodeClient]:
+    with NodeClient(door.target.nodes[0], door.target) as made:
         yield made
 
 
@@ -77,7 +77,7 @@ def row(address: str, until: int = 1, kind: str = "hard-bounce") -> dict[str, An
     return NEWS | {"address": address, "since": at, "until": at, "kind": kind, "evidence": [REPLY] * 5}
 
 
-def test_only_what_the_node_has_not_got_is_sent(door: Door, node: Node) -> None:
+def test_only_what_the_node_has_not_got_is_sent(door: Door, node: NodeClient) -> None:
     """Known people are not sent again, in whatever spelling; a second run changes nothing; the evidence is there."""
     door.ask("suppress", rows=[["ann@bücher.example", "manual", "asked", "", "op"]])
     rows = [row("Ann@bücher.example"), row("bob@example.com"), row("eve@example.com", kind="complaint")]
@@ -89,7 +89,7 @@ def test_only_what_the_node_has_not_got_is_sent(door: Door, node: Node) -> None:
     assert "550 5.1.1 no" in found["evidence"]
 
 
-def test_each_kind_is_sent_for_itself(door: Door, node: Node) -> None:
+def test_each_kind_is_sent_for_itself(door: Door, node: NodeClient) -> None:
     """Who unsubscribed is out of campaigns: the bounce that stops all mail is news then. A late unsubscribe is, too."""
     for first, second in (("unsubscribe", "hard-bounce"), ("hard-bounce", "unsubscribe")):
         address = f"{first}@example.com"
@@ -101,13 +101,13 @@ def test_each_kind_is_sent_for_itself(door: Door, node: Node) -> None:
         assert (found["scope"], found["others"][0]["scope"]) == ("all", "campaigns")
 
 
-def test_a_run_that_was_killed_before_its_note_doubles_nothing(node: Node) -> None:
+def test_a_run_that_was_killed_before_its_note_doubles_nothing(node: NodeClient) -> None:
     """The rows are sent again, and the node knows them."""
     push(node, [row("bob@example.com")], {})
     assert push(node, [row("bob@example.com")], {})[0] == (0, 1, 0, {})
 
 
-def test_whom_an_operator_took_off_stays_off_until_there_is_news(door: Door, node: Node) -> None:
+def test_whom_an_operator_took_off_stays_off_until_there_is_news(door: Door, node: NodeClient) -> None:
     """The same evidence does not put them back; a later refusal does."""
     _, sent = push(node, [row("bob@example.com")], {})
     door.ask("unsuppress", addresses=["bob@example.com"])
@@ -115,7 +115,7 @@ def test_whom_an_operator_took_off_stays_off_until_there_is_news(door: Door, nod
     assert push(node, [row("bob@example.com", until=2)], sent)[0] == (1, 0, 0, {})
 
 
-def test_one_row_that_is_refused_does_not_keep_back_the_others(node: Node) -> None:
+def test_one_row_that_is_refused_does_not_keep_back_the_others(node: NodeClient) -> None:
     """It is given back with the node's sentence, and is not noted as sent."""
     done, sent = push(node, [row("a@example.com"), row("no address@@example.com"), row("c@example.com")], {})
     assert (done.added, list(done.refused)) == (2, ["no address@@example.com"])

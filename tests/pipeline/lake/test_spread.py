@@ -7,7 +7,7 @@ import pytest
 from zonemta_py.pipeline.journal import schema
 from zonemta_py.pipeline.lake import shuffle
 from zonemta_py.pipeline.lake.scan import Scan, chosen, read
-from zonemta_py.pipeline.lake.shuffle import Source
+from zonemta_py.pipeline.lake.shuffle import ScanSource
 
 SCANS = {
     "results": Scan(("DELIVERY",), ("id", "recipient", "verdict", "seq")),
@@ -84,7 +84,7 @@ def test_every_message_is_whole_in_one_range(spark, files, drawn, monkeypatch):
             for row in table.to_pylist():
                 yield number, name, row["id"], row.get("seq"), row.get("recipient")
 
-    found = shuffle.spread(spark, [Source(files(rows), SCANS)], None, work)
+    found = shuffle.spread(spark, [ScanSource(files(rows), SCANS)], None, work)
     results = sorted((row[3], row[4]) for row in found if row[1] == "results")
     assert results == sorted((row["seq"], row["recipient"]) for row in of_types(rows, "DELIVERY"))
     ranges = {}
@@ -98,6 +98,6 @@ def test_the_ends_are_those_of_all_files(spark, files, drawn):
     """The least and the greatest id; nothing of no rows."""
     rows = drawn(5)
     ids = [row["id"] for row in of_types(rows, "DELIVERY", "REMOVED", "IN_DOUBT", "ENVELOPE")]
-    assert shuffle.ends(spark, Source(files(rows), SCANS)) == [(min(ids), max(ids))]
-    assert shuffle.ends(spark, Source([], SCANS)) == []
-    assert shuffle.spread(spark, [Source([], SCANS)], None, lambda number, tables: [number]) == []
+    assert shuffle.ends(spark, ScanSource(files(rows), SCANS)) == [(min(ids), max(ids))]
+    assert shuffle.ends(spark, ScanSource([], SCANS)) == []
+    assert shuffle.spread(spark, [ScanSource([], SCANS)], None, lambda number, tables: [number]) == []

@@ -51,7 +51,7 @@ def test_a_question_is_answered_with_its_columns(spark, lake):
 )  # fmt: skip
 def test_a_question_that_makes_no_sense_is_refused(spark, lake, where, columns):
     """Bad SQL, unknown columns and what cannot be worked out end in one line of Spark's, not in its trace."""
-    with pytest.raises(query.Refused) as refused:
+    with pytest.raises(query.QueryRefused) as refused:
         query.ask(spark, lake, "counts", where, columns, 9)
     assert "\n" not in str(refused.value)
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from zonemta_py.pipeline.report.rows import (
+    AttemptCounts,
     Bin,
     Cause,
     Cell,
@@ -20,12 +21,11 @@ from zonemta_py.pipeline.report.rows import (
     Moment,
     Pair,
     Said,
-    Tally,
     Totals,
     Tried,
     WarmDay,
 )  # fmt: skip
-from zonemta_py.pipeline.report.scope import DAY_S, Kind, Scope, of_day
+from zonemta_py.pipeline.report.scope import DAY_S, Kind, ReportScope, of_day
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,13 +41,13 @@ _TRIED = ((1, "delivered", 1_700), (2, "delivered", 200), (3, "bounced", 60), (2
 
 
 @pytest.fixture(scope="session")
-def day() -> Scope:
+def day() -> ReportScope:
     return of_day(DAY.date())
 
 
 @pytest.fixture(scope="session")
-def campaign() -> Scope:
-    return Scope(Kind.CAMPAIGN, "spring </script><b>sale", MIDNIGHT + 9 * 3600, MIDNIGHT + 14 * 3600, "winter")
+def campaign() -> ReportScope:
+    return ReportScope(Kind.CAMPAIGN, "spring </script><b>sale", MIDNIGHT + 9 * 3600, MIDNIGHT + 14 * 3600, "winter")
 
 
 @pytest.fixture(scope="session")
@@ -55,11 +55,11 @@ def facts() -> Facts:
     """Every part of a page has something to show; one reply and one provider are hostile."""
     providers = ["google", "microsoft", "yahoo", "<img src=x onerror=\"document.title='owned'\">"]
     hours = range(MIDNIGHT, MIDNIGHT + DAY_S, 3600)
-    tallies = [Tally(900 - 7 * n, 40 + n, 10, 3 * (n > 20)) for n in range(24)]
+    tallies = [AttemptCounts(900 - 7 * n, 40 + n, 10, 3 * (n > 20)) for n in range(24)]
     return Facts(
-        now=Totals(2_000, 1_900, 60, 40, Tally(1_900, 150, 60, 12), 2.5, 340.0, 2_900.0),
-        before=Totals(1_000, 990, 10, 0, Tally(990, 20, 10, 0), 2.0, 400.0, 2_900.0),
-        moments=[Moment(MIDNIGHT + 300 * n, Tally(100 + n % 9, n % 7, n % 3, 0)) for n in range(288)],
+        now=Totals(2_000, 1_900, 60, 40, AttemptCounts(1_900, 150, 60, 12), 2.5, 340.0, 2_900.0),
+        before=Totals(1_000, 990, 10, 0, AttemptCounts(990, 20, 10, 0), 2.0, 400.0, 2_900.0),
+        moments=[Moment(MIDNIGHT + 300 * n, AttemptCounts(100 + n % 9, n % 7, n % 3, 0)) for n in range(288)],
         cells=[Cell(name, at, tally) for name in providers for at, tally in zip(hours, tallies, strict=True)],
         pairs=[Pair(ip, name, tallies[7], 850) for ip in ("192.0.2.1", "192.0.2.2") for name in providers],
         causes=[Cause("greylisting", "deferred", 90), Cause("user-unknown", "bounced", 60), Cause("x", "blocked", 12)],
@@ -146,6 +146,6 @@ def lake(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.fixture
-def scope_of() -> Callable[[Kind, str], Scope]:
+def scope_of() -> Callable[[Kind, str], ReportScope]:
     """Both days of what has that name."""
-    return lambda kind, name: Scope(kind, name, MIDNIGHT - DAY_S, MIDNIGHT + DAY_S)
+    return lambda kind, name: ReportScope(kind, name, MIDNIGHT - DAY_S, MIDNIGHT + DAY_S)

@@ -12,7 +12,7 @@ import pytest
 
 from zonemta_py.pipeline.report.page import page
 from zonemta_py.pipeline.report.rows import Facts
-from zonemta_py.pipeline.report.scope import Scope
+from zonemta_py.pipeline.report.scope import ReportScope
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -50,7 +50,7 @@ def browser() -> "Iterator[Browser]":
 
 @pytest.fixture(scope="module")
 def shown(
-    browser: "Browser", facts: Facts, campaign: Scope, tmp_path_factory: pytest.TempPathFactory
+    browser: "Browser", facts: Facts, campaign: ReportScope, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Shown]:
     """The page of a campaign, with all parts there are and hostile names and replies."""
     file = tmp_path_factory.mktemp("page") / "report.html"
@@ -79,7 +79,7 @@ def test_all_is_drawn_without_a_request_or_a_complaint(shown: Shown) -> None:
 
 @pytest.mark.parametrize("width", [360, 1200])
 def test_a_plot_with_one_bar_has_room_for_its_labels(
-    browser: "Browser", facts: Facts, campaign: Scope, tmp_path: Path, width: int
+    browser: "Browser", facts: Facts, campaign: ReportScope, tmp_path: Path, width: int
 ) -> None:
     """Of one provider and one class: no text of a plot stands out of it, where it would be cut."""
     few = replace(

@@ -14,8 +14,8 @@ from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
 from zonemta_py.pipeline.findings.baseline import shares
 from zonemta_py.pipeline.report import facts, queries, warmups
 from zonemta_py.pipeline.report.page import page
-from zonemta_py.pipeline.report.rows import Bin, Facts, Left, Tally
-from zonemta_py.pipeline.report.scope import DAY_S, Kind, Scope, of_day
+from zonemta_py.pipeline.report.rows import AttemptCounts, Bin, Facts, Left
+from zonemta_py.pipeline.report.scope import DAY_S, Kind, ReportScope, of_day
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,12 +29,12 @@ def found(spark: "SparkSession", lake: Path) -> Facts:
 def test_headline_counts_recipients_and_attempts_of_the_day_and_the_one_before(found: Facts) -> None:
     """Each recipient once, each attempt once; blocked attempts are no deferred ones."""
     assert found.now[:4] == (60, 48, 6, 6)
-    assert found.now.attempts == Tally(48, 6, 6, 6)
+    assert found.now.attempts == AttemptCounts(48, 6, 6, 6)
     assert found.before[:4] == (40, 32, 4, 4)
-    assert found.before.attempts == Tally(32, 4, 4, 4)
+    assert found.before.attempts == AttemptCounts(32, 4, 4, 4)
 
 
-def test_blocked_is_what_the_queue_counts_as_blocked(spark: "SparkSession", day: Scope) -> None:
+def test_blocked_is_what_the_queue_counts_as_blocked(spark: "SparkSession", day: ReportScope) -> None:
     """The same classes pause a campaign; a reverse name, a signature or a virus is trouble of another kind."""
     at, others = datetime.fromtimestamp(day.start, UTC), {"reverse-dns", "authentication", "virus"}
     rows = [(at, how, name, 550, "", name) for name in others | BLOCKED_CLASSES for how in ("deferred", "bounced")]
@@ -56,10 +56,10 @@ def test_times_to_delivery_are_within_their_bin(found: Facts) -> None:
     assert sum(row.n for row in found.latency) == 48
 
 
-def test_every_view_adds_up_to_the_same_attempts(found: Facts, day: Scope) -> None:
+def test_every_view_adds_up_to_the_same_attempts(found: Facts, day: ReportScope) -> None:
     """Over time, by provider and hour, by source and provider, and by class: all of them, and none twice."""
     for rows in (found.moments, found.cells, found.pairs):
-        assert Tally(*map(sum, zip(*(row.tally for row in rows), strict=True))) == found.now.attempts
+        assert AttemptCounts(*map(sum, zip(*(row.tally for row in rows), strict=True))) == found.now.attempts
     assert sum(row.n for row in found.causes) == found.now.attempts.trouble
     assert [row.at for row in found.moments] == list(range(day.start, day.end, 300))
     assert {row.provider for row in found.pairs} == {"google", "microsoft", queries.NO_PROVIDER}
@@ -123,7 +123,12 @@ def test_a_campaign_is_found_with_its_time_and_its_rival(spark: "SparkSession", 
     [(Kind.PROVIDER, "google", 38), (Kind.ZONE, "default", 110), (Kind.IP, "192.0.2.1", 60)],
 )
 def test_other_scopes_count_their_own_only(
-    spark: "SparkSession", lake: Path, scope_of: Callable[[Kind, str], Scope], kind: Kind, name: str, attempts: int
+    spark: "SparkSession",
+    lake: Path,
+    scope_of: Callable[[Kind, str], ReportScope],
+    kind: Kind,
+    name: str,
+    attempts: int,
 ) -> None:
     """A provider, a zone and a source over both days."""
     found = facts.gather(spark, lake, scope_of(kind, name))
@@ -133,13 +138,13 @@ def test_other_scopes_count_their_own_only(
 
 def test_days_that_the_lake_has_not_are_empty(spark: "SparkSession", lake: Path) -> None:
     """No row, no error; the page says so."""
-    scope = Scope(Kind.DAY, "2020-01-01", 1577836800, 1577836800 + DAY_S)
+    scope = ReportScope(Kind.DAY, "2020-01-01", 1577836800, 1577836800 + DAY_S)
     found = facts.gather(spark, lake, scope)
     assert found.empty
     assert "nothing to show" in page(found, scope)
 
 
-def test_the_same_lake_makes_the_same_bytes(spark: "SparkSession", lake: Path, found: Facts, day: Scope) -> None:
+def test_the_same_lake_makes_the_same_bytes(spark: "SparkSession", lake: Path, found: Facts, day: ReportScope) -> None:
     """Nothing depends on chance, on the clock, or on the order in which Spark's tasks end."""
     assert page(facts.gather(spark, lake, day), day) == page(found, day)
 

@@ -17,19 +17,20 @@ from hypothesis import strategies as st
 
 from zonemta_py.pipeline.report.headline import cards
 from zonemta_py.pipeline.report.page import page, tables
-from zonemta_py.pipeline.report.rows import Bin, Cause, Cell, Facts, Moment, Pair, Said, Tally, Totals, Tried
-from zonemta_py.pipeline.report.scope import DAY_S, Kind, Scope
+from zonemta_py.pipeline.report.rows import AttemptCounts, Bin, Cause, Cell, Facts, Moment, Pair, Said, Totals, Tried
+from zonemta_py.pipeline.report.scope import DAY_S, Kind, ReportScope
 from zonemta_py.pipeline.report.sections import sections
 from zonemta_py.pipeline.report.tables import Table
 
 TINY = Facts(
-    now=Totals(1, 1, attempts=Tally(1), median_s=0.02, p95_s=0.02, p99_s=0.02), moments=[Moment(0, Tally(1))],
-    cells=[Cell("p", 0, Tally(1))], pairs=[Pair("i", "p", Tally(1), 0)], latency=[Bin(0.02, 0.021, 1)],
+    now=Totals(1, 1, attempts=AttemptCounts(1), median_s=0.02, p95_s=0.02, p99_s=0.02),
+    moments=[Moment(0, AttemptCounts(1))],
+    cells=[Cell("p", 0, AttemptCounts(1))], pairs=[Pair("i", "p", AttemptCounts(1), 0)], latency=[Bin(0.02, 0.021, 1)],
     tried=[Tried(1, "delivered", 1)],
 )  # fmt: skip
 FAILED = Facts(
-    now=Totals(1, bounced=1, attempts=Tally(bounced=1)), moments=[Moment(0, Tally(bounced=1))],
-    cells=[Cell("p", 0, Tally(bounced=1))], pairs=[Pair("i", "p", Tally(bounced=1), 0)],
+    now=Totals(1, bounced=1, attempts=AttemptCounts(bounced=1)), moments=[Moment(0, AttemptCounts(bounced=1))],
+    cells=[Cell("p", 0, AttemptCounts(bounced=1))], pairs=[Pair("i", "p", AttemptCounts(bounced=1), 0)],
     causes=[Cause("c", "bounced", 1)], said=[Said("c", "bounced", "#", 1, "550 no")], tried=[Tried(1, "bounced", 1)],
 )  # fmt: skip
 
@@ -63,7 +64,7 @@ class Reader(HTMLParser):
 
 
 @pytest.fixture
-def made(facts: Facts, day: Scope) -> Reader:
+def made(facts: Facts, day: ReportScope) -> Reader:
     return Reader(page(facts, day))
 
 
@@ -97,17 +98,17 @@ def test_only_the_scripts_of_the_page_may_run(made: Reader) -> None:
     assert "'unsafe-inline'" not in (policy or "").split("script-src")[1].split(";")[0]
 
 
-def test_hostile_text_is_text(made: Reader, facts: Facts, campaign: Scope) -> None:
+def test_hostile_text_is_text(made: Reader, facts: Facts, campaign: ReportScope) -> None:
     """A reply with a script's end, a provider that is a tag, a campaign that is both: shown as they are."""
     assert "</script><script>document.title='owned'</script>" in made.text
     assert not list(made.of("img"))
     assert Reader(page(facts, campaign)).text.count("spring </script><b>sale") >= 2
 
 
-def test_a_name_does_not_turn_the_text_behind_it(day: Scope) -> None:
+def test_a_name_does_not_turn_the_text_behind_it(day: ReportScope) -> None:
     """Characters that reverse what follows, and control characters, are shown as such; accents and emoji stay."""
     name = "Größe \u202eevil \x1b[31m \u2066 👩\u200d🚀"
-    text = Reader(page(replace(FAILED, pairs=[Pair(name, "p", Tally(bounced=1), 0)]), day)).text
+    text = Reader(page(replace(FAILED, pairs=[Pair(name, "p", AttemptCounts(bounced=1), 0)]), day)).text
     assert "Größe \ufffdevil \ufffd[31m \ufffd 👩\u200d🚀" in text
     assert not re.search("[\u202a-\u202e\u2066-\u2069\x1b]", text)
 
@@ -123,7 +124,7 @@ def test_everything_has_a_name_for_who_cannot_see_it(made: Reader) -> None:
     assert next(made.of("html"))["lang"] == "en"
 
 
-def test_links_hold_the_tables(made: Reader, facts: Facts, day: Scope) -> None:
+def test_links_hold_the_tables(made: Reader, facts: Facts, day: ReportScope) -> None:
     """Each as a file of its own, byte for byte what --csv writes."""
     links = {one["download"]: base64.b64decode((one["href"] or "").partition(",")[2]) for one in made.of("a")}
     assert links == {f"{table.name}.csv": table.csv for table in tables(facts, day)}
@@ -138,26 +139,26 @@ def test_a_spreadsheet_finds_no_formula() -> None:
     assert rows == [["a", "b"], ["'=1+1", "-5"], ["'@x", "0.1235"], ["'\tx", ""], ["'-2", "1"]]
 
 
-def test_the_same_facts_make_the_same_bytes(facts: Facts, day: Scope) -> None:
+def test_the_same_facts_make_the_same_bytes(facts: Facts, day: ReportScope) -> None:
     """No time, no random name; when it was made is said only if it is given."""
     assert page(facts, day) == page(facts, day)
     assert "Made 2026-05-05" in page(facts, day, made="2026-05-05 08:00")
 
 
 @pytest.mark.parametrize("few", [TINY, FAILED])
-def test_one_recipient_is_enough_for_a_page(few: Facts, day: Scope) -> None:
+def test_one_recipient_is_enough_for_a_page(few: Facts, day: ReportScope) -> None:
     """Tiny data have fewer parts, and no error."""
     assert "<figure>" in page(few, day)
 
 
-def test_nothing_is_said_in_words(day: Scope) -> None:
+def test_nothing_is_said_in_words(day: ReportScope) -> None:
     """A page that says so, without plots and without plotly."""
     text = page(Facts(), day)
     assert "nothing to show" in text
     assert len(text) < 20_000
 
 
-def test_cards_compare_with_the_period_before(facts: Facts, day: Scope) -> None:
+def test_cards_compare_with_the_period_before(facts: Facts, day: ReportScope) -> None:
     """Better and worse are said in words; of recipients more is neither."""
     found = {card.label: (card.value, card.change, card.mood) for card in cards(facts, day)}
     assert found["Recipients"] == ("2,000", "+100 %, was 1,000", "")
@@ -165,13 +166,13 @@ def test_cards_compare_with_the_period_before(facts: Facts, day: Scope) -> None:
     assert found["p95 time"] == ("5.7 min", "was 6.7 min", "better")
     alone = cards(replace(facts, before=Totals()), day)
     assert all(card.change == "" for card in alone)
-    first = Scope(Kind.CAMPAIGN, "first", 0, DAY_S)
+    first = ReportScope(Kind.CAMPAIGN, "first", 0, DAY_S)
     assert all(card.change == "" for card in cards(facts, first))
 
 
-def test_too_many_providers_become_others(facts: Facts, day: Scope) -> None:
+def test_too_many_providers_become_others(facts: Facts, day: ReportScope) -> None:
     """A plot has 13 rows at most, its table has all."""
-    cells = [Cell(f"p{n:02}", day.start, Tally(100 - n)) for n in range(40)]
+    cells = [Cell(f"p{n:02}", day.start, AttemptCounts(100 - n)) for n in range(40)]
     part = next(one for one in sections(replace(facts, cells=cells), day) if one.id == "provider-hour")
     drawn = json.loads(part.plots[0].figure.to_json())["data"][1]
     assert (len(drawn["y"]), drawn["y"][-1]) == (13, "others")
@@ -179,7 +180,7 @@ def test_too_many_providers_become_others(facts: Facts, day: Scope) -> None:
     assert len(part.table.rows) == 40
 
 
-def test_a_campaign_begins_with_its_burn_down(facts: Facts, campaign: Scope) -> None:
+def test_a_campaign_begins_with_its_burn_down(facts: Facts, campaign: ReportScope) -> None:
     """It says how many wait, and until when."""
     part = sections(facts, campaign)[0]
     assert part.id == "burn-down"
@@ -195,7 +196,7 @@ def test_no_text_leaves_its_place(reply: str, name: str) -> None:
 
 @cache
 def _tags(reply: str, name: str) -> list[str]:
-    scope = Scope(Kind.CAMPAIGN, name, 0, 3600, "")
-    pairs, said = [Pair("i", name, Tally(bounced=1), 0)], [Said("c", "bounced", "#", 1, reply)]
+    scope = ReportScope(Kind.CAMPAIGN, name, 0, 3600, "")
+    pairs, said = [Pair("i", name, AttemptCounts(bounced=1), 0)], [Said("c", "bounced", "#", 1, reply)]
     text = page(replace(FAILED, pairs=pairs, said=said), scope)
     return [tag for tag, _ in Reader(text[: text.rindex("<footer>")]).tags]

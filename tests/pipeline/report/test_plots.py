@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from zonemta_py.pipeline.report import plots, words
 from zonemta_py.pipeline.report.facts import burnt
-from zonemta_py.pipeline.report.rows import Bin, Cause, Cell, Facts, Left, Moment, Pair, Tally, Tried, WarmDay
+from zonemta_py.pipeline.report.rows import AttemptCounts, Bin, Cause, Cell, Facts, Left, Moment, Pair, Tried, WarmDay
 
 NOTHING = (
     plots.over_time([], 300), plots.heat([], [], [], False), plots.latency([], []), plots.causes([], "others"),
@@ -25,18 +25,20 @@ def test_nothing_makes_an_empty_figure(figure: object) -> None:
 
 def test_bars_over_time_stack_up_to_the_attempts() -> None:
     """One series for each kind that occurs; a share only where there are attempts enough to have one."""
-    figure = plots.over_time([Moment(0, Tally(90, 10)), Moment(300, Tally(1, 1)), Moment(600, Tally())], 300)
+    figure = plots.over_time(
+        [Moment(0, AttemptCounts(90, 10)), Moment(300, AttemptCounts(1, 1)), Moment(600, AttemptCounts())], 300
+    )
     series = {one.name: list(one.y) for one in figure.data}
     assert series == {"delivered": [90, 1, 0, 0], "deferred": [10, 1, 0, 0], "not delivered": [10, *[None] * 3]}
 
 
 def test_one_step_is_as_wide_as_any() -> None:
     """A campaign that was over within five minutes: areas have a width, no axis parts of a second."""
-    figure = plots.over_time([Moment(1_800_000_000, Tally(90, 10))], 300)
+    figure = plots.over_time([Moment(1_800_000_000, AttemptCounts(90, 10))], 300)
     assert [list(one.x) for one in figure.data] == [["2027-01-15 08:00:00", "2027-01-15 08:05:00"]] * 3
     assert [list(one.y) for one in figure.data] == [[90, 90], [10, 10], [10, 10]]
     assert list(figure.layout.xaxis.range) == ["2027-01-15 08:00:00", "2027-01-15 08:05:00"]
-    heat = plots.heat([Cell("p", 1_800_000_000, Tally(90, 10))], ["p"], [1_800_000_000], of_day=False)
+    heat = plots.heat([Cell("p", 1_800_000_000, AttemptCounts(90, 10))], ["p"], [1_800_000_000], of_day=False)
     assert heat.layout.xaxis.type == "category"
     assert [(one.zmin, one.zmax) for one in heat.data] == [(0, 10), (0, 100)]
     times = plots.latency([Bin(2.0, 2.1, 5)], [("median", 2.05)])
@@ -45,7 +47,7 @@ def test_one_step_is_as_wide_as_any() -> None:
 
 def test_heat_map_has_two_layers_of_which_one_is_shown() -> None:
     """Share of what was not delivered, and attempts; hours with few attempts have no share."""
-    cells = [Cell("google", 0, Tally(3, 1, 1)), Cell("yahoo", 3600, Tally(2))]
+    cells = [Cell("google", 0, AttemptCounts(3, 1, 1)), Cell("yahoo", 3600, AttemptCounts(2))]
     share, attempts = plots.heat(cells, ["google", "yahoo"], [0, 3600], True).data
     assert (share.visible, attempts.visible) == (True, False)
     assert [list(row) for row in share.z] == [[40.0, None], [None, None]]
@@ -80,7 +82,11 @@ def test_causes_are_sorted_and_others_come_last() -> None:
 def test_encryption_is_a_share_of_deliveries_the_worst_on_top() -> None:
     """Sources are added up; a provider without deliveries is left out."""
     figure = plots.secure(
-        [Pair("i", "good", Tally(10), 10), Pair("i", "bad", Tally(4), 1), Pair("i", "none", Tally(0, 3), 0)]
+        [
+            Pair("i", "good", AttemptCounts(10), 10),
+            Pair("i", "bad", AttemptCounts(4), 1),
+            Pair("i", "none", AttemptCounts(0, 3), 0),
+        ]
     )
     assert (list(figure.data[0].y), list(figure.data[0].x)) == (["bad", "good"], [25.0, 100.0])
 
@@ -119,7 +125,7 @@ def test_burn_down_goes_on_to_its_estimated_end() -> None:
 @given(st.text())
 def test_names_are_text_in_a_figure(name: str) -> None:
     """Plotly takes tags in labels as HTML, links among them; so no name has one."""
-    label = plots.heat([Cell(name, 0, Tally(9))], [name], [0], True).data[0].y[0]
+    label = plots.heat([Cell(name, 0, AttemptCounts(9))], [name], [0], True).data[0].y[0]
     assert not re.search("[<>]", label)
 
 

@@ -19,7 +19,7 @@ import uvloop
 
 from tests.reception.conftest import Rounds
 from zonemta_py.config import Config
-from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Delivery
 from zonemta_py.queue.queue import LocalQueue
@@ -141,5 +141,7 @@ def shared_door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpDoor]:
 @pytest.fixture(scope="session")
 def template() -> bytes:
     """A prepared template with the field `name`, packed."""
-    source = Source("t", Text("Hello {{ name }}"), Text("news@src.test"), text=Text("Dear {{ name }}\n"), prepared=True)
+    source = TemplateSource(
+        "t", Text("Hello {{ name }}"), Text("news@src.test"), text=Text("Dear {{ name }}\n"), prepared=True
+    )
     return source.pack()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonemta_py.merge.source import File, Source, Text
+from zonemta_py.merge.source import File, TemplateSource, Text
 from zonemta_py.reception.http.documents import batch
 from zonemta_py.reception.http.documents.problem import Problem
 
@@ -192,7 +192,7 @@ def test_the_same_content_has_the_same_digest() -> None:
 
 def packed(**given: Any) -> bytes:
     fields = {"text": Text("Dear {{ name }}\n"), "prepared": True} | given
-    return Source("t", Text("Hello"), Text("news@src.test"), **fields).pack()
+    return TemplateSource("t", Text("Hello"), Text("news@src.test"), **fields).pack()
 
 
 def test_what_a_templates_header_says_is_done(open_http: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.reception.http.conftest import SHOP, HttpDoor
-from zonemta_py.merge.source import Source, Text
+from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.reception.http.keys import hashed
 
 OTHER = "zmta_other"
@@ -31,7 +31,7 @@ def message(sender: str, author: str) -> dict[str, Any]:
 
 
 def template(author: str) -> str:
-    source = Source("t", Text("Hello"), Text(author), text=Text("Dear {{ name }}\n"), prepared=True)
+    source = TemplateSource("t", Text("Hello"), Text(author), text=Text("Dear {{ name }}\n"), prepared=True)
     return base64.b64encode(source.pack()).decode()
 
 

@@ -16,7 +16,7 @@ import typer
 from zonemta_py.cli.campaign import orders, send
 from zonemta_py.cli.campaign.list import CampaignList, Row
 from zonemta_py.cli.send.commands import compose, door, hand_in
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import ConfigFile, configuration
 from zonemta_py.cli.terminal.rejects import Rejects, beside
 from zonemta_py.mail.addresses.domain import canonical
@@ -72,12 +72,12 @@ def check(
             count += 1
             try:
                 if line.wrong:
-                    raise Stop(Exit.DATA, line.wrong)
+                    raise CommandError(Exit.DATA, line.wrong)
                 size += len(_rendered(compiled, line.row, _spelled(line.row[chosen.address]), "check", now))
-            except Stop as stop:
+            except CommandError as stop:
                 bad.add(str(line.file), line.line, stop.sentence, line.values)
     if bad.count:
-        raise Stop(Exit.DATA, bad.sentence(count))
+        raise CommandError(Exit.DATA, bad.sentence(count))
     print(f"{template}: good for all {count} rows of {list_}, {size // max(1, count):,} bytes each on average")
 
 
@@ -98,7 +98,7 @@ def preview(
     if html:
         content = compiled.html_text(row, address, campaign).encode()
         if not content:
-            raise Stop(Exit.DATA, f"{template} has no HTML; leave --html out")
+            raise CommandError(Exit.DATA, f"{template} has no HTML; leave --html out")
         target = output or Path("preview.html")
         target.write_bytes(content)
         print(target)
@@ -141,7 +141,7 @@ def to_oneself(
 def _one(
     template: Path, list_: Path | None, map_: list[str] | None, recipient: str, field: list[str] | None
 ) -> tuple[Compiled, Row, str]:
-    """What one recipient's message is made of, and the address as it is sent. Raises Stop."""
+    """What one recipient's message is made of, and the address as it is sent. Raises CommandError."""
     chosen = CampaignList(list_, map_ or []) if list_ else None
     compiled = _compiled(template, chosen)
     row = chosen.row_of(recipient) if chosen else {}
@@ -166,9 +166,9 @@ def _compiled(template: Path, list_: CampaignList | None) -> Compiled:
     try:
         return compile(prepare(load(template), names))
     except TemplateRefused as refused:
-        raise Stop(Exit.DATA, "\n".join(map(str, refused.problems[:_SHOWN]))) from None
+        raise CommandError(Exit.DATA, "\n".join(map(str, refused.problems[:_SHOWN]))) from None
     except ToolMissing as missing:
-        raise Stop(Exit.UNAVAILABLE, str(missing)) from None
+        raise CommandError(Exit.UNAVAILABLE, str(missing)) from None
 
 
 def _rendered(compiled: Compiled, row: Row, address: str, campaign: str, date: str) -> bytes:
@@ -177,11 +177,13 @@ def _rendered(compiled: Compiled, row: Row, address: str, campaign: str, date: s
     try:
         return compiled.render(row, address, campaign, date)
     except RenderRefused as refused:
-        raise Stop(Exit.DATA, str(refused)) from None
+        raise CommandError(Exit.DATA, str(refused)) from None
 
 
 def _given(fields: list[str]) -> Row:
     for one in fields:
         if not one.partition("=")[0].isidentifier() or "=" not in one:
-            raise Stop(Exit.USAGE, f"--field {one!r} is not NAME=VALUE; write, for instance, --field first_name=Ada")
+            raise CommandError(
+                Exit.USAGE, f"--field {one!r} is not NAME=VALUE; write, for instance, --field first_name=Ada"
+            )
     return {name: value for name, _, value in (one.partition("=") for one in fields)}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from zonemta_py.cli.campaign import settings
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.mail.addresses.written import bare
 from zonemta_py.pipeline.prepare.settings import PlanRefused
 from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS, Dialect, dialect_of, files, kind_of, opened
@@ -42,7 +42,7 @@ class Line(NamedTuple):
 class CampaignList:
     """columns: of the list. fields: template's name → column. address: the template's name of the recipient's column.
 
-    said: one sentence, how it was understood. Raises Stop and OSError.
+    said: one sentence, how it was understood. Raises CommandError and OSError.
     """
 
     def __init__(self, path: Path, maps: Iterable[str] = ()) -> None:
@@ -52,39 +52,41 @@ class CampaignList:
             self._files = files(str(path)) or [path]
             self._dialects = {file: dialect_of(file) if self._kind == "csv" else Dialect() for file in self._files}
         except PlanRefused as refused:
-            raise Stop(Exit.DATA, str(refused)) from None
+            raise CommandError(Exit.DATA, str(refused)) from None
         self._alike()
         self.columns = self._columns()
         self.fields = settings.with_recipient(settings.mapping(maps, self.columns), str(path), self.columns)
         if missing := [column for column in self.fields.values() if column not in self.columns]:
             there = ", ".join(self.columns)
-            raise Stop(Exit.DATA, f"{path}: there is no column {missing[0]!r}, it has {there}; map another with --map")
+            raise CommandError(
+                Exit.DATA, f"{path}: there is no column {missing[0]!r}, it has {there}; map another with --map"
+            )
         self.address = next(name for name in ADDRESS_COLUMNS if name in self.fields)
         self.said = understood(
             str(path), self._kind, self._dialects[self._files[0]], self.columns, self.fields[self.address]
         )
 
     def rows(self) -> Iterator[Line]:
-        """Raises Stop for what has no rows at all."""
+        """Raises CommandError for what has no rows at all."""
         for file in self._files:
             yield from self._rows_of(file)
 
     def row_of(self, recipient: str) -> Row:
-        """The recipient's row, the first if recipient is "". Raises Stop."""
+        """The recipient's row, the first if recipient is "". Raises CommandError."""
         for line in self.rows():
             if line.wrong:
-                raise Stop(Exit.DATA, f"{line.file}:{line.line}: {line.wrong}")
+                raise CommandError(Exit.DATA, f"{line.file}:{line.line}: {line.wrong}")
             if not recipient or bare(line.row[self.address]).lower() == bare(recipient).lower():
                 return line.row
         sentence = f"{self.path}: {recipient or 'nobody'} is not in the list"
-        raise Stop(Exit.DATA, f"{sentence}; take an address from its column {self.fields[self.address]}")
+        raise CommandError(Exit.DATA, f"{sentence}; take an address from its column {self.fields[self.address]}")
 
     def _alike(self) -> None:
         first = self._dialects[self._files[0]]
         for file, dialect in self._dialects.items():
             if dialect.separator != first.separator:
                 sentence = f"{file}: it is written in {dialect}, {self._files[0].name} in {first}; save all files alike"
-                raise Stop(Exit.DATA, sentence)
+                raise CommandError(Exit.DATA, sentence)
 
     def _columns(self) -> list[str]:
         first: list[str] | None = None
@@ -93,10 +95,10 @@ class CampaignList:
             for at, name in enumerate(names):
                 if name and name.lower() in map(str.lower, names[:at]):
                     sentence = f"the column {name!r} is there twice; rename one of them, or take it out"
-                    raise Stop(Exit.DATA, f"{file}:1: {sentence}")
+                    raise CommandError(Exit.DATA, f"{file}:1: {sentence}")
             if first is not None and self._kind == "csv" and names != first:
                 sentence = f"its columns are {', '.join(names)}, but those of {self._files[0].name} {', '.join(first)}"
-                raise Stop(Exit.DATA, f"{file}: {sentence}; give all files the same header, in the same order")
+                raise CommandError(Exit.DATA, f"{file}: {sentence}; give all files the same header, in the same order")
             first = names if first is None else list(dict.fromkeys(chain(first, names)))
         return first or []
 
@@ -112,7 +114,7 @@ class CampaignList:
                 "".join(names).encode()
                 return names
             except (UnicodeError, csv.Error) as error:
-                raise Stop(Exit.DATA, f"{file}: this is not CSV in UTF-8 ({error}); save it as such") from None
+                raise CommandError(Exit.DATA, f"{file}: this is not CSV in UTF-8 ({error}); save it as such") from None
 
     def _rows_of(self, file: Path) -> Iterator[Line]:
         if self._kind == "csv":
@@ -183,13 +185,13 @@ def _parquet(file: Path) -> Any:
         import pyarrow as pa
         import pyarrow.parquet
     except ImportError:
-        raise Stop(
+        raise CommandError(
             Exit.UNAVAILABLE, "Parquet is read with pyarrow; `pip install 'zonemta-py[pipeline]'` brings it"
         ) from None
     try:
         return pa.parquet.ParquetFile(file)
     except pa.ArrowInvalid as error:
-        raise Stop(Exit.DATA, f"{file}: {str(error).splitlines()[0]}; name a Parquet file") from None
+        raise CommandError(Exit.DATA, f"{file}: {str(error).splitlines()[0]}; name a Parquet file") from None
 
 
 def _parquet_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import configuration
 
 if TYPE_CHECKING:
-    from zonemta_py.pipeline.nodes.client import Target
+    from zonemta_py.pipeline.nodes.client import NodeAccess
 
 KEY_VARIABLE = "ZONEMTA_API_KEY"
 TOKEN = "http.token"
@@ -32,25 +32,25 @@ Patience = Annotated[
 def target(
     nodes: str, key_file: Path | None, config: Path | None, folder: Path | None, patience_s: float = 600,
     ca: Path | None = None,
-) -> Target:  # fmt: skip
-    """Raises Stop, ConfigError."""
-    from zonemta_py.pipeline.nodes.client import Target
+) -> NodeAccess:  # fmt: skip
+    """Raises CommandError, ConfigError."""
+    from zonemta_py.pipeline.nodes.client import NodeAccess
 
     if nodes:
         urls, key, file = tuple(url.strip() for url in nodes.split(",") if url.strip()), named_key(key_file), key_file
     else:
         urls, key, file = local_door(config, folder)
     try:
-        return Target(urls, key, patience_s, key_file=str(file or ""), verify=str(ca) if ca else True)
+        return NodeAccess(urls, key, patience_s, key_file=str(file or ""), verify=str(ca) if ca else True)
     except ValueError as error:
-        raise Stop(Exit.USAGE, f"--nodes: {error}") from None
+        raise CommandError(Exit.USAGE, f"--nodes: {error}") from None
 
 
 def named_key(key_file: Path | None) -> str:
-    """Raises Stop."""
+    """Raises CommandError."""
     key = key_file.read_text("utf-8").strip() if key_file else os.environ.get(KEY_VARIABLE, "").strip()
     if not key or not key.isascii() or not key.isprintable():
-        raise Stop(
+        raise CommandError(
             Exit.USAGE, f"there is no API key for the nodes; put one into {KEY_VARIABLE} or a file for --key-file "
             "(`zonemta api-key new NAME` on the node makes one)",
         )  # fmt: skip
@@ -58,10 +58,10 @@ def named_key(key_file: Path | None) -> str:
 
 
 def local_door(config: Path | None, folder: Path | None) -> tuple[tuple[str, ...], str, Path]:
-    """URL, key and token file of this machine's HTTP door. Raises Stop, ConfigError."""
+    """URL, key and token file of this machine's HTTP door. Raises CommandError, ConfigError."""
     settings = configuration(config, folder)
     if not settings.http.enabled:
-        raise Stop(
+        raise CommandError(
             Exit.CONFIG, "this machine's HTTP door is closed; set enabled = true under [http] in the configuration and "
             "restart it, or name other nodes with --nodes",
         )  # fmt: skip
@@ -69,7 +69,7 @@ def local_door(config: Path | None, folder: Path | None) -> tuple[tuple[str, ...
         file = settings.folder / TOKEN
         key = file.read_text("utf-8").strip()
     except FileNotFoundError:
-        raise Stop(
+        raise CommandError(
             Exit.UNAVAILABLE, f"no MTA has opened its HTTP door in {settings.folder}; start it with `zonemta run`"
         ) from None
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.http.address, settings.http.address)

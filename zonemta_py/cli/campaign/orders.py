@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, target
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table
 
@@ -46,7 +46,7 @@ def cancel(
     if not yes:
         waiting = asked.status(name)["waiting"]
         if not typer.confirm(f"{waiting:,} recipients of {name} will not get it. Cancel it?", err=True):
-            raise Stop(Exit.OK)
+            raise CommandError(Exit.OK)
     _order(asked, name, "cancel", because)
 
 
@@ -96,21 +96,21 @@ class Asked:
         self._folder = None if nodes else configuration(config, folder).folder
 
     def status(self, name: str) -> dict[str, Any]:
-        """Raises Stop."""
+        """Raises CommandError."""
         if self._folder is not None:
             row: dict[str, Any] = self._local("campaign", name=name)
             return row
         return self._remote(lambda nodes: nodes.status(name))  # type: ignore[no-any-return]
 
     def campaigns(self) -> list[dict[str, Any]]:
-        """Raises Stop."""
+        """Raises CommandError."""
         if self._folder is not None:
             rows: list[dict[str, Any]] = self._local("campaigns")
             return rows
         return self._remote(lambda nodes: nodes.campaigns())  # type: ignore[no-any-return]
 
     def order(self, name: str, verb: str, cause: str) -> dict[str, Any] | None:
-        """How it is then, if that is told. Raises Stop."""
+        """How it is then, if that is told. Raises CommandError."""
         if self._folder is not None:
             return self._local(f"campaign-{verb}", name=name, cause=cause)  # type: ignore[no-any-return]
         self._remote(lambda nodes: nodes.order(name, verb, cause))
@@ -123,9 +123,9 @@ class Asked:
         try:
             return ask(self._folder, question, **arguments)
         except QueueGone as gone:
-            raise Stop(Exit.UNAVAILABLE, str(gone)) from None
+            raise CommandError(Exit.UNAVAILABLE, str(gone)) from None
         except ValueError as error:
-            raise Stop(Exit.USAGE, str(error)) from None
+            raise CommandError(Exit.USAGE, str(error)) from None
 
     def _remote(self, question: Callable[[Any], Any]) -> Any:
         from zonemta_py.pipeline.nodes.client import NodeGone, NodeRefused
@@ -136,9 +136,9 @@ class Asked:
             with All(self._target) as nodes:
                 return question(nodes)
         except NodeGone as gone:
-            raise Stop(Exit.UNAVAILABLE, str(gone)) from None
+            raise CommandError(Exit.UNAVAILABLE, str(gone)) from None
         except NodeRefused as refused:
-            raise Stop(Exit.USAGE, str(refused)) from None
+            raise CommandError(Exit.USAGE, str(refused)) from None
 
 
 def _order(asked: Asked, name: str, verb: str, cause: str) -> None:

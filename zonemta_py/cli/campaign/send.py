@@ -17,7 +17,7 @@ import typer
 from zonemta_py.cli.campaign import settings as campaign_settings
 from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, Patience, target
 from zonemta_py.cli.campaign.work import Work, describe, look, read_columns, readable, rendered, show, sound
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import ConfigFile, Folder
 from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS
 
@@ -80,7 +80,9 @@ def send(
     from zonemta_py.pipeline.nodes.nodes import Announcement, store
 
     if not _NAME.fullmatch(name):
-        raise Stop(Exit.USAGE, f"--name {name!r}: name it with up to 63 letters, digits, dots, underscores and hyphens")
+        raise CommandError(
+            Exit.USAGE, f"--name {name!r}: name it with up to 63 letters, digits, dots, underscores and hyphens"
+        )
     plan_folder = plans / f"{name}.plan"
     if list_ and not resume:
         look(list_, multiline, master)
@@ -90,7 +92,9 @@ def send(
         _send(work, work.found(plan_folder), _announcement(plan_folder), canary_patience)
         return
     if not list_ or template is None:
-        raise Stop(Exit.USAGE, "a list and a template are needed; write `zonemta campaign send LIST --template T`")
+        raise CommandError(
+            Exit.USAGE, "a list and a template are needed; write `zonemta campaign send LIST --template T`"
+        )
     work = Work(to, master, memory, config, long=_bytes(list_) > _LONG_BYTES)
     with readable(list_, plan_folder) as (copy, name_of):
         names = read_columns(work, copy, multiline)
@@ -112,7 +116,9 @@ def send(
             "bounds": work.bounds(campaign_settings.bounds(bounds), lake),
         }  # fmt: skip
         if not announced["sender"]:
-            raise Stop(Exit.USAGE, "the template's From is made from fields, so say who sends with --sender ADDRESS")
+            raise CommandError(
+                Exit.USAGE, "the template's From is made from fields, so say who sends with --sender ADDRESS"
+            )
         plan = work.plan(settings, copy, plan_folder, suppressions, engagement, name_of)
     announced["bounds"] = campaign_settings.for_canary(announced["bounds"], plan.report["canary"])
     announcement = Announcement(**announced, planned=plan.report["kept"])
@@ -124,7 +130,7 @@ def send(
         print(f"{plan_folder}: planned; `zonemta campaign send --resume --name {name}` sends it")
         return
     if not yes and not typer.confirm(f"Send {name} to {plan.report['kept']:,} recipients?", err=True):
-        raise Stop(Exit.OK)
+        raise CommandError(Exit.OK)
     _send(work, plan, announcement, canary_patience)
 
 
@@ -148,7 +154,7 @@ def _settings(**values: Any) -> Settings:
     try:
         return Settings(**values)
     except PlanRefused as refused:
-        raise Stop(Exit.USAGE, str(refused)) from None
+        raise CommandError(Exit.USAGE, str(refused)) from None
 
 
 def _warn_of_canary(bounds: dict[str, float], canary: int) -> None:
@@ -171,4 +177,4 @@ def _announcement(folder: Path) -> Announcement:
         return stored(folder)
     except FileNotFoundError:
         sentence = f"{folder}: there is no plan to go on with; send the list first, or name --plans"
-        raise Stop(Exit.NO_INPUT, sentence) from None
+        raise CommandError(Exit.NO_INPUT, sentence) from None

@@ -1,11 +1,11 @@
-"""The words of `zonemta campaign send` made into the settings of a plan. Raises Stop with the option's name."""
+"""The words of `zonemta campaign send` made into the settings of a plan. Raises CommandError with the option's name."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.pipeline.prepare.settings import Cap, Lane
 from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS, recipient_column
 
@@ -22,7 +22,7 @@ def mapping(given: Iterable[str], names: Iterable[str]) -> dict[str, str]:
     for one in given:
         name, equals, column = one.partition("=")
         if not equals or not name.isidentifier() or not column:
-            raise Stop(Exit.USAGE, f"--map {one!r} is not NAME=COLUMN; write, for instance, --map email=E-Mail")
+            raise CommandError(Exit.USAGE, f"--map {one!r} is not NAME=COLUMN; write, for instance, --map email=E-Mail")
         pairs[name] = column
     taken = set(pairs.values())
     return {name: name for name in names if name.isidentifier() and name not in taken} | pairs
@@ -35,7 +35,9 @@ def with_recipient(fields: dict[str, str], list_: str, names: list[str]) -> dict
     if column := recipient_column(names):
         return fields | {"email": column}
     there = f", among {', '.join(map(repr, names))}" if names else "; it has no columns at all"
-    raise Stop(Exit.DATA, f"{list_}: no column says who the recipient is{there}; map one with --map email=COLUMN")
+    raise CommandError(
+        Exit.DATA, f"{list_}: no column says who the recipient is{there}; map one with --map email=COLUMN"
+    )
 
 
 def lanes(zones: Iterable[str], sources: Iterable[str]) -> tuple[Lane, ...]:
@@ -44,7 +46,7 @@ def lanes(zones: Iterable[str], sources: Iterable[str]) -> tuple[Lane, ...]:
     found = [_source(one, weights) for one in sources]
     served = {lane.zone for lane in found}
     if lost := served - weights.keys() - {""}:
-        raise Stop(Exit.USAGE, f"--source names zone {sorted(lost)[0]}, which no --zone does; add --zone")
+        raise CommandError(Exit.USAGE, f"--source names zone {sorted(lost)[0]}, which no --zone does; add --zone")
     # A zone's weight is shared out among its sources.
     whole = {zone: sum(lane.weight for lane in found if lane.zone == zone) for zone in served}
     shared = [Lane(one.zone, one.source, weights.get(one.zone, 1) * one.weight / whole[one.zone]) for one in found]
@@ -55,7 +57,9 @@ def _source(one: str, weights: dict[str, float]) -> Lane:
     text, weight = _weighted("--source", one)
     zone, slash, address = text.rpartition("/")
     if not slash and len(weights) > 1:
-        raise Stop(Exit.USAGE, f"--source {one}: of which zone? There are {', '.join(weights)}; write ZONE/{one}")
+        raise CommandError(
+            Exit.USAGE, f"--source {one}: of which zone? There are {', '.join(weights)}; write ZONE/{one}"
+        )
     return Lane(zone or next(iter(weights), ""), address, weight)
 
 
@@ -66,7 +70,7 @@ def _weighted(option: str, text: str) -> tuple[str, float]:
     except ValueError:
         value = 0.0
     if not name or not 0 < value < float("inf"):
-        raise Stop(Exit.USAGE, f"{option} {text!r}: give a weight above 0, such as {name or 'a'}=2")
+        raise CommandError(Exit.USAGE, f"{option} {text!r}: give a weight above 0, such as {name or 'a'}=2")
     return name, value
 
 
@@ -78,7 +82,9 @@ def caps(given: Iterable[str]) -> tuple[Cap, ...]:
         source, slash, provider = way.rpartition("/")
         days = numbers.split(",")
         if not slash or not all(day.strip().isdigit() for day in days):
-            raise Stop(Exit.USAGE, f"--cap {one!r}: write ADDRESS/PROVIDER=N,N… such as 192.0.2.1/google=500,1000,2000")
+            raise CommandError(
+                Exit.USAGE, f"--cap {one!r}: write ADDRESS/PROVIDER=N,N… such as 192.0.2.1/google=500,1000,2000"
+            )
         found.append(Cap(source, provider, tuple(int(day) for day in days)))
     return tuple(found)
 
@@ -88,7 +94,7 @@ def share(option: str, text: str) -> float:
     found = _PERCENT.fullmatch(text.strip())
     value = float(found[1]) / (100 if found[2] else 1) if found else -1.0
     if not 0 <= value <= 1:
-        raise Stop(Exit.USAGE, f"{option} {text!r} is no share; write 2% or 0.02")
+        raise CommandError(Exit.USAGE, f"{option} {text!r} is no share; write 2% or 0.02")
     return value
 
 
@@ -105,7 +111,9 @@ def bounds(text: str) -> dict[str, float]:
             found[name] = share(f"--bounds {name}", value)
         else:
             known = ", ".join(("least", *SHARES))
-            raise Stop(Exit.USAGE, f"--bounds: {one!r} is no bound; there are {known}, written like deferred=30%")
+            raise CommandError(
+                Exit.USAGE, f"--bounds: {one!r} is no bound; there are {known}, written like deferred=30%"
+            )
     return found
 
 

@@ -12,13 +12,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import configuration
 from zonemta_py.cli.terminal.output import print_table
 from zonemta_py.cli.terminal.progress import bar
 
 if TYPE_CHECKING:
-    from zonemta_py.pipeline.nodes.client import Target
+    from zonemta_py.pipeline.nodes.client import NodeAccess
     from zonemta_py.pipeline.nodes.nodes import Announcement
     from zonemta_py.pipeline.prepare.plan import Plan
     from zonemta_py.pipeline.prepare.settings import Settings
@@ -36,7 +36,7 @@ class Work:
     """to: nodes, None to send nothing. One Spark session for all of it, made when it is needed."""
 
     def __init__(
-        self, to: Target | None, master: str, memory_gb: float, config: Path | None, long: bool = False
+        self, to: NodeAccess | None, master: str, memory_gb: float, config: Path | None, long: bool = False
     ) -> None:
         """long: the list is one of millions."""
         self._to, self._master, self._memory_gb, self._config = to, master, memory_gb, config
@@ -44,7 +44,7 @@ class Work:
 
     @cached_property
     def spark(self) -> Any:
-        """Raises Stop."""
+        """Raises CommandError."""
         from zonemta_py.pipeline.spark.session import Unavailable, session
 
         logging.getLogger("SQLQueryContextLogger").disabled = True  # the sentence says it
@@ -52,7 +52,7 @@ class Work:
             with bar("start Spark"):
                 return session(self._master, self._memory_gb, "zonemta campaign", long=self._long)
         except Unavailable as missing:
-            raise Stop(Exit.UNAVAILABLE, str(missing)) from None
+            raise CommandError(Exit.UNAVAILABLE, str(missing)) from None
 
     def providers(self) -> dict[str, str]:
         """Recipient domain → provider, as the MTA knows them. Raises ConfigError."""
@@ -63,7 +63,7 @@ class Work:
         return Providers.load(file).domains
 
     def bounds(self, given: dict[str, float], lake: Path | None) -> dict[str, float]:
-        """What is usual in the lake, three times over, where that is less than what was given. Raises Stop."""
+        """What is usual in the lake, three times over, where that is less than what was given. Raises CommandError."""
         if lake is None or not given:
             return given
         from zonemta_py.pipeline.findings.baseline import shares
@@ -77,7 +77,7 @@ class Work:
         self, settings: Settings, list_: str, folder: Path, suppressions: str, engagement: str,
         name_of: Callable[[str], str] = lambda text: text,
     ) -> Plan:  # fmt: skip
-        """name_of: a path in the list as people know it. Raises Stop."""
+        """name_of: a path in the list as people know it. Raises CommandError."""
         from zonemta_py.pipeline.prepare.plan import plan
 
         with _sentences(), _steps("plan") as (say, _):
@@ -87,16 +87,18 @@ class Work:
             )  # fmt: skip
 
     def found(self, folder: Path) -> Plan:
-        """The plan that is there. Raises Stop."""
+        """The plan that is there. Raises CommandError."""
         from zonemta_py.pipeline.prepare.plan import Plan, existing
 
         report = existing(folder)
         if report is None:
-            raise Stop(Exit.NO_INPUT, f"{folder}: there is no plan to go on with; send the list first, or name --plans")
+            raise CommandError(
+                Exit.NO_INPUT, f"{folder}: there is no plan to go on with; send the list first, or name --plans"
+            )
         return Plan(folder, report, made=False)
 
     def send(self, plan: Plan, announcement: Announcement, day: int, canary_patience_s: float) -> Injected:
-        """Raises Stop."""
+        """Raises CommandError."""
         from zonemta_py.pipeline.nodes.nodes import bind
         from zonemta_py.pipeline.prepare.plan import rows
         from zonemta_py.pipeline.send.campaign import send
@@ -124,25 +126,25 @@ def _events(spark: Any, file: str) -> Any:
 
 
 def look(list_: str, multiline: bool, master: str) -> None:
-    """Says what is wrong with a list as far as that shows at once, without Spark. Raises Stop, OSError."""
+    """Says what is wrong with a list as far as that shows at once, without Spark. Raises CommandError, OSError."""
     from zonemta_py.pipeline.spark.session import Unavailable, installed
 
     try:
         installed()
     except Unavailable as missing:
-        raise Stop(Exit.UNAVAILABLE, str(missing)) from None
+        raise CommandError(Exit.UNAVAILABLE, str(missing)) from None
     from zonemta_py.pipeline.prepare.settings import PlanRefused
     from zonemta_py.pipeline.prepare.source import read
 
     try:
         read.look(list_, multiline, local=master.startswith("local"))
     except PlanRefused as refused:
-        raise Stop(Exit.DATA, str(refused)) from None
+        raise CommandError(Exit.DATA, str(refused)) from None
 
 
 @contextmanager
 def readable(list_: str, plan: Path) -> Iterator[tuple[str, Callable[[str], str]]]:
-    """The list as Spark can read it, for as long as it is planned, and what its paths are called. Raises Stop."""
+    """The list as Spark can read it, for as long as it is planned, and its paths' names. Raises CommandError."""
     from zonemta_py.pipeline.prepare.source import copies
 
     folder = plan.with_name(plan.name + ".copy")
@@ -153,8 +155,8 @@ def readable(list_: str, plan: Path) -> Iterator[tuple[str, Callable[[str], str]
     try:
         with _sentences(), copies.plain(list_, folder) as copy:
             yield copy, name_of
-    except Stop as stop:
-        raise Stop(stop.code, name_of(stop.sentence)) from None
+    except CommandError as stop:
+        raise CommandError(stop.code, name_of(stop.sentence)) from None
 
 
 def describe(list_: str, names: list[str], email: str) -> str:
@@ -167,7 +169,7 @@ def describe(list_: str, names: list[str], email: str) -> str:
 
 
 def read_columns(work: Work, list_: str, multiline: bool) -> list[str]:
-    """The list's columns, whatever kind it is. Raises Stop."""
+    """The list's columns, whatever kind it is. Raises CommandError."""
     from zonemta_py.pipeline.prepare.source.read import columns
     from zonemta_py.pipeline.send.prewarm import warm
 
@@ -177,7 +179,7 @@ def read_columns(work: Work, list_: str, multiline: bool) -> list[str]:
 
 
 def sound(template: Path, fields: dict[str, str]) -> tuple[bytes, set[str], str]:
-    """A prepared template's bytes, the names it uses, and its sender's address if that is no field's. Raises Stop."""
+    """A prepared template's bytes, the names it uses, its sender if that is no field. Raises CommandError."""
     from zonemta_py.merge.compile import compile, prepare
     from zonemta_py.merge.compile import fields as names_of
     from zonemta_py.merge.load import load
@@ -188,20 +190,20 @@ def sound(template: Path, fields: dict[str, str]) -> tuple[bytes, set[str], str]
         compiled = compile(source)
         used = names_of(source)
     except TemplateRefused as refused:
-        raise Stop(Exit.DATA, "\n".join(map(str, refused.problems[:_SHOWN]))) from None
+        raise CommandError(Exit.DATA, "\n".join(map(str, refused.problems[:_SHOWN]))) from None
     except ToolMissing as missing:
-        raise Stop(Exit.UNAVAILABLE, str(missing)) from None
+        raise CommandError(Exit.UNAVAILABLE, str(missing)) from None
     return source.pack(), used, compiled.sender[1].constant or ""
 
 
 def rendered(work: Work, plan: Plan, template: bytes) -> None:
-    """Renders the recipients of the plan's first chunks, so that what a value can break shows now. Raises Stop."""
+    """Renders recipients of the plan's first chunks: what a value can break shows now. Raises CommandError."""
     from zonemta_py.merge.compile import compile
     from zonemta_py.merge.problems import RenderRefused
-    from zonemta_py.merge.source import Source
+    from zonemta_py.merge.source import TemplateSource
     from zonemta_py.pipeline.prepare.plan import rows
 
-    compiled = compile(Source.unpack(template))
+    compiled = compile(TemplateSource.unpack(template))
     chunks = rows(work.spark, plan.folder).orderBy("position").select("body").limit(SAMPLE_CHUNKS)
     for chunk in chunks.collect():
         request = json.loads(chunk.body)
@@ -209,7 +211,7 @@ def rendered(work: Work, plan: Plan, template: bytes) -> None:
             try:
                 compiled.render(dict(zip(request["columns"], values, strict=True)), address, request["campaign"], "")
             except RenderRefused as refused:
-                raise Stop(Exit.DATA, f"{address}: {refused}") from None
+                raise CommandError(Exit.DATA, f"{address}: {refused}") from None
 
 
 def show(plan: Plan) -> None:
@@ -242,7 +244,7 @@ def _steps(label: str) -> Iterator[tuple[Callable[[str], object], Callable[[int,
 
 @contextmanager
 def _sentences() -> Iterator[None]:
-    """Whatever the pipeline says no with, as Stop."""
+    """Whatever the pipeline says no with, as CommandError."""
     from zonemta_py.pipeline.nodes.client import NodeGone, NodeRefused
     from zonemta_py.pipeline.nodes.nodes import OtherNodes
     from zonemta_py.pipeline.prepare.settings import PlanRefused
@@ -252,17 +254,17 @@ def _sentences() -> Iterator[None]:
     try:
         yield
     except PlanRefused as error:
-        raise Stop(Exit.DATA, str(error)) from None
+        raise CommandError(Exit.DATA, str(error)) from None
     except (CampaignStopped, InjectionFailed, NodeGone) as error:
-        raise Stop(Exit.TEMPORARY, str(error)) from None
+        raise CommandError(Exit.TEMPORARY, str(error)) from None
     except (NodeRefused, OtherNodes) as error:
-        raise Stop(Exit.USAGE, str(error)) from None
+        raise CommandError(Exit.USAGE, str(error)) from None
     except Exception as error:
         said = _of_spark(error)
         if not said:
             raise
         sentence = f"the list cannot be read as asked: {said}; mend the list, or the condition of --where"
-        raise Stop(Exit.DATA, sentence) from None
+        raise CommandError(Exit.DATA, sentence) from None
 
 
 def _of_spark(error: Exception) -> str:

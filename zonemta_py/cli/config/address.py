@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.terminal.output import print_json
 from zonemta_py.config import Config
@@ -46,7 +46,7 @@ def decode_verp(address: Address, config: ConfigFile = None, folder: Folder = No
     try:
         found = verp_paths.decode(_bare(address), path.secret, _today(), path.srs_days)
     except verp_paths.VerpRefused as refused:
-        raise Stop(Exit.DATA, f"{address}: {refused}") from None
+        raise CommandError(Exit.DATA, f"{address}: {refused}") from None
     _check_ours(address, path.verp, "return_path.verp")
     recipient = found.recipient or _looked_up(found, settings)
     if json:
@@ -70,7 +70,7 @@ def decode_srs(address: Address, config: ConfigFile = None) -> None:
     try:
         stands_for = srs_paths.reverse(_bare(address), path.secret, _today(), path.srs_days)
     except srs_paths.SrsRefused as refused:
-        raise Stop(Exit.DATA, f"{address}: {refused}") from None
+        raise CommandError(Exit.DATA, f"{address}: {refused}") from None
     _check_ours(address, path.srs, "return_path.srs")
     print(stands_for)
 
@@ -78,15 +78,15 @@ def decode_srs(address: Address, config: ConfigFile = None) -> None:
 def _settings(settings: Config) -> ReturnPath:
     path = settings.return_path
     if not path.secret:
-        raise Stop(Exit.CONFIG, "return_path.secret is empty; name the MTA's configuration with --config")
+        raise CommandError(Exit.CONFIG, "return_path.secret is empty; name the MTA's configuration with --config")
     return path
 
 
 def _check_ours(address: str, ours: str, key: str) -> None:
-    """What comes back comes to that domain; whoever has no such key decodes for another host. Raises Stop."""
+    """What comes back comes to that domain; whoever has no such key decodes for another host. Raises CommandError."""
     domain = _bare(address).rpartition("@")[2]
     if ours and canonical(domain) != canonical(ours):
-        raise Stop(Exit.DATA, f"{address}: {domain} is not ours; {key} is {ours}")
+        raise CommandError(Exit.DATA, f"{address}: {domain} is not ours; {key} is {ours}")
 
 
 def _bare(address: str) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration
 from zonemta_py.config import NAME, Right
 from zonemta_py.reception.http.keys import LOCAL, RIGHTS, TOKEN_FILE, hashed, new_key
@@ -27,13 +27,13 @@ def new(
 ) -> None:
     """Make a key: it is printed on stderr, this once; the lines for the configuration go to stdout."""
     if not re.fullmatch(NAME, name) or name == LOCAL:
-        raise Stop(
+        raise CommandError(
             Exit.USAGE, f"{name!r} is no name for a key; use small letters, digits, dots and hyphens, not {LOCAL!r}"
         )
     rights: list[Right] = [_right(one) for one in right or ["inject"]]
     settings = configuration(config)
     if any(key.name == name for key in settings.http.keys):
-        raise Stop(
+        raise CommandError(
             Exit.USAGE, f"there is a key named {name!r} already; choose another name, or take that one out first"
         )
     key = new_key()
@@ -45,7 +45,7 @@ def _right(text: str) -> Right:
     for known in RIGHTS:
         if text == known:
             return known
-    raise Stop(Exit.USAGE, f"--right: {text!r} is no right; take {', '.join(RIGHTS)}")
+    raise CommandError(Exit.USAGE, f"--right: {text!r} is no right; take {', '.join(RIGHTS)}")
 
 
 @app.command("list")

@@ -15,7 +15,7 @@ import typer
 
 from zonemta_py import privileges
 from zonemta_py.cli.config import certificates
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import ConfigFile, configuration
 from zonemta_py.config import Config, ConfigError, load, senders
 from zonemta_py.config.secret import warning as exposed
@@ -129,11 +129,11 @@ def password() -> None:
 
         secret = getpass.getpass("Password: ")
         if secret != getpass.getpass("Again: "):
-            raise Stop(Exit.DATA, "the two passwords differ; try again")
+            raise CommandError(Exit.DATA, "the two passwords differ; try again")
     else:
         secret = _line()
     if not secret:
-        raise Stop(Exit.DATA, "an empty password protects nothing; give one")
+        raise CommandError(Exit.DATA, "an empty password protects nothing; give one")
     print(PasswordHasher().hash(secret))
 
 
@@ -142,7 +142,7 @@ def _line() -> str:
     try:
         return sys.stdin.buffer.readline().decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise Stop(Exit.DATA, "the password is not UTF-8 text; no client could send it") from None
+        raise CommandError(Exit.DATA, "the password is not UTF-8 text; no client could send it") from None
 
 
 @app.command()

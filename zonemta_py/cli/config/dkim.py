@@ -15,7 +15,7 @@ import typer
 from pydantic import ValidationError
 
 from zonemta_py.cli.config import dkim_rotation
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration, tabled
 from zonemta_py.cli.terminal.output import print_aside, print_json, print_table
 from zonemta_py.config import Config, ConfigError, DkimKey
@@ -68,16 +68,16 @@ def check(
             if not one.good and one.key is not None and one.status != "no answer":
                 print_aside(f"publish: {zone_line(one.name, one.key.record())}")
     if not all(one.good for one in checked):
-        raise Stop(Exit.PROBLEMS)
+        raise CommandError(Exit.PROBLEMS)
 
 
 def examined(config: Config, domain: str | None) -> list[Checked]:
-    """All keys, or those of one domain, compared with DNS. Raises Stop if there are none."""
+    """All keys, or those of one domain, compared with DNS. Raises CommandError if there are none."""
     wanted = canonical(domain) if domain else ""
     chosen = [settings for settings in config.dkim if wanted in ("", settings.domain)]
     if not chosen:
         of = f" for {domain}" if domain else ""
-        raise Stop(Exit.CONFIG, f"the configuration has no [[dkim]] key{of}; `zonemta dkim new` makes one")
+        raise CommandError(Exit.CONFIG, f"the configuration has no [[dkim]] key{of}; `zonemta dkim new` makes one")
     return asyncio.run(_examine(config, chosen))
 
 
@@ -136,7 +136,7 @@ def new(
     try:
         settings = DkimKey(domain=domain, selector=selector, key=path, state="published")
     except ValidationError as error:
-        raise Stop(Exit.DATA, error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+        raise CommandError(Exit.DATA, error.errors()[0]["msg"].removeprefix("Value error, ")) from None
     pem = _make(kind, bits)
     _write(path, pem)
     key = Key(settings.domain, settings.selector, pem)
@@ -161,7 +161,9 @@ def _write(path: Path, pem: bytes) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise Stop(Exit.CANT_CREATE, f"{path}: is there already; name another with --key, or move it away") from None
+        raise CommandError(
+            Exit.CANT_CREATE, f"{path}: is there already; name another with --key, or move it away"
+        ) from None
     with os.fdopen(descriptor, "wb") as out:
         out.write(pem)
         out.flush()
@@ -172,12 +174,12 @@ def _write(path: Path, pem: bytes) -> None:
 def rotate(domain: Domain, config: ConfigFile = None) -> None:
     """Show how far the change to a new key has come, and the next step: publish, dual-sign, switch, retire."""
     if config is None:
-        raise Stop(Exit.USAGE, "rotate needs the configuration's file; give it with --config")
+        raise CommandError(Exit.USAGE, "rotate needs the configuration's file; give it with --config")
     settings = configuration(config)
     checked = examined(settings, domain)
     for one in checked:
         if one.status in ("no key", "no answer"):
-            raise Stop(Exit.CONFIG if one.key is None else Exit.TEMPORARY, f"{one.name}: {one.notes[0]}")
+            raise CommandError(Exit.CONFIG if one.key is None else Exit.TEMPORARY, f"{one.name}: {one.notes[0]}")
     text = _text(config)
     for kind in sorted({one.key.algorithm for one in checked if one.key is not None}):
         _show(
@@ -188,7 +190,7 @@ def rotate(domain: Domain, config: ConfigFile = None) -> None:
 def _show(kind: str, checked: list[Checked], settings: Config, text: str, file: Path) -> None:
     from zonemta_py.mail.dkim.record import zone_line
 
-    states = [dkim_rotation.State(one.settings, one.status) for one in checked]
+    states = [dkim_rotation.RotationState(one.settings, one.status) for one in checked]
     step = dkim_rotation.next_step(states, settings.retry.life_h)
     print(f"{kind}: step {step.number} of 5, {step.name}")
     for state in states:

@@ -22,7 +22,7 @@ _TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
 _STATE = re.compile(r"^[ \t]*state[ \t]*=.*$", re.MULTILINE)
 
 
-class State(NamedTuple):
+class RotationState(NamedTuple):
     """A key and what DNS says of it."""
 
     settings: DkimKey
@@ -39,7 +39,7 @@ class Step(NamedTuple):
     change: tuple[DkimKey, str] | None = None
 
 
-def next_step(states: Sequence[State], life_h: float) -> Step:
+def next_step(states: Sequence[RotationState], life_h: float) -> Step:
     """states: the keys of one domain and algorithm, in the order of the configuration; at least one."""
     active = [state for state in states if state.settings.state == "active"]
     published = [state for state in states if state.settings.state == "published"]

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration, readable
 from zonemta_py.cli.terminal.output import print_json, print_table, printable
 from zonemta_py.config import Config, Source, Zone
@@ -63,11 +63,13 @@ def _envelope(sender: str, to: list[str], origin: str, header: list[str], wish: 
         return_path = parse_mail(f"<{sender.strip('<> ')}> SMTPUTF8").address
         recipients = [parse_rcpt(f"<{address.strip('<> ')}>", smtputf8=True)[0] for address in to]
     except AddressRefused as refused:
-        raise Stop(Exit.USAGE, f"{refused.reply.text}; give --from and --to as user@example.com") from None
+        raise CommandError(Exit.USAGE, f"{refused.reply.text}; give --from and --to as user@example.com") from None
     try:
         ip_address(origin)
     except ValueError:
-        raise Stop(Exit.USAGE, f"{origin!a} is no IP address; give --origin as 192.0.2.1 or 2001:db8::1") from None
+        raise CommandError(
+            Exit.USAGE, f"{origin!a} is no IP address; give --origin as 192.0.2.1 or 2001:db8::1"
+        ) from None
     fields = _fields(header)
     wish = wish or fields.pop("x-sending-zone", None)
     return Envelope(return_path, recipients, origin=origin, headers=fields, sending_zone=wish)
@@ -78,7 +80,7 @@ def _fields(header: list[str]) -> dict[str, str]:
     for field in header:
         name, colon, value = field.partition(":")
         if not colon or not name.strip():
-            raise Stop(Exit.USAGE, f'{field!a} is no header field; give it as --header "Name: value"')
+            raise CommandError(Exit.USAGE, f'{field!a} is no header field; give it as --header "Name: value"')
         fields.setdefault(name.strip().lower(), decode(value.strip()))
     return fields
 

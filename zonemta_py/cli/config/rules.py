@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration, tabled
 from zonemta_py.cli.terminal.output import print_json, print_table
 from zonemta_py.config import Config, ConfigError
@@ -41,7 +41,9 @@ def check(files: Files = None, config: ConfigFile = None) -> None:
     for sentence in found:
         print(sentence)
     if found:
-        raise Stop(Exit.PROBLEMS, f"{len(found)} problem{'s' if len(found) > 1 else ''} in {len(rules.rules)} rules")
+        raise CommandError(
+            Exit.PROBLEMS, f"{len(found)} problem{'s' if len(found) > 1 else ''} in {len(rules.rules)} rules"
+        )
     for rule, claim in overridden(rules):
         print(f"{rule.file}: rule {rule.name!r} gives way to {claim.name!r} of {claim.file}")
     counts = Counter(rule.kind for rule in rules.rules)
@@ -61,15 +63,15 @@ def explain(
 ) -> None:
     """Say which rule holds for a reply, what is done then, and which other rules would hold too."""
     if stage not in STAGES:
-        raise Stop(Exit.USAGE, f"there is no stage {stage!r}; take one of {', '.join(STAGES)}")
+        raise CommandError(Exit.USAGE, f"there is no stage {stage!r}; take one of {', '.join(STAGES)}")
     settings = configuration(config)
     if provider and provider not in (known := _providers(settings)):
-        raise Stop(Exit.USAGE, f"there is no provider {provider!a}; take one of {', '.join(sorted(known))}")
+        raise CommandError(Exit.USAGE, f"there is no provider {provider!a}; take one of {', '.join(sorted(known))}")
     rules = _load(in_force(settings))
     try:
         matching = rules.matching(reply_of(reply), stage, provider)
     except ValueError as error:
-        raise Stop(Exit.DATA, str(error)) from None
+        raise CommandError(Exit.DATA, str(error)) from None
     if as_json:
         print_json([_row(rule) for rule in matching])
     elif matching:
@@ -83,7 +85,7 @@ def explain(
 def list_(kind: Class = "", config: ConfigFile = None, as_json: AsJson = False) -> None:
     """List the rules in force, in the order they are asked."""
     if kind and kind not in CLASSES:
-        raise Stop(Exit.USAGE, f"there is no class {kind!r}; take one of {', '.join(CLASSES)}")
+        raise CommandError(Exit.USAGE, f"there is no class {kind!r}; take one of {', '.join(CLASSES)}")
     rules = [rule for rule in _load(in_force(configuration(config))).rules if kind in ("", rule.kind)]
     if as_json:
         print_json([_row(rule) for rule in rules])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import print_json, print_table
 from zonemta_py.config import Config, Zone
@@ -36,13 +36,13 @@ def check(
     settings = configuration(config)
     found = asyncio.run(look(settings, _zone(settings, zone), domain))
     if found.problem:
-        raise Stop(Exit.UNAVAILABLE, found.problem)
+        raise CommandError(Exit.UNAVAILABLE, found.problem)
     if json:
         print_json({"domain": domain, "notes": found.notes, "hosts": [row._asdict() for row in found.rows]})
     else:
         print_table(f"TLS with {domain}", _COLUMNS, found.rows, "\n".join(found.notes))
     if not any(row.delivers.startswith("yes") for row in found.rows):
-        raise Stop(Exit.PROBLEMS)
+        raise CommandError(Exit.PROBLEMS)
 
 
 def _zone(settings: Config, name: str | None) -> Zone:
@@ -51,7 +51,7 @@ def _zone(settings: Config, name: str | None) -> Zone:
     found = settings.zone(name)
     if found is None:
         names = ", ".join(zone.name for zone in settings.zones)
-        raise Stop(Exit.USAGE, f"--zone: there is no zone {name!r}; take one of {names}")
+        raise CommandError(Exit.USAGE, f"--zone: there is no zone {name!r}; take one of {names}")
     return found
 
 
@@ -104,11 +104,11 @@ async def _send(settings: Config, day: datetime.date) -> list[str]:
     from zonemta_py.delivery.tls.mail import send_day
 
     async def hand_in(sender: str, recipients: list[str], message: bytes) -> None:
-        submission = sending.Submission(sender, recipients, message)
+        submission = sending.OutgoingMail(sender, recipients, message)
         way = sending.door(settings, None, None)
         try:
             await asyncio.to_thread(sending.hand_in, submission, way, settings.limits.recipients)
-        except Stop as stop:
+        except CommandError as stop:
             raise OSError(stop.sentence) from None
 
     return await send_day(settings, day, DnsScout(settings), hand_in)

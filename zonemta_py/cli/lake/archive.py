@@ -8,18 +8,18 @@ from typing import Annotated
 
 import typer
 
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 
 Archive = Annotated[Path, typer.Option(metavar="DIR", help="The MTA's archive/ of closed journal segments.")]
 
 
 def up_to_now(archive: Path) -> None:
-    """Asks the MTA whose archive it is, if it runs. Raises Stop where there is no such folder."""
+    """Asks the MTA whose archive it is, if it runs. Raises CommandError where there is no such folder."""
     from zonemta_py.wire.client import QueueGone, ask
 
     folder = archive.resolve().parent
     if not archive.is_dir() and not (folder / "socket").exists():  # a new MTA makes it with the first segment it closes
-        raise Stop(Exit.NO_INPUT, f"{archive}: there is no such folder; name the MTA's archive/")
+        raise CommandError(Exit.NO_INPUT, f"{archive}: there is no such folder; name the MTA's archive/")
     if not (folder / "socket").exists():
         return  # a copy
     try:

@@ -12,10 +12,10 @@ from zonemta_py.cli.lake import proposals, tables
 from zonemta_py.cli.lake.archive import Archive, up_to_now
 from zonemta_py.cli.lake.spark import Master, Memory, spark, told
 from zonemta_py.cli.terminal import progress
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 
 if TYPE_CHECKING:
-    from zonemta_py.pipeline.lake.bronze import Entry
+    from zonemta_py.pipeline.lake.ingested import Ingested
 
 app = typer.Typer(help="The journal's archive as tables for analysis (Spark).", no_args_is_help=True)
 app.command("update")(tables.update)
@@ -43,7 +43,7 @@ def ingest(
     Damage is named; the exit status is 1 then.
     """
     if damage not in ("skip", "fail"):
-        raise Stop(Exit.USAGE, f"--damage: {damage!r} is neither skip nor fail")
+        raise CommandError(Exit.USAGE, f"--damage: {damage!r} is neither skip nor fail")
     up_to_now(archive)
     with spark(master, memory) as session, told():
         from zonemta_py.pipeline.lake import bronze
@@ -55,10 +55,10 @@ def ingest(
             entries = bronze.ingest(session, archive, lake, damage, moved)
     _report(entries)
     if any(entry.damages for entry in entries):
-        raise Stop(Exit.PROBLEMS)
+        raise CommandError(Exit.PROBLEMS)
 
 
-def _report(entries: list[Entry]) -> None:
+def _report(entries: list[Ingested]) -> None:
     rows = sum(entry.rows for entry in entries)
     print(f"{len(entries)} new segments, {rows:,} rows" if entries else "no new segments", flush=True)
     for entry in entries:

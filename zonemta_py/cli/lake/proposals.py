@@ -17,7 +17,7 @@ import typer
 
 from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, Patience, target
 from zonemta_py.cli.lake.spark import Master, Memory, spark, told
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import print_json, print_table
 from zonemta_py.config import ConfigError, load
@@ -129,7 +129,7 @@ def propose(
         after = rate_proposal.proposed(before, rows, (*rate_proposal.CONFIDENT, *(("low",) if low else ())))
         after = warmup_proposal.proposed(after, rows)
     except ValueError as error:
-        raise Stop(Exit.CONFIG, f"{file}: {error}") from None
+        raise CommandError(Exit.CONFIG, f"{file}: {error}") from None
     _check(after)
     for row in sorted(rows, key=lambda row: (row["provider"], row["source"])):
         if row["good_days"] is not None:
@@ -152,10 +152,10 @@ def engagement(
         try:
             events, unusable = feed(session, lake, file)
         except ValueError as error:
-            raise Stop(Exit.DATA, str(error)) from None
+            raise CommandError(Exit.DATA, str(error)) from None
     print(f"{events:,} events, {unusable:,} of them without an address, a time, or of no known kind")
     if unusable:
-        raise Stop(Exit.PROBLEMS)
+        raise CommandError(Exit.PROBLEMS)
 
 
 @contextmanager
@@ -167,7 +167,7 @@ def _session(master: str | None, memory: float) -> Iterator[Any]:
 def _check_lake(lake: Path) -> None:
     """Before Spark is started, which takes seconds."""
     if not lake.is_dir():
-        raise Stop(Exit.NO_INPUT, f"{lake}: there is no such lake; make it with `zonemta lake ingest`")
+        raise CommandError(Exit.NO_INPUT, f"{lake}: there is no such lake; make it with `zonemta lake ingest`")
 
 
 def _made(lake: Path, name: str, master: str | None, memory: float) -> _Rows:
@@ -190,17 +190,17 @@ def _show_suppressions(rows: _Rows, as_json: bool) -> None:
 
 def _push(session: Any, lake: Path, to: Any, rows: _Rows, as_json: bool) -> None:
     from zonemta_py.pipeline.findings.apply_suppressions import note, noted, push
-    from zonemta_py.pipeline.nodes.client import Node, NodeGone, NodeRefused
+    from zonemta_py.pipeline.nodes.client import NodeClient, NodeGone, NodeRefused
 
     results = []
     try:
         for url in to.nodes:
-            with Node(url, to) as node:
+            with NodeClient(url, to) as node:
                 done, sent = push(node, rows, noted(session, lake, node.url))
                 note(session, lake, node.url, sent)
             results.append({"node": url, **done._asdict()})
     except (NodeRefused, NodeGone) as error:
-        raise Stop(Exit.UNAVAILABLE, str(error)) from None
+        raise CommandError(Exit.UNAVAILABLE, str(error)) from None
     if as_json:
         print_json(results)
     else:
@@ -210,7 +210,7 @@ def _push(session: Any, lake: Path, to: Any, rows: _Rows, as_json: bool) -> None
     for address, why in ((a, w) for row in results for a, w in row["refused"].items()):
         print(f"zonemta: {address}: {why}", file=sys.stderr)
     if any(row["refused"] for row in results):
-        raise Stop(Exit.PROBLEMS)
+        raise CommandError(Exit.PROBLEMS)
 
 
 def _check(text: str) -> None:

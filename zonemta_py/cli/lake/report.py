@@ -16,11 +16,11 @@ from zonemta_py.cli.lake.archive import up_to_now
 from zonemta_py.cli.lake.commands import Lake
 from zonemta_py.cli.lake.spark import Master, Memory, spark, told
 from zonemta_py.cli.terminal import progress
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.output import printable
 
 if TYPE_CHECKING:
-    from zonemta_py.pipeline.report.scope import Kind, Scope
+    from zonemta_py.pipeline.report.scope import Kind, ReportScope
     from zonemta_py.pipeline.spark.session import SparkSession
 
 app = typer.Typer(help="Pages with plots of what arrived, what did not, and why.", no_args_is_help=True)
@@ -42,7 +42,7 @@ FromArchive = Annotated[
 ]
 From = Annotated[datetime | None, typer.Option("--from", **_DAY, help="First day (UTC); none: a week.")]
 To = Annotated[datetime | None, typer.Option("--to", **_DAY, help="Last day (UTC); none: the lake's last.")]
-Resolve = Callable[["SparkSession"], "Scope"]
+Resolve = Callable[["SparkSession"], "ReportScope"]
 
 
 @app.command()
@@ -79,7 +79,7 @@ def campaign(
     """A campaign with its burn-down, against the campaign before it. Its whole time, if none is given."""
     start, end = _bounds(since, until)
 
-    def resolve(session: SparkSession) -> Scope:
+    def resolve(session: SparkSession) -> ReportScope:
         from zonemta_py.pipeline.report import facts
 
         found = facts.spans(session, lake)
@@ -203,12 +203,12 @@ def _bring_up_to_date(session: SparkSession, lake: Path, archive: Path) -> None:
         try:
             update.update(session, lake, (), None, False, EVERY, began)
         except update.NoBronze as error:
-            raise Stop(Exit.NO_INPUT, str(error)) from None
+            raise CommandError(Exit.NO_INPUT, str(error)) from None
 
 
-def _scope(lake: Path, kind: Kind, name: str, start: int | None, end: int | None) -> Scope:
+def _scope(lake: Path, kind: Kind, name: str, start: int | None, end: int | None) -> ReportScope:
     from zonemta_py.pipeline.report import facts
-    from zonemta_py.pipeline.report.scope import DAY_S, Scope
+    from zonemta_py.pipeline.report.scope import DAY_S, ReportScope
 
     last = facts.last_day(lake)
     if end is None:
@@ -217,24 +217,24 @@ def _scope(lake: Path, kind: Kind, name: str, start: int | None, end: int | None
         start = end - DAYS * DAY_S
     if start >= end:
         newest = datetime.fromtimestamp(end - DAY_S, UTC).date()
-        raise Stop(Exit.USAGE, f"--from: the lake ends with {newest}; name a day until then")
-    return Scope(kind, name, start, end)
+        raise CommandError(Exit.USAGE, f"--from: the lake ends with {newest}; name a day until then")
+    return ReportScope(kind, name, start, end)
 
 
 def _check(lake: Path) -> None:
-    """Before Spark is started. Raises Stop."""
+    """Before Spark is started. Raises CommandError."""
     from zonemta_py.pipeline.lake import table
 
     if not lake.is_dir():
-        raise Stop(Exit.NO_INPUT, f"{lake}: there is no such folder; make a lake with `zonemta lake ingest`")
+        raise CommandError(Exit.NO_INPUT, f"{lake}: there is no such folder; make a lake with `zonemta lake ingest`")
     missing = [name for name in _TABLES if not table.manifest(lake, name).schema]
     if missing:
         remedy = "make what is missing with `zonemta lake update`"
-        raise Stop(Exit.NO_INPUT, f"{lake}: there is no table {' and no '.join(missing)} yet; {remedy}")
+        raise CommandError(Exit.NO_INPUT, f"{lake}: there is no table {' and no '.join(missing)} yet; {remedy}")
 
 
-def _check_name(session: SparkSession, lake: Path, scope: Scope) -> None:
-    """An empty page is right for a time without mail, not for a name that nothing has. Raises Stop."""
+def _check_name(session: SparkSession, lake: Path, scope: ReportScope) -> None:
+    """An empty page is right for a time without mail, not for a name that nothing has. Raises CommandError."""
     from zonemta_py.pipeline.report import facts
     from zonemta_py.pipeline.report.scope import Kind
 
@@ -246,14 +246,16 @@ def _check_name(session: SparkSession, lake: Path, scope: Scope) -> None:
         raise _unknown(what, scope.name, names)
 
 
-def _unknown(what: str, name: str, names: list[str]) -> Stop:
+def _unknown(what: str, name: str, names: list[str]) -> CommandError:
     if not names:
-        return Stop(
+        return CommandError(
             Exit.DATA, f"the lake has no {what} {name!a}, nor any other; make its tables anew with new segments"
         )
     near = difflib.get_close_matches(name, names, _NAMED_MAX, 0.5)
     nearest = ", ".join(printable(one) for one in near or names[:_NAMED_MAX])
-    return Stop(Exit.DATA, f"the lake has no {what} {name!a}; {'the nearest are' if near else 'it has'} {nearest}")
+    return CommandError(
+        Exit.DATA, f"the lake has no {what} {name!a}; {'the nearest are' if near else 'it has'} {nearest}"
+    )
 
 
 def _date(text: str) -> date:
@@ -263,15 +265,15 @@ def _date(text: str) -> date:
     try:
         return datetime.strptime(text, "%Y-%m-%d").date()
     except ValueError:
-        raise Stop(Exit.USAGE, f"{text!a} is no day; write it like 2026-03-04, today or yesterday") from None
+        raise CommandError(Exit.USAGE, f"{text!a} is no day; write it like 2026-03-04, today or yesterday") from None
 
 
 def _bounds(since: datetime | None, until: datetime | None) -> tuple[int | None, int | None]:
-    """UNIX seconds: the first of the first day, and the first behind the last day. Raises Stop."""
+    """UNIX seconds: the first of the first day, and the first behind the last day. Raises CommandError."""
     from zonemta_py.pipeline.report.scope import DAY_S, seconds
 
     if since and until and since > until:
-        raise Stop(Exit.USAGE, "--from: the first day is behind the last; exchange it with --to")
+        raise CommandError(Exit.USAGE, "--from: the first day is behind the last; exchange it with --to")
     return seconds(since.date()) if since else None, seconds(until.date()) + DAY_S if until else None
 
 

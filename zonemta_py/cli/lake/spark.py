@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zonemta_py.cli.terminal.errors import Exit, Stop, from_os
+from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 
 if TYPE_CHECKING:
     from zonemta_py.pipeline.spark.session import SparkSession
@@ -21,7 +21,7 @@ Memory = Annotated[float, typer.Option(metavar="GB", min=0.5, help="Memory for S
 
 @contextmanager
 def spark(master: str | None = None, memory_gb: float = 2, long: bool = False) -> Iterator[SparkSession]:
-    """A session for one command; it ends with it, unless it was there before. Raises Stop where Spark cannot run.
+    """A session for one command; ends with it, if it is its own. Raises CommandError where Spark cannot run.
 
     long: for minutes of work (`pipeline.session`).
     """
@@ -31,11 +31,11 @@ def spark(master: str | None = None, memory_gb: float = 2, long: bool = False) -
         before = running()
     except ImportError as error:
         sentence = f"{error.name}: not installed; `pip install 'zonemta-py[pipeline]'` brings it"
-        raise Stop(Exit.UNAVAILABLE, sentence) from None
+        raise CommandError(Exit.UNAVAILABLE, sentence) from None
     try:
         one = session(master, memory_gb, long=long)
     except Unavailable as error:
-        raise Stop(Exit.UNAVAILABLE, str(error)) from None
+        raise CommandError(Exit.UNAVAILABLE, str(error)) from None
     try:
         yield one
     finally:
@@ -45,7 +45,7 @@ def spark(master: str | None = None, memory_gb: float = 2, long: bool = False) -
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Turns what the pipeline raises for a person to mend into Stop."""
+    """Turns what the pipeline raises for a person to mend into CommandError."""
     from zonemta_py.pipeline.journal.reader import Damaged
     from zonemta_py.pipeline.lake.bronze import Foreign
     from zonemta_py.pipeline.lake.table import Busy, Missing
@@ -53,10 +53,10 @@ def told() -> Iterator[None]:
     try:
         yield
     except (Damaged, Foreign) as error:
-        raise Stop(Exit.DATA, str(error)) from None
+        raise CommandError(Exit.DATA, str(error)) from None
     except Busy as error:
-        raise Stop(Exit.TEMPORARY, str(error)) from None
+        raise CommandError(Exit.TEMPORARY, str(error)) from None
     except Missing as error:
-        raise Stop(Exit.NO_INPUT, str(error)) from None
+        raise CommandError(Exit.NO_INPUT, str(error)) from None
     except OSError as error:
         raise from_os(error) from None

@@ -14,7 +14,7 @@ import typer
 
 from zonemta_py.cli.lake.spark import Master, Memory, spark, told
 from zonemta_py.cli.terminal import progress
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import readable, tabled
 from zonemta_py.cli.terminal.output import print_json, print_table
 
@@ -63,9 +63,9 @@ def update(
         try:
             done = updating.update(session, lake, tables or (), days or None, full, EVERY, began)
         except updating.NoBronze as error:
-            raise Stop(Exit.NO_INPUT, str(error)) from None
+            raise CommandError(Exit.NO_INPUT, str(error)) from None
         except ValueError as error:
-            raise Stop(Exit.USAGE, str(error)) from None
+            raise CommandError(Exit.USAGE, str(error)) from None
     for one in done:
         print(f"{one.name}: {_what(one.days)}")
 
@@ -101,8 +101,8 @@ def show(
 
         try:
             wanted, found = query.ask(session, lake, table, where, names.split(), limit)
-        except query.Refused as error:
-            raise Stop(Exit.USAGE, f"--where or --columns: {error}") from None
+        except query.QueryRefused as error:
+            raise CommandError(Exit.USAGE, f"--where or --columns: {error}") from None
     if as_json:
         for row in found:
             print(json.dumps(row, default=_text, ensure_ascii=False))
@@ -124,7 +124,7 @@ def list_tables(lake: Lake, as_json: Annotated[bool, typer.Option("--json", help
         from zonemta_py.pipeline.lake import table as tables
     except ImportError as error:
         sentence = f"{error.name}: not installed; `pip install 'zonemta-py[pipeline]'` brings it"
-        raise Stop(Exit.UNAVAILABLE, sentence) from None
+        raise CommandError(Exit.UNAVAILABLE, sentence) from None
     rows = []
     for name in tables.names(lake):
         days = sorted(tables.manifest(lake, name).days)
@@ -147,12 +147,12 @@ def _day(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise Stop(Exit.USAGE, f"--day: {text!r} is no date; write it like 2026-03-31") from None
+        raise CommandError(Exit.USAGE, f"--day: {text!r} is no date; write it like 2026-03-31") from None
 
 
 def _check(lake: Path) -> None:
     if not lake.is_dir():
-        raise Stop(Exit.NO_INPUT, f"{lake}: there is no such lake; make it with `zonemta lake ingest`")
+        raise CommandError(Exit.NO_INPUT, f"{lake}: there is no such lake; make it with `zonemta lake ingest`")
 
 
 def _exists(lake: Path, name: str) -> None:
@@ -160,7 +160,7 @@ def _exists(lake: Path, name: str) -> None:
     there = sorted(path.parent.name for path in lake.glob("*/manifest.json"))
     if name not in there:
         known = f"there are {', '.join(there)}" if there else "there are none yet; run `zonemta lake update`"
-        raise Stop(Exit.NO_INPUT, f"{lake}: no table {name}; {known}")
+        raise CommandError(Exit.NO_INPUT, f"{lake}: no table {name}; {known}")
 
 
 def _for_people(value: Any) -> Any:

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson
 from zonemta_py.cli.terminal.output import printable
 from zonemta_py.config import Config, ConfigError, load
 
 if TYPE_CHECKING:
-    from zonemta_py.whatif.compare import Facts
+    from zonemta_py.whatif.compare import Comparison
     from zonemta_py.whatif.history import History
     from zonemta_py.whatif.replay import Replayed, Span
 
-Rows = dict[tuple[str, str], "Facts"]
+Rows = dict[tuple[str, str], "Comparison"]
 _SHOWN = 12
 
 
@@ -56,8 +56,9 @@ def whatif(
     columns: dict[str, Rows] = {"recorded": facts(history, history, span)}
     if not columns["recorded"]:
         begins = datetime.fromtimestamp(span.since_ms / 1000, UTC)
-        raise Stop(Exit.DATA, f"the archive has no mail of the {hours:g} hours from {begins:%Y-%m-%d %H:%M} UTC on; "
-                              f"{_has(history)}")  # fmt: skip
+        begins_at = f"{begins:%Y-%m-%d %H:%M} UTC"
+        sentence = f"the archive has no mail of the {hours:g} hours from {begins_at} on; {_has(history)}"
+        raise CommandError(Exit.DATA, sentence)
     beyond: dict[str, list[tuple[str, int, int]]] = {}
     for name in sorted(configs):
         replayed = _replayed(configs[name], history, span, seed, name)
@@ -72,7 +73,7 @@ def _config(path: Path) -> Config:
     try:
         return load(path)
     except ConfigError as error:
-        raise Stop(Exit.CONFIG, str(error)) from None
+        raise CommandError(Exit.CONFIG, str(error)) from None
 
 
 def _read(folders: list[Path]) -> History:
@@ -81,11 +82,15 @@ def _read(folders: list[Path]) -> History:
 
     for folder in folders:
         if not folder.is_dir():
-            raise Stop(Exit.NO_INPUT, f"{folder} is no folder; name one with segments, such as archive/ of the queue")
+            raise CommandError(
+                Exit.NO_INPUT, f"{folder} is no folder; name one with segments, such as archive/ of the queue"
+            )
     with bar("reading segments") as move:
         history = read_history(folders, move)
     if not history.mails:
-        raise Stop(Exit.NO_INPUT, f"{folders[0]} has no segment with mail in it; name the archive/ of a queue's folder")
+        raise CommandError(
+            Exit.NO_INPUT, f"{folders[0]} has no segment with mail in it; name the archive/ of a queue's folder"
+        )
     for fault in history.faults:
         typer.echo(f"damage: {fault}; its records are left out", err=True)
     return history
@@ -124,9 +129,9 @@ def _replayed(config: Config, history: History, span: Span, seed: int, name: str
                 lambda now_ms: move(min(length, now_ms - span.since_ms), length),
             )  # fmt: skip
         except ConfigError as error:
-            raise Stop(Exit.CONFIG, str(error)) from None
+            raise CommandError(Exit.CONFIG, str(error)) from None
         except (OSError, StoreError) as error:
-            raise Stop(Exit.DISK, f"the replay needs room in {place or folder}: {error}") from None
+            raise CommandError(Exit.DISK, f"the replay needs room in {place or folder}: {error}") from None
 
 
 def _show(

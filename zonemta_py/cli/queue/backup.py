@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from zonemta_py.cli.queue.commands import answer
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import ConfigFile, Folder, configuration
 
 
@@ -24,7 +24,7 @@ def backup(
     To restore: zonemta run --folder DIR (or a copy of DIR), then zonemta queue adopt.
     """
     if directory.exists():
-        raise Stop(Exit.CANT_CREATE, f"{directory}: is there already; name a folder that is not")
+        raise CommandError(Exit.CANT_CREATE, f"{directory}: is there already; name a folder that is not")
     made = Path(answer(configuration(config, folder), "backup"))
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)

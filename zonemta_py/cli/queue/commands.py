@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, readable, tabled
 from zonemta_py.cli.terminal.output import as_csv, moment, print_json, print_table, printable
 from zonemta_py.config import Config
@@ -22,22 +22,22 @@ _COUNTS = ("queued", "leased", "deferred", "held")
 
 
 def answer(config: Config, question: str, **arguments: Any) -> Any:
-    """Puts the question to the queue process. Raises Stop: it does not run, or it says what is wrong."""
+    """Puts the question to the queue process. Raises CommandError: it does not run, or it says what is wrong."""
     from zonemta_py.wire.client import QueueGone, ask
 
     try:
         return ask(config.folder, question, **arguments)
     except QueueGone as error:
-        raise Stop(Exit.UNAVAILABLE, f"{error}, or name the MTA's folder with --folder") from None
+        raise CommandError(Exit.UNAVAILABLE, f"{error}, or name the MTA's folder with --folder") from None
     except ValueError as error:
-        raise Stop(Exit.DATA, str(error)) from None
+        raise CommandError(Exit.DATA, str(error)) from None
 
 
 def known_zone(config: Config, zone: str | None) -> str | None:
-    """The zone as given. Raises Stop if the configuration has none of that name."""
+    """The zone as given. Raises CommandError if the configuration has none of that name."""
     if zone is not None and config.zone(zone) is None:
         names = ", ".join(zone.name for zone in config.zones)
-        raise Stop(Exit.USAGE, f"there is no zone {zone!r}; the configuration has {names}")
+        raise CommandError(Exit.USAGE, f"there is no zone {zone!r}; the configuration has {names}")
     return zone
 
 

@@ -9,7 +9,7 @@ import typer
 
 from zonemta_py.cli.lake.archive import up_to_now
 from zonemta_py.cli.terminal import progress
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 
 Archive = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Also in these closed journal segments (the MTA's archive/).")
@@ -28,25 +28,25 @@ def in_files(
     address: str, proof: Path, archive: Path | None, lake: Path | None, node: Path, subaddresses: bool,
     queue: dict[str, Any] | None,
 ) -> None:  # fmt: skip
-    """node: the MTA's folder. queue: what it said. Raises Stop, also where something is left to be done."""
+    """node: the MTA's folder. queue: what it said. Raises CommandError, also where something is left to be done."""
     for folder in (archive, lake):
         if folder is not None and not folder.is_dir():
-            raise Stop(Exit.NO_INPUT, f"{folder}: there is no such folder; name the MTA's archive/, or a lake")
+            raise CommandError(Exit.NO_INPUT, f"{folder}: there is no such folder; name the MTA's archive/, or a lake")
     try:
         from zonemta_py.pipeline.erasure import proof as erasure_proof
         from zonemta_py.pipeline.lake.table import Busy
     except ImportError as error:
         sentence = f"{error.name}: not installed; `pip install 'zonemta-py[pipeline]'` brings it"
-        raise Stop(Exit.UNAVAILABLE, sentence) from None
+        raise CommandError(Exit.UNAVAILABLE, sentence) from None
     if archive is not None and queue is not None:
         up_to_now(archive)
     try:
         with progress.bar("files searched") as moved:
             told = erasure_proof.forget(address, proof, archive, lake, node, subaddresses, queue, moved)
     except Busy as error:
-        raise Stop(Exit.TEMPORARY, str(error)) from None
+        raise CommandError(Exit.TEMPORARY, str(error)) from None
     except ValueError as error:
-        raise Stop(Exit.DATA, str(error)) from None
+        raise CommandError(Exit.DATA, str(error)) from None
     _say(told, proof)
 
 
@@ -59,9 +59,13 @@ def _say(told: dict[str, Any], proof: Path) -> None:
     for place in damaged:
         print(f"{place['file']}: {place['damage'][0]}")
     if search["found"]:
-        raise Stop(Exit.PROBLEMS, f"{search['found'][0][0]}: names the person still; see {proof}")
+        raise CommandError(Exit.PROBLEMS, f"{search['found'][0][0]}: names the person still; see {proof}")
     if damaged:
-        raise Stop(Exit.PROBLEMS, f"{len(damaged)} files are damaged; what cannot be read cannot be searched: {proof}")
+        raise CommandError(
+            Exit.PROBLEMS, f"{len(damaged)} files are damaged; what cannot be read cannot be searched: {proof}"
+        )
     if told["waiting"]:
         names = f"{len(told['waiting'])} files that the MTA still needs name the person ({told['waiting'][0][0]})"
-        raise Stop(Exit.TEMPORARY, f"{names}; run this again with --proof {proof} once they have come to the archive")
+        raise CommandError(
+            Exit.TEMPORARY, f"{names}; run this again with --proof {proof} once they have come to the archive"
+        )

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.mail.addresses.person import person
 
 Plans = Annotated[
@@ -29,7 +29,7 @@ _SUFFIXES = (".plan", ".plan.new", ".plan.copy")
 
 
 def in_plans(address: str, places: Iterable[Path], subaddresses: bool, delete: bool) -> None:
-    """Raises Stop where plans that name the person are left."""
+    """Raises CommandError where plans that name the person are left."""
     left = []
     for plan in sorted(plan for place in places for plan in _plans(place)):
         if not _names(plan, address, subaddresses):
@@ -41,7 +41,7 @@ def in_plans(address: str, places: Iterable[Path], subaddresses: bool, delete: b
             left.append(str(plan))
     if left:
         sentence = f"{', '.join(left)}: {'names' if len(left) == 1 else 'name'} the person still"
-        raise Stop(
+        raise CommandError(
             Exit.PROBLEMS, f"{sentence}; once the campaign is sent, its plan is needed no more: give --delete-plans"
         )
 
@@ -49,7 +49,7 @@ def in_plans(address: str, places: Iterable[Path], subaddresses: bool, delete: b
 def _plans(place: Path) -> Iterator[Path]:
     """The place may be a plan itself."""
     if not place.is_dir():
-        raise Stop(Exit.NO_INPUT, f"{place}: there is no such folder; name the one that plans are kept in")
+        raise CommandError(Exit.NO_INPUT, f"{place}: there is no such folder; name the one that plans are kept in")
     found = [place, *place.iterdir()]
     yield from (folder for folder in found if folder.name.endswith(_SUFFIXES) and folder.is_dir())
 
@@ -69,11 +69,11 @@ def _names(plan: Path, address: str, subaddresses: bool) -> bool:
 
 
 def _recipients(file: Path) -> Iterator[str]:
-    """Raises Stop."""
+    """Raises CommandError."""
     try:
         import pyarrow.parquet
     except ImportError:
-        raise Stop(
+        raise CommandError(
             Exit.UNAVAILABLE, f"{file} is read with pyarrow; `pip install 'zonemta-py[pipeline]'` brings it"
         ) from None
     for batch in pyarrow.parquet.ParquetFile(file).iter_batches(16, columns=["body"]):

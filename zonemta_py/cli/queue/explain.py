@@ -10,7 +10,7 @@ import typer
 
 from zonemta_py.cli.queue.commands import ZoneName, answer, known_zone
 from zonemta_py.cli.terminal import when
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
 
@@ -46,7 +46,7 @@ def explain(
     found = answer(configuration(config, folder), "explain", what=what)
     listed = found.get("suppressed", [])
     if not found["rows"] and not listed and found["kind"] in ("message", "recipient"):
-        raise Stop(Exit.DATA, printable(_absent(found["kind"], found["about"])))
+        raise CommandError(Exit.DATA, printable(_absent(found["kind"], found["about"])))
     if json:
         return print_json(found)
     for entry in listed:

@@ -10,7 +10,7 @@ import typer
 
 from zonemta_py import privileges
 from zonemta_py.cli.run.folder import wait_until_unlocked
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, readable
 from zonemta_py.cli.terminal.output import print_json, print_table
 from zonemta_py.config import Config
@@ -38,13 +38,13 @@ def fsck(
     try:
         report = asyncio.run(check(chosen, repair, lambda text: print(text, file=sys.stderr)))
     except StoreError as error:
-        raise Stop(Exit.DISK, str(error)) from None
+        raise CommandError(Exit.DISK, str(error)) from None
     if json:
         print_json({"problems": [problem._asdict() for problem in report.problems], "counts": report.counts})
     else:
         _print(report)
     if any(_stays(problem, repair) for problem in report.problems):
-        raise Stop(Exit.PROBLEMS)
+        raise CommandError(Exit.PROBLEMS)
 
 
 def _print(report: Report) -> None:
@@ -61,9 +61,11 @@ def _stays(problem: Problem, repair: bool) -> bool:
 
 
 def _needs_a_queue(config: Config) -> None:
-    """Raises Stop if there is none here, or another process has it open."""
+    """Raises CommandError if there is none here, or another process has it open."""
     from zonemta_py.queue.recovery.restore import was_here
 
     if not ((config.folder / "store").is_dir() or was_here(config.folder)):
-        raise Stop(Exit.NO_INPUT, f"{config.folder}: has no queue; name the MTA's folder with --folder or --config")
+        raise CommandError(
+            Exit.NO_INPUT, f"{config.folder}: has no queue; name the MTA's folder with --folder or --config"
+        )
     wait_until_unlocked(config.folder)

@@ -13,7 +13,7 @@ import typer
 
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal import when
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.terminal.output import moment, print_json, printable
 from zonemta_py.disk import journal
@@ -66,7 +66,7 @@ def dump(
     for fault in faults:
         print(f"zonemta: {fault}; run `zonemta fsck`", file=sys.stderr)
     if faults:
-        raise Stop(Exit.PROBLEMS)
+        raise CommandError(Exit.PROBLEMS)
 
 
 @app.command()
@@ -94,7 +94,7 @@ def _records(folder: Path, archive: bool, faults: list[journal.Fault]) -> Iterat
 
 def _journal(folder: Path) -> Path:
     if not (folder / "journal").is_dir():
-        raise Stop(Exit.NO_INPUT, f"{folder}: has no journal; name the MTA's folder with --folder or --config")
+        raise CommandError(Exit.NO_INPUT, f"{folder}: has no journal; name the MTA's folder with --folder or --config")
     return folder / "journal"
 
 
@@ -105,7 +105,7 @@ def _kind(name: str | None) -> Type | None:
         return Type[name.upper().replace("-", "_")]
     except KeyError:
         kinds = ", ".join(kind.name.lower().replace("_", "-") for kind in Type)
-        raise Stop(Exit.USAGE, f"--type: {name!r} is no type of record; take one of {kinds}") from None
+        raise CommandError(Exit.USAGE, f"--type: {name!r} is no type of record; take one of {kinds}") from None
 
 
 def _mentions(value: Any, word: str) -> bool:

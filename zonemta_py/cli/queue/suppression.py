@@ -18,7 +18,7 @@ from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.queue.erasure import Archive, FilesOnly, InLake, Proof, Subaddresses, in_files
 from zonemta_py.cli.queue.erasure_plans import DeletePlans, Plans, in_plans
 from zonemta_py.cli.queue.suppression_file import COLUMNS, STDIN, opened
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import moment, print_json, print_table, printable
 from zonemta_py.cli.terminal.progress import bar
@@ -73,7 +73,9 @@ def remove(addresses: Addresses, scope: Scope = None, config: ConfigFile = None,
     """Take these off the list, in all scopes or one: mail is sent to them again."""
     count = answer(configuration(config, folder), "unsuppress", addresses=addresses, by=_me(), scope=scope)
     if not count:
-        raise Stop(Exit.DATA, "none of them is on the suppression list; `zonemta suppression list` shows who is")
+        raise CommandError(
+            Exit.DATA, "none of them is on the suppression list; `zonemta suppression list` shows who is"
+        )
     print(f"{count:,} taken off the suppression list")
 
 
@@ -85,7 +87,7 @@ def show(address: Address, config: ConfigFile = None, folder: Folder = None, jso
     if json:
         return print_json(row)
     if row is None:
-        raise Stop(Exit.DATA, f"{printable(address)} is not on the suppression list")
+        raise CommandError(Exit.DATA, f"{printable(address)} is not on the suppression list")
     rows = [row, *row["others"]]
     values = [f"value {number}" if len(rows) > 1 else "value" for number in range(1, len(rows) + 1)]
     return print_table("Suppressed", ("what", *values), zip(COLUMNS, *map(_cells, rows), strict=True))
@@ -144,7 +146,7 @@ def import_(
             total = _import(chosen, source.rows(kind, scope, _me(), bad), lambda: move(source.bytes_read, source.bytes))
     _say(total)
     if bad.count:
-        raise Stop(Exit.DATA, bad.sentence(source.count))
+        raise CommandError(Exit.DATA, bad.sentence(source.count))
 
 
 def _import(config: Config, rows: Iterator[list[Any]], moved: Callable[[], object]) -> dict[str, int]:
@@ -211,7 +213,9 @@ def forget(
     if archive or lake:
         in_files(address, proof, archive, lake, chosen.folder, subaddresses, done)
     elif files_only and not plans:
-        raise Stop(Exit.USAGE, "--files-only needs files; name them with --archive, --lake, --plans or all of them")
+        raise CommandError(
+            Exit.USAGE, "--files-only needs files; name them with --archive, --lake, --plans or all of them"
+        )
     in_plans(address, plans or [Path()], subaddresses, delete_plans)
 
 

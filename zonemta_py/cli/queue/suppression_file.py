@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.rejects import Rejects
 from zonemta_py.pipeline.prepare.settings import PlanRefused
 from zonemta_py.pipeline.prepare.source.dialect import Dialect, dialect_of, recipient_column
@@ -30,18 +30,18 @@ class Source:
     """columns: of the header. said: how it is read, in a sentence. count: rows so far. bytes: of the file."""
 
     def __init__(self, name: str, file: Path, stream: IO[str], dialect: Dialect) -> None:
-        """Raises Stop for what has no header with an address."""
+        """Raises CommandError for what has no header with an address."""
         self._name, self._stream, self._lines_before = name, stream, int(dialect.announced)
         self._reader = csv.reader(stream, delimiter=dialect.separator)
         try:
             self.columns: list[str] = next(self._reader, [])
             "".join(self.columns).encode()
         except (csv.Error, UnicodeError) as error:
-            raise Stop(Exit.DATA, f"{name}:1: this is no CSV in UTF-8 ({error}); save it as such") from None
+            raise CommandError(Exit.DATA, f"{name}:1: this is no CSV in UTF-8 ({error}); save it as such") from None
         names = [column.strip().lower() for column in self.columns]
         address = "address" if "address" in names else recipient_column(names)
         if not address:
-            raise Stop(Exit.DATA, f"{name}: its first line names no column address or email; add one")
+            raise CommandError(Exit.DATA, f"{name}: its first line names no column address or email; add one")
         self._places = {column: names.index(column) for column in COLUMNS if column in names}
         self._places["address"] = names.index(address)
         self.said = f"{name}: read as CSV in {dialect}; addresses in {self.columns[self._places['address']]}"
@@ -95,7 +95,7 @@ class Source:
 
 @contextmanager
 def opened(file: Path) -> Iterator[Source]:
-    """file: STDIN is read whole before anything is taken. Raises Stop, OSError."""
+    """file: STDIN is read whole before anything is taken. Raises CommandError, OSError."""
     with tempfile.TemporaryDirectory() as folder:
         path = file
         if file == STDIN:
@@ -105,7 +105,7 @@ def opened(file: Path) -> Iterator[Source]:
         try:
             dialect = dialect_of(path)
         except PlanRefused as refused:
-            raise Stop(Exit.DATA, str(refused)) from None
+            raise CommandError(Exit.DATA, str(refused)) from None
         # What is no UTF-8 is found by its stand-ins, row by row.
         with text_of(path, dialect, "surrogateescape") as stream:
             yield Source("standard input" if file == STDIN else str(file), path, stream, dialect)

@@ -10,7 +10,7 @@ import typer
 
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal import when
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import as_csv, print_json, print_table, printable
 
@@ -60,7 +60,7 @@ def lift(
     """Undo a stop, a rest, or what was learned of a site: mail goes on at once. What may be lost has been seen then."""
     full = " ".join(name)
     if not answer(configuration(config, folder), "lift", kind=kind, name=full):
-        raise Stop(Exit.DATA, f"there is no {kind} {full!a} to lift; `zonemta standing` lists what there is")
+        raise CommandError(Exit.DATA, f"there is no {kind} {full!a} to lift; `zonemta standing` lists what there is")
     print(printable(f"{kind} {full} is lifted"))
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from zonemta_py.cli.queue.commands import answer
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import as_csv, print_json, print_table, printable
 
@@ -56,7 +56,7 @@ def set_(
 ) -> None:
     """Put a source back to, or forward to, a step of its warm-up at one provider. What it sent today stays counted."""
     if step != "warm" and not re.fullmatch("[0-9]{1,6}", step):
-        raise Stop(Exit.USAGE, f"{step!a} is no step; write its number as `zonemta warmup` shows it, or warm")
+        raise CommandError(Exit.USAGE, f"{step!a} is no step; write its number as `zonemta warmup` shows it, or warm")
     before = context.obj or (None, None)
     chosen = configuration(config or before[0], folder or before[1])
     number = None if step == "warm" else int(step)

@@ -20,7 +20,7 @@ from zonemta_py import privileges
 from zonemta_py.cli.run.folder import ensure_writable, kept_to_oneself, wait_until_unlocked
 from zonemta_py.cli.run.log_stream import LogStream
 from zonemta_py.cli.run.patience import until
-from zonemta_py.cli.terminal.errors import Exit, Stop, guarded
+from zonemta_py.cli.terminal.errors import CommandError, Exit, guarded
 from zonemta_py.cli.version import program
 from zonemta_py.config import Config, ConfigError, Listener, load, secret
 from zonemta_py.config.file import checked
@@ -30,7 +30,7 @@ _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:\s]+)):(\d{1,5})")
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise Stop(Exit.USAGE, f"{message}; see `zonemta run --help`")
+        raise CommandError(Exit.USAGE, f"{message}; see `zonemta run --help`")
 
 
 def main(arguments: list[str]) -> int:
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run(arguments: list[str]) -> None:
-    """Returns never, unless something is wrong before the first process starts: then Stop or ConfigError."""
+    """Returns never, unless something is wrong before the first process starts: then CommandError or ConfigError."""
     if sys.stderr is not None:
         sys.stderr = LogStream(sys.stderr)
     os.umask(0o077)  # mail is nobody else's business, whatever file it is in
@@ -56,7 +56,7 @@ def run(arguments: list[str]) -> None:
     try:
         supervisor.run(config, opening=opening(config, path))
     except supervisor.StartError as error:
-        raise Stop(Exit.UNAVAILABLE, str(error)) from None
+        raise CommandError(Exit.UNAVAILABLE, str(error)) from None
 
 
 def opening(config: Config, path: Path | None) -> Iterator[str]:
@@ -90,7 +90,7 @@ def configured(arguments: list[str]) -> tuple[Config, Path | None]:
 
 
 def overridden(config: Config, folder: str | None, listen: str | None, relay: str | None) -> Config:
-    """`config` with the overrides in it, checked again as a whole. Raises Stop for what is not an address."""
+    """`config` with the overrides in it, checked again as a whole. Raises CommandError for what is not an address."""
     if folder:
         config = _with(config, "--folder", folder, lambda rows: rows["server"].update(folder=Path(folder)))
     if listen:
@@ -111,18 +111,18 @@ def _with(config: Config, option: str, text: str, change: Callable[[dict[str, An
     try:
         return checked(rows, f"{option} {text}")
     except ConfigError as error:
-        raise Stop(Exit.USAGE, str(error)) from None
+        raise CommandError(Exit.USAGE, str(error)) from None
 
 
 def _split(option: str, text: str) -> tuple[str, int]:
     found = _ADDRESS.fullmatch(text)
     if not found or not 1 <= int(found[3]) <= 65535:
-        raise Stop(Exit.USAGE, f"{option}: {text!r} is not a host and a port; write it like 127.0.0.1:2525")
+        raise CommandError(Exit.USAGE, f"{option}: {text!r} is not a host and a port; write it like 127.0.0.1:2525")
     return found[1] or found[2], int(found[3])
 
 
 def check_port(listener: Listener) -> None:
-    """Raises Stop if the listener could not be opened. Nothing stays open."""
+    """Raises CommandError if the listener could not be opened. Nothing stays open."""
     family = socket.AF_INET6 if ":" in listener.address else socket.AF_INET
     where = f"listener {listener.name!r}: {listener.address} port {listener.port}"
     with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -134,7 +134,7 @@ def check_port(listener: Listener) -> None:
             code, reason = _PORT_ERRORS.get(
                 error.errno or 0, (Exit.UNAVAILABLE, f"cannot be opened ({error.strerror})")
             )
-            raise Stop(code, f"{where} {reason}") from None
+            raise CommandError(code, f"{where} {reason}") from None
 
 
 _PORT_ERRORS = {

@@ -10,25 +10,29 @@ from pathlib import Path
 
 from zonemta_py import privileges
 from zonemta_py.cli.run.patience import until
-from zonemta_py.cli.terminal.errors import Exit, Stop, from_os
+from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 
 _MAIL = ("store", "journal", "archive", "quarantine", "bodies", "receipts")
 """Where there is mail, or what became of it."""
 
 
 def ensure_writable(folder: Path, who: privileges.Identity | None = None) -> None:
-    """Makes the folder if it is missing (for its owner only). Raises Stop if it cannot be made or written.
+    """Makes the folder if it is missing (for its owner only). Raises CommandError if it cannot be made or written.
 
     who: root will become that user before the folder is used.
     """
     try:
         _make(folder, who)
     except FileExistsError:
-        raise Stop(Exit.CANT_CREATE, f"{folder}: is not a folder; name another in server.folder or --folder") from None
+        raise CommandError(
+            Exit.CANT_CREATE, f"{folder}: is not a folder; name another in server.folder or --folder"
+        ) from None
     except OSError as error:
         raise from_os(error) from None
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
-        raise Stop(Exit.PERMISSION, f"{folder}: may not be written; make it yours, or name another with --folder")
+        raise CommandError(
+            Exit.PERMISSION, f"{folder}: may not be written; make it yours, or name another with --folder"
+        )
 
 
 def _make(folder: Path, who: privileges.Identity | None) -> None:
@@ -40,17 +44,19 @@ def _make(folder: Path, who: privileges.Identity | None) -> None:
         os.chown(folder, who.uid, who.gid)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if who and (sentence := privileges.stranger(folder, who)):
-        raise Stop(Exit.PERMISSION, sentence)
+        raise CommandError(Exit.PERMISSION, sentence)
 
 
 def kept_to_oneself(folder: Path) -> Iterator[str]:
     """Takes from everybody else what they may do to the folders of mail, as earlier versions left them; says where.
 
-    Raises Stop if everybody may put others in their places.
+    Raises CommandError if everybody may put others in their places.
     """
     mode = folder.stat().st_mode
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        raise Stop(Exit.PERMISSION, f"{folder}: everybody may write to it; `chmod o-w {folder}`, or name another")
+        raise CommandError(
+            Exit.PERMISSION, f"{folder}: everybody may write to it; `chmod o-w {folder}`, or name another"
+        )
     for name in _MAIL:
         place = folder / name
         if place.is_dir() and place.stat().st_mode & 0o077:
@@ -62,7 +68,7 @@ def kept_to_oneself(folder: Path) -> Iterator[str]:
 
 
 def wait_until_unlocked(folder: Path) -> None:
-    """Raises Stop if a process keeps the store locked."""
+    """Raises CommandError if a process keeps the store locked."""
     until(lambda: check_unlocked(folder))
 
 
@@ -77,7 +83,7 @@ def check_unlocked(folder: Path) -> None:
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise Stop(
+        raise CommandError(
             Exit.UNAVAILABLE, f"{folder}: another process has this queue open; end it, or name another --folder"
         ) from None
     finally:

@@ -6,20 +6,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from zonemta_py.cli.terminal.errors import Stop
+from zonemta_py.cli.terminal.errors import CommandError
 
 _PATIENCE_S = 2.0
 _PAUSE_S = 0.02
 
 
 def until(check: Callable[[], object]) -> None:
-    """Repeats `check` until it does not raise Stop, for two seconds at most; then its last Stop is raised."""
+    """Repeats `check` until it does not raise CommandError, for two seconds at most; then raises its last one."""
     end = time.monotonic() + _PATIENCE_S
     while True:
         try:
             check()
             return
-        except Stop:
+        except CommandError:
             if time.monotonic() >= end:
                 raise
         time.sleep(_PAUSE_S)

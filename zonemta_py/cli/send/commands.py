@@ -21,7 +21,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from zonemta_py.cli.send import options as asking
-from zonemta_py.cli.terminal.errors import Exit, Stop, from_os
+from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 from zonemta_py.cli.terminal.options import ConfigFile, configuration
 from zonemta_py.config import Config
 from zonemta_py.mail.headers import Headers, split
@@ -31,7 +31,7 @@ _LONE_DOT = re.compile(rb"^\.\r\n", re.MULTILINE)
 _TIMEOUT_S = 300
 
 
-class Submission(NamedTuple):
+class OutgoingMail(NamedTuple):
     """What is handed in: message has CRLF lines; sender is "" for the null return path."""
 
     sender: str
@@ -39,7 +39,7 @@ class Submission(NamedTuple):
     message: bytes
 
 
-class Door(NamedTuple):
+class ServerAddress(NamedTuple):
     """Where and how: tls is "none", "starttls" or "implicit"."""
 
     host: str
@@ -79,7 +79,7 @@ def send(
 ) -> None:
     """Hand a message in, from stdin or a file. Exit status 0: it is on stable storage."""
     if b != "m":
-        raise Stop(Exit.USAGE, f"-b{b} is not done here; leave it out to send, or see `zonemta --help`")
+        raise CommandError(Exit.USAGE, f"-b{b} is not done here; leave it out to send, or see `zonemta --help`")
     settings = configuration(config)
     whole = bool(i or file) or any(word.startswith("i") for word in o or ())
     asked = asking.asked(
@@ -92,8 +92,8 @@ def send(
     hand_in(submission, way, settings.limits.recipients, asked)
 
 
-def compose(raw: bytes, recipients: list[str], *, from_header: bool, sender: str | None, whole: bool) -> Submission:
-    """Makes a submission of a message as programs write it (any line ends). Raises Stop if nobody is to get it."""
+def compose(raw: bytes, recipients: list[str], *, from_header: bool, sender: str | None, whole: bool) -> OutgoingMail:
+    """Of a message as programs write it, with any line ends. Raises CommandError if nobody is to get it."""
     message = _ANY_LINE_END.sub(b"\r\n", raw)
     if not whole:
         message = _LONE_DOT.split(message, maxsplit=1)[0]
@@ -105,15 +105,17 @@ def compose(raw: bytes, recipients: list[str], *, from_header: bool, sender: str
         if headers.remove("bcc"):
             message = headers.build() + message[body:]
     if not recipients:
-        raise Stop(
+        raise CommandError(
             Exit.USAGE, "nobody to send to; name recipients, or use -t with a To, Cc or Bcc field in the message"
         )
     if sender is None:
         sender = next(iter(_addresses(headers, "from")), None) or f"{_user()}@{socket.gethostname()}"
-    submission = Submission(sender.strip("<> "), list(dict.fromkeys(recipients)), message)
+    submission = OutgoingMail(sender.strip("<> "), list(dict.fromkeys(recipients)), message)
     for address in (submission.sender, *submission.recipients):
         if not address.isprintable():  # what is no UTF-8 is not printable either
-            raise Stop(Exit.DATA, f"{address!a} is not an address, it has control characters or bytes; correct it")
+            raise CommandError(
+                Exit.DATA, f"{address!a} is not an address, it has control characters or bytes; correct it"
+            )
     return submission
 
 
@@ -135,19 +137,19 @@ def _read(file: Path | None) -> bytes:
         raise from_os(error) from None
 
 
-def door(config: Config, host: str | None, port: int | None) -> Door:
+def door(config: Config, host: str | None, port: int | None) -> ServerAddress:
     """The first listener that a plain client on this machine can use; --host and --port override its address."""
     if host is not None:
-        return Door(host, port or 25, "none")
+        return ServerAddress(host, port or 25, "none")
     usable = [listener for listener in config.listeners if not listener.proxy_protocol] or config.listeners
     listener = min(usable, key=lambda listener: (listener.tls == "implicit", listener.require_tls))
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listener.address, listener.address)
     tls = "implicit" if listener.tls == "implicit" else "starttls" if listener.require_tls else "none"
-    return Door(address, port or listener.port, tls)
+    return ServerAddress(address, port or listener.port, tls)
 
 
-def hand_in(submission: Submission, way: Door, at_once: int, asked: asking.Asked = asking.NOTHING) -> None:
-    """Sends it, `at_once` recipients in a transaction. Raises Stop with what the server said where it refused."""
+def hand_in(submission: OutgoingMail, way: ServerAddress, at_once: int, asked: asking.Asked = asking.NOTHING) -> None:
+    """Sends it, `at_once` recipients in a transaction. Raises CommandError with what the server said if it refused."""
     where = f"{way.host} port {way.port}"
     refused: dict[str, tuple[int, bytes]] = {}
     try:
@@ -159,20 +161,22 @@ def hand_in(submission: Submission, way: Door, at_once: int, asked: asking.Asked
     except smtplib.SMTPRecipientsRefused as error:
         refused |= error.recipients
     except smtplib.SMTPResponseException as error:
-        raise Stop(_code(error.smtp_code), f"{where} refused: {_text(error.smtp_code, error.smtp_error)}") from None
+        raise CommandError(
+            _code(error.smtp_code), f"{where} refused: {_text(error.smtp_code, error.smtp_error)}"
+        ) from None
     except smtplib.SMTPServerDisconnected:
-        raise Stop(Exit.TEMPORARY, f"{where} hung up before it took the message; try again") from None
+        raise CommandError(Exit.TEMPORARY, f"{where} hung up before it took the message; try again") from None
     except smtplib.SMTPNotSupportedError as error:
-        raise Stop(Exit.UNAVAILABLE, f"{where} cannot take it: {error}") from None
+        raise CommandError(Exit.UNAVAILABLE, f"{where} cannot take it: {error}") from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         remedy = "start the MTA with `zonemta run`, or name another with --host and --port"
-        raise Stop(Exit.TEMPORARY, f"no mail server answers at {where} ({reason}); {remedy}") from None
+        raise CommandError(Exit.TEMPORARY, f"no mail server answers at {where} ({reason}); {remedy}") from None
     if refused:
         raise _refusal(where, refused, len(submission.recipients))
 
 
-def _connect(way: Door) -> smtplib.SMTP:
+def _connect(way: ServerAddress) -> smtplib.SMTP:
     # The MTA's own certificate need not name 127.0.0.1: privacy from this machine to itself is not at stake.
     context = ssl._create_unverified_context()
     if way.tls == "implicit":
@@ -183,7 +187,7 @@ def _connect(way: Door) -> smtplib.SMTP:
     return server
 
 
-def _options(server: smtplib.SMTP, submission: Submission) -> list[str]:
+def _options(server: smtplib.SMTP, submission: OutgoingMail) -> list[str]:
     server.ehlo_or_helo_if_needed()
     options = []
     if not submission.message.isascii() and server.has_extn("8bitmime"):
@@ -193,13 +197,13 @@ def _options(server: smtplib.SMTP, submission: Submission) -> list[str]:
     return options
 
 
-def _refusal(where: str, refused: dict[str, tuple[int, bytes]], total: int) -> Stop:
+def _refusal(where: str, refused: dict[str, tuple[int, bytes]], total: int) -> CommandError:
     address, (code, text) = next(iter(refused.items()))
     others = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
     taken = f"; taken for the other {total - len(refused)}" if len(refused) < total else ""
     lasting = all(reply[0] >= 500 for reply in refused.values())
     code_out = Exit.NO_USER if lasting else Exit.TEMPORARY
-    return Stop(code_out, f"{where} refused {address}{others}: {_text(code, text)}{taken}")
+    return CommandError(code_out, f"{where} refused {address}{others}: {_text(code, text)}{taken}")
 
 
 def _code(code: int) -> Exit:

@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple, TypeVar
 import typer
 
 from zonemta_py.cli.terminal import when
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.mail.headers import split
 from zonemta_py.mail.schedule_fields import BY_S_MIN, InvalidValue, name, utc
 
@@ -47,7 +47,7 @@ def asked(
     at: str | None = None, by: str | None = None, window: str | None = None, time_zone: str | None = None,
     unsubscribe: bool = False,
 ) -> Asked:  # fmt: skip
-    """Checks what can be checked here; the server has the last word. Raises Stop."""
+    """Checks what can be checked here; the server has the last word. Raises CommandError."""
     options = {"--campaign": campaign, "--tenant": tenant, "--window": window, "--time-zone": time_zone}
     said = {option: text for option, text in options.items() if text is not None}
     fields = {
@@ -73,7 +73,7 @@ def _hold(at: str, now_ms: int) -> dict[str, str]:
 def _deadline(by: str, now_ms: int) -> dict[str, str]:
     by_s = (when.at(by, "--by", now_ms) - now_ms) // 1000
     if by_s < BY_S_MIN:
-        raise Stop(Exit.USAGE, f"--by: {by!a} is past already; say a later deadline, or leave it out")
+        raise CommandError(Exit.USAGE, f"--by: {by!a} is past already; say a later deadline, or leave it out")
     return {"DELIVERBY": f"BY={by_s};R"}
 
 
@@ -88,7 +88,7 @@ def _checked(option: str, parse: Callable[[str], T], text: str) -> T:
     try:
         return parse(text.strip())
     except InvalidValue as unclear:
-        raise Stop(Exit.USAGE, f"{option}: {unclear}") from None
+        raise CommandError(Exit.USAGE, f"{option}: {unclear}") from None
 
 
 def with_fields(message: bytes, fields: dict[str, str]) -> bytes:

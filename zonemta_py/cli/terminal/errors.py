@@ -45,7 +45,7 @@ class Exit(IntEnum):
     """Ctrl-C."""
 
 
-class Stop(Exception):
+class CommandError(Exception):
     """Ends the command: exit code and one sentence for stderr ("" to say nothing)."""
 
     def __init__(self, code: Exit, sentence: str = "") -> None:
@@ -67,11 +67,11 @@ _OS_ERRORS: dict[int, tuple[Exit, str]] = {
 }
 
 
-def from_os(error: OSError) -> Stop:
+def from_os(error: OSError) -> CommandError:
     """What the operating system refused, with what can be done about it."""
     code, remedy = _OS_ERRORS.get(error.errno or 0, (Exit.DISK, "look at the system's log"))
     where = f"{error.filename}: " if error.filename else ""
-    return Stop(code, f"{where}{(error.strerror or str(error)).lower()}; {remedy}")
+    return CommandError(code, f"{where}{(error.strerror or str(error)).lower()}; {remedy}")
 
 
 def guarded(command: Callable[[], object]) -> int:
@@ -80,10 +80,10 @@ def guarded(command: Callable[[], object]) -> int:
         command()
         sys.stdout.flush()
         return Exit.OK
-    except Stop as stop:
+    except CommandError as stop:
         return _say(stop)
     except ConfigError as error:
-        return _say(Stop(Exit.CONFIG, str(error)))
+        return _say(CommandError(Exit.CONFIG, str(error)))
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
@@ -94,7 +94,7 @@ def guarded(command: Callable[[], object]) -> int:
         return _say(from_os(error))
 
 
-def _say(stop: Stop) -> int:
+def _say(stop: CommandError) -> int:
     if stop.sentence:
         print(f"zonemta: {stop.sentence}", file=sys.stderr)
     return stop.code

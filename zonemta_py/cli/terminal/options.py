@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.output import Form, printed_as
 from zonemta_py.config import Config, load
 
@@ -49,7 +49,7 @@ def readable(command: Callable[..., Any]) -> Callable[..., Any]:
 def _with(more: dict[str, Any], command: Callable[..., Any]) -> Callable[..., Any]:
     def run(*arguments: Any, plain: bool = False, csv: bool = False, **options: Any) -> Any:
         if plain + csv + any(options.get(name, False) for name in ("json", "as_json", "as_csv")) > 1:
-            raise Stop(Exit.USAGE, "--json, --plain and --csv exclude each other; leave one")
+            raise CommandError(Exit.USAGE, "--json, --plain and --csv exclude each other; leave one")
         with printed_as(Form.CSV if csv else Form.PLAIN if plain else Form.FITTED):
             return command(*arguments, **options)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
-from zonemta_py.cli.terminal.errors import Exit, Stop
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.output import moment
 from zonemta_py.mail.schedule_fields import InvalidValue, mail_date
 
@@ -29,17 +29,17 @@ _ISO = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def span(text: str, option: str) -> float:
-    """ "90s", "15min", "1d12h" → seconds. Raises Stop: what is wrong with the option, and how it is written."""
+    """ "90s", "15min", "1d12h" → seconds. Raises CommandError: what is wrong with the option, and how it is written."""
     seconds = _seconds(text.strip())
     if seconds is None:
-        raise Stop(Exit.USAGE, f"{option}: {text!a} is no length of time; write it like {SPANS}")
+        raise CommandError(Exit.USAGE, f"{option}: {text!a} is no length of time; write it like {SPANS}")
     if not 1 <= seconds <= SPAN_S_MAX:
-        raise Stop(Exit.USAGE, f"{option}: {text!a} is not between a second and a year; write it like {SPANS}")
+        raise CommandError(Exit.USAGE, f"{option}: {text!a} is not between a second and a year; write it like {SPANS}")
     return seconds
 
 
 def ahead(text: str, option: str, now_ms: int) -> float | None:
-    """Seconds, if the text says how long from now: "2h", "in 2h", "+3600", "3600"; else None. Raises Stop."""
+    """Seconds, if the text says how long from now: "2h", "in 2h", "+3600", "3600"; else None. Raises CommandError."""
     bare = text.strip().removeprefix("+").removeprefix("in ").strip()
     if bare.isascii() and bare.isdigit():
         return int(bare)
@@ -47,25 +47,25 @@ def ahead(text: str, option: str, now_ms: int) -> float | None:
 
 
 def at(text: str, option: str, now_ms: int) -> int:
-    """A moment → UNIX ms. Raises Stop: what is wrong with the option, and what is understood."""
+    """A moment → UNIX ms. Raises CommandError: what is wrong with the option, and what is understood."""
     seconds = ahead(text, option, now_ms)
     if seconds is not None:
         return now_ms + round(seconds * 1000)
     try:
         return _time_of_day(text.strip(), now_ms, 1) or _date(text.strip())
     except (ValueError, OverflowError):
-        raise Stop(Exit.USAGE, f"{option}: {text!a} is no moment; write it like {MOMENTS}") from None
+        raise CommandError(Exit.USAGE, f"{option}: {text!a} is no moment; write it like {MOMENTS}") from None
 
 
 def past(text: str, option: str, now_ms: int) -> int:
-    """The same of what has been: a span is so long ago, a time of day the last such. UNIX ms. Raises Stop."""
+    """The same of what has been: a span is so long ago, a time of day the last such. UNIX ms. Raises CommandError."""
     bare = text.strip().removesuffix("ago").strip()
     if _seconds(bare) is not None:
         return now_ms - round(span(bare, option) * 1000)
     try:
         return _time_of_day(text.strip(), now_ms, -1) or _date(text.strip())
     except (ValueError, OverflowError):
-        raise Stop(Exit.USAGE, f"{option}: {text!a} is no moment; write it like {PAST}") from None
+        raise CommandError(Exit.USAGE, f"{option}: {text!a} is no moment; write it like {PAST}") from None
 
 
 def _seconds(text: str) -> float | None:

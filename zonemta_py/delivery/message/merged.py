@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from zonemta_py.mail.trace import date
-from zonemta_py.merge.source import Source
+from zonemta_py.merge.source import TemplateSource
 from zonemta_py.queue.api import Delivery, Dispatch
 from zonemta_py.queue.poison import Making
 
@@ -107,7 +107,7 @@ class Templates:
         from zonemta_py.merge.compile import compile as compiled  # most senders never need Jinja2 in memory
 
         packed = await self._outlet.template(campaign)
-        template = await asyncio.to_thread(lambda: compiled(Source.unpack(packed)))
+        template = await asyncio.to_thread(lambda: compiled(TemplateSource.unpack(packed)))
         kept = self._kept[name] = Kept(template, len(packed))
         self._bytes += kept.bytes
         while self._bytes > self._bytes_max and len(self._kept) > 1:

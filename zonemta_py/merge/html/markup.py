@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from html.parser import HTMLParser
 
-from zonemta_py.merge.problems import Problem, TemplateRefused
+from zonemta_py.merge.problems import TemplateProblem, TemplateRefused
 from zonemta_py.merge.source import Text
 
 _CHUNK = re.compile(
@@ -118,7 +118,7 @@ def protect(text: Text) -> Protected:
         parts += [_commented(markup[end : element.start()], words, chunks), element[0]]
         end = element.end()
         for word, sentence in _misplaced(element, words, chunks):
-            problems.append(Problem(text.file, *text.place(places[word]), sentence))
+            problems.append(TemplateProblem(text.file, *text.place(places[word]), sentence))
     if problems:
         raise TemplateRefused(problems)
     parts.append(_commented(markup[end:], words, chunks))
@@ -156,7 +156,11 @@ def mjml_to_html(protected: str, text: Text) -> str:
         return mjml(protected)
     except ValueError as error:
         raise TemplateRefused(
-            [Problem(text.file, text.line, text.column, f"the MJML does not compile: {error}; mend its elements")]
+            [
+                TemplateProblem(
+                    text.file, text.line, text.column, f"the MJML does not compile: {error}; mend its elements"
+                )
+            ]
         ) from None
 
 
@@ -167,9 +171,9 @@ class _Components(HTMLParser):
         super().__init__()
         self._text = text
         self._open: list[tuple[str, int, int]] = []
-        self._problems: list[Problem] = []
+        self._problems: list[TemplateProblem] = []
 
-    def problems_of(self, markup: str) -> list[Problem]:
+    def problems_of(self, markup: str) -> list[TemplateProblem]:
         # Jinja2 may hold < and quotes: blanked, so that lines and columns stay.
         self.feed(_CHUNK.sub(lambda found: re.sub(r"[^\n]", "x", found[0]), markup))
         self.close()
@@ -206,7 +210,9 @@ class _Components(HTMLParser):
         if not line:
             line, column = self.getpos()
         shift = self._text.column - 1 if line == 1 else 0
-        self._problems.append(Problem(self._text.file, self._text.line + line - 1, column + 1 + shift, sentence))
+        self._problems.append(
+            TemplateProblem(self._text.file, self._text.line + line - 1, column + 1 + shift, sentence)
+        )
 
 
 def has_style(markup: str) -> bool:

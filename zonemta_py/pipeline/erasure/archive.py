@@ -20,13 +20,13 @@ from typing import Any
 from zonemta_py.disk.frame import Damage, Record, frame, parse
 from zonemta_py.disk.journal import files
 from zonemta_py.disk.records import Type, pack, unpack
-from zonemta_py.pipeline.erasure.person import Person
+from zonemta_py.pipeline.erasure.person import DataSubject
 
 _SUFFIX = ".erasing"
 
 
 @dataclass
-class Place:
+class FileProof:
     """One file of the proof. entries: records or rows that named the person, replaced: how often in them. Hashes are
     SHA-256 in hexadecimal; after: "" if the file was left as it was. damage: one sentence each."""
 
@@ -39,8 +39,8 @@ class Place:
     damage: list[str] = field(default_factory=list)
 
 
-def erase_archive(folder: Path, person: Person) -> Iterator[Place]:
-    """All segments of a folder, one after the other; a Place for each that named the person or is damaged."""
+def erase_archive(folder: Path, person: DataSubject) -> Iterator[FileProof]:
+    """All segments of a folder, one after the other; a FileProof for each that named the person or is damaged."""
     for left in folder.glob(f"*{_SUFFIX}"):
         left.unlink()
     for path in files(folder):
@@ -49,10 +49,10 @@ def erase_archive(folder: Path, person: Person) -> Iterator[Place]:
             yield place
 
 
-def erase_segment(path: Path, person: Person) -> Place:
+def erase_segment(path: Path, person: DataSubject) -> FileProof:
     data = path.read_bytes()
     damages: list[Damage] = []
-    place = Place("archive", str(path), before=hashlib.sha256(data).hexdigest())
+    place = FileProof("archive", str(path), before=hashlib.sha256(data).hexdigest())
     kept: list[Record] = []
     for record in parse(data, damages):
         fresh, count = _erased(record, person)
@@ -67,18 +67,18 @@ def erase_segment(path: Path, person: Person) -> Place:
     return place
 
 
-def search(path: Path, person: Person) -> int:
+def search(path: Path, person: DataSubject) -> int:
     """How many records of a segment name the person; its raw bytes count as one more."""
     data = path.read_bytes()
     return sum(_names(record, person) for record in parse(data, [])) + person.found(data)
 
 
-def _names(record: Record, person: Person) -> bool:
+def _names(record: Record, person: DataSubject) -> bool:
     """In packed form the byte before an address says how long it is, and may look like a letter: so it is unpacked."""
     return person.maybe(record.body) and person.found(unpack(record.body))
 
 
-def _erased(record: Record, person: Person) -> tuple[Record, int]:
+def _erased(record: Record, person: DataSubject) -> tuple[Record, int]:
     if not _names(record, person):
         return record, 0
     body = unpack(record.body)
@@ -87,7 +87,7 @@ def _erased(record: Record, person: Person) -> tuple[Record, int]:
     return record._replace(body=pack(body)), count + alone
 
 
-def _own_rows(body: list[Any], person: Person) -> int:
+def _own_rows(body: list[Any], person: DataSubject) -> int:
     """Empties, in an ENVELOPE, what is the person's alone; gives how many things that were."""
     mine = [row for row in body[2] if person.is_(row[1])]
     emptied = 0
@@ -116,7 +116,7 @@ def _with_lost(kept: list[Record]) -> Iterator[Record]:
         expected = record.seq + 1
 
 
-def _replace(path: Path, data: bytes, person: Person) -> None:
+def _replace(path: Path, data: bytes, person: DataSubject) -> None:
     """The file's times stay as they were, so that nobody takes it for a new one."""
     damages: list[Damage] = []
     if any(_names(record, person) for record in parse(data, damages)) or damages:

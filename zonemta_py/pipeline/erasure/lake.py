@@ -4,7 +4,7 @@ A file that names the person is written again, row group by row group, beside th
 takes its place in one instant; its rows, their order and its schema stay. So versions that `table` keeps for readers
 which have begun are covered like live ones, and no day changes its version: what was made from a day need not be made
 again. From plans of campaigns (columns chunk, n, body) the person's recipient goes altogether: nobody is to be sent it.
-The caller holds `table.locked`. Failures: OSError, and pyarrow's for files that are damaged, as a Place with `damage`.
+The caller holds `table.locked`. Failures: OSError, and pyarrow's for damaged files, as a FileProof with `damage`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zonemta_py.pipeline.erasure.archive import Place, sync, write_through
-from zonemta_py.pipeline.erasure.person import Person
+from zonemta_py.pipeline.erasure.archive import FileProof, sync, write_through
+from zonemta_py.pipeline.erasure.person import DataSubject
 
 _SUFFIX = ".erasing"
 _PLAN = {"chunk", "n", "body"}
 
 
-def erase_lake(lake: Path, person: Person) -> Iterator[Place]:
-    """A Place for each file that named the person, or cannot be read."""
+def erase_lake(lake: Path, person: DataSubject) -> Iterator[FileProof]:
+    """A FileProof for each file that named the person, or cannot be read."""
     for left in lake.rglob(f"*{_SUFFIX}"):
         left.unlink()
     for path in _files(lake):
@@ -37,7 +37,7 @@ def erase_lake(lake: Path, person: Person) -> Iterator[Place]:
             yield place
 
 
-def search(path: Path, person: Person) -> tuple[int, int]:
+def search(path: Path, person: DataSubject) -> tuple[int, int]:
     """(how many rows or files name the person, bytes looked at): the raw bytes, and Parquet's columns decompressed."""
     data = path.read_bytes()
     found, size = int(person.found(data)), len(data)
@@ -71,8 +71,8 @@ def _is_crc(path: Path) -> bool:
     return path.name.startswith(".") and path.suffix == ".crc"
 
 
-def _parquet(path: Path, person: Person) -> Place:
-    place = Place("lake", str(path))
+def _parquet(path: Path, person: DataSubject) -> FileProof:
+    place = FileProof("lake", str(path))
     try:
         with pq.ParquetFile(path) as file:
             if not any(_touched(file.read_row_group(group), person) for group in range(file.num_row_groups)):
@@ -88,7 +88,7 @@ def _parquet(path: Path, person: Person) -> Place:
     return place
 
 
-def _write(file: pq.ParquetFile, fresh: Path, person: Person, place: Place) -> None:
+def _write(file: pq.ParquetFile, fresh: Path, person: DataSubject, place: FileProof) -> None:
     old_times = any(file.schema.column(i).physical_type == "INT96" for i in range(len(file.schema)))
     compression = file.metadata.row_group(0).column(0).compression.lower()
     writer = pq.ParquetWriter(
@@ -105,7 +105,7 @@ def _write(file: pq.ParquetFile, fresh: Path, person: Person, place: Place) -> N
             writer.write_table(rows, row_group_size=max(1, rows.num_rows))
 
 
-def _without(rows: pa.Table, person: Person, place: Place) -> pa.Table:
+def _without(rows: pa.Table, person: DataSubject, place: FileProof) -> pa.Table:
     """The row group with the stand-in; counts rows and replacements."""
     hit: set[int] = set()
     if set(rows.column_names) >= _PLAN:
@@ -125,7 +125,7 @@ def _without(rows: pa.Table, person: Person, place: Place) -> pa.Table:
     return rows
 
 
-def _without_recipient(rows: pa.Table, person: Person, place: Place, hit: set[int]) -> pa.Table:
+def _without_recipient(rows: pa.Table, person: DataSubject, place: FileProof, hit: set[int]) -> pa.Table:
     """A plan's chunks: the request's recipient goes, and `n` says one less."""
     counts, bodies = rows.column("n").to_pylist(), rows.column("body").to_pylist()
     for row, body in enumerate(bodies):
@@ -152,15 +152,15 @@ def _as_maps(values: list[Any], kind: pa.DataType) -> list[Any]:
     return [list(value) if pa.types.is_map(kind) and value is not None else value for value in values]
 
 
-def _touched(rows: pa.Table, person: Person) -> bool:
+def _touched(rows: pa.Table, person: DataSubject) -> bool:
     return any(_column_touched(column, person) for column in rows.columns)
 
 
-def _column_touched(column: pa.ChunkedArray, person: Person) -> bool:
+def _column_touched(column: pa.ChunkedArray, person: DataSubject) -> bool:
     return _rows_naming(column, person) > 0
 
 
-def _rows_naming(column: pa.ChunkedArray, person: Person) -> int:
+def _rows_naming(column: pa.ChunkedArray, person: DataSubject) -> int:
     kind = column.type
     if _is_text(kind):
         text = column if not pa.types.is_dictionary(kind) else column.cast(kind.value_type)
@@ -184,9 +184,9 @@ def _holds_text(kind: pa.DataType) -> bool:
     return any(_holds_text(kind.field(i).type) for i in range(kind.num_fields))
 
 
-def _plain(path: Path, person: Person) -> Place:
+def _plain(path: Path, person: DataSubject) -> FileProof:
     """JSON, CSV and other text; what is none is looked at byte by byte."""
-    place = Place("lake", str(path))
+    place = FileProof("lake", str(path))
     data = path.read_bytes()
     fresh, count = person.erased(data)
     if count:

@@ -39,7 +39,7 @@ def pseudonym() -> str:
     return f"erased-{secrets.token_hex(12)}@{ERASED_DOMAIN}"
 
 
-class Person:
+class DataSubject:
     """address: of the person. stand_in: `pseudonym()`. subaddresses: local+anything@domain is the same person.
 
     Raises ValueError with one sentence if it is no address.

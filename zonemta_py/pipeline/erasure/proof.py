@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from zonemta_py.disk.journal import SUFFIX
-from zonemta_py.pipeline.erasure.archive import Place, erase_archive, search, write_through
-from zonemta_py.pipeline.erasure.person import Person, pseudonym
+from zonemta_py.pipeline.erasure.archive import FileProof, erase_archive, search, write_through
+from zonemta_py.pipeline.erasure.person import DataSubject, pseudonym
 from zonemta_py.pipeline.lake import table
 
 VERSION = 1
@@ -42,7 +42,7 @@ def forget(
     """The proof, which also stands in the file. node: the MTA's folder, looked at for what waits. queue: what the MTA
     says it has taken out. moved: told of files done, and of how many. Raises as above."""
     told = _begun(proof, subaddresses)
-    person = Person(address, told["stand_in"], subaddresses)
+    person = DataSubject(address, told["stand_in"], subaddresses)
     told["queue"] = queue if queue is not None else told.get("queue")
     _write(proof, told)
     with _locked(lake):
@@ -57,7 +57,7 @@ def forget(
     return told
 
 
-def _erased(archive: Path | None, lake: Path | None, person: Person) -> Iterator[Place]:
+def _erased(archive: Path | None, lake: Path | None, person: DataSubject) -> Iterator[FileProof]:
     if archive is not None:
         yield from erase_archive(archive, person)
     if lake is not None:
@@ -67,9 +67,9 @@ def _erased(archive: Path | None, lake: Path | None, person: Person) -> Iterator
 
 
 def _searched(
-    archive: Path | None, lake: Path | None, person: Person, moved: Callable[[int, int], object]
+    archive: Path | None, lake: Path | None, person: DataSubject, moved: Callable[[int, int], object]
 ) -> dict[str, Any]:
-    jobs: list[tuple[Path, Callable[[Path, Person], tuple[int, int]]]] = []
+    jobs: list[tuple[Path, Callable[[Path, DataSubject], tuple[int, int]]]] = []
     if archive is not None:
         jobs += [(path, _in_archive) for path in sorted(archive.rglob("*")) if path.is_file()]
     if lake is not None:
@@ -85,14 +85,14 @@ def _searched(
     return {"files": len(jobs), "bytes": size, "found": found}
 
 
-def _in_archive(path: Path, person: Person) -> tuple[int, int]:
+def _in_archive(path: Path, person: DataSubject) -> tuple[int, int]:
     if path.suffix == SUFFIX:
         return search(path, person), path.stat().st_size
     data = path.read_bytes()
     return int(person.found(data)), len(data)
 
 
-def _waiting(node: Path | None, archive: Path | None, person: Person) -> list[list[Any]]:
+def _waiting(node: Path | None, archive: Path | None, person: DataSubject) -> list[list[Any]]:
     if node is None:
         return []
     folders = [node / "journal", node / "quarantine"] + ([node / "archive"] if archive is None else [])

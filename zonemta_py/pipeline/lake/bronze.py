@@ -31,8 +31,7 @@ from zonemta_py.disk.journal import Fault
 from zonemta_py.pipeline.journal import reader
 from zonemta_py.pipeline.journal.reader import Damaged, Segment, Split
 from zonemta_py.pipeline.journal.schema import NAMES, ROWS
-from zonemta_py.pipeline.lake.ingested import FOLDER, LEDGER, Warned, news, warn
-from zonemta_py.pipeline.lake.ingested import Entry as Entry
+from zonemta_py.pipeline.lake.ingested import FOLDER, LEDGER, Ingested, Warned, news, warn
 from zonemta_py.pipeline.lake.ingested import Foreign as Foreign
 from zonemta_py.pipeline.lake.ingested import ledger as ledger
 from zonemta_py.pipeline.lake.table import Busy
@@ -89,7 +88,7 @@ def locked(lake: Path) -> Iterator[None]:
 def ingest(
     spark: SparkSession, archive: Path, lake: Path, damage: str = "skip", moved: Moved = lambda done, total: None,
     warned: Warned = warn,
-) -> list[Entry]:  # fmt: skip
+) -> list[Ingested]:  # fmt: skip
     """Brings in the archive's segments that are not in bronze yet; returns their ledger entries, oldest first.
 
     damage: "skip" notes what cannot be read in the entry, "fail" raises Damaged and leaves that segment out.
@@ -101,7 +100,7 @@ def ingest(
 
 def follow(
     spark: SparkSession, archive: Path, lake: Path, damage: str = "skip", every_s: float | None = None,
-    told: Callable[[list[Entry]], object] = lambda entries: None, warned: Warned = warn,
+    told: Callable[[list[Ingested]], object] = lambda entries: None, warned: Warned = warn,
 ) -> None:  # fmt: skip
     """The same as a stream, with its checkpoint in the ledger's folder, until it is stopped; looks every so often.
 
@@ -143,10 +142,10 @@ def follow(
             query.stop()
 
 
-def _bring(spark: SparkSession, segments: list[Segment], lake: Path, damage: str, moved: Moved) -> list[Entry]:
+def _bring(spark: SparkSession, segments: list[Segment], lake: Path, damage: str, moved: Moved) -> list[Ingested]:
     """Places the segments, a wave at a time, so that progress shows; each is one task."""
     context = spark.sparkContext
-    wave, done = _WAVE * context.defaultParallelism, list[Entry]()
+    wave, done = _WAVE * context.defaultParallelism, list[Ingested]()
     for start in range(0, len(segments), wave):
         moved(start, len(segments))
         part = segments[start : start + wave]
@@ -159,7 +158,7 @@ def _bring(spark: SparkSession, segments: list[Segment], lake: Path, damage: str
     return done
 
 
-def _try(lake: Path, damage: str, segment: Segment) -> Entry | Exception:
+def _try(lake: Path, damage: str, segment: Segment) -> Ingested | Exception:
     """`place` in a worker: what a person can mend comes back as it is, not wrapped in Spark's stack of causes."""
     try:
         return place(segment, lake, damage)
@@ -170,7 +169,7 @@ def _try(lake: Path, damage: str, segment: Segment) -> Entry | Exception:
 # -- without
 
 
-def place(segment: Segment, lake: Path, damage: str = "skip") -> Entry:
+def place(segment: Segment, lake: Path, damage: str = "skip") -> Ingested:
     """Reads one segment, puts its rows into bronze, then notes it. Can be repeated. Raises Damaged, OSError."""
     files, faults = Files(lake / FOLDER, segment.path.name.removesuffix(".journal")), list[Fault]()
     try:
@@ -187,12 +186,12 @@ def place(segment: Segment, lake: Path, damage: str = "skip") -> Entry:
     named = tuple(f"{fault.path.name}: at byte {fault.offset}: {fault.what}" for fault in faults[:FAULTS_MAX])
     count = sum(days.values())
     first, last = segment.first_seq, segment.last_seq
-    entry = Entry(segment.name, first, last, count, days, len(faults), named, segment.first_ms)
+    entry = Ingested(segment.name, first, last, count, days, len(faults), named, segment.first_ms)
     _note(lake / FOLDER / LEDGER, entry)
     return entry
 
 
-def _note(folder: Path, entry: Entry) -> None:
+def _note(folder: Path, entry: Ingested) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     fresh = folder / f".{entry.segment}.{uuid.uuid4().hex}.tmp"
     fresh.write_text(json.dumps(asdict(entry)))

@@ -21,7 +21,7 @@ _PACKED = ("seq", "at", "started_at", "received_at", "first_at", "first_attempt_
 """Columns whose values hardly ever repeat: a dictionary of them costs a third of the writing, and saves nothing."""
 
 
-class File(NamedTuple):
+class DayFile(NamedTuple):
     """A file in a day's folder: what it is called, and what it shall be called."""
 
     day: str
@@ -29,18 +29,18 @@ class File(NamedTuple):
     name: str
 
 
-def write(folder: Path, number: int, rows: pa.Table) -> Iterator[File]:
+def write(folder: Path, number: int, rows: pa.Table) -> Iterator[DayFile]:
     """Writes rows with a column `day` (date) below `folder`/day=…/, on stable storage. number: of the task."""
     for day in pc.unique(rows["day"]).to_pylist():
         mine = rows.filter(pc.equal(rows["day"], pa.scalar(day, pa.date32()))).drop_columns("day")
-        file = File(str(day), f".{uuid.uuid4().hex}.tmp", f"part-{number:05d}.parquet")
+        file = DayFile(str(day), f".{uuid.uuid4().hex}.tmp", f"part-{number:05d}.parquet")
         target = folder / f"day={day}"
         target.mkdir(parents=True, exist_ok=True)
         _write(target / file.written, mine)
         yield file
 
 
-def place(folder: Path, files: Iterable[File]) -> None:
+def place(folder: Path, files: Iterable[DayFile]) -> None:
     """Gives the files their names."""
     for file in files:
         (folder / f"day={file.day}" / file.written).replace(folder / f"day={file.day}" / file.name)

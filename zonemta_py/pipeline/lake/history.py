@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zonemta_py.pipeline.journal import ids
 from zonemta_py.pipeline.lake import dayfiles, deliveries, outcomes, shuffle
 from zonemta_py.pipeline.lake.scan import Between, Scan, Tables
-from zonemta_py.pipeline.lake.shuffle import Source
+from zonemta_py.pipeline.lake.shuffle import ScanSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,25 +35,25 @@ class Wanted(NamedTuple):
 def fill(spark: SparkSession, files: Sequence[Path], wanted: Mapping[str, Wanted]) -> None:
     """Writes the rows of "deliveries" and "outcomes", or of one of them."""
 
-    def work(number: int, tables: Tables) -> Iterator[tuple[str, dayfiles.File]]:
+    def work(number: int, tables: Tables) -> Iterator[tuple[str, dayfiles.DayFile]]:
         return _written(wanted, number, **tables)
 
-    written = shuffle.spread(spark, [Source(files, SCANS)], _near(spark, files, wanted), work)
+    written = shuffle.spread(spark, [ScanSource(files, SCANS)], _near(spark, files, wanted), work)
     for name, one in wanted.items():
         dayfiles.place(one.folder, [file for of, file in written if of == name])
 
 
 def touched_deliveries(spark: SparkSession, files: Sequence[Path], new: Sequence[Path]) -> Iterable[date]:
     """Days of `deliveries` that change by these new files, which are among the files."""
-    arrived = Source(new, deliveries.ARRIVED)
-    sources = [arrived, Source(files, deliveries.KNOWN)]
+    arrived = ScanSource(new, deliveries.ARRIVED)
+    sources = [arrived, ScanSource(files, deliveries.KNOWN)]
     near = shuffle.ends(spark, arrived)
     return shuffle.spread(spark, sources, near, lambda _, tables: deliveries.touched(**tables))
 
 
 def touched_outcomes(spark: SparkSession, new: Sequence[Path]) -> Iterable[date]:
     """The same of `outcomes`."""
-    return shuffle.each(spark, Source(new, outcomes.ARRIVED), None, lambda tables: outcomes.touched(**tables))
+    return shuffle.each(spark, ScanSource(new, outcomes.ARRIVED), None, lambda tables: outcomes.touched(**tables))
 
 
 def _near(spark: SparkSession, files: Sequence[Path], wanted: Mapping[str, Wanted]) -> Between:
@@ -66,7 +66,7 @@ def _near(spark: SparkSession, files: Sequence[Path], wanted: Mapping[str, Wante
         elif days is not None:
             folders = {f"day={day}" for day in days}
             mine = [file for file in files if file.parent.name in folders]
-            near = shuffle.ends(spark, Source(mine, {"results": deliveries.SCANS["results"]}))
+            near = shuffle.ends(spark, ScanSource(mine, {"results": deliveries.SCANS["results"]}))
         if near is None:
             return None
         found += near
@@ -75,7 +75,7 @@ def _near(spark: SparkSession, files: Sequence[Path], wanted: Mapping[str, Wante
 
 def _written(
     wanted: Mapping[str, Wanted], number: int, results: pa.Table, envelopes: pa.Table, events: pa.Table
-) -> Iterator[tuple[str, dayfiles.File]]:
+) -> Iterator[tuple[str, dayfiles.DayFile]]:
     tried = deliveries.numbered(results)
     for name, (folder, days) in wanted.items():
         if name == "deliveries":

@@ -36,7 +36,7 @@ class Foreign(Exception):
 
 
 @dataclass(frozen=True)
-class Entry:
+class Ingested:
     """What the ledger says of a segment. days: date → rows. damages: places that could not be read; faults: where.
 
     first_ms: time of its first record; 0 is unknown.
@@ -57,10 +57,10 @@ class Entry:
         return numbers and self.first_ms in (0, segment.first_ms)
 
 
-def ledger(lake: Path) -> dict[str, Entry]:
+def ledger(lake: Path) -> dict[str, Ingested]:
     """Every segment in bronze, by its file name."""
     rows = (json.loads(path.read_bytes()) for path in sorted((lake / FOLDER / LEDGER).glob("*.json")))
-    return {row["segment"]: Entry(**row | {"faults": tuple(row["faults"])}) for row in rows}
+    return {row["segment"]: Ingested(**row | {"faults": tuple(row["faults"])}) for row in rows}
 
 
 def warn(sentence: str) -> None:
@@ -91,7 +91,7 @@ def news(
     return found
 
 
-def _pass_over(segment: Segment, entry: Entry, lake: Path, warned: Warned) -> None:
+def _pass_over(segment: Segment, entry: Ingested, lake: Path, warned: Warned) -> None:
     """Raises Foreign if it is not what was brought in."""
     there = _in_file(segment.path)
     if there and entry.rows and not _alike(there, _in_lake(lake, entry)):
@@ -103,7 +103,7 @@ def _pass_over(segment: Segment, entry: Entry, lake: Path, warned: Warned) -> No
     )
 
 
-def _refuse_other_numbers(segment: Segment, lake: Path, known: Mapping[str, Entry]) -> None:
+def _refuse_other_numbers(segment: Segment, lake: Path, known: Mapping[str, Ingested]) -> None:
     """Raises Foreign. An MTA itself writes records again whose first file the disk refused; they are the same ones."""
     there = _in_file(segment.path)
     for entry in known.values():
@@ -124,7 +124,7 @@ def _in_file(path: Path) -> dict[int, int]:
     return {record.seq: record.ms for record in journal.read_file(path, []) if record.type != Type.LOST}
 
 
-def _in_lake(lake: Path, entry: Entry) -> dict[int, int]:
+def _in_lake(lake: Path, entry: Ingested) -> dict[int, int]:
     """The same, of a segment's rows in bronze; what is gone or damaged there is left out."""
     found: dict[int, int] = {}
     for day in entry.days:

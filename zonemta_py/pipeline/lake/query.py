@@ -31,7 +31,7 @@ _OF_THE_QUESTION = (
 _PATTERN = "java.util.regex.PatternSyntaxException"
 
 
-class Refused(Exception):
+class QueryRefused(Exception):
     """Spark does not understand the condition, cannot work it out, or does not know a column; its sentence."""
 
 
@@ -49,8 +49,8 @@ def ask(
         rows = rows.select(*columns) if columns else rows
         return rows.columns, [row.asDict(recursive=True) for row in rows.limit(limit).collect()]
     except _OF_THE_QUESTION as error:
-        raise Refused(str(error).strip().splitlines()[0]) from None
+        raise QueryRefused(str(error).strip().splitlines()[0]) from None
     except Py4JJavaError as error:
         if _PATTERN not in str(error):
             raise
-        raise Refused("a pattern in it is no regular expression; mend its brackets and stars") from None
+        raise QueryRefused("a pattern in it is no regular expression; mend its brackets and stars") from None

@@ -33,7 +33,7 @@ _SAMPLED = 100
 Made = TypeVar("Made")
 
 
-class Source(NamedTuple):
+class ScanSource(NamedTuple):
     """Files with the scans that are made of them, by name."""
 
     files: Sequence[Path]
@@ -41,10 +41,10 @@ class Source(NamedTuple):
 
 
 def spread(
-    spark: SparkSession, sources: Sequence[Source], between: Between, work: Callable[[int, Tables], Iterable[Made]]
+    spark: SparkSession, sources: Sequence[ScanSource], between: Between, work: Callable[[int, Tables], Iterable[Made]]
 ) -> list[Made]:
     """What `work` makes of the number of a range and its rows, of all ranges. It runs in the workers."""
-    tasks = [Source(files, source.scans) for source in sources for files in _portions(source.files)]
+    tasks = [ScanSource(files, source.scans) for source in sources for files in _portions(source.files)]
     if not tasks:
         return []
     rows = spark.sparkContext.parallelize(tasks, len(tasks))
@@ -54,14 +54,16 @@ def spread(
     return list(pieces.mapPartitionsWithIndex(partial(_gather, blanks, work)).collect())
 
 
-def each(spark: SparkSession, source: Source, between: Between, work: Callable[[Tables], Iterable[Made]]) -> list[Made]:
+def each(
+    spark: SparkSession, source: ScanSource, between: Between, work: Callable[[Tables], Iterable[Made]]
+) -> list[Made]:
     """What `work` makes of some files' rows at a time, of all files, in the workers."""
-    tasks = [Source(files, source.scans) for files in _portions(source.files)]
+    tasks = [ScanSource(files, source.scans) for files in _portions(source.files)]
     rows = spark.sparkContext.parallelize(tasks, max(1, len(tasks)))
     return list(rows.flatMap(partial(_each, between, work)).collect())
 
 
-def ends(spark: SparkSession, source: Source) -> Between:
+def ends(spark: SparkSession, source: ScanSource) -> Between:
     """The least range that holds the ids of all rows of the scans; an empty one where there is no row."""
     found = each(spark, source, None, _ends)
     return [(min(first for first, _ in found), max(last for _, last in found))] if found else []
@@ -84,7 +86,7 @@ def _portions(files: Sequence[Path]) -> Iterator[list[Path]]:
 # -- in the workers
 
 
-def _sample(between: Between, task: Source) -> Iterator[np.ndarray]:
+def _sample(between: Between, task: ScanSource) -> Iterator[np.ndarray]:
     """Some ids out of every fourth file, as `_places`."""
     some = task.files[::4]
     scans = {name: scan._replace(columns=("id",)) for name, scan in task.scans.items()}
@@ -92,7 +94,7 @@ def _sample(between: Between, task: Source) -> Iterator[np.ndarray]:
         yield _places(rows["id"])[:: _SAMPLED * len(some) // len(task.files)]
 
 
-def _each(between: Between, work: Callable[[Tables], Iterable[Made]], task: Source) -> Iterable[Made]:
+def _each(between: Between, work: Callable[[Tables], Iterable[Made]], task: ScanSource) -> Iterable[Made]:
     return work(read(task.files, task.scans, between))
 
 
@@ -110,7 +112,7 @@ def _cuts(samples: Sequence[np.ndarray]) -> np.ndarray:
     return np.unique(places[[len(places) * one // ranges for one in range(1, ranges)]])
 
 
-def _cut(cuts: np.ndarray, between: Between, task: Source) -> Iterator[tuple[int, tuple[str, bytes]]]:
+def _cut(cuts: np.ndarray, between: Between, task: ScanSource) -> Iterator[tuple[int, tuple[str, bytes]]]:
     gc.freeze()  # Spark collects garbage after each task: what has been imported need not be gone through
     for name, rows in read(task.files, task.scans, between).items():
         ranges = np.searchsorted(cuts, _places(rows["id"]), "right")

@@ -142,7 +142,7 @@ def _deliverability(view: View, wanted: Mapping[str, Wanted]) -> None:
         dayfiles.place(folder, tasks.flatMap(partial(_counted, folder)).collect())
 
 
-def _counted(folder: Path, portion: tuple[int, Share]) -> Iterable[dayfiles.File]:
+def _counted(folder: Path, portion: tuple[int, Share]) -> Iterable[dayfiles.DayFile]:
     number, share = portion
     return dayfiles.write(folder, number, deliverability.deliverability(share.read(deliverability.READ)))
 

@@ -39,7 +39,7 @@ class NodeGone(Exception):
     """The node did not answer, or was busy, for as long as patience lasts."""
 
 
-class Receipt(NamedTuple):
+class NodeReceipt(NamedTuple):
     """What became of a chunk: recipients accepted, left out as suppressed; repeated: it was in the node already."""
 
     accepted: int
@@ -48,7 +48,7 @@ class Receipt(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class NodeAccess:
     """Where to: URLs of nodes, and their key. patience_s: for a node that is away or busy. requests: at once per task.
 
     key_file: where the key is from; it is read again when the node does not know the key (any more).
@@ -81,11 +81,11 @@ def _is_here(host: str) -> bool:
         return host == "localhost"
 
 
-class Node:
+class NodeClient:
     """One node. `with Node(url, target) as node:`; its methods may be called from several threads."""
 
     def __init__(
-        self, url: str, target: Target, clock: Callable[[], float] = time.monotonic,
+        self, url: str, target: NodeAccess, clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
         self.url = url.rstrip("/")
@@ -96,7 +96,7 @@ class Node:
             base_url=self.url, limits=limits, timeout=TIMEOUT_S, verify=target.verify, trust_env=False
         )
 
-    def __enter__(self) -> Node:
+    def __enter__(self) -> NodeClient:
         return self
 
     def __exit__(
@@ -104,11 +104,11 @@ class Node:
     ) -> None:
         self._client.close()
 
-    def inject(self, chunk: str, body: bytes) -> Receipt:
+    def inject(self, chunk: str, body: bytes) -> NodeReceipt:
         """One batch of a campaign (POST /v1/inject). Raises NodeRefused, NodeGone, which name the chunk."""
         headers = {"Idempotency-Key": chunk, "Content-Type": "application/json"}
         row = self._json("POST", "/v1/inject", f"chunk {chunk}", content=body, headers=headers)
-        return Receipt(int(row["accepted"]), int(row["suppressed"]), bool(row["repeated"]))
+        return NodeReceipt(int(row["accepted"]), int(row["suppressed"]), bool(row["repeated"]))
 
     def put_campaign(self, name: str, template: bytes, **fields: Any) -> None:
         """fields: sender, tenant, zone, priority, planned, bounds, life_h. The same again is a success."""

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zonemta_py.pipeline.nodes.client import Node, NodeRefused, Target
+from zonemta_py.pipeline.nodes.client import NodeAccess, NodeClient, NodeRefused
 
 _SUMS = (
     "planned", "accepted", "delivered", "deferred", "bounced", "blocked", "complaints", "removed", "suppressed",
@@ -57,7 +57,7 @@ def stored(folder: Path) -> Announcement:
     return Announcement(**row | {"template": base64.b64decode(row["template"])})
 
 
-def bind(folder: Path, target: Target, name: str) -> None:
+def bind(folder: Path, target: NodeAccess, name: str) -> None:
     """Keeps a plan to the nodes it goes to first: their URLs say which chunk is whose, others would get it again.
 
     A single node may have moved: it knows the campaign. Raises OtherNodes, NodeGone.
@@ -77,8 +77,8 @@ def bind(folder: Path, target: Target, name: str) -> None:
         )
 
 
-def _knows(target: Target, name: str) -> bool:
-    with Node(target.nodes[0], target) as node:
+def _knows(target: NodeAccess, name: str) -> bool:
+    with NodeClient(target.nodes[0], target) as node:
         try:
             node.campaign(name)
         except NodeRefused:
@@ -89,11 +89,11 @@ def _knows(target: Target, name: str) -> bool:
 class Nodes:
     """All nodes of a campaign as one. `with Nodes(target) as nodes:`"""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: NodeAccess) -> None:
         self._target, self._stack = target, ExitStack()
 
     def __enter__(self) -> Nodes:
-        self.nodes = [self._stack.enter_context(Node(url, self._target)) for url in self._target.nodes]
+        self.nodes = [self._stack.enter_context(NodeClient(url, self._target)) for url in self._target.nodes]
         return self
 
     def __exit__(self, *_: object) -> None:

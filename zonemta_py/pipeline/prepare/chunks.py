@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zonemta_py.pipeline.prepare.assign import HASH_BITS
-from zonemta_py.pipeline.prepare.order import Group, Place, bases, places
+from zonemta_py.pipeline.prepare.order import ChunkPosition, Group, bases, places
 from zonemta_py.pipeline.prepare.settings import Settings
 from zonemta_py.pipeline.spark.tiny_tables import small
 
@@ -23,14 +23,14 @@ CHUNKS_AT_ONCE = 100
 _END = "]}"
 
 
-def key(place: Place, settings: Settings) -> str:
+def key(place: ChunkPosition, settings: Settings) -> str:
     """ASCII, unique within the campaign."""
     group, lane = place.group, settings.lanes[place.group.lane]
     kind = "canary" if group.canary else "main"
     return f"{kind}-{group.day}-{group.tier}-{lane.zone or '_'}-{lane.source or '_'}-{place.bucket:06d}"
 
 
-def head(place: Place, settings: Settings) -> str:
+def head(place: ChunkPosition, settings: Settings) -> str:
     """The request's JSON up to the recipients."""
     lane = settings.lanes[place.group.lane]
     fields = {"campaign": settings.campaign, "columns": list(settings.fields), "zone": lane.zone, "source": lane.source}

@@ -28,7 +28,7 @@ class Group(NamedTuple):
         return max(1, ceil(self.n / settings.chunk), ceil(self.bytes / CHUNK_BYTES))
 
 
-class Place(NamedTuple):
+class ChunkPosition(NamedTuple):
     """One chunk to be: its number in the groups' order, its place in the campaign's order."""
 
     number: int
@@ -46,7 +46,7 @@ def bases(groups: Iterable[Group], settings: Settings) -> list[tuple[Group, int]
     return found
 
 
-def places(groups: Iterable[Group], settings: Settings) -> list[Place]:
+def places(groups: Iterable[Group], settings: Settings) -> list[ChunkPosition]:
     """All chunks, in the campaign's order."""
     chunks = [
         (not group.canary, group.day, group.tier, (bucket + 0.5) / group.chunks(settings), group.lane, base + bucket,
@@ -55,5 +55,6 @@ def places(groups: Iterable[Group], settings: Settings) -> list[Place]:
         for bucket in range(group.chunks(settings))
     ]  # fmt: skip
     return [
-        Place(number, position, group, bucket) for position, (*_, number, bucket, group) in enumerate(sorted(chunks))
+        ChunkPosition(number, position, group, bucket)
+        for position, (*_, number, bucket, group) in enumerate(sorted(chunks))
     ]

@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zonemta_py.pipeline.nodes.client import Node, Target
+from zonemta_py.pipeline.nodes.client import NodeAccess, NodeClient
 from zonemta_py.pipeline.prepare.normalise import normalise
 from zonemta_py.pipeline.prepare.settings import PlanRefused
 from zonemta_py.pipeline.prepare.source.dialect import dialect_of, opened, recipient_column
@@ -74,7 +74,7 @@ def _csv(spark: SparkSession, file: str) -> DataFrame:
     return small(spark, values, ", ".join(f"`{name.replace('`', '``')}` string" for name in header))
 
 
-def from_node(spark: SparkSession, target: Target, folder: Path) -> DataFrame | None:
+def from_node(spark: SparkSession, target: NodeAccess, folder: Path) -> DataFrame | None:
     """What the first of the nodes has on its list for all mail or all campaigns, by way of a file in `folder`: for the
     other scopes it looks itself, when the mail comes. Raises NodeRefused, NodeGone."""
     import pyarrow as pa
@@ -83,7 +83,7 @@ def from_node(spark: SparkSession, target: Target, folder: Path) -> DataFrame | 
     schema = pa.schema([(name, pa.int64() if kind == "bigint" else pa.string()) for name, kind in _columns()])
     file = folder / "suppressed.parquet"
     n = 0
-    with Node(target.nodes[0], target) as node, pa.parquet.ParquetWriter(file, schema) as writer:
+    with NodeClient(target.nodes[0], target) as node, pa.parquet.ParquetWriter(file, schema) as writer:
         for page in node.suppressions():
             found = [row for row in page if row.get("scope", "all") in ("all", "campaigns")]
             rows = [{name: row.get(name) for name in schema.names} for row in found]

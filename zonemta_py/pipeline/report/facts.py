@@ -16,6 +16,7 @@ from zonemta_py.pipeline.lake import table
 from zonemta_py.pipeline.report import queries, warmups
 from zonemta_py.pipeline.report.queries import BINS_PER_DECADE, SETS
 from zonemta_py.pipeline.report.rows import (
+    AttemptCounts,
     Bin,
     Cause,
     Cell,
@@ -24,11 +25,10 @@ from zonemta_py.pipeline.report.rows import (
     Moment,
     Pair,
     Said,
-    Tally,
     Totals,
     Tried,
 )  # fmt: skip
-from zonemta_py.pipeline.report.scope import DAY_S, HOUR_S, Kind, Scope
+from zonemta_py.pipeline.report.scope import DAY_S, HOUR_S, Kind, ReportScope
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -45,7 +45,7 @@ class Span(NamedTuple):
     last: int
 
 
-def gather(spark: SparkSession, lake: Path, scope: Scope) -> Facts:
+def gather(spark: SparkSession, lake: Path, scope: ReportScope) -> Facts:
     """All that a page shows. The questions are asked at once: each is small, and most of its time is planning."""
     read = _Reader(spark, lake, scope)
     with ThreadPoolExecutor(max_workers=4) as pool:
@@ -91,7 +91,9 @@ def last_day(lake: Path) -> int | None:
     return int(datetime.fromisoformat(max(days)).replace(tzinfo=UTC).timestamp()) if days else None
 
 
-def of_campaign(found: Sequence[Span], name: str, start: int | None = None, end: int | None = None) -> Scope | None:
+def of_campaign(
+    found: Sequence[Span], name: str, start: int | None = None, end: int | None = None
+) -> ReportScope | None:
     """The whole of it, or between two moments; the one that began before it is its rival. None: no such campaign."""
     order = [span.name for span in found]
     if name not in order:
@@ -100,13 +102,13 @@ def of_campaign(found: Sequence[Span], name: str, start: int | None = None, end:
     first, last = found[at].first // HOUR_S * HOUR_S, (found[at].last // HOUR_S + 1) * HOUR_S
     begins = first if start is None else start
     ends = max(last if end is None else end, begins + HOUR_S)
-    return Scope(Kind.CAMPAIGN, name, begins, ends, order[at - 1] if at else "")
+    return ReportScope(Kind.CAMPAIGN, name, begins, ends, order[at - 1] if at else "")
 
 
 class _Reader:
     """Reads of a table the days that can matter."""
 
-    def __init__(self, spark: SparkSession, lake: Path, scope: Scope) -> None:
+    def __init__(self, spark: SparkSession, lake: Path, scope: ReportScope) -> None:
         self._spark, self._lake, self._scope = spark, lake, scope
 
     def __call__(self, name: str, compared: bool = False) -> DataFrame:
@@ -124,23 +126,23 @@ class Counts:
     """Rows of `queries.attempts`, asked by set."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
-        self._sets: list[dict[tuple[Any, ...], tuple[Tally, int]]] = [{} for _ in SETS]
-        self._before = Tally()
+        self._sets: list[dict[tuple[Any, ...], tuple[AttemptCounts, int]]] = [{} for _ in SETS]
+        self._before = AttemptCounts()
         for row in rows:
-            one = Tally()._replace(**{row.kind: row.n})
+            one = AttemptCounts()._replace(**{row.kind: row.n})
             if not row.now:
                 self._before = self._before.plus(one) if row.set == 0 else self._before
                 continue
             key = (*(row[name] for name in SETS[row.set]), *([row.kind] if row.set == 4 else []))
-            tally, secure = self._sets[row.set].get(key, (Tally(), 0))
+            tally, secure = self._sets[row.set].get(key, (AttemptCounts(), 0))
             self._sets[row.set][key] = tally.plus(one), secure + row.secure
 
-    def rows(self, number: int) -> list[tuple[tuple[Any, ...], tuple[Tally, int]]]:
+    def rows(self, number: int) -> list[tuple[tuple[Any, ...], tuple[AttemptCounts, int]]]:
         found = sorted(self._sets[number].items())
         return [row for row in found if number != 4 or row[0][1] != "delivered"]
 
-    def tally(self, now: bool) -> Tally:
-        return self._sets[0].get((), (Tally(), 0))[0] if now else self._before
+    def tally(self, now: bool) -> AttemptCounts:
+        return self._sets[0].get((), (AttemptCounts(), 0))[0] if now else self._before
 
     def moments(self) -> list[Moment]:
         return [Moment(key[0], tally) for key, (tally, _) in self.rows(1)]
@@ -161,7 +163,7 @@ class Accepted:
     def __init__(self, rows: Iterable[Row]) -> None:
         self._rows = list(rows)
 
-    def totals(self, now: bool, attempts: Tally) -> Totals:
+    def totals(self, now: bool, attempts: AttemptCounts) -> Totals:
         states: dict[str, int] = {}
         for row in self._rows:
             if row.now == now:
@@ -198,11 +200,11 @@ def quantile(bins: Sequence[Bin], share: float) -> float | None:
     return None
 
 
-def every_step(moments: Sequence[Moment], scope: Scope) -> list[Moment]:
+def every_step(moments: Sequence[Moment], scope: ReportScope) -> list[Moment]:
     """Also those steps of the scope at which nothing was tried."""
     found = {row.at: row for row in moments}
     first = scope.start // scope.step_s * scope.step_s
-    return [found.get(at, Moment(at, Tally())) for at in range(first, scope.end, scope.step_s)] if found else []
+    return [found.get(at, Moment(at, AttemptCounts())) for at in range(first, scope.end, scope.step_s)] if found else []
 
 
 def burnt(changes: Iterable[tuple[int, int, int, int, int]]) -> list[Left]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zonemta_py.pipeline.report import words
-from zonemta_py.pipeline.report.rows import Facts, Tally, Totals
-from zonemta_py.pipeline.report.scope import Scope
+from zonemta_py.pipeline.report.rows import AttemptCounts, Facts, Totals
+from zonemta_py.pipeline.report.scope import ReportScope
 from zonemta_py.pipeline.report.tables import Table
 
 SAME_SHARE, SAME_TIME = 0.0005, 0.03
@@ -26,12 +26,12 @@ class Card(NamedTuple):
     mood: str
 
 
-def compared(facts: Facts, scope: Scope) -> bool:
+def compared(facts: Facts, scope: ReportScope) -> bool:
     """There is something to compare with."""
     return bool(scope.compared_with and (facts.before.recipients or facts.before.attempts.total))
 
 
-def cards(facts: Facts, scope: Scope) -> list[Card]:
+def cards(facts: Facts, scope: ReportScope) -> list[Card]:
     """The figures that matter, each against the period before."""
     now, before = facts.now, facts.before
     known = compared(facts, scope)
@@ -57,7 +57,7 @@ def cards(facts: Facts, scope: Scope) -> list[Card]:
     ]
 
 
-def headline_table(facts: Facts, scope: Scope) -> Table:
+def headline_table(facts: Facts, scope: ReportScope) -> Table:
     rows = [
         ("recipients accepted", facts.now.recipients, facts.before.recipients),
         ("recipients delivered", facts.now.delivered, facts.before.delivered),
@@ -65,7 +65,7 @@ def headline_table(facts: Facts, scope: Scope) -> Table:
         ("recipients waiting", facts.now.waiting, facts.before.waiting),
         *(
             (f"attempts {kind}", getattr(facts.now.attempts, kind), getattr(facts.before.attempts, kind))
-            for kind in Tally._fields
+            for kind in AttemptCounts._fields
         ),
         ("median time to delivery, s", facts.now.median_s, facts.before.median_s),
         ("p95 time to delivery, s", facts.now.p95_s, facts.before.p95_s),

@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from zonemta_py.pipeline.report.headline import cards, compared, headline_table
 from zonemta_py.pipeline.report.rows import Facts
-from zonemta_py.pipeline.report.scope import Scope
+from zonemta_py.pipeline.report.scope import ReportScope
 from zonemta_py.pipeline.report.sections import Plot, sections
 from zonemta_py.pipeline.report.tables import Table
 
@@ -29,7 +29,7 @@ _UNSTEADY = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u
 _HERE = Path(__file__).parent
 
 
-def page(facts: Facts, scope: Scope, made: str = "") -> str:
+def page(facts: Facts, scope: ReportScope, made: str = "") -> str:
     """The page as text. made: when, for its foot; "" says nothing of it."""
     parts = [] if facts.empty else sections(facts, scope)
     plots = [plot for part in parts for plot in part.plots]
@@ -49,7 +49,7 @@ def page(facts: Facts, scope: Scope, made: str = "") -> str:
     )
 
 
-def tables(facts: Facts, scope: Scope) -> list[Table]:
+def tables(facts: Facts, scope: ReportScope) -> list[Table]:
     """All tables of the page, in its order."""
     return [] if facts.empty else [headline_table(facts, scope), *(part.table for part in sections(facts, scope))]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
-from zonemta_py.pipeline.report.scope import DAY_S, HOUR_S, Kind, Scope
+from zonemta_py.pipeline.report.scope import DAY_S, HOUR_S, Kind, ReportScope
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -29,7 +29,7 @@ _SPLIT = ("now", "at", "hour", "source", "provider", "class", "kind")
 _STEPS_S = (10, 60, 300, 900, HOUR_S, 6 * HOUR_S)
 
 
-def attempts(deliverability: DataFrame, scope: Scope) -> DataFrame:
+def attempts(deliverability: DataFrame, scope: ReportScope) -> DataFrame:
     """set, now, at, hour, source, provider, class, kind, n, secure: one row per group of each of SETS, and kind.
 
     Rows of what it is compared with (`now` false) have null in place of everything but the kind. secure: those of n
@@ -54,7 +54,7 @@ def attempts(deliverability: DataFrame, scope: Scope) -> DataFrame:
     return grouped.withColumn("set", numbers[F.col("group")]).drop("group").filter("n > 0")
 
 
-def recipients(outcomes: DataFrame, scope: Scope) -> DataFrame:
+def recipients(outcomes: DataFrame, scope: ReportScope) -> DataFrame:
     """now, state, attempts (at most ATTEMPTS_MAX), bin, n: recipients accepted in the period, and those compared with.
 
     bin: of the time to delivery t, floor(log10(t) × BINS_PER_DECADE); null where there is none.
@@ -67,7 +67,7 @@ def recipients(outcomes: DataFrame, scope: Scope) -> DataFrame:
     return rows.groupBy("now", "state", tried, bins.alias("bin")).agg(F.count("*").alias("n"))
 
 
-def replies(deliveries: DataFrame, scope: Scope) -> DataFrame:
+def replies(deliveries: DataFrame, scope: ReportScope) -> DataFrame:
     """class, kind, shape, n, example: what was said most often, the most frequent first, REPLIES_MAX at most.
 
     Words of a reply with a digit or an @ in them do not count for its shape.
@@ -83,7 +83,7 @@ def replies(deliveries: DataFrame, scope: Scope) -> DataFrame:
     return top.orderBy(F.desc("n"), "class", "kind", "shape").limit(REPLIES_MAX)
 
 
-def burn_down(outcomes: DataFrame, scope: Scope) -> DataFrame:
+def burn_down(outcomes: DataFrame, scope: ReportScope) -> DataFrame:
     """at, first, came, got, went: recipients accepted, delivered, ended until `at`, since the row before; first: when
     that began. Not sorted."""
     step = next((s for s in _STEPS_S if (scope.end - scope.start) / s <= POINTS_MAX), DAY_S)
@@ -103,7 +103,7 @@ def campaigns(outcomes: DataFrame) -> DataFrame:
     return rows.agg(F.min(F.unix_seconds("received_at")).alias("first"), F.max(last).alias("last"))
 
 
-def mine(scope: Scope) -> Column:
+def mine(scope: ReportScope) -> Column:
     """Rows of a table with the columns of `deliveries` that belong to the scope, whatever their time."""
     return F.lit(True) if scope.kind is Kind.DAY else named(scope.kind.value, nobody(scope.kind)) == scope.name
 
@@ -118,7 +118,7 @@ def nobody(kind: Kind) -> str:
     return {Kind.PROVIDER: NO_PROVIDER, Kind.IP: NO_SOURCE}.get(kind, "")
 
 
-def _is_now(scope: Scope, at: Column) -> Column:
+def _is_now(scope: ReportScope, at: Column) -> Column:
     """True: of the scope; false: of what it is compared with; null: neither."""
     now = mine(scope) & (at >= scope.start) & (at < scope.end)
     if scope.kind is Kind.CAMPAIGN:

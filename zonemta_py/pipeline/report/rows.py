@@ -9,7 +9,7 @@ KINDS = ("delivered", "deferred", "bounced", "blocked")
 """How an attempt ended. Blocked: deferred or bounced with one of `rule.BLOCKED_CLASSES`, as campaigns count."""
 
 
-class Tally(NamedTuple):
+class AttemptCounts(NamedTuple):
     """Attempts by how they ended."""
 
     delivered: int = 0
@@ -25,13 +25,13 @@ class Tally(NamedTuple):
     def trouble(self) -> int:
         return self.total - self.delivered
 
-    def plus(self, other: Tally) -> Tally:
-        return Tally(*map(sum, zip(self, other, strict=True)))
+    def plus(self, other: AttemptCounts) -> AttemptCounts:
+        return AttemptCounts(*map(sum, zip(self, other, strict=True)))
 
 
 class Moment(NamedTuple):
     at: int
-    tally: Tally
+    tally: AttemptCounts
 
 
 class Cell(NamedTuple):
@@ -39,13 +39,13 @@ class Cell(NamedTuple):
 
     provider: str
     hour: int
-    tally: Tally
+    tally: AttemptCounts
 
 
 class Pair(NamedTuple):
     source: str
     provider: str
-    tally: Tally
+    tally: AttemptCounts
     secure: int
     """Delivered attempts that were encrypted."""
 
@@ -109,7 +109,7 @@ class Totals(NamedTuple):
     delivered: int = 0
     bounced: int = 0
     waiting: int = 0
-    attempts: Tally = Tally()
+    attempts: AttemptCounts = AttemptCounts()
     median_s: float | None = None
     p95_s: float | None = None
     p99_s: float | None = None

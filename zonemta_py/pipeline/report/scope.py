@@ -25,7 +25,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
-class Scope:
+class ReportScope:
     """From `start` to before `end`. `rival` is what a campaign is compared with: the campaign before it, "" for none;
     everything else is compared with the same span of time that ends at `start`.
     """
@@ -76,5 +76,5 @@ def seconds(day: date) -> int:
     return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp())
 
 
-def of_day(day: date) -> Scope:
-    return Scope(Kind.DAY, day.isoformat(), seconds(day), seconds(day) + DAY_S)
+def of_day(day: date) -> ReportScope:
+    return ReportScope(Kind.DAY, day.isoformat(), seconds(day), seconds(day) + DAY_S)

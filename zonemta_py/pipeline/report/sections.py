@@ -13,8 +13,8 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from zonemta_py.pipeline.report import words
-from zonemta_py.pipeline.report.rows import Bin, Cause, Cell, Facts, Tally, WarmDay
-from zonemta_py.pipeline.report.scope import DAY_S, HOUR_S, Kind, Scope
+from zonemta_py.pipeline.report.rows import AttemptCounts, Bin, Cause, Cell, Facts, WarmDay
+from zonemta_py.pipeline.report.scope import DAY_S, HOUR_S, Kind, ReportScope
 from zonemta_py.pipeline.report.tables import Table
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Section:
     """Takes the whole width of a wide page."""
 
 
-def sections(facts: Facts, scope: Scope) -> list[Section]:
+def sections(facts: Facts, scope: ReportScope) -> list[Section]:
     """In the order of the page."""
     parts: Iterable[Section | None] = (
         _burn_down(facts) if scope.kind is Kind.CAMPAIGN else None,
@@ -75,7 +75,7 @@ def _without_gaps(parts: list[Section]) -> list[Section]:
     return parts
 
 
-def _over_time(facts: Facts, scope: Scope) -> Section:
+def _over_time(facts: Facts, scope: ReportScope) -> Section:
     from zonemta_py.pipeline.report import plots
 
     width = {300: "5 minutes", HOUR_S: "hour", DAY_S: "day"}[scope.step_s]
@@ -88,7 +88,7 @@ def _over_time(facts: Facts, scope: Scope) -> Section:
         says += f" Most came at {words.moment(peak.at)}: {peak.tally.total:,} in one {width}."
         says = says.replace("in one 5 minutes", "in 5 minutes")
     table = Table(
-        "over-time", f"Attempts per {width}, UTC", ["time", *Tally._fields],
+        "over-time", f"Attempts per {width}, UTC", ["time", *AttemptCounts._fields],
         [(words.moment(row.at), *row.tally) for row in facts.moments],
     )  # fmt: skip
     figure = plots.over_time(facts.moments, scope.step_s)
@@ -96,7 +96,7 @@ def _over_time(facts: Facts, scope: Scope) -> Section:
     return Section("over-time", "Deliverability over time", says, [plot], table)
 
 
-def _heat(facts: Facts, scope: Scope) -> Section | None:
+def _heat(facts: Facts, scope: ReportScope) -> Section | None:
     from zonemta_py.pipeline.report import plots
 
     if not facts.cells:
@@ -113,7 +113,7 @@ def _heat(facts: Facts, scope: Scope) -> Section | None:
     low, high = (0, DAY_S) if scope.by_hour_of_day else (scope.start // HOUR_S * HOUR_S, scope.end)
     hours = range(low, high, HOUR_S)
     table = Table(
-        "provider-hour", "Attempts per provider and hour, UTC", ["provider", "hour", *Tally._fields],
+        "provider-hour", "Attempts per provider and hour, UTC", ["provider", "hour", *AttemptCounts._fields],
         [(cell.provider, _hour(cell.hour, scope), *cell.tally) for cell in facts.cells],
     )  # fmt: skip
     figure = plots.heat(cells, names, hours, scope.by_hour_of_day)
@@ -134,7 +134,7 @@ def _trouble(facts: Facts) -> Section | None:
             f"Most trouble: {first.source} at {first.provider}, {words.counted(first.tally.trouble, 'attempt')} of "
             f"{first.tally.total:,} not delivered ({words.percent(first.tally.trouble, first.tally.total)})."
         )
-    columns = ["source", "provider", "not delivered %", "attempts", *Tally._fields, "TLS %"]
+    columns = ["source", "provider", "not delivered %", "attempts", *AttemptCounts._fields, "TLS %"]
     table = Table(
         "source-provider", "Sources and providers, most trouble first", columns,
         [
@@ -270,7 +270,7 @@ def _burn_down(facts: Facts) -> Section | None:
     return Section("burn-down", "Burn-down", says, [plot], table)
 
 
-def _hour(at: int, scope: Scope) -> str:
+def _hour(at: int, scope: ReportScope) -> str:
     return f"{at // HOUR_S:02}:00" if scope.by_hour_of_day else words.moment(at)
 
 
@@ -294,10 +294,10 @@ def _names(counts: Sequence[tuple[str, int]]) -> list[str]:
 def _largest(cells: Sequence[Cell]) -> tuple[list[str], list[Cell]]:
     """Providers that are shown, and the cells with all others as one."""
     kept = _names([(cell.provider, cell.tally.total) for cell in cells])
-    sums: dict[tuple[str, int], Tally] = {}
+    sums: dict[tuple[str, int], AttemptCounts] = {}
     for cell in cells:
         key = (cell.provider if cell.provider in kept else OTHERS, cell.hour)
-        sums[key] = sums.get(key, Tally()).plus(cell.tally)
+        sums[key] = sums.get(key, AttemptCounts()).plus(cell.tally)
     names = kept if all(cell.provider in kept for cell in cells) else [*kept, OTHERS]
     return names, [Cell(*key, tally) for key, tally in sums.items()]
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from zonemta_py.pipeline.lake import table
 from zonemta_py.pipeline.report import queries
 from zonemta_py.pipeline.report.rows import WarmDay
-from zonemta_py.pipeline.report.scope import DAY_S, Kind, Scope
+from zonemta_py.pipeline.report.scope import DAY_S, Kind, ReportScope
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +36,7 @@ class Step(NamedTuple):
     cap: int | None
 
 
-def gather(spark: SparkSession, lake: Path, scope: Scope) -> list[WarmDay]:
+def gather(spark: SparkSession, lake: Path, scope: ReportScope) -> list[WarmDay]:
     """Of the pairs of the scope that the journal knows to be warmed up; without any, of one source all its providers
     (if there is more than one day). Nothing for campaigns."""
     if scope.kind is Kind.CAMPAIGN:
@@ -57,7 +57,7 @@ def standing(bronze: DataFrame) -> Iterable[tuple[str, str, int, str]]:
     return [(row.kind, row["name"] or "", row.at, row.reason or "") for row in sorted(found, key=lambda row: row.seq)]
 
 
-def sent(deliverability: DataFrame, scope: Scope) -> DataFrame:
+def sent(deliverability: DataFrame, scope: ReportScope) -> DataFrame:
     """source, provider, at (midnight, UNIX seconds), n: attempts of each day."""
     day = F.unix_seconds(F.col("day").cast("timestamp")).alias("at")
     names = [

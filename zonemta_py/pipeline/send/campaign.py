@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zonemta_py.pipeline.nodes.client import NodeGone, Target
+from zonemta_py.pipeline.nodes.client import NodeAccess, NodeGone
 from zonemta_py.pipeline.nodes.nodes import Announcement, Nodes
 from zonemta_py.pipeline.send.errors import InjectionStopped
 from zonemta_py.pipeline.send.inject import inject
@@ -37,7 +37,7 @@ class CampaignStopped(Exception):
 
 
 def send(
-    rows: DataFrame, campaign: Announcement, target: Target, day: int = 0,
+    rows: DataFrame, campaign: Announcement, target: NodeAccess, day: int = 0,
     canary_patience_s: float = CANARY_PATIENCE_S, say: Callable[[str], object] = lambda step: None,
     move: Move = lambda done, of: None,
 ) -> Injected:  # fmt: skip

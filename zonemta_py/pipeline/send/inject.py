@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from zonemta_py.pipeline.nodes.client import Target
+from zonemta_py.pipeline.nodes.client import NodeAccess
 from zonemta_py.pipeline.send.errors import InjectionFailed, InjectionStopped
 from zonemta_py.pipeline.spark.temporary_settings import tuned
 
@@ -24,7 +24,7 @@ CHUNKS_PER_BATCH = 32
 LOOK_S = 1.0
 
 
-def inject(rows: DataFrame, target: Target, partitions: int = 0, stop: Callable[[], str] = lambda: "") -> Injected:
+def inject(rows: DataFrame, target: NodeAccess, partitions: int = 0, stop: Callable[[], str] = lambda: "") -> Injected:
     """rows: of a plan (chunks.PLAN). stop: asked each second, a sentence ends the work.
 
     Raises InjectionFailed, InjectionStopped. Whatever is raised, doing it again is safe.

@@ -27,7 +27,7 @@ def add(commands: Commands) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Exit status: 0, or 2 with one sentence on stderr."""
-    from zonemta_py.pipeline.nodes.client import NodeGone, NodeRefused, Target
+    from zonemta_py.pipeline.nodes.client import NodeAccess, NodeGone, NodeRefused
     from zonemta_py.pipeline.nodes.nodes import OtherNodes, bind, stored
     from zonemta_py.pipeline.prepare.plan import rows
     from zonemta_py.pipeline.send.campaign import CampaignStopped, send
@@ -38,7 +38,7 @@ def run(given: argparse.Namespace) -> int:
         key = given.key_file.read_text("utf-8") if given.key_file else os.environ.get("ZONEMTA_API_KEY", "")
         nodes = tuple(url.strip() for url in given.nodes.split(",") if url.strip())
         campaign = stored(given.plan)
-        target = Target(nodes, key.strip(), given.patience)
+        target = NodeAccess(nodes, key.strip(), given.patience)
         bind(given.plan, target, campaign.name)
         outcome = send(rows(session(), given.plan), campaign, target, given.day)
     except (CampaignStopped, InjectionFailed, NodeGone, NodeRefused, OtherNodes) as error:

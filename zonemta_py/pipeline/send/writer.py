@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
-from zonemta_py.pipeline.nodes.client import PATIENCE_S, Node, NodeGone, NodeRefused, Receipt, Target
+from zonemta_py.pipeline.nodes.client import PATIENCE_S, NodeAccess, NodeClient, NodeGone, NodeReceipt, NodeRefused
 from zonemta_py.pipeline.send.errors import InjectionFailed
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Injected(WriterCommitMessage):
     away: dict[str, int] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
 
-    def add(self, receipt: Receipt) -> None:
+    def add(self, receipt: NodeReceipt) -> None:
         self.chunks += 1
         self.accepted += receipt.accepted
         self.suppressed += receipt.suppressed
@@ -79,12 +79,12 @@ def node_of(chunk: str, nodes: Iterable[str]) -> str:
 class Injector:
     """Sends chunks in their order, several at once; remembers which nodes are away. `with Injector(target) as one:`"""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: NodeAccess) -> None:
         self.outcome = Injected()
-        self._target, self._stack, self._under_way = target, ExitStack(), deque[tuple[str, Future[Receipt]]]()
+        self._target, self._stack, self._under_way = target, ExitStack(), deque[tuple[str, Future[NodeReceipt]]]()
 
     def __enter__(self) -> Injector:
-        self._nodes = {url: self._stack.enter_context(Node(url, self._target)) for url in self._target.nodes}
+        self._nodes = {url: self._stack.enter_context(NodeClient(url, self._target)) for url in self._target.nodes}
         self._pool = self._stack.enter_context(ThreadPoolExecutor(self._target.requests))
         return self
 
@@ -140,18 +140,18 @@ class ZonemtaDataSource(DataSource):
         return ChunkWriter(target_of(self.options), self.options.get("report", ""))
 
 
-def target_of(options: Mapping[str, str]) -> Target:
+def target_of(options: Mapping[str, str]) -> NodeAccess:
     """The options of the data source. Raises ValueError."""
     nodes = tuple(url.strip() for url in options.get("nodes", "").split(",") if url.strip())
     patience_s, requests = options.get("patience_s", PATIENCE_S), options.get("requests", REQUESTS)
     key, file, verify = options.get("key", ""), options.get("key_file", ""), options.get("ca") or True
-    return Target(nodes, key, float(patience_s), int(requests), file, verify)
+    return NodeAccess(nodes, key, float(patience_s), int(requests), file, verify)
 
 
 class ChunkWriter(DataSourceArrowWriter):
     """Runs in the executors (write) and beside the driver (commit, abort)."""
 
-    def __init__(self, target: Target, report: str) -> None:
+    def __init__(self, target: NodeAccess, report: str) -> None:
         self._target, self._report = target, report
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Injected:

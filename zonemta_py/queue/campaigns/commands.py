@@ -15,7 +15,7 @@ from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.records import Type
 from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.mail.schedule_fields import name as checked_name
-from zonemta_py.merge.source import Source
+from zonemta_py.merge.source import TemplateSource
 from zonemta_py.queue.campaigns import thresholds as bounds
 from zonemta_py.queue.campaigns import unregistered
 from zonemta_py.queue.campaigns.monitor import CampaignMonitor, stop_of
@@ -201,7 +201,7 @@ def _template(template: bytes) -> bytes:
     if not isinstance(template, bytes) or len(template) > TEMPLATE_BYTES_MAX:
         raise ValueError(f"a template is bytes, {TEMPLATE_BYTES_MAX:,} at most")
     try:
-        source = Source.unpack(template)
+        source = TemplateSource.unpack(template)
     except (ValueError, TypeError) as error:
         raise ValueError(f"this is no template ({error}); pack a prepared one") from None
     if not source.prepared:
