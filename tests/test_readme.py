@@ -15,6 +15,7 @@ import pytest
 from zonemta_py.cli.app import tree
 from zonemta_py.config import Config, Plugins
 from zonemta_py.plugin.host import Host
+from zonemta_py.plugin.spec import HOOKS
 
 TOP = Path(__file__).parent.parent
 PAPERS = {
@@ -143,7 +144,8 @@ def test_commands_and_their_options_exist(paper: str, line: str) -> None:
     assert {word.partition("=")[0] for word in words if re.match(r"--\w", word)} <= options
 
 
-PLUGINS = [text for text in blocks("python") if "zonemta_py.plugin" in text]
+TESTS = [text for text in blocks("python") if "def test_" in text]
+PLUGINS = [text for text in blocks("python") if text not in TESTS]
 
 
 @pytest.mark.parametrize("text", PLUGINS)
@@ -152,6 +154,29 @@ def test_plugins_load(text: str, tmp_path: Path) -> None:
     (tmp_path / "example.py").write_text(text)
     host = Host.load(Plugins(enabled=[str(tmp_path / "example.py")]))
     assert all(host.listens(name) for name in re.findall(r"^async def ([a-z]\w*)", text, re.MULTILINE))
+
+
+def test_the_tutorial_passes_its_own_test(tmp_path: Path) -> None:
+    """The plugin and the test of docs/PLUGINS.md, saved under the names that the page gives them."""
+    (plugin,), (test,) = PLUGINS, TESTS
+    (tmp_path / "staging.py").write_text(plugin)
+    (tmp_path / "test_staging.py").write_text(test)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(TOP)}, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_the_table_of_hooks_is_the_declared_one() -> None:
+    """docs/PLUGINS.md names every hook, in its order, with its process, its verdicts and what its failure means."""
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| .* \| ([^|]*) \|$", PAPERS["docs/PLUGINS.md"], re.MULTILINE)
+    for (name, process, says), hook in zip(rows, HOOKS.values(), strict=True):
+        verdicts = set(re.findall(r"[A-Z]\w+", says))
+        assert (name, process, verdicts) == (hook.name, hook.process, {one.__name__ for one in hook.verdicts})
+        assert ("*passes*" in says) == (hook.failing == "pass"), name
 
 
 def test_the_two_commands_are_there() -> None:
@@ -206,6 +231,41 @@ def test_by_hand(tmp_path: Path) -> None:
     assert "envelope" in ran.stdout
     assert "you@example.com" in ran.stdout
     assert "zone default is lifted" in ran.stdout
+
+
+def test_operating(tmp_path: Path) -> None:
+    """Backup, fsck and adopt of docs/OPERATING.md: a running queue is copied, the copy is sound and takes over."""
+    mta, heir, nobody = free_ports(3)
+    backup, check, adopt = (
+        next(text for text in blocks("sh", "docs/OPERATING.md") if said in text).replace("/var/backups", str(tmp_path))
+        for said in ("zonemta-monday", "zonemta fsck", "zonemta queue adopt")
+    )
+    relay, awake = (
+        f"--relay 127.0.0.1:{nobody}",
+        "until (exec 3<>/dev/tcp/127.0.0.1/{}) 2>/dev/null; do sleep 0.05; done",
+    )
+    script = f"""
+zonemta run --folder {tmp_path}/queue --listen 127.0.0.1:{mta} {relay} & original=$!
+{awake.format(mta)}
+printf 'Subject: hello\\n\\nHello!\\n' | zonemta send --port {mta} you@example.com
+export ZONEMTA_CONFIG={tmp_path}/c.toml
+{backup}
+kill -9 $original
+{check}
+zonemta run --folder {tmp_path}/zonemta-monday --listen 127.0.0.1:{heir} {relay} &
+{awake.format(heir)}
+{adopt}
+zonemta queue list --folder {tmp_path}/zonemta-monday
+"""
+    (tmp_path / "c.toml").write_text(f"[server]\nfolder = '{tmp_path}/queue'\n")
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    ran = subprocess.run(
+        ["bash", "-euc", paced(script, ())], cwd=tmp_path, env=environment, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "lives here now" in ran.stdout
+    assert "you@example.com" in ran.stdout
 
 
 def test_http(tmp_path: Path) -> None:
