@@ -12,7 +12,7 @@ import pytest
 
 from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.config import load
-from zonemta_py.reception.http.keys import Keys, hashed
+from zonemta_py.reception.http.keys import ApiKeys, hashed
 
 
 def test_a_key_is_shown_once_and_its_lines_are_a_configuration(zonemta: Callable[..., Any], tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_a_key_is_shown_once_and_its_lines_are_a_configuration(zonemta: Callable
     path.write_text("[http]\nenabled = true\n" + ran.out)
     (found,) = load(path).http.keys
     assert (found.name, found.hash, found.rights) == ("shop", hashed(key[1]), ["inject", "read"])
-    assert Keys(load(path).http.keys, "x").holder(f"Bearer {key[1]}").name == "shop"
+    assert ApiKeys(load(path).http.keys, "x").holder(f"Bearer {key[1]}").name == "shop"
     assert zonemta("api-key", "new", "other").err != ran.err
 
 

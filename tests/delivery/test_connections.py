@@ -8,16 +8,16 @@ import pytest
 
 from zonemta_py.delivery.smtp import connections as pool
 from zonemta_py.delivery.smtp.connections import Connections
-from zonemta_py.delivery.smtp.session import Route, Session, open_session
+from zonemta_py.delivery.smtp.session import Route, SmtpSession, open_session
 from zonemta_py.delivery.tls.contexts import TlsContexts
-from zonemta_py.delivery.tls.plan import Plan
+from zonemta_py.delivery.tls.plan import TlsPlan
 from zonemta_py.queue.api import DELIVERED
 
 CONTEXTS = TlsContexts()
 
 
-async def opened(server: Any) -> Session:
-    session = await open_session(Route("mx.test", "127.0.0.1", server.port, tls=Plan("none")), CONTEXTS)
+async def opened(server: Any) -> SmtpSession:
+    session = await open_session(Route("mx.test", "127.0.0.1", server.port, tls=TlsPlan("none")), CONTEXTS)
     session.sent = 1
     return session
 

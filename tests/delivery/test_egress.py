@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from zonemta_py.config import Plugins
 from zonemta_py.config.sources import Pool, Source
 from zonemta_py.delivery.dns.egress import Egress, proxy_header
-from zonemta_py.delivery.dns.routes import Target
+from zonemta_py.delivery.dns.routes import AddressTarget
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.mail.classify import DeliveryError
 from zonemta_py.plugin.host import Host
@@ -42,8 +42,8 @@ class Names:
     def __init__(self, *addresses: str) -> None:
         self._addresses = addresses
 
-    async def targets(self, domain: str, now: float) -> list[Target]:
-        return [Target("mx.test", self._addresses)]
+    async def targets(self, domain: str, now: float) -> list[AddressTarget]:
+        return [AddressTarget("mx.test", self._addresses)]
 
 
 def only(result: Any) -> tuple[int, str]:

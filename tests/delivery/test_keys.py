@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from zonemta_py.config import Config, ConfigError
-from zonemta_py.delivery.message.dkim_keys import CHECK_S, Keys, check
+from zonemta_py.delivery.message.dkim_keys import CHECK_S, DkimKeys, check
 from zonemta_py.mail.dkim.signature import KeyUnusable
 
 Configure = Callable[..., Config]
@@ -43,13 +43,13 @@ def configure(tmp_path: Path) -> Configure:
     return make
 
 
-def selectors(keys: Keys, domain: str, now: float = 0) -> list[str]:
+def selectors(keys: DkimKeys, domain: str, now: float = 0) -> list[str]:
     return [key.selector for key in keys.of(domain, now)]
 
 
 def test_the_longest_domain_signs(configure: Configure) -> None:
     """Every key of it, and none of a shorter one; whole labels count, not letters."""
-    keys = Keys(configure(a="d.example", b="d.example", c="news.d.example"))
+    keys = DkimKeys(configure(a="d.example", b="d.example", c="news.d.example"))
     assert selectors(keys, "d.example") == ["a", "b"]
     assert selectors(keys, "shop.d.example") == ["a", "b"]
     assert selectors(keys, "x.news.d.example") == ["c"]
@@ -58,29 +58,29 @@ def test_the_longest_domain_signs(configure: Configure) -> None:
 
 def test_third_party(configure: Configure) -> None:
     """It signs all mail once more, also what nobody else signs, and its own only once."""
-    keys = Keys(configure(a="d.example", esp="esp.example", third_party="esp.example"))
+    keys = DkimKeys(configure(a="d.example", esp="esp.example", third_party="esp.example"))
     assert selectors(keys, "d.example") == ["a", "esp"]
     assert selectors(keys, "esp.example") == selectors(keys, "other.example") == selectors(keys, "") == ["esp"]
 
 
 def test_who_may_not_be_the_author_gets_no_signature_of_his(configure: Configure) -> None:
     """Only a third party's, and not where that is whom the mail claims to be from."""
-    keys = Keys(configure(a="bank.test", esp="esp.test", third_party="esp.test"))
+    keys = DkimKeys(configure(a="bank.test", esp="esp.test", third_party="esp.test"))
     for domain, wanted in {"bank.test": ["esp"], "esp.test": [], "x.esp.test": [], "xesp.test": ["esp"]}.items():
         assert [key.selector for key in keys.of(domain, 0, own=False)] == wanted
-    keys = Keys(configure(a="bank.test"))
+    keys = DkimKeys(configure(a="bank.test"))
     assert not keys.of("bank.test", 0, own=False)
 
 
 @pytest.mark.parametrize("state", ["published", "retired"])
 def test_only_active_keys_sign(state: str, configure: Configure) -> None:
     """The others are there to be compared with DNS."""
-    assert not Keys(configure(state=state, a="d.example"))
+    assert not DkimKeys(configure(state=state, a="d.example"))
 
 
 def test_a_changed_file_is_read_again(configure: Configure, tmp_path: Path) -> None:
     """Within a second, and not looked at more often."""
-    keys = Keys(configure(a="d.example"))
+    keys = DkimKeys(configure(a="d.example"))
     [before] = keys.of("d.example", 0)
     write(tmp_path / "a")
     assert keys.of("d.example", CHECK_S / 2) == (before,)
@@ -91,7 +91,7 @@ def test_a_changed_file_is_read_again(configure: Configure, tmp_path: Path) -> N
 
 def test_a_broken_file_is_said_once(configure: Configure, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever asks hears it every time, the log once; when the file is mended it is used."""
-    keys = Keys(configure(a="d.example"))
+    keys = DkimKeys(configure(a="d.example"))
     (tmp_path / "a").write_text("no key")
     for now in range(5):
         with pytest.raises(KeyUnusable, match=r"/a cannot be used: it is not a private key in PEM"):
@@ -104,7 +104,7 @@ def test_a_broken_file_is_said_once(configure: Configure, tmp_path: Path, caplog
 
 def test_a_good_key_survives_its_file(configure: Configure, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Removed or half written: the one that was read goes on signing, and the log says so."""
-    keys = Keys(configure(a="d.example"))
+    keys = DkimKeys(configure(a="d.example"))
     [before] = keys.of("d.example", 0)
     os.unlink(tmp_path / "a")
     assert keys.of("d.example", 2) == keys.of("d.example", 4) == (before,)

@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from zonemta_py.config.shipped import shipped
-from zonemta_py.delivery.dns.routes import Target
+from zonemta_py.delivery.dns.routes import AddressTarget
 from zonemta_py.delivery.tls import dane
 from zonemta_py.mail.rules.rule import Action
 from zonemta_py.mail.rules.rules import Rules
@@ -52,8 +52,8 @@ class DestinationResolver:
     def __init__(self, hosts: tuple[str, ...] = (MX,), id: str = "", tlsa_records: Any = ()) -> None:
         self.hosts, self.id, self.tlsa_records = hosts, id, tlsa_records
 
-    async def targets(self, domain: str, now: float) -> list[Target]:
-        return [Target(host, (f"127.0.0.{number}",)) for number, host in enumerate(self.hosts, 1)]
+    async def targets(self, domain: str, now: float) -> list[AddressTarget]:
+        return [AddressTarget(host, (f"127.0.0.{number}",)) for number, host in enumerate(self.hosts, 1)]
 
     async def addresses(self, host: str, now: float) -> tuple[str, ...]:
         return ("127.0.0.1",)
@@ -155,8 +155,8 @@ async def test_the_host_that_the_policy_names(
     tls = sections(mta_sts=True, mta_sts_port=await policy("enforce"))
     scout = DestinationResolver(("evil.test", MX), "1")
 
-    async def targets(domain: str, now: float) -> list[Target]:
-        return [Target(host, ("127.0.0.1",)) for host in scout.hosts]
+    async def targets(domain: str, now: float) -> list[AddressTarget]:
+        return [AddressTarget(host, ("127.0.0.1",)) for host in scout.hosts]
 
     scout.targets = targets  # type: ignore[method-assign]
     [result] = await deliver(letter(server.port, host=""), resolver=scout, sections=tls, tls="opportunistic")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from zonemta_py.delivery.tls import memory as tls_memory
 from zonemta_py.delivery.tls.failures import CERTIFICATE, HANDSHAKE, POLICY, STARTTLS, TlsTrouble
 from zonemta_py.delivery.tls.memory import PLAIN, Ladder, Step, TlsMemory
-from zonemta_py.delivery.tls.plan import Plan
+from zonemta_py.delivery.tls.plan import TlsPlan
 
 PLACE = ("mx.test", 25)
 
@@ -18,7 +18,7 @@ def trouble(kind: str) -> TlsTrouble:
     return TlsTrouble(kind, "validation-failure", "test")
 
 
-def climb(plan: Plan, memory: TlsMemory, *kinds: str, now: float = 0.0) -> list[Step]:
+def climb(plan: TlsPlan, memory: TlsMemory, *kinds: str, now: float = 0.0) -> list[Step]:
     """Fails at one step after the other for these reasons, and then works."""
     ladder = Ladder(plan, memory, PLACE, now)
     steps = [ladder.step]
@@ -32,31 +32,31 @@ def climb(plan: Plan, memory: TlsMemory, *kinds: str, now: float = 0.0) -> list[
 
 def test_handshakes() -> None:
     """1.3, then 1.2, then plain."""
-    assert climb(Plan(), TlsMemory(0), HANDSHAKE, HANDSHAKE) == [Step("1.3"), Step("1.2"), PLAIN]
+    assert climb(TlsPlan(), TlsMemory(0), HANDSHAKE, HANDSHAKE) == [Step("1.3"), Step("1.2"), PLAIN]
 
 
 def test_least() -> None:
     """tls_min = 1.3 leaves 1.2 out."""
-    assert climb(Plan(least="1.3"), TlsMemory(0), HANDSHAKE) == [Step("1.3"), PLAIN]
+    assert climb(TlsPlan(least="1.3"), TlsMemory(0), HANDSHAKE) == [Step("1.3"), PLAIN]
 
 
 def test_starttls() -> None:
     """Where STARTTLS itself fails no version of TLS helps."""
-    assert climb(Plan(), TlsMemory(0), STARTTLS) == [Step("1.3"), PLAIN]
+    assert climb(TlsPlan(), TlsMemory(0), STARTTLS) == [Step("1.3"), PLAIN]
 
 
 @pytest.mark.parametrize("kind", [STARTTLS, HANDSHAKE, CERTIFICATE])
 @pytest.mark.parametrize("mode", ["required", "implicit"])
 def test_never_plain(mode: str, kind: str) -> None:
     """A plan that forbids it never ends in plain, and never unvalidated."""
-    steps = climb(Plan(mode, "pkix"), TlsMemory(9), *[kind] * 5)
+    steps = climb(TlsPlan(mode, "pkix"), TlsMemory(9), *[kind] * 5)
     assert steps
     assert all(step.version and step.verify == "pkix" for step in steps)
 
 
 def test_testing() -> None:
     """A policy that is only tested: not validated is better than nothing, with the versions that work."""
-    plan = Plan(verify="mta-sts", soft=True)
+    plan = TlsPlan(verify="mta-sts", soft=True)
     assert climb(plan, TlsMemory(0), CERTIFICATE) == [Step("1.3", "mta-sts"), Step("1.3")]
     assert climb(plan, TlsMemory(0), HANDSHAKE, CERTIFICATE) == [
         Step("1.3", "mta-sts"),
@@ -68,15 +68,15 @@ def test_testing() -> None:
 def test_remembered() -> None:
     """The next connection begins where the last one ended, for a time."""
     memory = TlsMemory(3600)
-    climb(Plan(), memory, HANDSHAKE, HANDSHAKE)
-    assert climb(Plan(), memory, now=3599) == [PLAIN]
-    assert climb(Plan(), memory, now=3600) == [Step("1.3")]
+    climb(TlsPlan(), memory, HANDSHAKE, HANDSHAKE)
+    assert climb(TlsPlan(), memory, now=3599) == [PLAIN]
+    assert climb(TlsPlan(), memory, now=3600) == [Step("1.3")]
 
 
 def test_only_what_works_is_remembered() -> None:
     """A host that took no step at all was down, and teaches nothing."""
     memory = TlsMemory(3600)
-    ladder = Ladder(Plan("required", "pkix"), memory, PLACE, 0)
+    ladder = Ladder(TlsPlan("required", "pkix"), memory, PLACE, 0)
     while ladder.failed(trouble(HANDSHAKE)):
         pass
     assert memory.cannot(PLACE, 0) == frozenset()
@@ -85,8 +85,8 @@ def test_only_what_works_is_remembered() -> None:
 def test_memory_binds_no_policy() -> None:
     """A host remembered as plain is tried from the top by a plan that forbids plain."""
     memory = TlsMemory(3600)
-    climb(Plan(), memory, STARTTLS)
-    assert climb(Plan("required", "dane"), memory) == [Step("1.3", "dane")]
+    climb(TlsPlan(), memory, STARTTLS)
+    assert climb(TlsPlan("required", "dane"), memory) == [Step("1.3", "dane")]
 
 
 def test_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,14 +100,14 @@ def test_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 plans = st.builds(
-    Plan, st.sampled_from(["opportunistic", "required", "implicit"]), st.sampled_from(["none", "pkix", "dane"]),
+    TlsPlan, st.sampled_from(["opportunistic", "required", "implicit"]), st.sampled_from(["none", "pkix", "dane"]),
     st.booleans(), st.sampled_from(["1.2", "1.3"]),
 )  # fmt: skip
 
 
 @given(plans, st.lists(st.lists(st.sampled_from([STARTTLS, HANDSHAKE, CERTIFICATE, POLICY]), max_size=7), max_size=4))
 @settings(max_examples=200)
-def test_always_within_the_plan(plan: Plan, climbs: list[list[str]]) -> None:
+def test_always_within_the_plan(plan: TlsPlan, climbs: list[list[str]]) -> None:
     """Whatever failed before, the ladder ends, never repeats a step, and never leaves the plan."""
     memory = TlsMemory(3600)
     for kinds in climbs:

@@ -9,8 +9,8 @@ import pytest
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.delivery.tls.failures import POLICY, TlsTrouble
-from zonemta_py.delivery.tls.mta_sts import Found
-from zonemta_py.delivery.tls.plan import Demands, Plan
+from zonemta_py.delivery.tls.mta_sts import PolicyFound
+from zonemta_py.delivery.tls.plan import Demands, TlsPlan
 from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.envelope import Recipient
@@ -64,8 +64,8 @@ def policies(names: Names, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
         config = Config(server={"folder": tmp_path, "hostname": "mta.test"}, zones=[zone()], tls=tls, dns=dns)
         made = TlsPolicies(config, names)
 
-        async def of(domain: str, now: float) -> Found:
-            return Found(domain, sts if domain == "d.test" else None)
+        async def of(domain: str, now: float) -> PolicyFound:
+            return PolicyFound(domain, sts if domain == "d.test" else None)
 
         monkeypatch.setattr(made._sts, "of", of)
         return made
@@ -80,7 +80,7 @@ async def test_the_zone_alone(mode: Any, policies: Any) -> None:
     first = await made.demands(delivery(), zone(tls=mode), mode)
     assert first is await made.demands(delivery("e.test", secure=True), zone(tls=mode), mode)
     verify = "pkix" if mode in ("required", "implicit") else "none"
-    assert await made.plan(first, "mx.d.test", 25) == Plan(mode, verify)
+    assert await made.plan(first, "mx.d.test", 25) == TlsPlan(mode, verify)
 
 
 @pytest.mark.parametrize("rule", ["d.test", "*.test", "*", "D.Test."])
@@ -149,7 +149,7 @@ async def test_enforced(policies: Any) -> None:
     """MTA-STS in force: validated, never plain; a host that the policy does not name is not used at all."""
     made = policies(ENFORCE, mta_sts=True)
     demands = await made.demands(delivery(), zone(), "opportunistic")
-    assert await made.plan(demands, "mx.d.test", 25) == Plan("required", "mta-sts", source="sts")
+    assert await made.plan(demands, "mx.d.test", 25) == TlsPlan("required", "mta-sts", source="sts")
     with pytest.raises(TlsTrouble, match=r"evil\.test") as raised:
         await made.plan(demands, "evil.test", 25)
     assert raised.value.kind == POLICY
@@ -160,18 +160,18 @@ async def test_tested(policies: Any) -> None:
     made = policies(TESTING, mta_sts=True)
     demands = await made.demands(delivery(), zone(), "opportunistic")
     for host in ("mx.d.test", "evil.test"):
-        assert await made.plan(demands, host, 25) == Plan("opportunistic", "mta-sts", soft=True, source="sts")
+        assert await made.plan(demands, host, 25) == TlsPlan("opportunistic", "mta-sts", soft=True, source="sts")
     demands = await made.demands(delivery(), zone(tls="required"), "required")
-    assert await made.plan(demands, "mx.d.test", 25) == Plan("required", "pkix")
+    assert await made.plan(demands, "mx.d.test", 25) == TlsPlan("required", "pkix")
 
 
 async def test_policies_raise_only(policies: Any) -> None:
     """A rule or plugin that switched TLS off does not switch off a policy; a zone with tls = none has none."""
     made = policies(ENFORCE, mta_sts=True)
     assert (await made.plan(await made.demands(delivery(), zone(), "none"), "mx.d.test", 25)).mode == "required"
-    assert await made.plan(await made.demands(delivery(), zone(tls="none"), "none"), "m", 25) == Plan("none")
+    assert await made.plan(await made.demands(delivery(), zone(tls="none"), "none"), "m", 25) == TlsPlan("none")
     made = policies(OFF, mta_sts=True)
-    assert await made.plan(await made.demands(delivery(), zone(), "none"), "m", 25) == Plan("none")
+    assert await made.plan(await made.demands(delivery(), zone(), "none"), "m", 25) == TlsPlan("none")
 
 
 async def test_strictest_of_several_domains(policies: Any) -> None:
@@ -185,7 +185,7 @@ async def test_named_hosts_have_no_policy(policies: Any) -> None:
     """A smart host is ours to choose: neither MTA-STS nor DANE."""
     made = policies(ENFORCE, mta_sts=True, dane=True)
     demands = await made.demands(delivery(host="smart.test", secure=True), zone(), "opportunistic", named=True)
-    assert await made.plan(demands, "smart.test", 25) == Plan()
+    assert await made.plan(demands, "smart.test", 25) == TlsPlan()
 
 
 async def test_dane(policies: Any) -> None:
@@ -211,7 +211,7 @@ async def test_dane_only_with_dnssec(what: str, names: Names, policies: Any) -> 
     names.secure, names.records = what != "answer", [] if what == "records" else [EE]
     made = policies(dane=True)
     demands = await made.demands(delivery(secure=what != "way"), zone(), "opportunistic")
-    assert await made.plan(demands, "mx.d.test", 25) == Plan()
+    assert await made.plan(demands, "mx.d.test", 25) == TlsPlan()
 
 
 async def test_bogus_answers(names: Names, policies: Any) -> None:
@@ -228,7 +228,7 @@ async def test_reports_go_anyway(policies: Any) -> None:
     """A report on broken TLS is not kept back by it (RFC 8460 3)."""
     made = policies(ENFORCE, mta_sts=True, dane=True, reports=True)
     report = delivery(sender="postmaster@mta.test", secure=True)
-    assert await made.plan(await made.demands(report, zone(), "opportunistic"), "evil.test", 25) == Plan()
+    assert await made.plan(await made.demands(report, zone(), "opportunistic"), "evil.test", 25) == TlsPlan()
 
 
 def test_demands_make_connections_alike() -> None:

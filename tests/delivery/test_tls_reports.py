@@ -19,27 +19,27 @@ from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.dane import Tlsa
 from zonemta_py.delivery.tls.failures import CERTIFICATE, HANDSHAKE, TlsTrouble
 from zonemta_py.delivery.tls.mail import send
-from zonemta_py.delivery.tls.plan import Demands, Plan, Trial
+from zonemta_py.delivery.tls.plan import Demands, TlsPlan, Trial
 from zonemta_py.delivery.tls.reports import rows, seen_on
 from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.records import Type, pack
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.tls.mta_sts import Sts
-from zonemta_py.mail.tls.reports import Report, Reporter, Seen, reports_for
+from zonemta_py.mail.tls.reports import Reporter, Seen, TlsReport, reports_for
 
 POLICY = Sts("d.test", "1", "testing", ("mx.d.test",), 60)
 EXPIRED = TlsTrouble(CERTIFICATE, "certificate-expired", "expired")
 DAY = date(2026, 3, 29)
 NOON_MS = 1_774_785_600_000
-TRIAL = Trial(Plan(), "mx.d.test", "127.0.0.1", "127.0.0.9")
+TRIAL = Trial(TlsPlan(), "mx.d.test", "127.0.0.1", "127.0.0.9")
 SEEN = Seen("d.test", "no-policy-found", "", "mx.d.test", "127.0.0.9", "127.0.0.1", "", [], [])
 
 
 def test_each_domain_has_its_row() -> None:
     """One connection serves two domains: each gets it told under its own policy."""
     demands = Demands("opportunistic", sts=(POLICY,), domains=("d.test", "e.test"))
-    trial = replace(TRIAL, plan=Plan(verify="mta-sts", soft=True, source="sts"), verified="mta-sts")
+    trial = replace(TRIAL, plan=TlsPlan(verify="mta-sts", soft=True, source="sts"), verified="mta-sts")
     first, second = (Seen(*row) for row in rows(demands, [trial]))
     assert (first.domain, first.kind, first.mx, first.strings) == ("d.test", "sts", ["mx.d.test"], POLICY.lines())
     assert second == SEEN._replace(domain="e.test")
@@ -47,7 +47,7 @@ def test_each_domain_has_its_row() -> None:
 
 def test_dane_row() -> None:
     """The policy is the TLSA records as text, and the host they are of."""
-    plan = Plan("required", "dane", tlsa=(Tlsa(3, 1, 1, b"\x01\x02"),), source="tlsa")
+    plan = TlsPlan("required", "dane", tlsa=(Tlsa(3, 1, 1, b"\x01\x02"),), source="tlsa")
     [row] = rows(Demands("opportunistic", domains=("d.test",)), [replace(TRIAL, plan=plan, trouble=EXPIRED)])
     seen = Seen(*row)
     assert (seen.kind, seen.result, seen.strings, seen.mx) == (
@@ -61,7 +61,7 @@ def test_dane_row() -> None:
 def test_a_tested_policy_that_failed_is_no_success() -> None:
     """The connection that goes on unvalidated counts once, as a failure; also when nobody looked again."""
     demands = Demands("opportunistic", sts=(POLICY,), domains=("d.test",))
-    good = replace(TRIAL, plan=Plan(verify="mta-sts", soft=True, source="sts"))
+    good = replace(TRIAL, plan=TlsPlan(verify="mta-sts", soft=True, source="sts"))
     both = [Seen(*row).result for row in rows(demands, [replace(good, trouble=EXPIRED), good])]
     assert both == ["certificate-expired"]
     assert [Seen(*row).result for row in rows(demands, [good])] == ["validation-failure"]
@@ -135,7 +135,7 @@ class Names:
 
 
 @pytest.fixture
-def report() -> Report:
+def report() -> TlsReport:
     [made] = reports_for(DAY, [SEEN], Reporter("mta.test", "Test", "tls@mta.test", "tls@mta.test"))
     return made
 
@@ -153,7 +153,7 @@ class Taken:
         self.mails.append((sender, recipients, message))
 
 
-async def test_by_mail(report: Report) -> None:
+async def test_by_mail(report: TlsReport) -> None:
     """One mail for all mailto: addresses; what is no address is left out."""
     taken = Taken()
     said = await send(report, Names("mailto:a@x.test,mailto:b@y.test,mailto:%0d@z"), TlsContexts(), taken)
@@ -171,7 +171,7 @@ async def test_by_mail(report: Report) -> None:
         ("mailto:a@x.test", True, ["d.test: not sent to a@x.test, no space"]),
     ],
 )
-async def test_not_sent(rua: str | None, full: bool, said: list[str], report: Report) -> None:
+async def test_not_sent(rua: str | None, full: bool, said: list[str], report: TlsReport) -> None:
     """Nobody asks, DNS does not answer, or the queue does not take it: a sentence, and no error."""
     assert await send(report, Names(rua), TlsContexts(), Taken(full)) == said
 
@@ -196,7 +196,7 @@ async def collector(tmp_path: Path) -> AsyncIterator[tuple[int, TlsContexts, lis
     server.close()
 
 
-async def test_by_post(collector: Any, report: Report) -> None:
+async def test_by_post(collector: Any, report: TlsReport) -> None:
     """POST of the gzipped JSON, as application/tlsrpt+gzip (RFC 8460 5.4)."""
     port, contexts, got = collector
     uri = f"https://collector.test:{port}/r?x=1"
@@ -209,7 +209,7 @@ async def test_by_post(collector: Any, report: Report) -> None:
     assert "certificate" in said
 
 
-async def test_a_report_is_not_posted_to_a_private_address(collector: Any, report: Report) -> None:
+async def test_a_report_is_not_posted_to_a_private_address(collector: Any, report: TlsReport) -> None:
     """Who asks for reports is a stranger, and so is who says where that name leads."""
     port, contexts, got = collector
     [said] = await send(report, Names(f"https://collector.test:{port}/r"), contexts, Taken())

@@ -12,7 +12,7 @@ import pytest
 
 from zonemta_py.config import Config
 from zonemta_py.delivery import worker
-from zonemta_py.delivery.dns.routes import Target
+from zonemta_py.delivery.dns.routes import AddressTarget
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.host import Host
@@ -22,10 +22,10 @@ from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, QueueRefusa
 class Names:
     """Stands where DNS is asked: the answer, or the error, for every domain."""
 
-    def __init__(self, answer: list[Target] | NoRoute) -> None:
+    def __init__(self, answer: list[AddressTarget] | NoRoute) -> None:
         self.answer = answer
 
-    async def targets(self, domain: str, now: float) -> list[Target]:
+    async def targets(self, domain: str, now: float) -> list[AddressTarget]:
         if isinstance(self.answer, NoRoute):
             raise self.answer
         return self.answer
@@ -68,7 +68,7 @@ async def test_a_slow_destination_holds_up_no_other(
 async def test_next_host_when_one_cannot_be_reached(scripted: Any, letter: Any, deliver: Any) -> None:
     """Hosts are tried in order within one attempt, all their addresses first."""
     server = await scripted()
-    names = Names([Target("mx1.test", ("127.0.0.77", "::1")), Target("mx2.test", ("127.0.0.1",))])
+    names = Names([AddressTarget("mx1.test", ("127.0.0.77", "::1")), AddressTarget("mx2.test", ("127.0.0.1",))])
     [result] = await deliver(letter(server.port, host=""), resolver=names)
     assert only(result) == (DELIVERED, "dot")
     assert result.remote == f"mx2.test[127.0.0.1]:{server.port}"
@@ -78,7 +78,7 @@ async def test_next_host_when_one_cannot_be_reached(scripted: Any, letter: Any, 
 async def test_no_next_host_once_mail_was_answered(scripted: Any, letter: Any, deliver: Any) -> None:
     """A refusal of the message is the domain's answer."""
     server = await scripted({"mail": "4xx"})
-    names = Names([Target("mx1.test", ("127.0.0.1",)), Target("mx2.test", ("127.0.0.1",))])
+    names = Names([AddressTarget("mx1.test", ("127.0.0.1",)), AddressTarget("mx2.test", ("127.0.0.1",))])
     [result] = await deliver(letter(server.port, host=""), resolver=names)
     assert only(result) == (DEFERRED, "mail")
     assert server.connections == 1
@@ -97,12 +97,14 @@ async def test_no_route(code: int, enhanced: str, verdict: int, down: Any, lette
 async def test_source_address(letter: Any, deliver: Any, scripted: Any) -> None:
     """Addresses of the other family are passed over; a source that is not ours is temporary."""
     server = await scripted()
-    names = Names([Target("mx.test", ("::1", "127.0.0.1"))])
+    names = Names([AddressTarget("mx.test", ("::1", "127.0.0.1"))])
     [result] = await deliver(letter(server.port, host="", source="127.0.0.5"), resolver=names)
     assert (only(result), result.local) == ((DELIVERED, "dot"), "127.0.0.5")
     [result] = await deliver(letter(server.port, source="192.0.2.55"))
     assert (only(result), result.down_s, result.opened) == ((DEFERRED, "source"), None, False)
-    [result] = await deliver(letter(server.port, host="", source="::1"), resolver=Names([Target("m", ("127.0.0.1",))]))
+    [result] = await deliver(
+        letter(server.port, host="", source="::1"), resolver=Names([AddressTarget("m", ("127.0.0.1",))])
+    )
     assert only(result) == (DEFERRED, "connect")
 
 
@@ -304,7 +306,7 @@ async def test_nobody_listens_on_a_taken_port(letter: Any, deliver: Any) -> None
     """All hosts dead: the last failure is told, and the destination rests."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        names = Names([Target("m1", ("127.0.0.1",)), Target("m2", ("127.0.0.2", "127.0.0.3"))])
+        names = Names([AddressTarget("m1", ("127.0.0.1",)), AddressTarget("m2", ("127.0.0.2", "127.0.0.3"))])
         [result] = await deliver(letter(taken.getsockname()[1], host=""), resolver=names)
     assert only(result) == (DEFERRED, "connect")
     assert result.down_s == 0

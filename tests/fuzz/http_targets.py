@@ -33,7 +33,7 @@ def json_body(data: bytes) -> None:
         if "recipients" in content:
             batch.read(content, 1_000)
             return
-        message = reading.checked(models.Message, content)
+        message = reading.checked(models.MessageDocument, content)
         files = [reading.bytes_of(one.content, "") for one in message.attachments]
         whole = compose(message, files) if message.raw is None else b""
     except (Problem, RenderRefused):

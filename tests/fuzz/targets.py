@@ -34,7 +34,7 @@ from zonemta_py.plugin import mime
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.reception.connection_limits import Gate
-from zonemta_py.reception.listener import Site
+from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.smtp.session import Door
 from zonemta_py.wire.server import Connection
@@ -111,9 +111,11 @@ def smtp(data: bytes) -> None:
 
 
 @functools.cache
-def _site() -> Site:
+def _site() -> ListenerSettings:
     config = Config.model_validate({"server": {"hostname": "mx.test"}, "limits": {"errors_per_connection": 1000}})
-    return Site(config, config.listeners[0], MemoryIntake(), Host.empty(), Gate(config.limits, 1), Login({}))
+    return ListenerSettings(
+        config, config.listeners[0], MemoryIntake(), Host.empty(), Gate(config.limits, 1), Login({})
+    )
 
 
 async def _smtp(data: bytes) -> None:

@@ -41,7 +41,7 @@ def split(headers: Headers, blocks: list[bytes]) -> tuple[bytes, list[tuple[Node
         raw += b"" if isinstance(event, mime.End) else event.raw
         if isinstance(event, mime.Begin):
             leaves.append((event.node, b""))
-        if isinstance(event, mime.Body):
+        if isinstance(event, mime.MimeBody):
             leaves[-1] = (leaves[-1][0], leaves[-1][1] + event.raw)
     assert sum(isinstance(e, mime.Begin) for e in events) == sum(isinstance(e, mime.End) for e in events)
     return raw, leaves

@@ -28,7 +28,7 @@ from zonemta_py.delivery.smtp.session import Route, open_session
 from zonemta_py.delivery.tls import dane
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.memory import TlsMemory
-from zonemta_py.delivery.tls.plan import Plan
+from zonemta_py.delivery.tls.plan import TlsPlan
 from zonemta_py.mail.classify import DeliveryError
 from zonemta_py.sink import Sink
 
@@ -232,9 +232,10 @@ async def test_it_is_who_it_should_be(version: str, receiver: Receiver) -> None:
     pem = receiver.certificate.read_text()
     key = dane.key_of(ssl.PEM_cert_to_DER_cert(pem[pem.index("-----BEGIN CERT") :]))
     contexts, digest = TlsContexts(receiver.certificate), hashlib.sha256(key).digest()
-    plans = [Plan("required", "pkix")]
+    plans = [TlsPlan("required", "pkix")]
     plans += [
-        Plan("required", "dane", tlsa=(dane.Tlsa(usage, 1, 1, digest),), names=(receiver.domain,)) for usage in (2, 3)
+        TlsPlan("required", "dane", tlsa=(dane.Tlsa(usage, 1, 1, digest),), names=(receiver.domain,))
+        for usage in (2, 3)
     ]
     memory = TlsMemory(3600)
     if version == "1.2":

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
-from zonemta_py.reception.ingest import Chunks, Ingest, Rules
+from zonemta_py.reception.ingest import Chunks, Ingest, IngestRules
 
-RULES = Rules("mx.test", trust_zone=True, header_bytes=1000, hops=5)
+RULES = IngestRules("mx.test", trust_zone=True, header_bytes=1000, hops=5)
 PIECES = st.lists(
     st.sampled_from(
         [b"A: b\r\n", b" fold\r\n", b"\r\n", b"text\r\n", b"X-Sending-Zone: z\r\n", b"Date: d\r\n", b"\r\n\r\n"]
@@ -17,7 +17,7 @@ PIECES = st.lists(
 )
 
 
-def arrive(blocks: list[bytes], rules: Rules = RULES) -> tuple[bytes, Ingest]:
+def arrive(blocks: list[bytes], rules: IngestRules = RULES) -> tuple[bytes, Ingest]:
     arrival = Ingest(rules, Envelope("a@b.test", [Recipient("c@d.test")]), "Received: from x id ", "t1", 0)
     for block in blocks:
         arrival.add(block)

@@ -17,7 +17,7 @@ from argon2 import PasswordHasher
 from tests.reception.conftest import PASSWORD, OpenDoor, Wire
 from tests.reception.test_session import plain, secured, trusting
 from zonemta_py.reception.login import Login
-from zonemta_py.reception.smtp.session import Session
+from zonemta_py.reception.smtp.session import ServerSession
 from zonemta_py.reception.turns import Turns
 
 MESSAGE = b"Subject: hi\r\n\r\nhi\r\n"
@@ -335,7 +335,7 @@ def test_a_connection_that_is_gone_leaves_nothing(open_door: Any, certificate: P
                 wire.send(b"Subject: large\r\n\r\n" + b"a" * 200_000)
             wire.close()
         until = time.monotonic() + 10
-        while (left := sum(isinstance(one, Session) for one in gc.get_objects())) and time.monotonic() < until:
+        while (left := sum(isinstance(one, ServerSession) for one in gc.get_objects())) and time.monotonic() < until:
             time.sleep(0.05)
     finally:
         gc.enable()

@@ -8,13 +8,13 @@ from typing import Any
 
 from zonemta_py.reception.log_throttle import CLIENT_LINES, KIND_LINES, LogThrottle
 from zonemta_py.reception.login import FORGET_S, FREE_TRIES, Failures, delay_s
-from zonemta_py.reception.smtp.pace import Pace
+from zonemta_py.reception.smtp.pace import ClientPace
 from zonemta_py.reception.turns import Turns
 
 
 def test_bytes_of_a_message_buy_time_but_never_more_than_the_limit() -> None:
     """At the least rate the client stays as late as it was; above it, it gains; our own time does not count."""
-    pace = Pace(10, 100, now=0)
+    pace = ClientPace(10, 100, now=0)
     assert pace.late_at == 10
     pace.receive(500, now=5)
     assert pace.late_at == 15

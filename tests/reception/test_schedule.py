@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.schedule_fields import FIELDS, Terms
-from zonemta_py.reception.ingest import KEPT, Ingest, Rules
+from zonemta_py.reception.ingest import KEPT, Ingest, IngestRules
 
 TERMS = Terms(30, frozenset(["office"]), frozenset(["Europe/Berlin"]))
-RULES = Rules("mx.test", True, 10_000, 5, trust_fields=True, terms=TERMS, kept=(*KEPT, "x-kind", "x-campaign"))
+RULES = IngestRules("mx.test", True, 10_000, 5, trust_fields=True, terms=TERMS, kept=(*KEPT, "x-kind", "x-campaign"))
 SAID = (
     b"X-Sending-Zone: bulk\r\nX-Campaign: spring\r\nX-Tenant: acme\r\nX-Priority-Level: -4\r\nX-Deliver-After: 60\r\n"
     b"X-Deliver-By: 120\r\nX-Window: office\r\nX-Time-Zone: Europe/Berlin\r\nX-Unsubscribe: yes\r\n"
@@ -25,7 +25,7 @@ SAID = (
 NOTHING_SAID = {"campaign": None, "tenant": None, "priority": None, "window": "", "unsubscribe": False}
 
 
-def arrive(message: bytes, rules: Rules = RULES) -> tuple[bytes, Ingest]:
+def arrive(message: bytes, rules: IngestRules = RULES) -> tuple[bytes, Ingest]:
     arrival = Ingest(rules, Envelope("a@b.test", [Recipient("c@d.test")]), "Received: from x id ", "t1", 1_000_000)
     arrival.add(message)
     arrival.finish()
@@ -82,7 +82,7 @@ OURS = st.tuples(
 @given(st.lists(OTHERS.map(lambda f: (False, f)) | OURS.map(lambda f: (True, f)), max_size=8), st.booleans())
 def test_only_what_is_said_to_us_goes(fields: list[tuple[bool, bytes]], trusted: bool) -> None:
     """However mixed, folded and spelt: fields of others keep every byte and their order, ours are all gone."""
-    rules = Rules("mx.test", trusted, 10_000, 5, trust_fields=False, terms=TERMS)
+    rules = IngestRules("mx.test", trusted, 10_000, 5, trust_fields=False, terms=TERMS)
     end = b"Date: d\r\nMessage-ID: <m@b.test>\r\n\r\nX-Tenant: 1\r\n"
     stored, _ = arrive(b"".join(field for _, field in fields) + end, rules)
     assert stored == arrive(b"".join(field for ours, field in fields if not ours) + end, rules)[0]
@@ -91,7 +91,7 @@ def test_only_what_is_said_to_us_goes(fields: list[tuple[bool, bytes]], trusted:
 
 def test_fields_nobody_trusts_are_taken_out_all_the_same() -> None:
     """They say nothing, right or wrong, and nobody else gets to see them."""
-    untrusted = Rules("mx.test", False, 10_000, 5, trust_fields=False, terms=TERMS, kept=(*KEPT, "x-campaign"))
+    untrusted = IngestRules("mx.test", False, 10_000, 5, trust_fields=False, terms=TERMS, kept=(*KEPT, "x-campaign"))
     stored, arrival = arrive(SAID + b"X-Tenant: not a name\r\nSubject: s\r\n\r\n", untrusted)
     assert b"X-" not in stored
     assert unsaid(arrival.envelope) == NOTHING_SAID

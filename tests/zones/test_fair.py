@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonemta_py.config.limits import Shares
+from zonemta_py.config.limits import SharesSection
 from zonemta_py.zones.fair import DEBTORS_MAX, Fair, Flow, Weights
 
 
@@ -263,14 +263,14 @@ def test_two_who_always_have_something_are_never_further_apart_than_a_delivery(
 
 def test_the_exact_name_wins_then_the_longest_beginning() -> None:
     """Shares by name; 1 where nothing is said."""
-    weights = Weights(Shares(tenants={"shop": 5, "sh*": 2, "*": 0.5}, campaigns={"news-*": 3, "news-vip*": 6}))
+    weights = Weights(SharesSection(tenants={"shop": 5, "sh*": 2, "*": 0.5}, campaigns={"news-*": 3, "news-vip*": 6}))
     assert [weights.tenant(name) for name in ("shop", "shopping", "other", "")] == [5, 2, 0.5, 0.5]
     assert [weights.campaign(name) for name in ("news-vip-1", "news-1", "receipt")] == [6, 3, 1]
 
 
 def test_each_step_of_priority_doubles_the_share() -> None:
     """place gives path and weights as `Fair.add` takes them."""
-    weights = Weights(Shares(tenants={"a": 3}))
+    weights = Weights(SharesSection(tenants={"a": 3}))
     assert weights.place(4, "a", "c") == (("+4", "a", "c"), (16.0, 3, 1.0))
     assert weights.place(-9, "", "") == (("-9", "", ""), (2**-9, 1.0, 1.0))
     fair = Fair()

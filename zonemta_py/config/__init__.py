@@ -11,19 +11,19 @@ from pathlib import Path
 
 from zonemta_py.config.file import read
 from zonemta_py.config.http import Http, HttpKey, Right
-from zonemta_py.config.limits import Learning, Rate, Shares, Throttle, Window, rate
+from zonemta_py.config.limits import Learning, Rate, SharesSection, Throttle, Window, rate
 from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.root import Config
 from zonemta_py.config.section import NAME, ConfigError
 from zonemta_py.config.security import DkimKey, ReturnPath, Signing, Tls
-from zonemta_py.config.server import Dns, Plugins, Queue, Rules, Server
+from zonemta_py.config.server import Dns, Plugins, Queue, RulesSection, ServerSection
 from zonemta_py.config.sources import Pool, Source, Warmup
 from zonemta_py.config.zone import Retry, Zone
 
 __all__ = [
     "NAME", "Config", "ConfigError", "DkimKey", "Dns", "Http", "HttpKey", "Learning", "Limits", "Listener", "Plugins",
-    "Pool", "Queue", "Rate", "Retry", "ReturnPath", "Right", "Rules", "Server", "Shares", "Signing", "Source",
-    "Throttle", "Tls", "Warmup", "Window", "Zone", "load", "processes", "rate",
+    "Pool", "Queue", "Rate", "Retry", "ReturnPath", "Right", "RulesSection", "ServerSection", "SharesSection",
+    "Signing", "Source", "Throttle", "Tls", "Warmup", "Window", "Zone", "load", "processes", "rate",
 ]  # fmt: skip
 
 

@@ -156,7 +156,7 @@ class Learning(Section):
         return self
 
 
-class Shares(Section):
+class SharesSection(Section):
     """Who gets how much of a zone when all want more than there is. Names may end in *; the longest match counts."""
 
     tenants: dict[str, Annotated[float, Field(gt=0)]] = {}

@@ -8,11 +8,11 @@ from typing import Literal
 from pydantic import field_validator, model_validator
 
 from zonemta_py.config.http import Http
-from zonemta_py.config.limits import Learning, Shares, Throttle, Window
+from zonemta_py.config.limits import Learning, SharesSection, Throttle, Window
 from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.section import ConfigError, Section, sender_patterns
 from zonemta_py.config.security import DkimKey, ReturnPath, Signing, Tls
-from zonemta_py.config.server import Dns, Plugins, Queue, Rules, Server
+from zonemta_py.config.server import Dns, Plugins, Queue, RulesSection, ServerSection
 from zonemta_py.config.sources import Pool, Source, Warmup
 from zonemta_py.config.zone import Retry, Zone
 from zonemta_py.mail.addresses.domain import canonical
@@ -21,7 +21,7 @@ from zonemta_py.mail.addresses.domain import canonical
 class Config(Section):
     """The whole file."""
 
-    server: Server = Server()
+    server: ServerSection = ServerSection()
     listeners: list[Listener] = [Listener()]
     users: dict[str, str] = {}
     """User name → password hash, made by `zonemta config password`."""
@@ -40,9 +40,9 @@ class Config(Section):
     warmups: list[Warmup] = []
     throttles: list[Throttle] = []
     learning: Learning = Learning()
-    shares: Shares = Shares()
+    shares: SharesSection = SharesSection()
     windows: list[Window] = []
-    rules: Rules = Rules()
+    rules: RulesSection = RulesSection()
     tls: Tls = Tls()
     dkim: list[DkimKey] = []
     signing: Signing = Signing()

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from zonemta_py.config.section import Port, Section, ip_address
 
 
-class Server(Section):
+class ServerSection(Section):
     """The machine as a whole."""
 
     hostname: str = ""
@@ -32,7 +32,7 @@ class Server(Section):
     """Least severe line that is written to standard error."""
 
     @model_validator(mode="after")
-    def _check_user(self) -> Server:
+    def _check_user(self) -> ServerSection:
         if self.user and not self.folder.is_absolute():
             raise ValueError(f"user {self.user!r} needs a folder that begins with /, such as /var/lib/zonemta")
         if self.group and not self.user:
@@ -98,7 +98,7 @@ class Queue(Section):
     """How long a campaign that has ended is listed, and its template and the keys of its requests are kept."""
 
 
-class Rules(Section):
+class RulesSection(Section):
     """How replies of other servers are understood."""
 
     file: Path | None = None

@@ -19,15 +19,15 @@ from typing import Any
 
 from zonemta_py.delivery.context import SenderContext
 from zonemta_py.delivery.dns.egress import Egress
-from zonemta_py.delivery.dns.routes import Choice, Target
+from zonemta_py.delivery.dns.routes import AddressTarget, Choice
 from zonemta_py.delivery.pipelined import PipelinedBatch
 from zonemta_py.delivery.portions import Portion, Portions, split
 from zonemta_py.delivery.rendering import NotMade, letter, not_made
 from zonemta_py.delivery.smtp.connections import Key
-from zonemta_py.delivery.smtp.session import Route, Session, TlsFallback, open_session
+from zonemta_py.delivery.smtp.session import Route, SmtpSession, TlsFallback, open_session
 from zonemta_py.delivery.smtp.transaction import Transaction
 from zonemta_py.delivery.tls.failures import POLICY, UNDECIDED, TlsTrouble, TlsUnmet
-from zonemta_py.delivery.tls.plan import Demands, Plan, Trial
+from zonemta_py.delivery.tls.plan import Demands, TlsPlan, Trial
 from zonemta_py.delivery.tls.reports import rows
 from zonemta_py.mail.classify import LOCAL, TLS_POLICY, DeliveryError, TlsFailed, judge
 from zonemta_py.mail.reply import Reply
@@ -70,7 +70,7 @@ class Attempt:
     def __init__(self, means: SenderContext, delivery: Delivery, following: PipelinedBatch | None = None) -> None:
         self._means, self._delivery, self._following = means, delivery, following
         self._zone = means.zone(delivery.zone)
-        self._session: Session | None = None
+        self._session: SmtpSession | None = None
         self._used: ConnectOptions | None = None
         self._demands = Demands("none")
         self._trials: list[Trial] = []
@@ -152,7 +152,7 @@ class Attempt:
         session = await self._fresh(options)
         await self._over(session, self._fresh_key(options), fresh=True)
 
-    async def _over(self, session: Session, key: Key | None, fresh: bool = False) -> bool:
+    async def _over(self, session: SmtpSession, key: Key | None, fresh: bool = False) -> bool:
         """The transactions, and the connection goes to the pool (or ends, without key) whatever comes of them.
 
         False: it was gone before it said anything, and is not fresh.
@@ -187,7 +187,7 @@ class Attempt:
         portions.release()
         return True
 
-    async def _review(self, session: Session) -> None:
+    async def _review(self, session: SmtpSession) -> None:
         """Plugins have their say about each refusal."""
         outcomes = self._portions.outcomes
         for place, outcome in enumerate(outcomes):
@@ -252,7 +252,7 @@ class Attempt:
 
     # to which host
 
-    async def _fresh(self, options: ConnectOptions) -> Session:
+    async def _fresh(self, options: ConnectOptions) -> SmtpSession:
         """Connects to the first host that lets us. Raises the last DeliveryError, or a Verdict."""
         errors: list[DeliveryError] = []
         ends = time.monotonic() + CONNECT_SHARE * self._zone.connect_timeout_s
@@ -281,13 +281,13 @@ class Attempt:
         if route.socket is None:
             self._means.roads.learn(route.egress.address, route.address, route.port, error, time.monotonic())
 
-    async def _secured(self, route: Route, options: ConnectOptions) -> Session:
+    async def _secured(self, route: Route, options: ConnectOptions) -> SmtpSession:
         """Under the TLS that this host needs. Raises DeliveryError."""
         tls = self._means.tls
         try:
             route.tls = await tls.plan(self._demands, route.host, route.port)
         except TlsTrouble as trouble:
-            plan = Plan(source=trouble.source)
+            plan = TlsPlan(source=trouble.source)
             self._trials.append(Trial(plan, route.host, route.address, options.source, "none", trouble))
             raise
         session = await open_session(route, tls.contexts, tls.memory, self._fallback(options), self._trials)
@@ -306,7 +306,7 @@ class Attempt:
                 return error
         return TlsUnmet(last.detail) if isinstance(last, TlsTrouble) else last
 
-    async def _greeted(self, session: Session) -> None:
+    async def _greeted(self, session: SmtpSession) -> None:
         try:
             await self._means.host.call("sender_connected", delivery=self._delivery, connection=session)
         except Verdict:
@@ -331,20 +331,20 @@ class Attempt:
                 if chosen.socket is not None:
                     return  # there is only one of it
 
-    async def _targets(self, options: ConnectOptions) -> list[Target]:
+    async def _targets(self, options: ConnectOptions) -> list[AddressTarget]:
         resolver, now = self._means.resolver, time.monotonic()
         if _local(options.host):
-            return [Target(options.host, (options.host,))]
+            return [AddressTarget(options.host, (options.host,))]
         if options.host:
-            return [Target(options.host, await resolver.addresses(options.host, now))]
+            return [AddressTarget(options.host, await resolver.addresses(options.host, now))]
         if self._delivery.hosts:
-            return [Target(host, tuple(addresses)) for host, addresses in self._delivery.hosts]
+            return [AddressTarget(host, tuple(addresses)) for host, addresses in self._delivery.hosts]
         return await resolver.targets(self._delivery.destination, now)
 
     def _route(self, options: ConnectOptions, address: str, egress: Egress) -> Route:
         zone = self._zone
         return Route(
-            options.host, address, options.port, options.hostname, Plan(), self._auth(),
+            options.host, address, options.port, options.hostname, TlsPlan(), self._auth(),
             zone.connect_timeout_s, zone.reply_timeout_s, zone.dot_timeout_s, options.socket,
             egress, zone.protocol == "lmtp",
         )  # fmt: skip

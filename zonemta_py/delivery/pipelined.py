@@ -20,7 +20,7 @@ from zonemta_py.queue.api import Delivery, Outcome, Result
 
 if TYPE_CHECKING:
     from zonemta_py.delivery.context import SenderContext
-    from zonemta_py.delivery.smtp.session import Session
+    from zonemta_py.delivery.smtp.session import SmtpSession
 
 SERIES_S = 1.0
 """No message of a series is begun later than that after its first."""
@@ -48,7 +48,7 @@ class PipelinedBatch:
         """Indices of the others."""
         return [*self._begun, *(index for index, _ in self._left)]
 
-    async def next(self, session: Session) -> Transaction | None:
+    async def next(self, session: SmtpSession) -> Transaction | None:
         """The next one's transaction over this session; None: nobody is left, or may go over it."""
         while self._left and session.sent < (self._left[0][1].messages_per_connection or self._most):
             if time.monotonic() >= self._until:
@@ -66,7 +66,7 @@ class PipelinedBatch:
             self._over(transaction, index)
         return None
 
-    async def after(self, session: Session, first: Transaction) -> None:
+    async def after(self, session: SmtpSession, first: Transaction) -> None:
         """All that follows the first over its session."""
         current = first
         self._over(first, 0)
@@ -83,7 +83,7 @@ class PipelinedBatch:
             self._over(following, self._begun.popleft())
             current = following
 
-    def may_announce(self, session: Session) -> bool:
+    def may_announce(self, session: SmtpSession) -> bool:
         """Whether an envelope may leave together with the end of the message before it."""
         able = "pipelining" in session.keywords and not session.lmtp and not self._stepwise
         return able and session.remote not in self._means.shy
@@ -99,7 +99,7 @@ class PipelinedBatch:
             outcome.recipients = [index]
         self._tell(transaction.session, outcomes, 0 if transaction.down else None)
 
-    def _tell(self, session: Session, outcomes: list[Outcome], down_s: float | None = None) -> None:
+    def _tell(self, session: SmtpSession, outcomes: list[Outcome], down_s: float | None = None) -> None:
         now, now_ms = time.monotonic(), int(time.time() * 1000)
         took_ms = int((now - self._begun_at) * 1000)
         self._means.outlet.settle_part(

@@ -29,7 +29,7 @@ from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Deliver
 
 if TYPE_CHECKING:
     from zonemta_py.delivery.context import SenderContext
-    from zonemta_py.delivery.smtp.session import Session
+    from zonemta_py.delivery.smtp.session import SmtpSession
 
 PORTIONS_S = 60.0
 """No portion is begun later than that after the first."""
@@ -135,7 +135,7 @@ class Portions:
         ]
         self.waiting[:0] = parts
 
-    async def after(self, session: Session, first: Transaction, most: int, started_ms: int) -> Transaction:
+    async def after(self, session: SmtpSession, first: Transaction, most: int, started_ms: int) -> Transaction:
         """All that follow the first over its session, at most so many messages; the last one's transaction."""
         transaction, begun = first, time.monotonic()
         until = begun + PORTIONS_S
@@ -153,7 +153,7 @@ class Portions:
             self.over(transaction)
         return transaction
 
-    def _tell(self, session: Session, started_ms: int, took_ms: int) -> None:
+    def _tell(self, session: SmtpSession, started_ms: int, took_ms: int) -> None:
         """What plugins may still turn (`sender_response_error`) is kept back."""
         reviewed = self._means.host.listens("sender_response_error")
         ended = [outcome for outcome in self.outcomes if outcome.verdict == DELIVERED or not reviewed]

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from zonemta_py.config import Config, Zone
 from zonemta_py.delivery.dns.destination import DnsScout
 from zonemta_py.delivery.dns.reachability import refusal
-from zonemta_py.delivery.smtp.session import Route, Session, open_session
+from zonemta_py.delivery.smtp.session import Route, SmtpSession, open_session
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.mail import uris
-from zonemta_py.delivery.tls.plan import Demands, Plan
+from zonemta_py.delivery.tls.plan import Demands, TlsPlan
 from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.mail.classify import DeliveryError
 from zonemta_py.mail.envelope import Recipient
@@ -98,12 +98,12 @@ async def _row(policies: TlsPolicies, demands: Demands, zone: Zone, hostname: st
         return Row(host, address, "forbids it", f"no, {error.reply.text}", "")
     delivers = await _said(route, policies.contexts)
     policy = _policy(route.tls)
-    route.tls = Plan("implicit" if demands.mode == "implicit" else "required", "pkix", least=demands.least)
+    route.tls = TlsPlan("implicit" if demands.mode == "implicit" else "required", "pkix", least=demands.least)
     found = await _said(route, policies.contexts)
     return Row(host, address, policy, delivers, "valid" if found.startswith("yes") else found.removeprefix("no, "))
 
 
-def _policy(plan: Plan) -> str:
+def _policy(plan: TlsPlan) -> str:
     if plan.source == "tlsa":
         return "; ".join(["DANE", *map(str, plan.tlsa)]) if plan.tlsa else "DANE, no usable record: encrypted only"
     if plan.source == "sts":
@@ -113,7 +113,7 @@ def _policy(plan: Plan) -> str:
 
 async def _said(route: Route, contexts: TlsContexts) -> str:
     try:
-        session: Session = await open_session(route, contexts)
+        session: SmtpSession = await open_session(route, contexts)
     except DeliveryError as error:
         return f"no, {error.reply.text}"
     session.dialogue.quit()

@@ -166,7 +166,7 @@ class AuthFailed(DeliveryError):
     enhanced, what = "4.7.8", "authentication impossible"
 
 
-class Refused(DeliveryError):
+class ReplyRefused(DeliveryError):
     """The server's own reply, carried up from before MAIL."""
 
     what = "refused"

@@ -35,7 +35,7 @@ class CutOff(Misbehaved):
 
 
 @dataclass(slots=True)
-class Tally:
+class CallCounts:
     """Of one plugin and hook. seconds: all calls, what streams waited for data not counted. worst_s: the longest call.
 
     overruns: calls that took longer than the limit, whether they could be cut off or not.
@@ -56,7 +56,7 @@ class Call(Watched):
 
     def __init__(self, plugin: str, file: str, hook: Hook, function: Callable[..., Any], limit_s: float) -> None:
         super().__init__(plugin, file, hook, limit_s)
-        self.function, self.tally = function, Tally()
+        self.function, self.tally = function, CallCounts()
         taken = inspect.signature(function).parameters.values()
         whole = any(p.kind is p.VAR_KEYWORD for p in taken) or {p.name for p in taken} >= set(hook.arguments)
         self._all = None if whole else frozenset(p.name for p in taken)

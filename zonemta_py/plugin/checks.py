@@ -11,11 +11,11 @@ from pydantic import BaseModel, ValidationError
 from zonemta_py.config.secret import in_place
 from zonemta_py.plugin.api import PluginApi
 from zonemta_py.plugin.calls import line_in
-from zonemta_py.plugin.loading import PluginError, Source, suggestion
+from zonemta_py.plugin.loading import PluginError, PluginSource, suggestion
 from zonemta_py.plugin.spec import HOOKS, Hook
 
 
-def hooks(source: Source) -> dict[str, Callable[..., Any]]:
+def hooks(source: PluginSource) -> dict[str, Callable[..., Any]]:
     """Hook name → the plugin's function. Raises PluginError for the first thing that is wrong."""
     found = {}
     for name, value in vars(source.module).items():
@@ -29,7 +29,7 @@ def hooks(source: Source) -> dict[str, Callable[..., Any]]:
     return found
 
 
-def options(source: Source, given: dict[str, Any]) -> BaseModel | None:
+def options(source: PluginSource, given: dict[str, Any]) -> BaseModel | None:
     """The plugin's `Options`, filled in and checked; None if it declares none. Raises PluginError."""
     model = getattr(source.module, "Options", None)
     if model is None:
@@ -46,7 +46,7 @@ def options(source: Source, given: dict[str, Any]) -> BaseModel | None:
         raise PluginError(source.name, source.file, line, _option_sentence(source, error)) from None
 
 
-def set_up(source: Source, api: PluginApi, chosen: BaseModel | None) -> None:
+def set_up(source: PluginSource, api: PluginApi, chosen: BaseModel | None) -> None:
     """Calls `setup(api, options)` if there is one. Raises PluginError."""
     setup = getattr(source.module, "setup", None)
     if setup is None:
@@ -70,12 +70,12 @@ def set_up(source: Source, api: PluginApi, chosen: BaseModel | None) -> None:
         raise PluginError(source.name, source.file, _line(setup), sentence)
 
 
-def _looks_like_hook(source: Source, name: str, value: Any) -> bool:
+def _looks_like_hook(source: PluginSource, name: str, value: Any) -> bool:
     waits = inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value)
     return waits and not name.startswith("_") and getattr(value, "__module__", "") == source.module.__name__
 
 
-def _check_hook(source: Source, hook: Hook, value: Any) -> None:
+def _check_hook(source: PluginSource, hook: Hook, value: Any) -> None:
     generator = hook.name == "message_rewrite" and inspect.isasyncgenfunction(value)
     if not inspect.iscoroutinefunction(value) and not generator:
         raise PluginError(source.name, source.file, _line(value), f"{hook.name} is a hook, define it with async def")
@@ -97,7 +97,7 @@ def _argument_problem(hook: Hook, parameter: inspect.Parameter) -> str:
     return ""
 
 
-def _check_keys(source: Source, model: type[BaseModel], given: dict[str, Any], line: int) -> None:
+def _check_keys(source: PluginSource, model: type[BaseModel], given: dict[str, Any], line: int) -> None:
     """pydantic ignores unknown keys unless told; a misspelt option must not pass in silence."""
     if "extra" in model.model_config:
         return
@@ -111,7 +111,7 @@ def _check_keys(source: Source, model: type[BaseModel], given: dict[str, Any], l
             raise PluginError(source.name, source.file, line, sentence)
 
 
-def _option_sentence(source: Source, error: ValidationError) -> str:
+def _option_sentence(source: PluginSource, error: ValidationError) -> str:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"]) or "the table"
     message = first["msg"].removeprefix("Value error, ")
@@ -119,7 +119,7 @@ def _option_sentence(source: Source, error: ValidationError) -> str:
     return f"option {key}: {message}{got}; correct it in {_table(source)}"
 
 
-def _table(source: Source) -> str:
+def _table(source: PluginSource) -> str:
     return f"[plugins.options.{source.name}]"
 
 

@@ -18,7 +18,7 @@ from zonemta_py.config import Plugins
 from zonemta_py.plugin import checks
 from zonemta_py.plugin.api import PluginApi, log
 from zonemta_py.plugin.calls import Call
-from zonemta_py.plugin.loading import PluginError, Source, find, suggestion
+from zonemta_py.plugin.loading import PluginError, PluginSource, find, suggestion
 from zonemta_py.plugin.spec import HOOKS
 from zonemta_py.plugin.verdicts import Drop, PluginFailed
 
@@ -126,7 +126,7 @@ class Host:
         return rows
 
 
-def _check_commands(source: Source, api: PluginApi, apis: dict[str, PluginApi]) -> None:
+def _check_commands(source: PluginSource, api: PluginApi, apis: dict[str, PluginApi]) -> None:
     for other in apis.values():
         for name in api.commands.keys() & other.commands.keys():
             if other is not api:

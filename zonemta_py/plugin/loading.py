@@ -32,7 +32,7 @@ class PluginError(ConfigError):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PluginSource:
     """A plugin that was imported. file: where its code is."""
 
     name: str
@@ -40,7 +40,7 @@ class Source:
     module: ModuleType
 
 
-def find(wanted: str, folder: Path | None) -> Source:
+def find(wanted: str, folder: Path | None) -> PluginSource:
     """wanted: an entry of `enabled`; folder: looked through before the bundled plugins. Raises PluginError."""
     if "/" in wanted or wanted.endswith(".py"):
         return _from_file(*_named_file(wanted, folder))
@@ -82,7 +82,7 @@ def _not_found(wanted: str, folder: Path | None) -> str:
     return f"is not installed{suggestion(wanted, names)} (there are: {known}); give one of these or the path of a file"
 
 
-def _from_file(name: str, file: Path) -> Source:
+def _from_file(name: str, file: Path) -> PluginSource:
     """Executes the file afresh, so that two hosts in one process share no state."""
     file = file.absolute()  # as in its tracebacks, which is how line numbers are found
     module_name = f"zonemta_plugin_{name}"
@@ -96,10 +96,10 @@ def _from_file(name: str, file: Path) -> Source:
     except BaseException as error:
         sys.modules.pop(module_name, None)
         raise _import_failure(name, str(file), error) from error
-    return Source(name, str(file), module)
+    return PluginSource(name, str(file), module)
 
 
-def _from_entry_point(entry: EntryPoint) -> Source:
+def _from_entry_point(entry: EntryPoint) -> PluginSource:
     try:
         module = entry.load()
     except BaseException as error:
@@ -107,7 +107,7 @@ def _from_entry_point(entry: EntryPoint) -> Source:
     if not isinstance(module, ModuleType):
         sentence = f"its entry point {entry.value} is a {type(module).__name__}; it must name a module"
         raise PluginError(entry.name, "", 0, sentence)
-    return Source(entry.name, str(module.__file__ or entry.value), module)
+    return PluginSource(entry.name, str(module.__file__ or entry.value), module)
 
 
 def _import_failure(name: str, file: str, error: BaseException) -> BaseException:

@@ -63,7 +63,7 @@ class Begin(NamedTuple):
     rest: bytes
 
 
-class Body(NamedTuple):
+class MimeBody(NamedTuple):
     """Bytes of the leaf that began last."""
 
     raw: bytes
@@ -79,7 +79,7 @@ class Other(NamedTuple):
     raw: bytes
 
 
-Event = Begin | Body | End | Other
+Event = Begin | MimeBody | End | Other
 
 
 @dataclass(slots=True)
@@ -267,8 +267,8 @@ class Splitter:
         if raw:
             yield Other(raw)
 
-    def _content(self, raw: bytes) -> Body | Other:
-        return Body(raw) if self._in_leaf else Other(raw)
+    def _content(self, raw: bytes) -> MimeBody | Other:
+        return MimeBody(raw) if self._in_leaf else Other(raw)
 
     def _take(self, length: int) -> bytes:
         with memoryview(self._held) as held:

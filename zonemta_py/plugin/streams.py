@@ -89,7 +89,7 @@ class BodyHooks:
 
     async def _follow(self, events: Iterable[mime.Event]) -> None:
         for event in events:
-            if isinstance(event, mime.Body):
+            if isinstance(event, mime.MimeBody):
                 await (self._rewriting.feed(event.raw) if self._rewriting else self._store(event.raw))
             elif isinstance(event, mime.Other):
                 await self._store(event.raw)

@@ -67,7 +67,7 @@ class Chunks:
 
 
 @dataclass(slots=True, frozen=True)
-class Rules:
+class IngestRules:
     """The same for all messages of a listener. host: our name. trust_zone: X-Sending-Zone may choose the zone.
 
     trust_fields: the other fields said to us may speak. kept: lower-case names of fields for the envelope.
@@ -105,7 +105,7 @@ class Ingest:
     )  # fmt: skip
 
     def __init__(
-        self, rules: Rules, envelope: Envelope, opening: str, transaction: str, now_ms: int,
+        self, rules: IngestRules, envelope: Envelope, opening: str, transaction: str, now_ms: int,
         senders: Senders = ANYBODY,
     ) -> None:  # fmt: skip
         self._senders = senders

@@ -21,7 +21,7 @@ from zonemta_py.plugin.streams import BodyHooks
 from zonemta_py.queue.api import Submission
 from zonemta_py.reception import tls
 from zonemta_py.reception.connection_limits import ConnectionLimits, Networks
-from zonemta_py.reception.ingest import KEPT, Rules
+from zonemta_py.reception.ingest import KEPT, IngestRules
 from zonemta_py.reception.log_throttle import LogThrottle
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.permission import Permissions
@@ -47,7 +47,7 @@ def _time_zones() -> frozenset[str]:
     return frozenset(zoneinfo.available_timezones())
 
 
-class Site:
+class ListenerSettings:
     """Raises ConfigError where certificate or password hashes cannot be used. server: what `smtp_init` added.
 
     notes: for lines of log that clients cause."""
@@ -69,7 +69,7 @@ class Site:
         named = sorted({name.lower() for zone in config.zones for name in zone.headers} - {*KEPT})
         windows = frozenset(window.name for window in config.windows)
         terms = Terms(self.limits.hold_days, windows, _TimeZones())
-        self.rules = Rules(
+        self.rules = IngestRules(
             self.hostname, listener.trust_sending_zone, self.limits.header_bytes, self.limits.hops, self.hooked,
             trust_fields=listener.trust_headers, kept=(*KEPT, *named),
             body_form=config.body_form, terms=terms,

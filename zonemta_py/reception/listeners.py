@@ -17,11 +17,11 @@ from zonemta_py.config import Config, Listener
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Submission
 from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
-from zonemta_py.reception.listener import Site
+from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.log_throttle import LogThrottle
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.smtp.proxy import Origin, read_origin
-from zonemta_py.reception.smtp.session import HANDSHAKE_S_MAX, Session
+from zonemta_py.reception.smtp.session import HANDSHAKE_S_MAX, ServerSession
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ async def serve(
     gate = ConnectionLimits(config.limits, share)
     login = Login(config.users)
     notes = LogThrottle(log)
-    sites = [Site(config, listener, intake, host, gate, login, notes) for listener, _ in sockets]
+    sites = [ListenerSettings(config, listener, intake, host, gate, login, notes) for listener, _ in sockets]
     for site in sites:
         await site.init()
     gate.watch(asyncio.get_running_loop())
@@ -64,21 +64,21 @@ async def serve(
             task.cancel()
     while len(gate):
         for guest in gate.guests():
-            if isinstance(guest, Session):
+            if isinstance(guest, ServerSession):
                 guest.leave()
         await asyncio.sleep(_LEAVE_S)
 
 
-async def _open(site: Site, bound: socket.socket) -> None:
+async def _open(site: ListenerSettings, bound: socket.socket) -> None:
     bound.setblocking(False)
     if site.listener.proxy_protocol or site.listener.tls == "implicit":
         await _accept_by_hand(site, bound)
         return
-    server = await site.loop.create_server(lambda: Session(site), sock=bound, backlog=1024)
+    server = await site.loop.create_server(lambda: ServerSession(site), sock=bound, backlog=1024)
     await server.serve_forever()
 
 
-async def _accept_by_hand(site: Site, bound: socket.socket) -> None:
+async def _accept_by_hand(site: ListenerSettings, bound: socket.socket) -> None:
     """Where a PROXY header or a TLS handshake comes first: who has yet to finish one takes a place already."""
     running: set[asyncio.Task[None]] = set()
     while True:
@@ -98,7 +98,7 @@ async def _accept_by_hand(site: Site, bound: socket.socket) -> None:
         task.add_done_callback(running.discard)
 
 
-async def _introduce(site: Site, connection: socket.socket) -> None:
+async def _introduce(site: ListenerSettings, connection: socket.socket) -> None:
     connection.setblocking(False)
     try:
         origin = None
@@ -107,14 +107,14 @@ async def _introduce(site: Site, connection: socket.socket) -> None:
             if origin is None:
                 connection.close()
                 return
-        await _connect(site, connection, Session(site, origin))
+        await _connect(site, connection, ServerSession(site, origin))
     except OSError as error:
         message = "listener %s: a connection failed (%s)"
         site.notes.line(logging.INFO, "accept", "", message, site.listener.name, error)
         connection.close()
 
 
-async def _origin(site: Site, connection: socket.socket) -> Origin | None:
+async def _origin(site: ListenerSettings, connection: socket.socket) -> Origin | None:
     peer = plain_ip(connection.getpeername()[0])
     timeout_s = min(_HEADER_S_MAX, site.limits.timeout_s)
     origin = await read_origin(connection, timeout_s) if site.may_proxy(peer) else None
@@ -125,7 +125,7 @@ async def _origin(site: Site, connection: socket.socket) -> Origin | None:
     return origin
 
 
-async def _connect(site: Site, connection: socket.socket, door: Session) -> None:
+async def _connect(site: ListenerSettings, connection: socket.socket, door: ServerSession) -> None:
     """Raises OSError."""
     if site.listener.tls != "implicit":
         await site.loop.connect_accepted_socket(lambda: door, connection)

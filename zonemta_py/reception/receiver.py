@@ -19,12 +19,12 @@ from zonemta_py.queue.api import Incoming, Receipt
 from zonemta_py.reception.ingest import Ingest
 
 if TYPE_CHECKING:
-    from zonemta_py.reception.listener import Site
+    from zonemta_py.reception.listener import ListenerSettings
 
 NOBODY = Reply(550, "5.7.1", "No recipient is left for this message")
 
 
-class Refused(Exception):
+class MessageRefused(Exception):
     """The message cannot be taken as it is. reply: 4xx or 5xx."""
 
     def __init__(self, reply: Reply) -> None:
@@ -32,7 +32,7 @@ class Refused(Exception):
         self.reply = reply
 
 
-def mark(site: Site, session: Session, envelope: Envelope) -> None:
+def mark(site: ListenerSettings, session: Session, envelope: Envelope) -> None:
     """Says in the envelope if our keys are not to sign it, and in the log if they would have."""
     envelope.unsigned = not session.senders.signed
     if envelope.unsigned and site.rules.body_form is not None:
@@ -46,7 +46,9 @@ class Receiver:
 
     __slots__ = ("_ahead_ms", "_arrival", "_hooks", "_incoming", "_session", "_site", "envelope")
 
-    def __init__(self, site: Site, session: Session, envelope: Envelope, opening: str, transaction: str) -> None:
+    def __init__(
+        self, site: ListenerSettings, session: Session, envelope: Envelope, opening: str, transaction: str
+    ) -> None:
         self._site, self._session, self.envelope = site, session, envelope
         envelope.received_ms = site.clock_ms()
         self._ahead_ms = site.ahead_ms(envelope.received_ms)
@@ -95,7 +97,7 @@ class Receiver:
         if eightbit:
             envelope.body = "8BITMIME"  # whatever was declared: the next server has to know
         if arrival.refusal is not None:
-            raise Refused(arrival.refusal)
+            raise MessageRefused(arrival.refusal)
         if site.hooked:
             await self.pump()
             if self._hooks is not None:
@@ -106,7 +108,7 @@ class Receiver:
             info = Info(self._session, envelope.size, arrival.headers)
             await site.host.call("message_queue", envelope=envelope, info=info)
         if not envelope.recipients:
-            raise Refused(NOBODY)
+            raise MessageRefused(NOBODY)
         if envelope.deadline_ms or envelope.hold_for:
             envelope.clock_ahead_ms = envelope.clock_ahead_ms or self._ahead_ms
         await self._write_chunks()

@@ -43,7 +43,7 @@ class Entry:
         self.key, self.id, self.address, self.note, self.pinned = key, message_id, address, note, pinned
 
 
-class Hold(NamedTuple):
+class Blocked(NamedTuple):
     """Why something may not go. until: monotonic seconds (inf: until something happens). since_ms: UNIX time."""
 
     kind: str
@@ -98,7 +98,7 @@ class FlowQueue:
         self.gates, self.parked = gates, parked
         self.entries: list[Entry] = []  # short; an empty deque is ten times as large
         self.listed = False
-        self.held: Hold | None = None
+        self.held: Blocked | None = None
         self.deadline_ms = NEVER_MS
 
     @property
@@ -122,7 +122,7 @@ class FlowQueue:
             self.turn.strands.append(self)
             self.turn.flow.ready = True
 
-    def hold(self, hold: Hold) -> None:
+    def hold(self, hold: Blocked) -> None:
         """It waits from now on; what it has in the window stands in nobody's way meanwhile."""
         self.free()
         self.held = hold
@@ -240,7 +240,7 @@ class ZoneFace(Protocol):
     """What a queue's or a lease's zone is to those who hold one of them: `ZoneSchedule`, without its insides."""
 
     stuck: int
-    held: Hold | None
+    held: Blocked | None
 
     @property
     def zone(self) -> Zone: ...
@@ -273,8 +273,8 @@ class ZoneFace(Protocol):
     def put_back(self, group: Batch, entries: list[Entry]) -> None: ...
     def went(self, lane: EgressPath, count: int, of: int) -> None: ...
     def took(self, lane: EgressPath, took_ms: int, size: int) -> None: ...
-    def hold(self, strand: FlowQueue, hold: Hold) -> None: ...
-    def over(self, strand: FlowQueue, hold: Hold) -> None: ...
+    def hold(self, strand: FlowQueue, hold: Blocked) -> None: ...
+    def over(self, strand: FlowQueue, hold: Blocked) -> None: ...
     def withdraw(self, strand: FlowQueue, over: Callable[[Entry], bool]) -> list[Entry]: ...
     def tidy(self, strand: FlowQueue) -> None: ...
     def now(self) -> float: ...

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from zonemta_py.disk.leveldb.store import StoreError
-from zonemta_py.schedule.batch import FlowQueue, Hold
+from zonemta_py.schedule.batch import Blocked, FlowQueue
 from zonemta_py.schedule.flow_queues import domain_of
 from zonemta_py.schedule.schedule import Schedule
 
@@ -63,14 +63,14 @@ def _ms_at(schedule: Schedule, steady: float) -> int:
     return schedule.now_ms() + math.ceil((steady - schedule.now()) * 1000 - _ROUNDING_MS)
 
 
-def _holds(schedule: Schedule, strand: FlowQueue) -> Iterator[Hold]:
+def _holds(schedule: Schedule, strand: FlowQueue) -> Iterator[Blocked]:
     zone, lane, permits = strand.zone, strand.lane, schedule.permits
     now = schedule.now()
     if lane.down_until:
-        yield Hold("resting", lane.reason, lane.down_until, lane.down_since_ms)
+        yield Blocked("resting", lane.reason, lane.down_until, lane.down_since_ms)
     elif lane.failures:
         cause = f"one delivery tries whether it answers again: {lane.reason}"
-        yield Hold("probing", cause, math.inf, lane.down_since_ms)
+        yield Blocked("probing", cause, math.inf, lane.down_since_ms)
     if strand.held is not None and strand.held.until > now:
         yield _looked_up(schedule, strand, strand.held) if strand.held.kind == "dns" else strand.held
     if zone.held is not None and zone.held.until > now:
@@ -84,31 +84,31 @@ def _holds(schedule: Schedule, strand: FlowQueue) -> Iterator[Hold]:
         yield from _limits(schedule, strand, now)
 
 
-def _looked_up(schedule: Schedule, strand: FlowQueue, hold: Hold) -> Hold:
+def _looked_up(schedule: Schedule, strand: FlowQueue, hold: Blocked) -> Blocked:
     """Only so many domains are looked up at once: how many come before this one."""
     domain = domain_of(strand.entries[0].address) if strand.entries else strand.lane.site
     before = schedule.sites.before(domain)
     return hold if before is None else hold._replace(cause=f"{domain} waits to be looked up ({before:,} before it)")
 
 
-def _connections(strand: FlowQueue) -> Iterator[Hold]:
+def _connections(strand: FlowQueue) -> Iterator[Blocked]:
     zone, lane = strand.zone, strand.lane
     if lane.active >= lane.concurrency.window:
         cause = f"all {lane.concurrency.window} connections that {lane.site} has earned are in use"
-        yield Hold("concurrency", cause, math.inf, 0)
+        yield Blocked("concurrency", cause, math.inf, 0)
     if zone.active >= zone.zone.connections:
         cause = f"all {zone.zone.connections} connections of zone {zone.zone.name!r} are in use"
-        yield Hold("connections", cause, math.inf, 0)
+        yield Blocked("connections", cause, math.inf, 0)
     elif not zone.may_have(lane):
         cause = f"{lane.site} has its share, the other connections of zone {zone.zone.name!r} are kept for others"
-        yield Hold("connections", cause, math.inf, 0)
+        yield Blocked("connections", cause, math.inf, 0)
 
 
-def _limits(schedule: Schedule, strand: FlowQueue, now: float) -> Iterator[Hold]:
+def _limits(schedule: Schedule, strand: FlowQueue, now: float) -> Iterator[Blocked]:
     """Those that would refuse one message more."""
     learned = schedule.standing.learned(strand.lane)
     if learned is not None and (wait := learned.wait(now)):
-        yield Hold("rate", schedule.standing.rate_cause(strand.lane), now + wait, 0)
+        yield Blocked("rate", schedule.standing.rate_cause(strand.lane), now + wait, 0)
     for gate in strand.gates:
         if wait := gate.wait(now):
-            yield Hold("limit", f"{gate.label} ({gate.blocking})", now + wait, 0)
+            yield Blocked("limit", f"{gate.label} ({gate.blocking})", now + wait, 0)

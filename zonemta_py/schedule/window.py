@@ -25,7 +25,7 @@ READ_AT_ONCE = 500
 """Recipients read from the store in one go; the event loop gets its turn in between."""
 
 
-class Window:
+class ZoneWindow:
     """One zone's cursors and its window. make: a strand of the zone."""
 
     def __init__(

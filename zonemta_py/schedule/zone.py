@@ -14,22 +14,22 @@ from functools import partial
 from zonemta_py.config import Zone
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.mail.classify import NoRoute
-from zonemta_py.schedule.admission.zone_share import Pace
-from zonemta_py.schedule.batch import Batch, EgressPath, Entry, FlowQueue, Hold, Turn
+from zonemta_py.schedule.admission.zone_share import ZoneShare
+from zonemta_py.schedule.batch import Batch, Blocked, EgressPath, Entry, FlowQueue, Turn
 from zonemta_py.schedule.flow_queues import NO_SOURCE, domain_of
 from zonemta_py.schedule.shared import Shared
-from zonemta_py.schedule.window import Window
+from zonemta_py.schedule.window import ZoneWindow
 from zonemta_py.zones.site import Site
 
 
-class ZoneSchedule(Window):
+class ZoneSchedule(ZoneWindow):
     """One zone's window, lanes and turns."""
 
     def __init__(self, zone: Zone, store: Store, busy: set[bytes], marks: dict[str, bytes], shared: Shared) -> None:
         super().__init__(zone, store, busy, marks, shared, partial(FlowQueue, self))
-        self.held: Hold | None = None
+        self.held: Blocked | None = None
         self._waiting: dict[Turn, deque[FlowQueue]] = {}  # those that may not have the zone's last connections
-        self._pace = Pace(zone.connections)
+        self._pace = ZoneShare(zone.connections)
         tls = shared.config.tls
         self.by_domain = tls.mta_sts or tls.dane or bool(zone.tls_required_domains)
         self.gates = shared.permits.zone_gates(zone.name)
@@ -198,12 +198,12 @@ class ZoneSchedule(Window):
 
     # -- what waits
 
-    def hold(self, strand: FlowQueue, hold: Hold) -> None:
+    def hold(self, strand: FlowQueue, hold: Blocked) -> None:
         """The strand waits until the hold ends, or is lifted before."""
         strand.hold(hold)
         self._shared.wake_at(hold.until, partial(self.over, strand, hold))
 
-    def over(self, strand: FlowQueue, hold: Hold) -> None:
+    def over(self, strand: FlowQueue, hold: Blocked) -> None:
         """The hold has ended, unless another has come in its place."""
         if strand.held is hold:
             strand.free()
@@ -212,7 +212,7 @@ class ZoneSchedule(Window):
 
     def _look_up(self, strand: FlowQueue, domain: str) -> None:
         """Asks where a domain's mail goes; the strand goes on when the answer is there."""
-        strand.hold(Hold("dns", f"{domain} is being looked up", math.inf, self._shared.now_ms()))
+        strand.hold(Blocked("dns", f"{domain} is being looked up", math.inf, self._shared.now_ms()))
         self._shared.sites.look(domain, lambda found: self._looked_up(strand, domain, found))
 
     def _looked_up(self, strand: FlowQueue, domain: str, found: Site | NoRoute) -> None:

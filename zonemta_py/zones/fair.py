@@ -24,7 +24,7 @@ from itertools import count
 from typing import Self
 from weakref import WeakValueDictionary
 
-from zonemta_py.config.limits import Shares
+from zonemta_py.config.limits import SharesSection
 
 DEBTORS_MAX = 1024
 _MATCHES_MAX = 16_384
@@ -236,13 +236,13 @@ class _Names:
 class Weights:
     """The configured shares, compiled."""
 
-    def __init__(self, shares: Shares) -> None:
+    def __init__(self, shares: SharesSection) -> None:
         self._tenants, self._campaigns = _Names(shares.tenants), _Names(shares.campaigns)
 
     @classmethod
     def even(cls) -> Self:
         """The same for everyone."""
-        return cls(Shares())
+        return cls(SharesSection())
 
     def tenant(self, name: str) -> float:
         return self._tenants.of(name)

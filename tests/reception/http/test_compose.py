@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.reception.http.documents.compose import compose
-from zonemta_py.reception.http.documents.models import Message
+from zonemta_py.reception.http.documents.models import MessageDocument
 
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"), max_size=200)
 LINE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=120)
@@ -28,7 +28,7 @@ def test_bodies_and_files_come_out_as_they_went_in(
         for n, one in enumerate(files)
     ]
     request = {"from": "a@b.test", "to": ["c@d.test"], "text": text, "html": html, "attachments": attachments}
-    whole = compose(Message.model_validate(request), files)
+    whole = compose(MessageDocument.model_validate(request), files)
     assert whole.isascii()
     assert whole.endswith(b"\r\n")
     assert max(map(len, whole.split(b"\r\n"))) <= 998
@@ -53,7 +53,7 @@ def test_no_text_ends_its_field(subject: str, name: str) -> None:
         "from": {"address": "a@b.test", "name": name}, "to": [{"address": "c@d.test", "name": name}, "e@f.test"],
         "subject": subject, "text": "x", "headers": {"X-Note": subject},
     }  # fmt: skip
-    whole = compose(Message.model_validate(request), [])
+    whole = compose(MessageDocument.model_validate(request), [])
     head = whole.partition(b"\r\n\r\n")[0].replace(b"\r\n ", b" ")
     names = [line.partition(b":")[0].decode() for line in head.split(b"\r\n")]
     assert names == ["From", "To", "Subject", "X-Note", "MIME-Version", "Content-Type", "Content-Transfer-Encoding"]

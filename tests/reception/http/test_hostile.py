@@ -17,7 +17,7 @@ import pytest
 
 from tests.reception.http.conftest import SHOP
 from zonemta_py.reception.http import server
-from zonemta_py.reception.http.pace import Pace
+from zonemta_py.reception.http.pace import RequestPace
 from zonemta_py.reception.http.sharing import Parser
 from zonemta_py.reception.turns import Turns
 
@@ -194,7 +194,7 @@ def test_a_slow_upload_is_taken(open_http: Any, monkeypatch: pytest.MonkeyPatch)
 
 def test_pace_blames_nobody_for_our_own_waits() -> None:
     """While the door takes nothing, and between requests, no time runs."""
-    pace = Pace(0, 20, 20, 500)
+    pace = RequestPace(0, 20, 20, 500)
     assert pace.late_with_head(21)
     pace.idle()
     assert not pace.late_with_head(1_000)

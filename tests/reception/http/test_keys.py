@@ -10,7 +10,7 @@ import pytest
 
 from zonemta_py.config import HttpKey
 from zonemta_py.reception.http.documents.problem import Problem
-from zonemta_py.reception.http.keys import Keys, hashed, new_key, renew_token
+from zonemta_py.reception.http.keys import ApiKeys, hashed, new_key, renew_token
 
 GOOD = {"from": "a@b.test", "to": ["c@d.test"], "subject": "x", "text": "y"}
 
@@ -84,7 +84,7 @@ def test_keys_are_kept_as_hashes() -> None:
     key, other = new_key(), new_key()
     assert key != other
     assert len(key) >= 43
-    keys = Keys([HttpKey(name="shop", hash=hashed(key))], other)
+    keys = ApiKeys([HttpKey(name="shop", hash=hashed(key))], other)
     assert keys.holder(f"bearer {key}").name == "shop"
     assert keys.holder(f"Bearer {other}").rights >= {"inject", "campaigns", "suppressions", "read"}
     with pytest.raises(Problem):

@@ -54,7 +54,7 @@ def test_every_name_in_it_is_there(whole: dict[str, Any]) -> None:
     assert whole["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
 
 
-@pytest.mark.parametrize("model", [models.Message, models.ProblemDocument, models.Receipt])
+@pytest.mark.parametrize("model", [models.MessageDocument, models.ProblemDocument, models.ReceiptDocument])
 def test_examples_are_good(model: type[BaseModel]) -> None:
     """What the description shows is taken."""
     for example in examples(model):
@@ -63,6 +63,6 @@ def test_examples_are_good(model: type[BaseModel]) -> None:
 
 def test_the_example_of_a_batch_is_good(shared_door: Any) -> None:
     """But for its campaign, which there is not."""
-    (example,) = examples(models.Batch)
+    (example,) = examples(models.BatchDocument)
     answer = shared_door.client.post("/v1/inject", json=example, headers={"idempotency-key": "1"})
     assert (answer.status_code, "no campaign" in answer.json()["detail"]) == (409, True)

@@ -15,7 +15,7 @@ from zonemta_py.cli.terminal.output import print_json, print_table
 from zonemta_py.config import Config, Zone
 
 if TYPE_CHECKING:
-    from zonemta_py.mail.tls.reports import Report
+    from zonemta_py.mail.tls.reports import TlsReport
 
 app = typer.Typer(help="TLS towards other servers: policies, and reports.", no_args_is_help=True)
 
@@ -83,7 +83,7 @@ def report(
             print(said)
 
 
-def _rows(reports: list[Report]) -> list[list[Any]]:
+def _rows(reports: list[TlsReport]) -> list[list[Any]]:
     return [
         [
             report.domain,

@@ -19,7 +19,7 @@ from zonemta_py.config import Config
 from zonemta_py.config.shipped import shipped
 from zonemta_py.delivery.dns.reachability import LocalIdentity
 from zonemta_py.delivery.dns.resolver import FAILURE_S, Answer, Resolver, ascii_name
-from zonemta_py.delivery.dns.routes import Target
+from zonemta_py.delivery.dns.routes import AddressTarget
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.zones.site import Exchanges, Providers, Site, order, shuffled, site_key, without_ourselves
 
@@ -83,10 +83,10 @@ class DnsScout:
         )
         return _ordered(site, self._chance)
 
-    async def targets(self, domain: str, now: float) -> list[Target]:
+    async def targets(self, domain: str, now: float) -> list[AddressTarget]:
         """Hosts of the domain's site in the order to try them. Raises NoRoute."""
         site = await self.site(domain, now)
-        return [Target(host, addresses) for host, addresses in site.hosts]
+        return [AddressTarget(host, addresses) for host, addresses in site.hosts]
 
     def _literal_site(self, address: str) -> Site:
         if self._ourselves.at(address):

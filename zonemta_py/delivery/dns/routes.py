@@ -20,7 +20,7 @@ from zonemta_py.mail.classify import ConnectionLost, DeliveryError, NoRoute, Rep
 
 
 @dataclass(slots=True, frozen=True)
-class Target:
+class AddressTarget:
     """A host to try and its IP addresses in the order to try them; none if DNS failed just now."""
 
     host: str
@@ -53,7 +53,9 @@ class Choice:
         self._barred: dict[str, str] = {}
         self._open = False
 
-    def narrowed(self, targets: Iterable[Target], egress: Egress, source: str, now: float) -> list[Target]:
+    def narrowed(
+        self, targets: Iterable[AddressTarget], egress: Egress, source: str, now: float
+    ) -> list[AddressTarget]:
         """Without what must not, or cannot, be connected to; without the dead, unless all are."""
         able = []
         for target in targets:
@@ -65,7 +67,7 @@ class Choice:
             able = living if any(target.addresses for target in living) else able
         return [target for target in able if target.addresses] or able  # a plugin may know more
 
-    def _living(self, target: Target, source: str, now: float) -> tuple[str, ...]:
+    def _living(self, target: AddressTarget, source: str, now: float) -> tuple[str, ...]:
         dead, port = self._roads.dead, self._port
         return tuple(address for address in target.addresses if not dead.is_dead((source, address, port), now))
 

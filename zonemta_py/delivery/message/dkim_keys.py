@@ -84,7 +84,7 @@ def _state(path: Path) -> tuple[int, ...]:
     return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
-class Keys:
+class DkimKeys:
     """The active keys of a configuration."""
 
     def __init__(self, config: Config) -> None:

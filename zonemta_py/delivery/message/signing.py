@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine
 from typing import NamedTuple, TypeVar
 
 from zonemta_py.config import Config
-from zonemta_py.delivery.message.dkim_keys import Keys
+from zonemta_py.delivery.message.dkim_keys import DkimKeys
 from zonemta_py.mail.addresses.authors import author_domain
 from zonemta_py.mail.dkim.canonical import Form
 from zonemta_py.mail.dkim.signature import Fields, Key, KeyUnusable
@@ -56,7 +56,7 @@ class Signer:
     def __init__(self, config: Config) -> None:
         signing = config.signing
         self.form: Form = signing.body_canonicalization
-        self._keys = Keys(config)
+        self._keys = DkimKeys(config)
         self._fields = Fields(signing.canonicalization, signing.headers, signing.oversign)
         self._life_s = int(signing.expire_days * _DAY_S)
         self._signed: OrderedDict[tuple[str, bytes], _Signed] = OrderedDict()

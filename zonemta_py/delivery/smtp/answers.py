@@ -12,7 +12,7 @@ commands only when our time is over. In all three the recipients without a verdi
 from __future__ import annotations
 
 from zonemta_py.delivery.message.body import Body
-from zonemta_py.delivery.smtp.session import Session
+from zonemta_py.delivery.smtp.session import SmtpSession
 from zonemta_py.mail.classify import (
     ConnectionLost,
     DeliveryError,
@@ -43,7 +43,7 @@ class Answers:
         "announced", "down", "manner", "misunderstood", "recipients_max", "session", "stalled", "sure", "unsaid",
     )  # fmt: skip
 
-    def __init__(self, session: Session, delivery: Delivery, body: Body) -> None:
+    def __init__(self, session: SmtpSession, delivery: Delivery, body: Body) -> None:
         self.session, self._delivery, self._body = session, delivery, body
         self._dsn = "dsn" in session.keywords
         self._tried: list[int] = []

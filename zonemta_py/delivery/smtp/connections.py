@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Hashable
 
-from zonemta_py.delivery.smtp.session import Session
+from zonemta_py.delivery.smtp.session import SmtpSession
 
 IDLE_MAX = 500
 """Idle connections of one sender process, all destinations together."""
@@ -23,13 +23,13 @@ class Connections:
     """The idle ones, newest last."""
 
     def __init__(self) -> None:
-        self._idle: dict[Key, deque[Session]] = {}
-        self._order: OrderedDict[Session, Key] = OrderedDict()
+        self._idle: dict[Key, deque[SmtpSession]] = {}
+        self._order: OrderedDict[SmtpSession, Key] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._order)
 
-    def take(self, key: Key) -> Session | None:
+    def take(self, key: Key) -> SmtpSession | None:
         """The one used last, as the one least likely to be closed by the server; None if there is none."""
         waiting = self._idle.get(key)
         if not waiting:
@@ -38,7 +38,7 @@ class Connections:
         self._forget(session)
         return session
 
-    def give(self, key: Key, session: Session, messages_max: int, idle_s: float) -> bool:
+    def give(self, key: Key, session: SmtpSession, messages_max: int, idle_s: float) -> bool:
         """Takes a session back after a message; False: it is broken, or has had its share and ends."""
         if not session.usable:
             return False
@@ -53,7 +53,7 @@ class Connections:
         session.dialogue.rest(idle_s)
         return True
 
-    def _forget(self, session: Session) -> None:
+    def _forget(self, session: SmtpSession) -> None:
         """No longer idle: taken, closed by the server, or its time is over."""
         session.dialogue.on_end = None
         key = self._order.pop(session)

@@ -1,7 +1,7 @@
 """A connection to one server, from connect to ready for MAIL: the only door to aiosmtplib.
 
 aiosmtplib connects, greets, starts TLS and authenticates; then a `Dialogue` takes over its transport for pipelined
-transactions. How much TLS is a `Plan`; where a handshake fails, the next step of its `Ladder` is tried on a fresh
+transactions. How much TLS is a `TlsPlan`; where a handshake fails, the next step of its `Ladder` is tried on a fresh
 connection. Nothing that came before the handshake is used after it (RFC 3207 4.2): what the server offers is asked
 anew, and bytes that came along with its 220 are dropped.
 
@@ -28,13 +28,13 @@ from zonemta_py.delivery.tls import dane
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.failures import CERTIFICATE, HANDSHAKE, NOT_OFFERED, STARTTLS, TlsTrouble, of_handshake
 from zonemta_py.delivery.tls.memory import PLAIN, Ladder, Step, TlsMemory
-from zonemta_py.delivery.tls.plan import Plan, Trial
+from zonemta_py.delivery.tls.plan import TlsPlan, Trial
 from zonemta_py.mail.classify import (
     AuthFailed,
     ConnectionLost,
     DeliveryError,
-    Refused,
     ReplyGarbled,
+    ReplyRefused,
     ReplyTimeout,
     TlsFailed,
     Unreachable,
@@ -42,7 +42,7 @@ from zonemta_py.mail.classify import (
 from zonemta_py.mail.reply import Reply
 
 TlsFallback = Callable[[TlsFailed], Awaitable[str]]
-DIRECT, ANY = Egress(), Plan()
+DIRECT, ANY = Egress(), TlsPlan()
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class Route:
     address: str
     port: int
     hostname: str = "localhost"
-    tls: Plan = ANY
+    tls: TlsPlan = ANY
     auth: tuple[str, str] | None = None
     connect_timeout_s: float = 30
     reply_timeout_s: float = 300
@@ -66,7 +66,7 @@ class Route:
     lmtp: bool = False
 
 
-class Session:
+class SmtpSession:
     """Greeted and ready for MAIL. keywords: lower-case EHLO keyword → parameters. sent: messages tried over it.
 
     unfinished: a transaction is open at the server. tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384 verified=pkix" (or none,
@@ -123,7 +123,7 @@ def _tls_name(transport: asyncio.Transport, verified: str) -> str:
 async def open_session(
     route: Route, contexts: TlsContexts, memory: TlsMemory | None = None, fallback: TlsFallback | None = None,
     trials: list[Trial] | None = None,
-) -> Session:  # fmt: skip
+) -> SmtpSession:  # fmt: skip
     """Connects and greets. fallback: asked before TLS is given up; returns the mode of the last try, or raises.
 
     trials: how TLS went is added here. Raises DeliveryError.
@@ -139,7 +139,7 @@ async def open_session(
 
 async def _down_the_ladder(
     opening: _Opening, route: Route, memory: TlsMemory | None, fallback: TlsFallback | None
-) -> Session:
+) -> SmtpSession:
     ladder = Ladder(route.tls, TlsMemory(0) if memory is None else memory, (route.host, route.port), time.monotonic())
     while True:
         try:
@@ -156,7 +156,7 @@ async def _down_the_ladder(
             return session
 
 
-def _decided(mode: str, plan: Plan, trouble: TlsTrouble) -> Step:
+def _decided(mode: str, plan: TlsPlan, trouble: TlsTrouble) -> Step:
     """What a plugin wants of the last try. Plain is not for it to allow where the recipient's domain forbids it."""
     if mode != "none":
         return Step(plan.least, plan.verify)
@@ -178,7 +178,7 @@ class _Opening:
         local = local or route.egress.address
         self._trials.append(Trial(route.tls, route.host, route.address, local, verified, trouble))
 
-    async def run(self, step: Step) -> Session:
+    async def run(self, step: Step) -> SmtpSession:
         """One connection. Raises DeliveryError; TlsTrouble if another step may help."""
         route = self._route
         client = await self._client(step)
@@ -196,7 +196,7 @@ class _Opening:
             transport = cast("asyncio.Transport | None", client.transport)
             if transport is None:
                 raise ConnectionLost("ehlo")
-            session = Session(
+            session = SmtpSession(
                 route, Dialogue(transport, asyncio.get_running_loop()), client.esmtp_extensions, step.verify
             )
         except BaseException:
@@ -339,7 +339,7 @@ def _answered(stage: str, error: aiosmtplib.SMTPResponseException) -> DeliveryEr
     """A reply that was not the wanted one."""
     if not 400 <= error.code < 600:
         return ReplyGarbled(stage, error.message[:200] if error.code < 0 else f"{error.code} {error.message[:200]}")
-    return Refused(stage, reply=Reply.from_lines(error.code, error.message.split("\n")))
+    return ReplyRefused(stage, reply=Reply.from_lines(error.code, error.message.split("\n")))
 
 
 def _unanswered(stage: str, error: Exception) -> DeliveryError:

@@ -17,7 +17,7 @@ from typing import Protocol
 from zonemta_py.delivery.message.body import Body
 from zonemta_py.delivery.smtp import commands
 from zonemta_py.delivery.smtp.answers import BAD_RECIPIENT, Answers, completed
-from zonemta_py.delivery.smtp.session import Session
+from zonemta_py.delivery.smtp.session import SmtpSession
 from zonemta_py.mail.classify import (
     too_many,
 )
@@ -37,8 +37,8 @@ GROUP_S = 1800.0
 class Followers(Protocol):
     """What goes over the same session behind a transaction. next: prepared; None: nobody is left."""
 
-    def may_announce(self, session: Session) -> bool: ...
-    async def next(self, session: Session) -> Transaction | None: ...
+    def may_announce(self, session: SmtpSession) -> bool: ...
+    async def next(self, session: SmtpSession) -> Transaction | None: ...
 
 
 class Transaction(Answers):
@@ -46,7 +46,7 @@ class Transaction(Answers):
 
     __slots__ = ("_smtputf8", "following")
 
-    def __init__(self, session: Session, delivery: Delivery, body: Body) -> None:
+    def __init__(self, session: SmtpSession, delivery: Delivery, body: Body) -> None:
         super().__init__(session, delivery, body)
         self._smtputf8 = False
         self.following: Transaction | None = None

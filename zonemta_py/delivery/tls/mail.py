@@ -21,7 +21,7 @@ from zonemta_py.delivery.tls.names import Names
 from zonemta_py.delivery.tls.policy import reporter_address
 from zonemta_py.delivery.tls.reports import seen_on
 from zonemta_py.mail.classify import DeliveryError
-from zonemta_py.mail.tls.reports import MAIL, MEDIA_TYPE, Report, Reporter, addressees, mailbox, message, reports_for
+from zonemta_py.mail.tls.reports import MAIL, MEDIA_TYPE, Reporter, TlsReport, addressees, mailbox, message, reports_for
 
 HandIn = Callable[[str, list[str], bytes], Awaitable[None]]
 """Takes sender, recipients and message; raises OSError if it cannot be taken."""
@@ -40,7 +40,7 @@ async def uris(names: Names, domain: str) -> list[str]:
 
 
 async def send(
-    report: Report, names: Names, contexts: TlsContexts, hand_in: HandIn, barred: Barred = refusal
+    report: TlsReport, names: Names, contexts: TlsContexts, hand_in: HandIn, barred: Barred = refusal
 ) -> list[str]:
     """What became of it: a sentence for each addressee, none if nobody asks for it."""
     try:
@@ -71,7 +71,7 @@ async def send_day(
     return sentences
 
 
-async def _mail(report: Report, boxes: list[str], hand_in: HandIn) -> str:
+async def _mail(report: TlsReport, boxes: list[str], hand_in: HandIn) -> str:
     where = ", ".join(boxes)
     try:
         await hand_in(report.reporter.address, boxes, message(report, boxes, datetime.now(UTC)))
@@ -80,7 +80,7 @@ async def _mail(report: Report, boxes: list[str], hand_in: HandIn) -> str:
     return f"{report.domain}: handed in for {where}"
 
 
-async def _post(report: Report, uri: str, names: Names, contexts: TlsContexts, barred: Barred) -> str:
+async def _post(report: TlsReport, uri: str, names: Names, contexts: TlsContexts, barred: Barred) -> str:
     try:
         parts = urlsplit(uri)
         host, port = parts.hostname or "", parts.port or 443

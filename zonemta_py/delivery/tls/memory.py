@@ -12,7 +12,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from zonemta_py.delivery.tls.failures import CERTIFICATE, HANDSHAKE, STARTTLS, TlsTrouble
-from zonemta_py.delivery.tls.plan import Plan
+from zonemta_py.delivery.tls.plan import TlsPlan
 
 HOSTS_MAX = 10_000
 
@@ -65,7 +65,7 @@ class TlsMemory:
 class Ladder:
     """One climb down. step: what to try now."""
 
-    def __init__(self, plan: Plan, memory: TlsMemory, place: Place, now: float) -> None:
+    def __init__(self, plan: TlsPlan, memory: TlsMemory, place: Place, now: float) -> None:
         self._plan, self._memory, self._place, self._now = plan, memory, place, now
         self._steps = _steps(plan)
         self._before = memory.cannot(place, now)
@@ -106,7 +106,7 @@ class Ladder:
         return step.version in self._cannot or (step.verify != "none" and _VERIFY in self._cannot)
 
 
-def _steps(plan: Plan) -> list[Step]:
+def _steps(plan: TlsPlan) -> list[Step]:
     if plan.mode == "none":
         return [PLAIN]
     versions = ("1.3",) if plan.least == "1.3" else ("1.3", "1.2")

@@ -5,7 +5,7 @@ A policy that is known holds until its max_age is over, even if DNS or HTTPS fai
 does its age, in the background, once a day or at half its life. After a failed fetch none is made for FAILURE_S.
 
 On disk: FOLDER/NAME.json, one for each domain, replaced atomically; every sender process reads what any of them wrote.
-A file that cannot be read is as good as none. Failures never reach the caller but as `Found.result`.
+A file that cannot be read is as good as none. Failures never reach the caller but as `PolicyFound.result`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PATH = "/.well-known/mta-sts.txt"
 _NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 
 
-class Found(NamedTuple):
+class PolicyFound(NamedTuple):
     """policy: None if the domain has none that can be had. result, detail: why it could not be had, for reports.
 
     A detail without a result: whether there is a policy is not known, since DNS did not answer.
@@ -86,11 +86,11 @@ class StsPolicies:
         self._known: OrderedDict[str, _Kept] = OrderedDict()
         self._fetching: dict[str, asyncio.Task[None]] = {}
 
-    async def of(self, domain: str, now: float) -> Found:
+    async def of(self, domain: str, now: float) -> PolicyFound:
         """now: monotonic seconds. Never raises."""
         name = _ascii(domain)
         if not name:
-            return Found(domain)
+            return PolicyFound(domain)
         kept = self._kept(name)
         try:
             _, texts = await self._names.txt(f"_mta-sts.{name}", now)
@@ -101,8 +101,8 @@ class StsPolicies:
         if id:
             await self._refresh(name, kept, id, now)
         if kept.good():
-            return Found(domain, kept.policy)
-        return Found(domain, None, kept.result, kept.detail) if id else Found(domain, detail=silent)
+            return PolicyFound(domain, kept.policy)
+        return PolicyFound(domain, None, kept.result, kept.detail) if id else PolicyFound(domain, detail=silent)
 
     async def _refresh(self, name: str, kept: _Kept, id: str, now: float) -> None:
         """Fetches what is missing, out of date or old; who needs no answer does not wait for it."""

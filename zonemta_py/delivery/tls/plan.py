@@ -1,4 +1,4 @@
-"""What is asked of TLS: by a delivery, whichever host takes it (`Demands`), and of one host then (`Plan`).
+"""What is asked of TLS: by a delivery, whichever host takes it (`Demands`), and of one host then (`TlsPlan`).
 
 Pure. The order of authority: DANE over MTA-STS (RFC 8461 2), either over a zone's "opportunistic" or "none", a zone's
 "required" over an MTA-STS policy that is only tested. A policy never asks for less than the zone.
@@ -44,7 +44,7 @@ class Demands:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TlsPlan:
     """TLS with one host. mode: "none"; "opportunistic", the only one that may end in plain; "required", "implicit".
 
     verify: "none", "pkix", "mta-sts" or "dane". soft: a certificate that is not valid is reported, and no more. tlsa:
@@ -62,13 +62,13 @@ class Plan:
     source: str = "no-policy-found"
 
 
-def basic(demands: Demands) -> Plan:
+def basic(demands: Demands) -> TlsPlan:
     """Without any policy of the recipients' domains."""
     validated = demands.mode in ("required", "implicit")
-    return Plan(demands.mode, "pkix" if validated else "none", False, demands.least, demands.certificate)
+    return TlsPlan(demands.mode, "pkix" if validated else "none", False, demands.least, demands.certificate)
 
 
-def with_dane(demands: Demands, host: str, records: Iterable[tuple[int, int, int, bytes]]) -> Plan:
+def with_dane(demands: Demands, host: str, records: Iterable[tuple[int, int, int, bytes]]) -> TlsPlan:
     """Takes the authenticated TLSA records of the host, at least one. None usable: encrypted, whoever it is."""
     named = usable(records)
     plan = replace(basic(demands), mode=_at_least_required(demands.mode), source="tlsa", tlsa=named)
@@ -77,7 +77,7 @@ def with_dane(demands: Demands, host: str, records: Iterable[tuple[int, int, int
     return plan
 
 
-def with_sts(demands: Demands, host: str) -> Plan:
+def with_sts(demands: Demands, host: str) -> TlsPlan:
     """Takes what MTA-STS asks. Raises TlsTrouble for a host that a policy in force does not name."""
     plan = basic(demands)
     for policy in demands.sts:
@@ -114,7 +114,7 @@ class Trial:
     verified: what the certificate was checked by. trouble: None if it went well.
     """
 
-    plan: Plan
+    plan: TlsPlan
     host: str
     address: str
     local: str = ""

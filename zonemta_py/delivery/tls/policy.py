@@ -23,9 +23,9 @@ from zonemta_py.delivery.tls import plan as tls_plan
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.failures import POLICY, UNDECIDED, TlsTrouble
 from zonemta_py.delivery.tls.memory import TlsMemory
-from zonemta_py.delivery.tls.mta_sts import Found, StsPolicies
+from zonemta_py.delivery.tls.mta_sts import PolicyFound, StsPolicies
 from zonemta_py.delivery.tls.names import Names
-from zonemta_py.delivery.tls.plan import Demands, Plan
+from zonemta_py.delivery.tls.plan import Demands, TlsPlan
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.reply import Reply
@@ -79,7 +79,7 @@ class TlsPolicies:
             self._plain[zone.name, mode] = known
         return known
 
-    async def _policies(self, domains: tuple[str, ...]) -> list[Found]:
+    async def _policies(self, domains: tuple[str, ...]) -> list[PolicyFound]:
         now = time.monotonic()
         return await asyncio.gather(*(self._sts.of(domain, now) for domain in domains))
 
@@ -87,7 +87,7 @@ class TlsPolicies:
         """Reports on TLS go whatever it is like (RFC 8460 3)."""
         return self._reporter is not None and delivery.sender == self._reporter
 
-    async def plan(self, demands: Demands, host: str, port: int) -> Plan:
+    async def plan(self, demands: Demands, host: str, port: int) -> TlsPlan:
         """Raises DeliveryError."""
         if demands.require_tls and not demands.proven(host):
             raise tls_plan.unproven(demands, host)

@@ -101,7 +101,7 @@ class Reporter:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class TlsReport:
     """On one policy domain. day: UTC. body: RFC 8460 4.4."""
 
     domain: str
@@ -124,7 +124,7 @@ class Report:
         return gzip.compress(json.dumps(self.body, ensure_ascii=False).encode(), mtime=0)
 
 
-def reports_for(day: date, seen: Iterable[Seen], reporter: Reporter) -> list[Report]:
+def reports_for(day: date, seen: Iterable[Seen], reporter: Reporter) -> list[TlsReport]:
     """One for each policy domain in what was seen that day, by name."""
     domains: dict[str, dict[tuple[Any, ...], Policy]] = {}
     for one in seen:
@@ -136,9 +136,9 @@ def reports_for(day: date, seen: Iterable[Seen], reporter: Reporter) -> list[Rep
     return [_report(domain, day, list(policies.values()), reporter) for domain, policies in sorted(domains.items())]
 
 
-def _report(domain: str, day: date, policies: list[Policy], reporter: Reporter) -> Report:
+def _report(domain: str, day: date, policies: list[Policy], reporter: Reporter) -> TlsReport:
     start, end = _span(day)
-    report = Report(domain, day, reporter, {})
+    report = TlsReport(domain, day, reporter, {})
     report.body.update(
         {
             "organization-name": reporter.organization,
@@ -183,7 +183,7 @@ def mailbox(uri: str) -> str:
     return address if good else ""
 
 
-def message(report: Report, recipients: list[str], now: datetime) -> bytes:
+def message(report: TlsReport, recipients: list[str], now: datetime) -> bytes:
     """The mail of RFC 8460 5.3, with CRLF. TLS-Required: No, so that a report on broken TLS is not kept by it."""
     who, boundary = report.reporter, f"=_tlsrpt_{report.day:%Y%m%d}_{len(report.compressed())}"
     encoded = base64.b64encode(report.compressed()).decode()

@@ -22,7 +22,7 @@ from zonemta_py.queue.campaigns.monitor import CampaignMonitor, stop_of
 from zonemta_py.queue.core.campaigns import BEGIN, CANCEL, COMPLETE, NOTIFY, REMOTE, Campaign, name_of
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
-from zonemta_py.schedule.policy.state import Stop
+from zonemta_py.schedule.policy.state import Suspension
 
 TEMPLATE_BYTES_MAX = 16 * 1024 * 1024
 
@@ -169,7 +169,7 @@ class CampaignCommands:
         campaigns = sorted(self._core.campaigns.by_name.values(), key=lambda one: -one.created_ms)
         return [self.row(campaign) for campaign in campaigns]
 
-    def _state(self, campaign: Campaign, stop: Stop | None) -> str:
+    def _state(self, campaign: Campaign, stop: Suspension | None) -> str:
         if campaign.canceled_ms:
             return "canceled"
         if self._core.campaigns.over(campaign):

@@ -16,7 +16,7 @@ from zonemta_py.queue.campaigns.purge import Sweep
 from zonemta_py.queue.core.campaigns import Campaign
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
-from zonemta_py.schedule.policy.state import Stop
+from zonemta_py.schedule.policy.state import Suspension
 
 SAVE_MS = 30_000
 """How often a course is saved, at most."""
@@ -112,7 +112,7 @@ class CampaignMonitor:
         return course
 
 
-def stop_of(core: Core, campaign: Campaign) -> Stop | None:
+def stop_of(core: Core, campaign: Campaign) -> Suspension | None:
     """What has paused it: an order, a bound, a rule."""
     standing = core.schedule.standing
     return standing.stops.get(("campaign", campaign.name)) if standing.stopped("campaign", campaign.name) else None

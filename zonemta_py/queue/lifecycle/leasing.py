@@ -24,7 +24,7 @@ from zonemta_py.queue.core.campaigns import REMOTE, canceled
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.lifecycle.removal import remove_leased
-from zonemta_py.schedule.batch import Batch, EgressPath, Entry, FlowQueue, Hold
+from zonemta_py.schedule.batch import Batch, Blocked, EgressPath, Entry, FlowQueue
 from zonemta_py.schedule.policy.state import NO_TLS
 from zonemta_py.schedule.time import hours
 from zonemta_py.zones.site import order
@@ -181,7 +181,7 @@ class Leases:
         if now - self._missed.setdefault(mine, now) >= PATIENCE_S and not bound:
             lane.owner = first.worker
             return first
-        strand.zone.hold(strand, Hold("sender", "its sender is busy", now + PATIENCE_S, self._core.clock.ms()))
+        strand.zone.hold(strand, Blocked("sender", "its sender is busy", now + PATIENCE_S, self._core.clock.ms()))
         self._held.setdefault(mine, []).append(strand)
         self._put_back(group)
         return None

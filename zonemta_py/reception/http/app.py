@@ -19,7 +19,7 @@ from zonemta_py.reception.http.authentication import OPEN, answer, described, en
 from zonemta_py.reception.http.documents import models, people
 from zonemta_py.reception.http.documents.problem import MEDIA_TYPE, Problem, of_status
 from zonemta_py.reception.http.documents.reading import of_validation
-from zonemta_py.reception.receiver import Refused
+from zonemta_py.reception.receiver import MessageRefused
 
 _ABOUT = (
     "Mail, batches of campaigns and the suppression list of a zonemta node. An answer of 200 means: it is on stable"
@@ -27,10 +27,11 @@ _ABOUT = (
     " Retry-After when to come again. Show a key as Authorization: Bearer <key>."
 )
 _BODIES = (
-    models.Message, models.Batch, models.Campaign, models.Order, people.Suppressions, people.Forget, models.Person,
+    models.MessageDocument, models.BatchDocument, models.CampaignDocument, models.Order, people.Suppressions,
+    people.Forget, models.PersonDocument,
 )  # fmt: skip
 _MODULES = (inject, campaigns, suppressions)
-_REFUSALS = (Problem, QueueRefusal, Verdict, Refused)
+_REFUSALS = (Problem, QueueRefusal, Verdict, MessageRefused)
 
 
 def make() -> FastAPI:
@@ -120,7 +121,17 @@ def openapi(app: FastAPI) -> dict[str, Any]:
     for path, operations in whole["paths"].items():
         for operation in operations.values():
             _mend(operation, path in OPEN)
-    return whole
+    named: dict[str, Any] = _plainly_named(whole)
+    return named
+
+
+def _plainly_named(value: Any) -> Any:
+    """The same with the names of schemas as clients know them: `Message`, where the class is `MessageDocument`."""
+    if isinstance(value, dict):
+        return {models.plain_name(key): _plainly_named(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plainly_named(inner) for inner in value]
+    return models.plain_name(value) if isinstance(value, str) and value.startswith("#/") else value
 
 
 def _mend(operation: dict[str, Any], open_to_all: bool) -> None:

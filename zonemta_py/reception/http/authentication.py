@@ -16,7 +16,7 @@ from zonemta_py.reception.http.documents import models
 from zonemta_py.reception.http.documents.problem import KINDS, MEDIA_TYPE, Problem, of_reply, of_verdict
 from zonemta_py.reception.http.keys import LOCAL
 from zonemta_py.reception.http.request_context import Entrance, Visit
-from zonemta_py.reception.receiver import Refused
+from zonemta_py.reception.receiver import MessageRefused
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ _BUG = Problem("bug", "the server failed at this; send it again, and if it fails
 _ALWAYS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
-class Authentication:
+class AuthenticationMiddleware:
     """Around the application: no work is done, and no body read, for who has no key or too much under way."""
 
     def __init__(self, app: ASGIApp, entrance: Entrance) -> None:
@@ -95,7 +95,7 @@ def as_problem(error: Exception) -> Problem:
         return error
     if isinstance(error, Verdict):
         return of_verdict(error)
-    if isinstance(error, QueueRefusal | Refused):
+    if isinstance(error, QueueRefusal | MessageRefused):
         return of_reply(error.reply)
     return _BUG
 

@@ -30,7 +30,7 @@ async def put(request: Request, name: _Name) -> Response:
     here = entrance(request)
     who = visit(request).key
     who.check("campaigns")
-    content = reading.checked(models.Campaign, await reading.json_object(request, here.config.http.body_bytes))
+    content = reading.checked(models.CampaignDocument, await reading.json_object(request, here.config.http.body_bytes))
     template = reading.bytes_of(content.template, "template")
     who.speak(content.sender)
     await here.columns.sound(template, here.site.clock_ms(), who.senders)

@@ -26,7 +26,7 @@ _KNOWN_MAX = 1_000
 _TOO_MUCH = Found(["the template takes too long, or too much memory, to be looked at; make it simpler"], {}, {})
 
 
-class Templates(Protocol):
+class TemplateStore(Protocol):
     """Who has them."""
 
     async def template(self, campaign: str) -> bytes:
@@ -36,7 +36,7 @@ class Templates(Protocol):
 class Columns:
     """Remembers what campaigns' templates ask for: they do not change. terms: what their header fields may say."""
 
-    def __init__(self, templates: Templates, terms: Terms) -> None:
+    def __init__(self, templates: TemplateStore, terms: Terms) -> None:
         self._templates, self._terms = templates, terms
         self._known: OrderedDict[str, Found] = OrderedDict()
         self._turn = asyncio.Semaphore(1)

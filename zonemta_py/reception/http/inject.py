@@ -45,7 +45,7 @@ _KEY = {
 @router.post(
     "/v1/inject",
     summary="Hand in mail",
-    response_model=models.Receipt,
+    response_model=models.ReceiptDocument,
     openapi_extra={"requestBody": _SUBMITTED, "parameters": [_KEY]},
     responses=described(400, 409, 413, 415, 422),
 )
@@ -98,7 +98,7 @@ async def _mail(here: Entrance, who: Visit, request: Request, envelope: Envelope
 
 async def _message(here: Entrance, who: Visit, request: Request, content: dict[str, Any]) -> Receipt:
     large = sum(len(value) for value in content.values() if isinstance(value, str)) > LARGE
-    message: models.Message = await _run(large, reading.checked, models.Message, content)
+    message: models.MessageDocument = await _run(large, reading.checked, models.MessageDocument, content)
     sender = message.sender if message.sender is not None else message.from_.address if message.from_ else ""
     addresses = [one.address for one in (*message.to, *message.cc)] + message.bcc
     envelope = Envelope(
@@ -121,7 +121,7 @@ async def _run(large: bool, work: Callable[..., _T], *arguments: Any) -> _T:
     return await asyncio.to_thread(work, *arguments) if large else work(*arguments)
 
 
-def _written(message: models.Message) -> bytes:
+def _written(message: models.MessageDocument) -> bytes:
     if message.raw is not None:
         return message.raw.encode()
     files = [reading.bytes_of(one.content, f"attachments[{n}].content") for n, one in enumerate(message.attachments)]

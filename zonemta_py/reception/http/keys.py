@@ -66,7 +66,7 @@ class Holder:
             )
 
 
-class Keys:
+class ApiKeys:
     """configured: of the configuration. local: the key of the token file, which may do all. permissions: the door's."""
 
     def __init__(self, configured: list[HttpKey], local: str, permissions: Permissions | None = None) -> None:

@@ -12,7 +12,7 @@ LEAST_BYTES_S = 500
 """Of a body, over each WINDOW_S in which the door was ready to take more."""
 
 
-class Pace:
+class RequestPace:
     """One connection's. least_bytes_s, head_s, window_s: tests have no time."""
 
     __slots__ = ("_bytes", "_head_s", "_least", "_since", "_window_s", "_within")

@@ -16,18 +16,18 @@ from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.verdicts import Drop
 from zonemta_py.queue.api import Admin, Receipt, Submission
 from zonemta_py.reception.connection_limits import ConnectionLimits
-from zonemta_py.reception.http.columns import Columns, Templates
+from zonemta_py.reception.http.columns import Columns, TemplateStore
 from zonemta_py.reception.http.documents.problem import Fault, Problem, invalid
-from zonemta_py.reception.http.keys import Holder, Keys
-from zonemta_py.reception.http.shares import Shares
-from zonemta_py.reception.listener import Site
+from zonemta_py.reception.http.keys import ApiKeys, Holder
+from zonemta_py.reception.http.shares import RequestShares
+from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
-from zonemta_py.reception.receiver import NOBODY, Receiver, Refused, mark
+from zonemta_py.reception.receiver import NOBODY, MessageRefused, Receiver, mark
 
 DROPPED = Receipt("", 0, 0, False)
 
 
-class Queue(Submission, Admin, Templates, Protocol):
+class QueueFace(Submission, Admin, TemplateStore, Protocol):
     """The faces that this door needs."""
 
 
@@ -49,12 +49,12 @@ class Visit:
 class Entrance:
     """queue: Intake and Office. local: the key of the token file."""
 
-    def __init__(self, config: Config, queue: Queue, host: Host, gate: ConnectionLimits, local: str) -> None:
+    def __init__(self, config: Config, queue: QueueFace, host: Host, gate: ConnectionLimits, local: str) -> None:
         self.config, self.queue, self.gate = config, queue, gate
-        self.site = Site(config, config.http.listener, queue, host, gate, Login({}))
-        self.keys = Keys(config.http.keys, local, self.site.permissions)
+        self.site = ListenerSettings(config, config.http.listener, queue, host, gate, Login({}))
+        self.keys = ApiKeys(config.http.keys, local, self.site.permissions)
         self.columns = Columns(queue, self.site.rules.terms)
-        self.shares = Shares(config.http.requests, config.http.requests_per_key)
+        self.shares = RequestShares(config.http.requests, config.http.requests_per_key)
 
     # -- mail
 
@@ -73,7 +73,7 @@ class Entrance:
         )  # fmt: skip
 
     async def hand_in(self, envelope: Envelope, visit: Visit, blocks: AsyncIterator[bytes], digest: Digest) -> Receipt:
-        """A message: its bytes as they come. Raises Problem, QueueRefusal, Verdict, Refused."""
+        """A message: its bytes as they come. Raises Problem, QueueRefusal, Verdict, MessageRefused."""
         session, site, limits = self.address(envelope, visit), self.site, self.config.limits
         visit.key.speak(envelope.sender)
         try:
@@ -99,7 +99,7 @@ class Entrance:
             return DROPPED
 
     async def hand_in_batch(self, envelope: Envelope, visit: Visit) -> Receipt:
-        """Recipients of a campaign. Raises Problem, QueueRefusal, Verdict, Refused."""
+        """Recipients of a campaign. Raises Problem, QueueRefusal, Verdict, MessageRefused."""
         session, host = self.address(envelope, visit), self.site.host
         await self.own(envelope.campaign or "", visit)
         mark(self.site, session, envelope)
@@ -107,7 +107,7 @@ class Entrance:
             if host.listens("api_mail") or host.listens("message_queue"):
                 await self._show_plugins(envelope, session)
             if not envelope.recipients:
-                raise Refused(NOBODY)
+                raise MessageRefused(NOBODY)
             await self.columns.check(envelope)
             return await self.queue.accept(envelope, b"")
         except Drop:
@@ -167,4 +167,4 @@ class Digest:
 
 def _raise_refusal(decoder: Undotted) -> None:
     if decoder.refusal is not None:
-        raise Refused(decoder.refusal)
+        raise MessageRefused(decoder.refusal)

@@ -22,12 +22,12 @@ from zonemta_py.config import Config
 from zonemta_py.plugin.host import Host
 from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
 from zonemta_py.reception.http.app import make
-from zonemta_py.reception.http.authentication import Authentication
+from zonemta_py.reception.http.authentication import AuthenticationMiddleware
 from zonemta_py.reception.http.documents.problem import BUSY_S, MEDIA_TYPE, Problem
 from zonemta_py.reception.http.keys import renew_token
-from zonemta_py.reception.http.pace import HEAD_S, LEAST_BYTES_S, WINDOW_S, Pace
-from zonemta_py.reception.http.request_context import Entrance, Queue
-from zonemta_py.reception.http.sharing import Flow, Parser
+from zonemta_py.reception.http.pace import HEAD_S, LEAST_BYTES_S, WINDOW_S, RequestPace
+from zonemta_py.reception.http.request_context import Entrance, QueueFace
+from zonemta_py.reception.http.sharing import Parser, TurnTaking
 
 _KEEP_ALIVE_S = 75
 HEAD_BYTES_MAX = 64 * 1024
@@ -36,7 +36,7 @@ _NO_HTTP = Problem("malformed", "this is not HTTP/1.1; send a request as RFC 911
 _CROWDED = Problem("unavailable", "too many connections; use those you have again, or come later", retry_s=BUSY_S)
 
 
-async def serve(config: Config, bound: socket.socket, queue: Queue, host: Host) -> None:
+async def serve(config: Config, bound: socket.socket, queue: QueueFace, host: Host) -> None:
     """Serves for ever. bound: listening. The token file is renewed first. Raises ConfigError, OSError."""
     gate = ConnectionLimits(config.limits, 1)
     entrance = Entrance(config, queue, host, gate, renew_token(config.folder))
@@ -44,7 +44,7 @@ async def serve(config: Config, bound: socket.socket, queue: Queue, host: Host) 
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     context = entrance.site.tls
     settings = uvicorn.Config(
-        Authentication(make(), entrance), http=_guarded(gate), ws="none", lifespan="off", log_config=None,
+        AuthenticationMiddleware(make(), entrance), http=_guarded(gate), ws="none", lifespan="off", log_config=None,
         access_log=False, proxy_headers=False, server_header=False, timeout_keep_alive=_KEEP_ALIVE_S, backlog=1024,
         ssl_context_factory=(lambda *_: context) if context is not None else None,
     )  # fmt: skip
@@ -64,15 +64,15 @@ def _guarded(gate: ConnectionLimits) -> type[Any]:
         """One connection. waits: for its turn."""
 
         conn: Parser
-        flow: Flow
+        flow: TurnTaking
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self.conn = Parser(gate.turns, HEAD_BYTES_MAX)
-            self.flow = Flow(transport)
+            self.flow = TurnTaking(transport)
             self.waits = False
             self.heard = self.loop.time()
-            self.pace = Pace(self.heard, HEAD_S, WINDOW_S, LEAST_BYTES_S)
+            self.pace = RequestPace(self.heard, HEAD_S, WINDOW_S, LEAST_BYTES_S)
             self.peer = plain_ip(self.client[0]) if self.client else ""
             self.refused = not gate.enter(self, self.peer)
             if self.refused:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from zonemta_py.reception.http.documents.problem import BUSY_S, Problem
 
 
-class Shares:
+class RequestShares:
     def __init__(self, most: int, most_per_key: int) -> None:
         self._most, self._most_per_key = most, most_per_key
         self._most_of_others = max(1, most - max(1, most // 8))

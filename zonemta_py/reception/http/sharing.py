@@ -44,7 +44,7 @@ class Parser(h11.Connection):
         return super().next_event()
 
 
-class Flow(FlowControl):
+class TurnTaking(FlowControl):
     """held: by us, whatever the request wants."""
 
     held = False

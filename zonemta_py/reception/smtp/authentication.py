@@ -13,10 +13,10 @@ from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import Auth, Session
 from zonemta_py.plugin.verdicts import Verdict
-from zonemta_py.reception.listener import Site
+from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import TooBusy
 from zonemta_py.reception.smtp import replies
-from zonemta_py.reception.smtp.pace import Pace
+from zonemta_py.reception.smtp.pace import ClientPace
 
 _LINE_BYTES_MAX = 12_288
 """RFC 4954 4."""
@@ -35,10 +35,10 @@ class Client(Session):
 class Authentication(SMTP):
     """The part of a connection that finds out who the client is."""
 
-    site: Site
+    site: ListenerSettings
     session: Session  # type: ignore[assignment]  # ours takes the place of aiosmtpd's
     may_relay: bool
-    _pace: Pace
+    _pace: ClientPace
     _held: bytes
     _lost: bool
     _line: asyncio.Future[None] | None
@@ -115,7 +115,7 @@ class Authentication(SMTP):
             return self.refuse(replies.BAD_LOGIN)
         self.may_relay = True
         self.session.senders = self.site.permissions.user(self.session.user)
-        self.site.gate.know(self)  # type: ignore[arg-type]  # a Door
+        self.site.gate.know(self)  # type: ignore[arg-type]  # a ServerSession
         self.set_protocol(False)
         return b"235 2.7.0 Authenticated\r\n"
 

@@ -16,12 +16,12 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.schedule_fields import InvalidValue, ScheduleParameters
 from zonemta_py.plugin.arguments import Address
 from zonemta_py.plugin.verdicts import Verdict
-from zonemta_py.reception.listener import Site
+from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.permission import refusal
 from zonemta_py.reception.smtp import replies
 from zonemta_py.reception.smtp.authentication import Client
 from zonemta_py.reception.smtp.replies import reply_bytes
-from zonemta_py.reception.smtp.transaction import Transaction
+from zonemta_py.reception.smtp.transaction import MailTransaction
 
 _SENDER_OK = b"250 2.1.0 Sender OK\r\n"
 _RECIPIENT_OK = b"250 2.1.5 Recipient OK\r\n"
@@ -33,12 +33,12 @@ class SessionFace(Protocol):
     """What a command may know of the connection it came over, and do to it."""
 
     session: Client
-    transaction: Transaction | None
+    transaction: MailTransaction | None
     extended: bool
     may_relay: bool
 
     @property
-    def site(self) -> Site: ...
+    def site(self) -> ListenerSettings: ...
 
     def greeted(self, name: str, extended: bool) -> None: ...
     def set_protocol(self, smtputf8: bool) -> None: ...
@@ -127,7 +127,7 @@ def _unkept(door: SessionFace, wishes: ScheduleParameters) -> Reply | None:
 
 def _open(door: SessionFace, command: MailCommand) -> bytes:
     door.set_protocol(command.smtputf8)
-    door.transaction = Transaction(door.site, door.session, command)
+    door.transaction = MailTransaction(door.site, door.session, command)
     return _SENDER_OK
 
 
@@ -164,14 +164,14 @@ def rcpt(door: SessionFace, argument: str) -> bytes | None:
     return _keep(door, transaction, recipient)
 
 
-def _keep(door: SessionFace, transaction: Transaction, recipient: Recipient) -> bytes:
+def _keep(door: SessionFace, transaction: MailTransaction, recipient: Recipient) -> bytes:
     transaction.rcpts += 1
     transaction.recipients.setdefault(recipient.address, recipient)
     door.progressed()
     return _RECIPIENT_OK
 
 
-def _no_relay(door: SessionFace, transaction: Transaction, recipient: str) -> bytes | None:
+def _no_relay(door: SessionFace, transaction: MailTransaction, recipient: str) -> bytes | None:
     """Whoever tries it again and again hears of it later and later."""
     client, site = door.session.client, door.site
     message = "listener %s, client %s: relaying refused, from <%.80s> to %.80s"
@@ -183,7 +183,7 @@ def _no_relay(door: SessionFace, transaction: Transaction, recipient: str) -> by
 
 
 async def _ask_rcpt(
-    door: SessionFace, transaction: Transaction, recipient: Recipient, parameters: dict[str, str]
+    door: SessionFace, transaction: MailTransaction, recipient: Recipient, parameters: dict[str, str]
 ) -> bytes:
     address = Address(recipient.address, parameters)
     try:
@@ -208,12 +208,12 @@ def data(door: SessionFace, argument: str) -> bytes | None:
     return _begin(door, transaction)
 
 
-def _begin(door: SessionFace, transaction: Transaction) -> bytes:
+def _begin(door: SessionFace, transaction: MailTransaction) -> bytes:
     transaction.begin(door.opening(), door.next_transaction_id())
     return _GO_AHEAD
 
 
-async def _ask_data(door: SessionFace, transaction: Transaction) -> bytes:
+async def _ask_data(door: SessionFace, transaction: MailTransaction) -> bytes:
     try:
         await door.site.host.call("smtp_data", envelope=transaction.envelope, session=door.session)
     except Verdict as verdict:

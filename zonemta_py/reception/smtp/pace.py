@@ -7,7 +7,7 @@ gives time, at the least rate that is asked for, and never more than the limit i
 from __future__ import annotations
 
 
-class Pace:
+class ClientPace:
     """Times are the loop's, in seconds. late_at: when the client will have been too slow."""
 
     __slots__ = ("_bytes_s", "_left_s", "_timeout_s", "late_at")

@@ -10,11 +10,11 @@ from typing import Any
 
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import Session
-from zonemta_py.reception.listener import Site
+from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.smtp import replies
-from zonemta_py.reception.smtp.pace import Pace
+from zonemta_py.reception.smtp.pace import ClientPace
 from zonemta_py.reception.smtp.replies import reply_bytes
-from zonemta_py.reception.smtp.transaction import Transaction
+from zonemta_py.reception.smtp.transaction import MailTransaction
 
 _UNREAD_S_MAX = 60.0
 """For a client to read replies that it has asked for."""
@@ -25,13 +25,13 @@ _LEAVING_S_MAX = 10.0
 class Patience:
     """The part of a connection that ends it. _choked: the client does not read its replies."""
 
-    site: Site
+    site: ListenerSettings
     session: Session
     transport: Any
-    transaction: Transaction | None
+    transaction: MailTransaction | None
     loop: asyncio.AbstractEventLoop
     may_relay: bool
-    _pace: Pace
+    _pace: ClientPace
     _task: asyncio.Task[None] | None
     _line: asyncio.Future[None] | None
     _out: list[bytes]

@@ -27,15 +27,15 @@ from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import Unanswered
 from zonemta_py.reception import tls
 from zonemta_py.reception.connection_limits import plain_ip
-from zonemta_py.reception.listener import Site
+from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.smtp import replies
 from zonemta_py.reception.smtp.authentication import Authentication, Client
 from zonemta_py.reception.smtp.commands import COMMANDS
-from zonemta_py.reception.smtp.pace import Pace
+from zonemta_py.reception.smtp.pace import ClientPace
 from zonemta_py.reception.smtp.patience import Patience
 from zonemta_py.reception.smtp.proxy import Origin
 from zonemta_py.reception.smtp.replies import reply_bytes
-from zonemta_py.reception.smtp.transaction import Transaction
+from zonemta_py.reception.smtp.transaction import MailTransaction
 
 log = logging.getLogger(__name__)
 
@@ -52,20 +52,20 @@ _ENDLESS_BYTES_MAX = 65_536
 HANDSHAKE_S_MAX = 30.0
 
 
-class Session(Patience, Authentication):
+class ServerSession(Patience, Authentication):
     """origin: who is really connected, where a PROXY header said so."""
 
     session: Client
 
-    def __init__(self, site: Site, origin: Origin | None = None) -> None:
+    def __init__(self, site: ListenerSettings, origin: Origin | None = None) -> None:
         # The constructors of the base classes are left out on purpose: they look through all methods, make a stream and
         # ask for the host's name, once per connection; nothing that is inherited here needs what they set up.
         self.site, self.loop, self._origin = site, site.loop, origin
         self.session = Client(id=site.next_id(), listener=site.listener.name)
         self.transport: Any = None
-        self._pace = Pace(site.limits.timeout_s, site.limits.least_bytes_s, site.loop.time())
+        self._pace = ClientPace(site.limits.timeout_s, site.limits.least_bytes_s, site.loop.time())
         self._login_by = self._leave_by = self._read_by = 0.0
-        self.transaction: Transaction | None = None
+        self.transaction: MailTransaction | None = None
         self.extended = self.may_relay = self._admitted = False
         self._out: list[bytes] = []
         self._held = b""
@@ -198,7 +198,7 @@ class Session(Patience, Authentication):
         if self._overlong > _ENDLESS_BYTES_MAX:
             self.hang_up(replies.ENDLESS_LINE)
 
-    def _take_body(self, transaction: Transaction, block: bytes) -> bytes:
+    def _take_body(self, transaction: MailTransaction, block: bytes) -> bytes:
         """Returns what follows the end of DATA, if it has come."""
         self._pace.receive(len(block), self.loop.time())
         busy = transaction.take(block)
@@ -317,7 +317,7 @@ class Session(Patience, Authentication):
         if self._eof and self._task is None:
             self.transport.close()
 
-    async def _commit(self, transaction: Transaction) -> bytes:
+    async def _commit(self, transaction: MailTransaction) -> bytes:
         try:
             reply = await transaction.commit()
         except Unanswered as error:  # 451 might be false, and the client would send again what is stored

@@ -16,13 +16,13 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import Session
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal, Unanswered
-from zonemta_py.reception.receiver import Receiver, Refused
+from zonemta_py.reception.receiver import MessageRefused, Receiver
 
 if TYPE_CHECKING:
-    from zonemta_py.reception.listener import Site
+    from zonemta_py.reception.listener import ListenerSettings
 
 
-class Transaction:
+class MailTransaction:
     """decoder: None before DATA. recipients: by address, so that one named twice is kept once."""
 
     __slots__ = (
@@ -36,7 +36,7 @@ class Transaction:
         "recipients",
     )
 
-    def __init__(self, site: Site, session: Session, command: MailCommand) -> None:
+    def __init__(self, site: ListenerSettings, session: Session, command: MailCommand) -> None:
         self._site, self._session = site, session
         self.envelope = Envelope(
             command.address, [], ret=command.ret, envid=command.envid, body=command.body, smtputf8=command.smtputf8,
@@ -97,7 +97,7 @@ class Transaction:
                 return Reply(250, "2.0.0", f"OK: queued as {name}")
         except Unanswered:
             raise
-        except (QueueRefusal, Verdict, Refused) as refusal:
+        except (QueueRefusal, Verdict, MessageRefused) as refusal:
             self._refuse(refusal.reply)
         finally:
             self.abort()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.schedule.admission.idle_connections import IDLE_S, TURN_S, IdleConnections
-from zonemta_py.schedule.batch import Batch, Entry, FlowQueue, Hold, Line, Turn
+from zonemta_py.schedule.batch import Batch, Blocked, Entry, FlowQueue, Line, Turn
 from zonemta_py.schedule.time.clock import Timers
 from zonemta_py.zones.feedback import Concurrency
 from zonemta_py.zones.throttle import Limit, Most, Scope, Throttles
@@ -110,7 +110,7 @@ class Admission:
 
     # -- what holds
 
-    def zone_hold(self, zone: Zone, gates: tuple[Limit, ...]) -> Hold | None:
+    def zone_hold(self, zone: Zone, gates: tuple[Limit, ...]) -> Blocked | None:
         """Why the zone as a whole may not send now."""
         hold = self.standing.zone_hold(zone)
         if hold is not None or not gates:
@@ -119,14 +119,14 @@ class Admission:
         for gate in gates:
             wait = gate.wait(now)
             if wait and not (gate.blocking == "connections" and self._kept.at(gate)):  # else somebody may use that one
-                return Hold("limit", f"{gate.label} ({gate.blocking})", now + wait, self._timers.now_ms())
+                return Blocked("limit", f"{gate.label} ({gate.blocking})", now + wait, self._timers.now_ms())
         return None
 
-    def hold(self, strand: FlowQueue) -> Hold | None:
+    def hold(self, strand: FlowQueue) -> Blocked | None:
         """Why the strand may not send now, limits aside."""
         return self.standing.hold(strand)
 
-    def source_hold(self, source: str, site: str, provider: str) -> Hold | None:
+    def source_hold(self, source: str, site: str, provider: str) -> Blocked | None:
         return self.standing.source_hold(source, site, provider)
 
     # -- grants
@@ -155,7 +155,7 @@ class Admission:
         now = self._timers.now()
         size = self._terms_of(strand.entries[0].id).get("size", 0) if self._sized else 0
         if learned is not None and (wait := learned.wait(now)):
-            hold = Hold("rate", self.standing.rate_cause(lane), now + wait, self._timers.now_ms())
+            hold = Blocked("rate", self.standing.rate_cause(lane), now + wait, self._timers.now_ms())
             strand.zone.hold(strand, hold)
             return None
         opening = 0
@@ -268,7 +268,7 @@ class Admission:
         waiting = self._waiting.get(gate)
         if waiting is None:
             waiting = self._waiting[gate] = _Waiting()
-        strand.hold(Hold("limit", waiting.cause(gate), now + wait, self._timers.now_ms()))
+        strand.hold(Blocked("limit", waiting.cause(gate), now + wait, self._timers.now_ms()))
         line = waiting.strands.get(strand.turn)
         if line is None:
             waiting.strands[strand.turn] = Line(strand)

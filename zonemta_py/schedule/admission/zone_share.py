@@ -24,7 +24,7 @@ SERIES_MAX = 20
 REMEMBERED_MAX = 10_000
 
 
-class Pace:
+class ZoneShare:
     """Of one zone with that many connections."""
 
     def __init__(self, connections: int) -> None:

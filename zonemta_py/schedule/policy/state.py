@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zonemta_py.config import Config, Zone
 from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
-from zonemta_py.schedule.batch import EgressPath, FlowQueue, Hold
+from zonemta_py.schedule.batch import Blocked, EgressPath, FlowQueue
 from zonemta_py.schedule.flow import FlowId
 from zonemta_py.schedule.policy.learned_concurrency import Earned
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
@@ -43,7 +43,7 @@ SEEN_MAX = 10_000
 KINDS = ("destination", "tenant", "campaign", "zone", "source", "rest")
 
 
-class Stop(NamedTuple):
+class Suspension(NamedTuple):
     """Something that is stopped. until_ms: steady time, 0 for as long as nobody lifts it. since_ms: by the clock.
 
     chosen: an operator's order, or a bound that he set, and no answer of a destination: while it holds, no mail grows
@@ -68,7 +68,7 @@ class PolicyState:
         record: Callable[[list[object]], None],
     ) -> None:
         self._config, self._now, self._now_ms, self._record = config, now, now_ms, record
-        self.stops: dict[tuple[str, str], Stop] = {}
+        self.stops: dict[tuple[str, str], Suspension] = {}
         self.pauses = Pauses()
         self._lost: dict[str, tuple[int, str]] = {}
         self._rates: OrderedDict[tuple[str, str], Learned] = OrderedDict()
@@ -80,7 +80,7 @@ class PolicyState:
 
     # -- what holds
 
-    def zone_hold(self, zone: Zone) -> Hold | None:
+    def zone_hold(self, zone: Zone) -> Blocked | None:
         """Why a zone sends nothing now: it is suspended, or its hours are over."""
         if self.stops and (stop := self._stop("zone", zone.name)):
             return self._hold("suspended", f"zone {zone.name}", stop)
@@ -89,10 +89,10 @@ class PolicyState:
             now_ms = self._now_ms()
             opens = window.opens(found, "", now_ms)
             if opens > now_ms:
-                return Hold("hours", f"outside the hours {found.name!r}", self._steady(opens), now_ms)
+                return Blocked("hours", f"outside the hours {found.name!r}", self._steady(opens), now_ms)
         return None
 
-    def hold(self, strand: FlowQueue) -> Hold | None:
+    def hold(self, strand: FlowQueue) -> Blocked | None:
         """Why a strand sends nothing now."""
         lane, path = strand.lane, strand.path
         if self.stops:
@@ -104,7 +104,7 @@ class PolicyState:
                     return self._hold("suspended", f"{kind} {name}", stop)
         return self.source_hold(lane.source, lane.site, lane.provider) if lane.source else None
 
-    def source_hold(self, source: str, site: str, provider: str) -> Hold | None:
+    def source_hold(self, source: str, site: str, provider: str) -> Blocked | None:
         """Why a source sends nothing to a site now: stopped, resting there, or its share of the day is used up."""
         if self.stops:
             if stop := self._stop("source", source):
@@ -114,13 +114,13 @@ class PolicyState:
         days = self.warmups.of(source, provider or site)
         if days is not None and days.room(self._steady_ms()) <= 0:
             cause = f"warm-up: {source} has sent its {days.cap} of today to {provider or site}"
-            return Hold("source", cause, days.next_ms() / 1000, self._now_ms())
+            return Blocked("source", cause, days.next_ms() / 1000, self._now_ms())
         return None
 
     def stopped(self, kind: str, name: str) -> bool:
         return bool(self.stops) and self._stop(kind, name) is not None
 
-    def _stop(self, kind: str, name: str) -> Stop | None:
+    def _stop(self, kind: str, name: str) -> Suspension | None:
         stop = self.stops.get((kind, name))
         if stop is not None and stop.until_ms and stop.until_ms <= self._steady_ms():
             self._ended(kind, name, stop.until_ms)
@@ -132,9 +132,9 @@ class PolicyState:
         if stop is not None and stop.chosen:
             self.pauses.add(kind, name, stop.begun_ms, at_ms)
 
-    def _hold(self, kind: str, what: str, stop: Stop) -> Hold:
+    def _hold(self, kind: str, what: str, stop: Suspension) -> Blocked:
         cause = f"{what} is stopped: {stop.cause}"
-        return Hold(kind, cause, stop.until_ms / 1000 if stop.until_ms else math.inf, stop.since_ms)
+        return Blocked(kind, cause, stop.until_ms / 1000 if stop.until_ms else math.inf, stop.since_ms)
 
     def _steady(self, ms: int) -> float:
         """Of a time by the clock."""
@@ -159,7 +159,7 @@ class PolicyState:
     # -- what is stopped
 
     def stop(self, kind: str, name: str, seconds: float, cause: str, chosen: bool = False) -> None:
-        """Stops it, for so many seconds (inf: until it is lifted). chosen: as of `Stop`."""
+        """Stops it, for so many seconds (inf: until it is lifted). chosen: as of `Suspension`."""
         begun_ms = self._steady_ms()
         until_ms = 0 if seconds == math.inf else begun_ms + int(seconds * 1000)
         before = self._stop(kind, name)
@@ -195,7 +195,7 @@ class PolicyState:
         if what == "stop":
             until_ms, since_ms, chosen, begun_ms = [*value, True, value[1]][:4] if len(value) < 4 else value[:4]
             self._ended(kind, name, begun_ms)
-            self.stops[kind, name] = Stop(until_ms, since_ms, cause, chosen, begun_ms)
+            self.stops[kind, name] = Suspension(until_ms, since_ms, cause, chosen, begun_ms)
         elif what == "lift" and kind == "rate":
             source, _, provider = name.rpartition(" ")
             self._rates.pop((source, provider), None)
@@ -318,7 +318,7 @@ class PolicyState:
 
     def restore(self, state: dict[str, Any]) -> None:
         for kind, name, *stop in state.get("stops", []):
-            self.stops[kind, name] = Stop(*stop[:3], *(stop[3:5] or (True, stop[1])))
+            self.stops[kind, name] = Suspension(*stop[:3], *(stop[3:5] or (True, stop[1])))
         self.pauses.restore(state.get("pauses", []))
         for source, provider, learnt in state.get("rates", []):
             self._rate(source, provider).restore(learnt, self._now())

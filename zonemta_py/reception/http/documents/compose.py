@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from zonemta_py.merge import header
 from zonemta_py.merge.encoding import base64, base64_bytes, join, piece
-from zonemta_py.reception.http.documents.models import Attachment, Message, Person
+from zonemta_py.reception.http.documents.models import Attachment, MessageDocument, PersonDocument
 
 _DENSE = 6
 """From one character in so many that is not ASCII, base64 is shorter than quoted-printable, and not less readable."""
 
 
-def compose(message: Message, files: list[bytes]) -> bytes:
+def compose(message: MessageDocument, files: list[bytes]) -> bytes:
     """message: not raw. files: contents of its attachments, decoded. Raises RenderRefused."""
     assert message.from_ is not None
     fields = [header.mailbox("From", message.from_.name, message.from_.address), _list("To", message.to)]
@@ -28,13 +28,13 @@ def compose(message: Message, files: list[bytes]) -> bytes:
     return b"".join(fields) + _content(message, files) + b"\r\n"
 
 
-def _list(name: str, people: list[Person]) -> bytes:
+def _list(name: str, people: list[PersonDocument]) -> bytes:
     """Each on a line of its own."""
     fields = [header.mailbox(name, person.name, person.address).removesuffix(b"\r\n") for person in people]
     return b",\r\n".join([fields[0], *(field[len(name) + 1 :] for field in fields[1:])]) + b"\r\n"
 
 
-def _content(message: Message, files: list[bytes]) -> bytes:
+def _content(message: MessageDocument, files: list[bytes]) -> bytes:
     """The entity that the header section ends with: text, alternatives, images the HTML shows, attachments."""
     both = list(zip(message.attachments, files, strict=True))
     shown = [_file(one, content) for one, content in both if one.content_id and message.html is not None]

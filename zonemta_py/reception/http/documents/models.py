@@ -1,7 +1,7 @@
 """What is asked and answered, as types: they check requests, and the API's description is made from them.
 
 Strict: unknown keys are refused, and a number is never taken for a text. The rows of a batch are checked by `batch`,
-since there may be a thousand of them; `Batch` describes them.
+since there may be a thousand of them; `BatchDocument` describes them.
 """
 
 from __future__ import annotations
@@ -41,11 +41,21 @@ ReturnPath = Annotated[str, AfterValidator(values.return_path)]
 Column = Annotated[str, AfterValidator(values.column), _described(values.COLUMN_PATTERN)]
 
 
+def plain_name(schema: str) -> str:
+    """A schema's name as clients know it, from its class's."""
+    return schema if schema.endswith("ProblemDocument") else schema.removesuffix("Document")
+
+
 class Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        use_attribute_docstrings=True,
+        model_title_generator=lambda model: plain_name(model.__name__),
+    )
 
 
-class Person(Model):
+class PersonDocument(Model):
     """A mailbox with its display name; a plain string is the address alone."""
 
     address: Address
@@ -58,7 +68,7 @@ def _person(given: Any) -> Any:
 
 
 _PERSON = {"anyOf": [{"type": "string", "format": "email"}, {"$ref": "#/components/schemas/Person"}]}
-Mailbox = Annotated[Person, BeforeValidator(_person), WithJsonSchema(_PERSON)]
+Mailbox = Annotated[PersonDocument, BeforeValidator(_person), WithJsonSchema(_PERSON)]
 
 
 class Attachment(Model):
@@ -84,7 +94,7 @@ def _given(key: str) -> dict[str, Any]:
     return {"required": [key], "properties": {key: {"not": {"type": "null"}}}}
 
 
-class Message(Model):
+class MessageDocument(Model):
     """One message: composed from its parts here, or `raw`, as it is."""
 
     model_config = ConfigDict(
@@ -143,7 +153,7 @@ class Message(Model):
     """-9 … 9; what goes first (RFC 6710)."""
 
     @model_validator(mode="after")
-    def _check(self) -> Message:
+    def _check(self) -> MessageDocument:
         composed = {name.rstrip("_") for name in self.model_fields_set} & {*_COMPOSED}
         if self.raw is not None:
             if composed:
@@ -173,7 +183,7 @@ class BatchHead(Model):
     """Local address that these are to be sent from, one of the zone's; not given: any of them."""
 
 
-class Batch(BatchHead):
+class BatchDocument(BatchHead):
     """Recipients of a campaign with their fields. Needs the header Idempotency-Key."""
 
     model_config = ConfigDict(
@@ -192,7 +202,7 @@ class Batch(BatchHead):
     """One row for each: the address, then a value for each column."""
 
 
-class Receipt(Model):
+class ReceiptDocument(Model):
     """It is on stable storage."""
 
     model_config = ConfigDict(
@@ -229,7 +239,7 @@ _TEMPLATE = (
 """A prepared one of a line, as an example."""
 
 
-class Campaign(Model):
+class CampaignDocument(Model):
     """What a campaign sends. Putting the same again is a success and changes nothing."""
 
     model_config = ConfigDict(
