@@ -10,7 +10,7 @@ from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.notes import Existence
 from zonemta_py.queue.api import BOUNCED, DEFERRED, HELD
 from zonemta_py.queue.fsck import compare
-from zonemta_py.queue.fsck.compare import State
+from zonemta_py.queue.fsck.compare import StoreState
 
 Make = Callable[..., Any]
 
@@ -138,7 +138,7 @@ async def test_wrong_totals_are_counted_again(closed: Any) -> None:
     change(closed, wrong)
     repaired(closed, "99 messages")
     after = value_of(closed, keys.STATE)
-    assert State(*records.unpack(after))[2:4] == State(*records.unpack(before))[2:4]
+    assert StoreState(*records.unpack(after))[2:4] == StoreState(*records.unpack(before))[2:4]
 
 
 async def test_a_wrong_number_of_recipients_left(closed: Any) -> None:

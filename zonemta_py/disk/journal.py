@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from zonemta_py.disk.frame import BLOCK_BYTES, Damage, Record, frame, good_end, parse
 from zonemta_py.disk.quarantine import Quarantine
-from zonemta_py.disk.records import Type, pack, unpack
+from zonemta_py.disk.records import END_BODY, LostRecord, Type, unpack
 
 log = logging.getLogger(__name__)
 
@@ -183,7 +183,7 @@ def seal(path: Path, last: Record, now_ms: int) -> Record:
     if last.type == Type.END:
         return last
     end = tail(path).end
-    record = Record(last.seq + 1, now_ms, Type.END, b"\xc0")
+    record = end_record(last.seq + 1, now_ms)
     with path.open("r+b") as file:
         file.truncate(end)
         file.seek(end)
@@ -191,6 +191,16 @@ def seal(path: Path, last: Record, now_ms: int) -> Record:
         file.flush()
         os.fsync(file.fileno())
     return record
+
+
+def lost_record(first: int, last: int, ms: int = 0) -> Record:
+    """The record that stands for those which damage has cost."""
+    return Record(last, ms, Type.LOST, LostRecord(first, last).pack())
+
+
+def end_record(seq: int, ms: int = 0) -> Record:
+    """The last record of a segment, or of a file that a crash left open."""
+    return Record(seq, ms, Type.END, END_BODY)
 
 
 class Tail(NamedTuple):
@@ -230,13 +240,13 @@ def mend(
         if record.seq < expected:
             continue
         if record.seq > expected:
-            kept.append(Record(record.seq - 1, record.ms, Type.LOST, pack([expected, record.seq - 1])))
+            kept.append(lost_record(expected, record.seq - 1, record.ms))
         kept.append(record)
         expected = record.seq + 1
     if expected < until:  # a segment ends with END
         if expected < until - 1:
-            kept.append(Record(until - 2, 0, Type.LOST, pack([expected, until - 2])))
-        kept.append(Record(until - 1, 0, Type.END, pack(None)))
+            kept.append(lost_record(expected, until - 2))
+        kept.append(end_record(until - 1))
     note = {
         "file": str(path),
         "faults": [str(fault) for fault in faults],

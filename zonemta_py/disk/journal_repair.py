@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from zonemta_py.disk import journal, records
-from zonemta_py.disk.frame import Record, frame
+from zonemta_py.disk import journal
+from zonemta_py.disk.frame import frame
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.records import Type
 
@@ -87,8 +87,5 @@ def bridge(folder: Path, stable: int) -> None:
             last = record.seq
     if last >= stable:  # the END record has taken the number of the last one that was lost
         return
-    rows = [
-        Record(stable, 0, Type.LOST, records.pack([last + 1, stable])),
-        Record(stable + 1, 0, Type.END, records.pack(None)),
-    ]
+    rows = [journal.lost_record(last + 1, stable), journal.end_record(stable + 1)]
     (folder / f"{stable:016d}{journal.SUFFIX}").write_bytes(frame(rows, 0))

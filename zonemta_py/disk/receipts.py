@@ -16,13 +16,12 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgpack
 
 from zonemta_py.disk import records
 from zonemta_py.disk.frame import Record, frame, parse
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import EnvelopeRecord, Type
 
 FOLDER = "receipts"
 FILE_BYTES = 1024 * 1024
@@ -88,14 +87,14 @@ def _paths(folder: Path) -> list[Path]:
     return [path for path in (folder / FOLDER).glob("*.[ab]") if path.stem.isdecimal()]
 
 
-def read(folder: Path, after: int = 0) -> Iterator[tuple[int, list[list[Any]]]]:
-    """Number of a batch later than `after`, and the bodies of its ENVELOPE records; in no order. Raises OSError."""
+def read(folder: Path, after: int = 0) -> Iterator[tuple[int, list[EnvelopeRecord]]]:
+    """Number of a batch later than `after`, and its messages; in no order. Raises OSError."""
     for path in _paths(folder):
         for record in parse(path.read_bytes(), []):
             if record.seq <= after:
                 continue
             with contextlib.suppress(ValueError):
-                yield record.seq, records.unpack(record.body)
+                yield record.seq, [EnvelopeRecord.of(fields) for fields in records.unpack(record.body)]
 
 
 def last(folder: Path) -> int:

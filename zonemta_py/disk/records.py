@@ -12,7 +12,7 @@ outcomes of a DELIVERY (`queue.lifecycle.settlement`). The lake's reader takes m
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple, TypedDict
 
@@ -369,7 +369,7 @@ class UnsuppressRecord(NamedTuple):
         return pack(self if self.scopes is not None else self[:2])
 
     @classmethod
-    def of(cls, fields: list[Any]) -> UnsuppressRecord:
+    def of(cls, fields: Sequence[Any]) -> UnsuppressRecord:
         return cls(*fields[:3])
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.records import RELEASED, Type, unpack
+from zonemta_py.disk.records import RELEASED, DeliveryRecord, EnvelopeRecord, RemovedRecord, Type, unpack
 from zonemta_py.mail.reply import Reply
 
 
@@ -53,29 +53,26 @@ class History:
 
     def take(self, record: Record) -> None:
         if record.type == Type.ENVELOPE:
-            message_id, metadata, recipients = unpack(record.body)[:3]
+            mail = EnvelopeRecord.of(unpack(record.body))
             # A start may write an envelope again: the mail came when it came first.
-            self.mails.setdefault(message_id, Mail(message_id, record.ms, metadata, recipients))
+            self.mails.setdefault(mail.id, Mail(mail.id, record.ms, mail.metadata, mail.recipients))
         elif record.type == Type.DELIVERY:
-            self._delivery(record.ms, unpack(record.body))
+            self._delivery(record.ms, DeliveryRecord.of(unpack(record.body)))
         elif record.type == Type.REMOVED:
-            message_id, _, addresses = unpack(record.body)[:3]
-            self.removed.update({(message_id, address): record.ms for address in addresses})
+            removed = RemovedRecord.of(unpack(record.body))
+            self.removed.update({(removed.id, address): record.ms for address in removed.recipients})
 
-    def _delivery(self, ms: int, body: list[Any]) -> None:
-        _, message_id, zone, _, outcomes, trace = body[:6]
-        took_ms = int(trace[4]) if len(trace) > 4 else 0
-        source, site, provider = trace[5:8] if len(trace) > 7 else ("", "", "")
-        for outcome in outcomes:
-            verdict, code, enhanced, text, stage, addresses, _, kind = [*outcome, "", ""][:8]
-            if verdict == RELEASED:
+    def _delivery(self, ms: int, delivery: DeliveryRecord) -> None:
+        trace = delivery.trace
+        for outcome in delivery.outcomes:
+            if outcome.verdict == RELEASED:
                 continue
             attempt = PastAttempt(
-                ms, verdict, Reply(code, enhanced, text), stage, kind, took_ms, zone, source, site, provider
-            )
-            for who in addresses:
-                address = who if isinstance(who, str) else who[0]
-                self.attempts.setdefault((message_id, address), []).append(attempt)
+                ms, outcome.verdict, Reply(outcome.code, outcome.enhanced, outcome.text), outcome.stage, outcome.kind,
+                int(trace.took_ms), delivery.zone, trace.source, trace.site, trace.provider,
+            )  # fmt: skip
+            for address in outcome.addresses():
+                self.attempts.setdefault((delivery.id, address), []).append(attempt)
 
 
 def read(folders: Iterable[Path], progress: Callable[[int, int], None] = lambda done, all_: None) -> History:

@@ -18,21 +18,32 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configur
 from zonemta_py.cli.terminal.output import moment, print_json, printable
 from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.records import Type, unpack
+from zonemta_py.disk.records import (
+    DeliveryRecord,
+    EnvelopeRecord,
+    FinishRecord,
+    InDoubtRecord,
+    OpenRecord,
+    RemovedRecord,
+    StartRecord,
+    Type,
+    unpack,
+)
 
 app = typer.Typer(help="Every acceptance, attempt and result, as it was written down.", no_args_is_help=True)
 
 _FIELDS: dict[int, tuple[str, ...]] = {
-    Type.ENVELOPE: ("id", "metadata", "recipients"),
-    Type.OPEN: ("id",),
-    Type.START: ("lease", "id", "zone", "destination", "recipients", "since_ms"),
-    Type.DELIVERY: ("lease", "id", "zone", "destination", "outcomes", "trace"),
-    Type.FINISH: ("id",),
-    Type.IN_DOUBT: ("leases", "recipients"),
-    Type.REMOVED: ("id", "zone", "recipients", "reason"),
+    Type.ENVELOPE: EnvelopeRecord._fields,
+    Type.OPEN: OpenRecord._fields,
+    Type.START: StartRecord._fields[:6],
+    Type.DELIVERY: DeliveryRecord._fields,
+    Type.FINISH: FinishRecord._fields,
+    Type.IN_DOUBT: InDoubtRecord._fields,
+    Type.REMOVED: RemovedRecord._fields[:4],
     Type.MOVED: ("id", "zone", "recipients", "state"),
     Type.STANDING: ("change", "about", "value", "cause"),
 }
+"""As they have been printed ever since; others are printed as they are written."""
 
 
 @app.command()

@@ -14,11 +14,9 @@ from typing import Any
 from zonemta_py.delivery.tls.plan import Demands, Trial
 from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.records import Type, unpack
+from zonemta_py.disk.records import DeliveryRecord, Type, unpack
 from zonemta_py.mail.tls.reports import Seen
 
-SECURITY = 8
-"""Where the rows stand in the trace of a DELIVERY record."""
 ROWS_MAX = 200
 """Of one delivery: a hundred domains, each with six addresses that fail, must not fill the journal."""
 _DETAIL_MAX = 200
@@ -79,6 +77,5 @@ def _records(path: Path, start_ms: int) -> Iterator[Record]:
 
 
 def _in_record(body: bytes) -> Iterator[Seen]:
-    trace = unpack(body)[5]
-    for row in trace[SECURITY] if len(trace) > SECURITY else ():
+    for row in DeliveryRecord.of(unpack(body)).trace.security:
         yield Seen(*row)

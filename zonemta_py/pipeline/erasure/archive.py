@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from zonemta_py.disk.frame import Damage, Record, frame, parse
-from zonemta_py.disk.journal import files
-from zonemta_py.disk.records import Type, pack, unpack
+from zonemta_py.disk.journal import files, lost_record
+from zonemta_py.disk.records import EnvelopeRecord, RecipientRow, Type, pack, unpack
 from zonemta_py.pipeline.erasure.person import DataSubject
 
 _SUFFIX = ".erasing"
@@ -89,7 +89,8 @@ def _erased(record: Record, person: DataSubject) -> tuple[Record, int]:
 
 def _own_rows(body: list[Any], person: DataSubject) -> int:
     """Empties, in an ENVELOPE, what is the person's alone; gives how many things that were."""
-    mine = [row for row in body[2] if person.is_(row[1])]
+    envelope = EnvelopeRecord.of(body)
+    mine = [row for row in envelope.recipients if person.is_(RecipientRow.of(row).address)]
     emptied = 0
     for row in mine:
         for index, value in enumerate(row[2:], 2):
@@ -99,9 +100,9 @@ def _own_rows(body: list[Any], person: DataSubject) -> int:
             elif isinstance(value, list):
                 row[index] = [""] * len(value)
                 emptied += len(value)
-    headers = body[1].get("headers")
-    if headers and len(mine) == len(body[2]):
-        body[1]["headers"] = dict.fromkeys(headers, "")
+    headers = envelope.metadata.get("headers")
+    if headers and len(mine) == len(envelope.recipients):
+        envelope.metadata["headers"] = dict.fromkeys(headers, "")
         emptied += len(headers)
     return emptied
 
@@ -111,7 +112,7 @@ def _with_lost(kept: list[Record]) -> Iterator[Record]:
     expected = kept[0].seq if kept else 0
     for record in kept:
         if record.seq > expected:
-            yield Record(record.seq - 1, record.ms, Type.LOST, pack([expected, record.seq - 1]))
+            yield lost_record(expected, record.seq - 1, record.ms)
         yield record
         expected = record.seq + 1
 

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged
 from zonemta_py.disk.notes import Note
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import MovedRecord, RemovedRecord, Type
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately
@@ -44,14 +44,15 @@ async def _whatever_becomes_of_the_asker(queue: QueueContext, order: Coroutine[A
 async def _release(queue: QueueContext, message_id: str) -> int:
     core, due_ms = queue.core, queue.core.clock.steady_ms()
     found = _held(queue, message_id)
-    written: list[int] = []
+    written: list[tuple[int, MovedRecord]] = []
     for zone, addresses in found.items():
         core.schedule.zones[zone].promise([keys.deferred(zone, due_ms, message_id, one) for one in addresses])
-        written.append(core.ledger.open(Type.MOVED, records.pack([message_id, zone, addresses, due_ms])))
+        moved = MovedRecord(message_id, zone, addresses, due_ms)
+        written.append((core.ledger.open(Type.MOVED, moved.pack()), moved))
     await core.journal.stable()
     await core.lines.stable()  # while its disk is in trouble the store cannot be read
-    for seq, (zone, addresses) in zip(written, found.items(), strict=True):
-        apply_release(queue, message_id, zone, addresses, due_ms)
+    for seq, moved in written:
+        apply_release(queue, moved)
         core.ledger.close(seq)
     await _written(queue)
     return sum(map(len, found.values()))
@@ -60,14 +61,12 @@ async def _release(queue: QueueContext, message_id: str) -> int:
 async def _drop(queue: QueueContext, message_id: str) -> int:
     core = queue.core
     found = _held(queue, message_id)
-    written = [
-        core.ledger.open(Type.REMOVED, records.pack([message_id, zone, addresses, DROPPED]))
-        for zone, addresses in found.items()
-    ]
+    removed = [RemovedRecord(message_id, zone, addresses, DROPPED) for zone, addresses in found.items()]
+    written = [core.ledger.open(Type.REMOVED, one.pack()) for one in removed]
     await core.journal.stable()
     await core.lines.stable()  # while its disk is in trouble the store cannot be read
-    for seq, (zone, addresses) in zip(written, found.items(), strict=True):
-        apply_drop(queue, message_id, zone, addresses, DROPPED, core.clock.ms())
+    for seq, one in zip(written, removed, strict=True):
+        apply_drop(queue, one, core.clock.ms())
         core.ledger.close(seq)
     await _written(queue)
     return sum(map(len, found.values()))
@@ -85,10 +84,11 @@ def _held(queue: QueueContext, message_id: str) -> dict[str, list[str]]:
     return found
 
 
-def apply_release(queue: QueueContext, message_id: str, zone: str, addresses: list[str], due_ms: int) -> None:
+def apply_release(queue: QueueContext, moved: MovedRecord) -> None:
     """Makes a MOVED record true, as far as it is not. The walk of what is due may be past their time by now."""
-    core, moved, promised = queue.core, list[Operation](), list[bytes]()
-    for address in addresses:
+    core, operations, promised = queue.core, list[Operation](), list[bytes]()
+    message_id, zone, due_ms = moved.id, moved.zone, moved.due_ms
+    for address in moved.recipients:
         key, due = keys.held(zone, message_id, address), keys.deferred(zone, due_ms, message_id, address)
         promised.append(due)
         value = core.store.get(key)
@@ -97,14 +97,14 @@ def apply_release(queue: QueueContext, message_id: str, zone: str, addresses: li
         domain = address.rpartition("@")[2]
         core.sizes.add(zone, domain, sizes.HELD, -1)
         core.sizes.add(zone, domain, sizes.DEFERRED, 1)
-        moved += [(key, None), (due, _freed(value, due_ms))]
+        operations += [(key, None), (due, _freed(value, due_ms))]
 
     def arrived(_: Reply | None) -> None:
         core.schedule.busy.difference_update(promised)
         if zone in core.schedule.zones:
             core.schedule.zones[zone].due_at(due_ms)
 
-    core.lines.submit(moved, arrived, sync=False, keep=True)
+    core.lines.submit(operations, arrived, sync=False, keep=True)
 
 
 def _freed(value: bytes, now_ms: int) -> bytes:
@@ -114,15 +114,15 @@ def _freed(value: bytes, now_ms: int) -> bytes:
 
 
 def apply_drop(
-    queue: QueueContext, message_id: str, zone: str, addresses: list[str], reason: str, ms: int,
-    found: dict[str, tuple[bytes, int]] | None = None,
-) -> int:  # fmt: skip
+    queue: QueueContext, removed: RemovedRecord, ms: int, found: dict[str, tuple[bytes, int]] | None = None
+) -> int:
     """Makes a REMOVED record true, as far as it is not; the last recipient takes the message along.
 
     found: where they are, if that is known, and how they are counted. How many were there still.
     """
     core, operations, ended = queue.core, list[Operation](), 0
-    for address in addresses:
+    message_id, zone = removed.id, removed.zone
+    for address in removed.recipients:
         entry = find_any(core.store, zone, message_id, address) if found is None else found.get(address)
         if entry is not None:
             key, state = entry
@@ -139,7 +139,7 @@ def apply_drop(
     core.messages.pin(message)
     if campaign := campaign_of(message.metadata):
         for _ in range(ended):
-            core.campaigns.tallies.result(campaign, REMOVED, ms, suppressed=reason.startswith(SUPPRESSED))
+            core.campaigns.tallies.result(campaign, REMOVED, ms, suppressed=removed.reason.startswith(SUPPRESSED))
     operations += core.messages.finish(message, ended)
     if message.left <= 0:
         queue.settling.finish(message, zone)

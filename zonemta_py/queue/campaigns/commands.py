@@ -10,9 +10,9 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import StandingRecord, Type
 from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.mail.schedule_fields import name as checked_name
 from zonemta_py.merge.source import TemplateSource
@@ -111,13 +111,13 @@ class CampaignCommands:
         """True at once, for good when the journal has it; then the store is given it."""
         core, now_ms = self._core, self._core.clock.ms()
         core.campaigns.obey(campaign, what, now_ms, cause)
-        body = [what, ["campaign", campaign.name], [campaign.created_ms, now_ms], cause]
+        order = StandingRecord(what, ["campaign", campaign.name], [campaign.created_ms, now_ms], cause)
 
         def apply() -> None:
             operations: list[Operation] = [(keys.campaign(campaign.name), campaign.record())]
             core.lines.submit(operations, immediately, sync=False, keep=True)
 
-        core.ledger.write(Type.STANDING, records.pack(body), apply)
+        core.ledger.write(Type.STANDING, order.pack(), apply)
 
     def _going(self, name: str) -> Campaign:
         campaign = self._core.campaigns.get(name)
@@ -183,7 +183,7 @@ def begun(core: Core, campaign: Campaign) -> None:
     """Records that there is such a campaign from now on."""
     names = "created_ms", "sender", "tenant", "zone", "planned", "template"
     value = {name: getattr(campaign, name) for name in names}
-    core.ledger.append(Type.STANDING, records.pack([BEGIN, ["campaign", campaign.name], value, ""]))
+    core.ledger.append(Type.STANDING, StandingRecord(BEGIN, ["campaign", campaign.name], value, "").pack())
 
 
 def _name(text: str) -> str:

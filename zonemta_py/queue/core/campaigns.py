@@ -19,6 +19,7 @@ from typing import Any
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.bodies import restore, shrink
 from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged
+from zonemta_py.disk.records import StandingRecord
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal
@@ -157,13 +158,13 @@ class Campaigns:
             campaign.canceled_ms, campaign.cause = ms, cause
             self.canceled.add(campaign.name)
 
-    def again(self, body: list[Any]) -> list[Operation]:
+    def again(self, order: StandingRecord) -> list[Operation]:
         """Makes the record of an order true that a crash kept from the store; what writes it."""
-        what, (_, name), (created_ms, ms), cause = body[:4]
+        (_, name), (created_ms, ms) = order.subject, order.value
         campaign = self.by_name.get(name)
         if campaign is None or campaign.created_ms != created_ms:  # one of that name that is gone
             return []
-        self.obey(campaign, what, ms, cause)
+        self.obey(campaign, order.what, ms, order.cause)
         return [(keys.campaign(name), campaign.record())]
 
     async def save(self, campaign: Campaign, lines: StoreLine) -> None:

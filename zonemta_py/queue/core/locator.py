@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.notes import Note
+from zonemta_py.disk.records import RemovedRecord, StartRecord, Who
 from zonemta_py.queue.core import sizes
 from zonemta_py.schedule.batch import Entry
 
@@ -28,15 +28,13 @@ def find(get: Get, zone: str, target: str, message_id: str, address: str, before
     return None
 
 
-def leased_keys(get: Get, row: list[Any]) -> list[tuple[str, bytes, bytes]]:
-    """The recipients of a start record that are still there: address, key, value."""
-    _, message_id, zone, target, recipients = row[:5]
+def leased_keys(get: Get, start: StartRecord) -> list[tuple[str, bytes, bytes]]:
+    """The recipients of a start that are still there: address, key, value."""
     found = []
-    for who in recipients:
-        address, before = who if isinstance(who, list) else (who, 0)
-        place = find(get, zone, target, message_id, address, before)
+    for who in map(Who.of, start.recipients):
+        place = find(get, start.zone, start.destination, start.id, who.address, who.before_ms)
         if place is not None:
-            found.append((address, *place))
+            found.append((who.address, *place))
     return found
 
 
@@ -47,15 +45,15 @@ def state_of(entry: Entry) -> int:
     return sizes.DEFERRED if entry.key.startswith(b"deferred ") else sizes.QUEUED
 
 
-def places_of(
-    get: Get, zone: str, target: str, message_id: str, addresses: list[str], dues: list[int]
-) -> dict[str, tuple[bytes, int]]:
-    """Of those that are still where a REMOVED record found them: the key, and how they are counted; by address."""
+def places_of(get: Get, removed: RemovedRecord) -> dict[str, tuple[bytes, int]]:
+    """Of those that are still where the record, which says that, found them: the key, and how they are counted; by
+    address."""
     found: dict[str, tuple[bytes, int]] = {}
-    for place, address in enumerate(addresses):
-        before = dues[place] if dues else 0
-        held = keys.held(zone, message_id, address)
-        if (entry := find(get, zone, target, message_id, address, before)) is not None:
+    where = removed.where or {"destination": "", "due": []}
+    for place, address in enumerate(removed.recipients):
+        before = where["due"][place] if where["due"] else 0
+        held = keys.held(removed.zone, removed.id, address)
+        if (entry := find(get, removed.zone, where["destination"], removed.id, address, before)) is not None:
             found[address] = entry[0], sizes.DEFERRED if entry[0].startswith(b"deferred ") else sizes.QUEUED
         elif get(held) is not None:
             found[address] = held, sizes.HELD

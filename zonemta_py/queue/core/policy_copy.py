@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store
+from zonemta_py.disk.records import StandingRecord
 from zonemta_py.queue.core.commit import immediately
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def is_kept(store: Store) -> bool:
     return store.get(keys.STANDING_STATE) is not None
 
 
-def taken_up(store: Store, suffix: Suffix) -> tuple[dict[str, Any], dict[str, Any], list[list[Any]]]:
+def taken_up(store: Store, suffix: Suffix) -> tuple[dict[str, Any], dict[str, Any], list[StandingRecord]]:
     """What stood, what was used of limits, and the changes since. Raises StoreError."""
     standing, permits, seq = suffix.standing, suffix.permits, suffix.position_seq
     value = store.get(keys.STANDING_STATE)
@@ -61,5 +62,5 @@ def taken_up(store: Store, suffix: Suffix) -> tuple[dict[str, Any], dict[str, An
     changes = dict(suffix.changes)
     for key, body in store.scan(keys.STANDING, keys.end(keys.STANDING)):
         if key != keys.STANDING_STATE:
-            changes.setdefault(int(key.removeprefix(keys.STANDING)), records.unpack(body))
+            changes.setdefault(int(key.removeprefix(keys.STANDING)), StandingRecord.of(records.unpack(body)))
     return standing, permits, [changes[number] for number in sorted(changes) if number > seq]

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from zonemta_py.disk import records
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.records import Type
-from zonemta_py.queue.api import BOUNCED, DELIVERED
+from zonemta_py.disk.records import (
+    BOUNCED,
+    DELIVERED,
+    DeliveryRecord,
+    EnvelopeRecord,
+    FinishRecord,
+    RemovedRecord,
+    Type,
+)
 from zonemta_py.queue.fsck import suppressions
-from zonemta_py.queue.lifecycle.lost import LOST
 
 
 class Truth:
@@ -32,23 +38,23 @@ class Truth:
         self._next = record.seq + 1
         self.listed.take(record)
         if record.type == Type.ENVELOPE:
-            message_id, metadata, rows = records.unpack(record.body)[:3]
-            self.senders[message_id] = str(metadata.get("sender") or "")
-            known = self.alive.setdefault(message_id, {})
-            for zone, address, notify, orcpt in rows:
-                known[address] = (zone, notify, orcpt)
+            envelope = EnvelopeRecord.of(records.unpack(record.body))
+            self.senders[envelope.id] = str(envelope.metadata.get("sender") or "")
+            known = self.alive.setdefault(envelope.id, {})
+            for row in envelope.rows():
+                known[row.address] = (row.zone, row.notify, row.orcpt)
         elif record.type == Type.DELIVERY:
-            body = records.unpack(record.body)
-            for outcome in body[4]:
-                if outcome[0] in (DELIVERED, BOUNCED):
-                    self._end(body[1], [who[0] if isinstance(who, list) else who for who in outcome[5]])
+            delivery = DeliveryRecord.of(records.unpack(record.body))
+            for outcome in delivery.outcomes:
+                if outcome.verdict in (DELIVERED, BOUNCED):
+                    self._end(delivery.id, outcome.addresses())
         elif record.type == Type.REMOVED:
-            body = records.unpack(record.body)
-            self._end(body[0], body[2])
-            if len(body) > 4 and LOST in body[4]:
-                self.lost_before.add(body[0])
+            removed = RemovedRecord.of(records.unpack(record.body))
+            self._end(removed.id, removed.recipients)
+            if removed.case is not None:
+                self.lost_before.add(removed.id)
         elif record.type == Type.FINISH:
-            message_id = records.unpack(record.body)[0]
+            message_id = FinishRecord.of(records.unpack(record.body)).id
             if message_id in self.lost_before and self.alive.get(message_id):
                 return  # it was found lost with one of its recipients; the others have not been named yet
             self.alive.pop(message_id, None)

@@ -7,10 +7,10 @@ afterwards it is thrown away, since what it has counted is old.
 
 from __future__ import annotations
 
-from zonemta_py.disk import body_file, keys, records
+from zonemta_py.disk import body_file, keys
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.quarantine import Quarantine
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import FinishRecord, Type
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.fsck import bodies
 from zonemta_py.queue.fsck.compare import Comparison
@@ -52,7 +52,7 @@ def _ends(core: Core, found: Comparison, case: str) -> list[Operation]:
             core.ledger.append(Type.REMOVED, lost.body(message_id, zone, addresses, why, case))
     operations: list[Operation] = []
     for message_id in found.broken:
-        core.ledger.append(Type.FINISH, records.pack([message_id]))
+        core.ledger.append(Type.FINISH, FinishRecord(message_id).pack())
         prefix = keys.message_range(message_id)
         operations += [(key, None) for key in core.store.keys(prefix, keys.end(prefix))]
     return operations

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import Store
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import Type, UnsuppressRecord
 from zonemta_py.queue.fsck.campaigns import Finding
 from zonemta_py.queue.lifecycle.requests import RequestRecord
 from zonemta_py.queue.suppression.entry import ALL, WHOLE_BEGINS, Suppressed, operations
@@ -26,7 +26,7 @@ class Listed:
         if record.type in (Type.SUPPRESS, Type.UNSUPPRESS):
             body = records.unpack(record.body)
             self.last.update(operations(Type(record.type), body))
-            self._begun |= record.type == Type.UNSUPPRESS and body == WHOLE_BEGINS
+            self._begun |= record.type == Type.UNSUPPRESS and UnsuppressRecord.of(body) == WHOLE_BEGINS
             self.whole |= record.type == Type.SUPPRESS and not body and self._begun
 
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Set
 from functools import partial
-from typing import Any
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import InDoubtRecord, InDoubtRow, StartRecord, Type
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately
@@ -71,7 +70,7 @@ def _deadly(queue: QueueContext, lease: Lease, making: tuple[int, int]) -> list[
 def _doubt(queue: QueueContext, leases: list[Lease], deadly: Set[int] = frozenset()) -> None:
     """Ends them. deadly: ids of entries that are held."""
     rows = [
-        [lease.message.id, lease.zone.name, entry.address, lease.since_ms, _action(lease, entry, deadly)]
+        InDoubtRow(lease.message.id, lease.zone.name, entry.address, lease.since_ms, _action(lease, entry, deadly))
         for lease in leases
         for entry in lease.open
     ]
@@ -79,8 +78,8 @@ def _doubt(queue: QueueContext, leases: list[Lease], deadly: Set[int] = frozense
         del queue.leases.out[lease.number]
         lease.group.zone.done(lease.group)
     if leases:
-        body = records.pack([[lease.number for lease in leases], rows])
-        queue.core.ledger.write(Type.IN_DOUBT, body, partial(_resolve_all, queue.core, leases, deadly))
+        record = InDoubtRecord([lease.number for lease in leases], rows)
+        queue.core.ledger.write(Type.IN_DOUBT, record.pack(), partial(_resolve_all, queue.core, leases, deadly))
 
 
 def _action(lease: Lease, entry: Entry, deadly: Set[int]) -> str:
@@ -113,24 +112,27 @@ def _resolve(core: Core, lease: Lease, deadly: Set[int]) -> None:
     core.lines.submit(operations, held, sync=False, keep=True)
 
 
-def recover(queue: QueueContext, working: list[list[Any]]) -> None:
-    """Start records without a result, [lease, id, zone, destination, recipients, since_ms], after a crash."""
-    core, rows = queue.core, []
-    for row in working:
-        zone = core.config.zone(row[2])
+def recover(queue: QueueContext, working: list[StartRecord]) -> None:
+    """Starts without a result, after a crash."""
+    core, rows = queue.core, list[InDoubtRow]()
+    for start in working:
+        zone = core.config.zone(start.zone)
         action = zone.in_doubt if zone else "retry"
-        rows += [[row[1], row[2], address, row[5], action] for address, _, _ in leased_keys(core.store.get, row)]
+        rows += [
+            InDoubtRow(start.id, start.zone, address, start.since_ms, action)
+            for address, _, _ in leased_keys(core.store.get, start)
+        ]
     if working:
-        body = records.pack([[row[0] for row in working], rows])
-        core.ledger.write(Type.IN_DOUBT, body, partial(apply, queue, rows))
+        record = InDoubtRecord([start.lease for start in working], rows)
+        core.ledger.write(Type.IN_DOUBT, record.pack(), partial(apply, queue, rows))
 
 
-def apply(queue: QueueContext, rows: list[list[Any]]) -> None:
+def apply(queue: QueueContext, rows: list[InDoubtRow]) -> None:
     """Makes an IN_DOUBT record true, before anything is scheduled.
 
     One recipient may stand in several of its leases: older queues did not write down that one was taken back.
     """
-    core, once = queue.core, {(row[0], row[1], row[2]): row for row in rows}
+    core, once = queue.core, {(row.id, row.zone, row.address): row for row in rows}
     for message_id, zone, address, since_ms, action in once.values():
         operations = [_listed(message_id, address, zone, since_ms, action)]
         entry = find_entry(core.store, zone, message_id, address) if action == "hold" else None

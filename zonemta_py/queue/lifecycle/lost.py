@@ -11,14 +11,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zonemta_py.disk import body_file, keys, records
+from zonemta_py.disk import body_file, keys
 from zonemta_py.disk.leveldb.store import Operation, Store, StoreError
 from zonemta_py.disk.quarantine import Incident, Quarantine
+from zonemta_py.disk.records import LOST_CASE, RemovedRecord
 
 if TYPE_CHECKING:
     from zonemta_py.queue.core.core import Core
 
-LOST = "lost"
 REASON = "lost by damage"
 REMEDY = "send them again from their source"
 ONE_CASE_MAX = 1_000
@@ -27,8 +27,8 @@ ONE_CASE_MAX = 1_000
 
 def body(message_id: str, zone: str, addresses: list[str], why: str, case: str, **where: Any) -> bytes:
     """Of the REMOVED record. where: `destination` and `due`, where the keys are known."""
-    place = {"destination": "", "due": []} | where | {LOST: case}
-    return records.pack([message_id, zone, addresses, f"{REASON}: {why}", place])
+    place = {"destination": "", "due": []} | where | {LOST_CASE: case}
+    return RemovedRecord(message_id, zone, addresses, f"{REASON}: {why}", place).pack()
 
 
 def rests(store: Store, message_id: str) -> list[bytes]:

@@ -13,9 +13,9 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError, StoreFenced
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import RemovedRecord, Type
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.counters import REMOVED, SUPPRESSED, campaign_of
@@ -126,14 +126,14 @@ def remove(
     due = [keys.place(entry.key).due_ms for entry in entries]
     where = {"destination": destination, "due": due if any(due) else []}
     now_ms = core.clock.ms()
-    body = [message.id, zone, [entry.address for entry in entries], reason, where]
+    record = RemovedRecord(message.id, zone, [entry.address for entry in entries], reason, where)
     for entry in entries:
         if not entry.pinned:
             entry.pinned = True
             core.messages.pin(message)
     suppressed = reason.startswith(SUPPRESSED)
     apply = partial(_apply, core, zone, message, entries, now_ms, suppressed, done)
-    core.ledger.write(Type.REMOVED, records.pack(body), apply, now_ms)
+    core.ledger.write(Type.REMOVED, record.pack(), apply, now_ms)
 
 
 def _apply(

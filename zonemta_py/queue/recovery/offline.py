@@ -76,8 +76,8 @@ async def _judged(config: Config, store: Store, progress: Progress, clock: Clock
     for fault in _archived(folder, archive):
         report.add("damage", f"the archive: {fault.what}", str(fault.path), "zonemta fsck --repair keeps the rest")
     known = suffix.floor, suffix.arriving, suffix.enveloped
-    for body in restore.unknown(config, store, state.batches, *known):
-        report.add("damage", "a message is lost from the store", body[0], "send it again from its source")
+    for envelope in restore.unknown(config, store, state.batches, *known):
+        report.add("damage", "a message is lost from the store", envelope.id, "send it again from its source")
     for first, last in restore.missing(config, suffix.segments.rows()):
         report.add("damage", f"the journal's records {first} to {last} are gone", str(folder), "zonemta fsck --repair")
     if behind:

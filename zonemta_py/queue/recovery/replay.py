@@ -7,13 +7,22 @@ Records of the same message wait for each other's batch, since what one wrote is
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import StoreDamaged
 from zonemta_py.disk.notes import Note
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import (
+    DeliveryRecord,
+    FinishRecord,
+    InDoubtRecord,
+    MovedRecord,
+    OutcomeRow,
+    RemovedRecord,
+    StandingRecord,
+    Type,
+    Who,
+)
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
 from zonemta_py.queue.admin.orders import apply_drop, apply_release
@@ -53,7 +62,7 @@ class Replay:
             if record.type in (Type.SUPPRESS, Type.UNSUPPRESS) and record.seq > self._applied:
                 self._core.suppression.foresee(Type(record.type), records.unpack(record.body))
             elif record.type == Type.STANDING:
-                self._core.campaigns.again(records.unpack(record.body))
+                self._core.campaigns.again(StandingRecord.of(records.unpack(record.body)))
 
     async def run(self, whole: bool = True) -> None:
         """Once, after `foresee`. whole: what is not in the store has ended; else it may be lost, as a check finds."""
@@ -63,39 +72,37 @@ class Replay:
                 await asyncio.sleep(0)  # mail comes meanwhile
             body = records.unpack(record.body)
             if record.type == Type.DELIVERY:
-                await self._delivery(record, body)
+                await self._delivery(record, DeliveryRecord.of(body))
             elif record.type == Type.IN_DOUBT:
                 await self._flush()
-                in_doubt.apply(self._queue, body[1])
+                in_doubt.apply(self._queue, InDoubtRecord.of(body).recipients)
             elif record.type == Type.REMOVED:
                 await self._flush()
-                self._removed(record, body)
+                self._removed(record, RemovedRecord.of(body))
             elif record.type == Type.MOVED:
                 await self._flush()
-                apply_release(self._queue, *body[:4])
+                apply_release(self._queue, MovedRecord.of(body))
             elif record.type in (Type.SUPPRESS, Type.UNSUPPRESS) and record.seq > self._applied:
                 self._core.suppression.again(Type(record.type), body)
             elif record.type == Type.STANDING:
-                self._core.lines.submit(self._core.campaigns.again(body), immediately, sync=False, keep=True)
+                operations = self._core.campaigns.again(StandingRecord.of(body))
+                self._core.lines.submit(operations, immediately, sync=False, keep=True)
             self._core.ledger.close(record.seq)
         await self._flush()
         self._core.suppression.foreseen.clear()
         self._queue.settling.finished = set()
 
-    def _removed(self, record: Record, body: list[Any]) -> None:
-        message_id, zone, addresses, reason = body[:4]
-        get, found = self._core.store.get, None
-        where = body[4] if len(body) > 4 else {}
-        if "envelope" in where:
+    def _removed(self, record: Record, removed: RemovedRecord) -> None:
+        if removed.envelope is not None:
             return  # it never was in the store
-        if where:  # it says where they were: nothing needs to be searched
-            found = places_of(get, zone, where["destination"], message_id, addresses, where["due"])
-        if lost.LOST in where and not self._readable(message_id):
-            operations = lost.apply(self._core, message_id, zone, found or {})
+        # Where it says where they were nothing needs to be searched.
+        found = places_of(self._core.store.get, removed) if removed.where else None
+        if removed.case is not None and not self._readable(removed.id):
+            operations = lost.apply(self._core, removed.id, removed.zone, found or {})
             self._core.lines.submit(operations, immediately, sync=False, keep=True)
             return
-        if not apply_drop(self._queue, message_id, zone, addresses, reason, record.ms, found):
-            self._ended_already(message_id, zone)
+        if not apply_drop(self._queue, removed, record.ms, found):
+            self._ended_already(removed.id, removed.zone)
 
     def _readable(self, message_id: str) -> bool:
         try:
@@ -104,24 +111,17 @@ class Replay:
             return False
         return True
 
-    async def _delivery(self, record: Record, body: list[Any]) -> None:
-        _, message_id, zone, target, outcomes, trace = body[:6]
+    async def _delivery(self, record: Record, delivery: DeliveryRecord) -> None:
+        message_id, zone = delivery.id, delivery.zone
         if message_id in self._pending:
             await self._flush()
-        rows = [
-            row
-            for verdict, code, enhanced, text, stage, recipients, relayed, kind in (
-                (*outcome, "")[:8] for outcome in outcomes
-            )
-            if verdict != RELEASED
-            for who in recipients
-            if (
-                row := self._row(
-                    record, message_id, zone, target, verdict, Reply(code, enhanced, text), who, relayed, stage
-                )
-            )
-            and _marked(row, kind)
-        ]
+        found = (
+            self._row(record, delivery, outcome, who)
+            for outcome in delivery.outcomes
+            if outcome.verdict != RELEASED
+            for who in map(Who.of, outcome.recipients)
+        )
+        rows = [row for row in found if row is not None]
         if not rows:
             self._ended_already(message_id, zone)
             return
@@ -130,27 +130,18 @@ class Replay:
         except StoreDamaged:
             return  # fsck names it; there is nothing to send any more
         self._core.messages.pin(message, len(rows))
-        settlement = Settlement(message, zone, rows, trace[0], record.ms, record.seq)
+        settlement = Settlement(message, zone, rows, delivery.trace.remote, record.ms, record.seq)
         for row in rows:
             row.delayed = self._queue.settling.late(message, row, record.ms + self._core.clock.apart_ms())
         settlement.notices = due(self._core.config, settlement)
         self._queue.settling.apply(settlement)
         self._pending.add(message_id)
 
-    def _row(
-        self,
-        record: Record,
-        message_id: str,
-        zone: str,
-        target: str,
-        verdict: int,
-        reply: Reply,
-        who: Any,
-        relayed: bool,
-        stage: str,
-    ) -> Row | None:
-        address, before, due_ms = who if isinstance(who, list) else (who, 0, 0)
-        found = find(self._core.store.get, zone, target, message_id, address, before)
+    def _row(self, record: Record, delivery: DeliveryRecord, outcome: OutcomeRow, who: Who) -> Row | None:
+        """None: the store has it already."""
+        verdict, reply = outcome.verdict, Reply(outcome.code, outcome.enhanced, outcome.text)
+        get, before = self._core.store.get, who.before_ms
+        found = find(get, delivery.zone, delivery.destination, delivery.id, who.address, before)
         if found is None:
             return None
         key, value = found
@@ -158,9 +149,10 @@ class Replay:
         if key.startswith(b"parked ") and _told_later(note, record):
             return None  # applied; it was deferred by this result, came due, and was parked
         note = note._replace(put_off_ms=record.ms) if verdict == POSTPONED else note.tried(record.ms, str(reply))
-        note = note._replace(away=verdict == DEFERRED and stage in AWAY)
+        note = note._replace(away=verdict == DEFERRED and outcome.stage in AWAY)
         state = sizes.DEFERRED if before else sizes.QUEUED
-        return Row(key, address, note, verdict, reply, due_ms, relayed, state=state)
+        blocked = outcome.kind in BLOCKED_CLASSES
+        return Row(key, who.address, note, verdict, reply, who.due_ms, outcome.relayed, state=state, blocked=blocked)
 
     def _ended_already(self, message_id: str, zone: str) -> None:
         """The store had it; the FINISH record may not have reached the disk."""
@@ -168,7 +160,7 @@ class Replay:
         if not self._whole:
             return
         if message_id not in self._queue.settling.finished and core.store.get(keys.existence(message_id)) is None:
-            core.ledger.append(Type.FINISH, records.pack([message_id]))
+            core.ledger.append(Type.FINISH, FinishRecord(message_id).pack())
             core.segments.ended(message_id)
             self._queue.settling.finished.add(message_id)
 
@@ -185,9 +177,3 @@ def _told_later(note: Note, record: Record) -> bool:
     if note.seq:
         return note.seq >= record.seq
     return max(note.last_ms, note.put_off_ms) >= record.ms
-
-
-def _marked(row: Row, kind: str) -> bool:
-    """True, after the row says what class of reply it was."""
-    row.blocked = kind in BLOCKED_CLASSES
-    return True

@@ -23,7 +23,7 @@ from zonemta_py.disk import body_file, identity, journal, keys, receipts, record
 from zonemta_py.disk.frame import Record, frame
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.quarantine import Quarantine
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import EnvelopeRecord, SegmentRecord, Type
 from zonemta_py.queue.recovery.open_store import say
 from zonemta_py.queue.recovery.suffix import Suffix
 
@@ -137,7 +137,7 @@ def _beginning_gone(config: Config, first: int, quarantine: Quarantine, repaired
     for path in back:
         _link(path, folder)
     if lost:
-        _write(folder, lost[0], [Record(lost[1], 0, Type.LOST, records.pack(lost))])
+        _write(folder, lost[0], [journal.lost_record(*lost)])
     return True
 
 
@@ -160,7 +160,8 @@ def _floor(path: Path) -> str:
     first = next(journal.read_file(path, []), None)
     if first is None or first.type != Type.SEGMENT:
         return "h"
-    return str(records.unpack(first.body)["floor"])
+    segment: SegmentRecord = records.unpack(first.body)
+    return segment["floor"]
 
 
 def _by_first(folder: Path) -> dict[int, Path]:
@@ -177,41 +178,41 @@ def _name_lost(folder: Path, first: int, last: int, living: int, quarantine: Qua
     lost = [f"the audit log of {living} messages that wait still", *GONE[1:]]
     note = {"error": f"the journal's records {first} to {last} are gone", "lost": lost, "remedy": _REMEDY}
     quarantine.case("journal", note)
-    _write(folder, first, [Record(last, 0, Type.LOST, records.pack([first, last]))])
+    _write(folder, first, [journal.lost_record(first, last)])
 
 
 def _only_in_receipts(config: Config, store: Store) -> list[dict[str, Any]]:
     """Without a journal nobody knows which of these were delivered before they left the store."""
     return [
-        {"message": body[0], "sender": body[1].get("sender", ""), "recipients": [row[1] for row in body[2]],
+        {"message": one.id, "sender": one.metadata.get("sender", ""), "recipients": [row.address for row in one.rows()],
          "error": "it is not in the store: delivered, or lost"}
-        for _, bodies in receipts.read(config.folder) for body in bodies
-        if store.get(keys.existence(body[0])) is None
+        for _, envelopes in receipts.read(config.folder) for one in envelopes
+        if store.get(keys.existence(one.id)) is None
     ]  # fmt: skip
 
 
-def unknown(config: Config, store: Store, batches: int, floor: str, arriving: set[str], known: set[str]) -> list[Any]:
-    """ENVELOPE bodies of messages that were acknowledged, and that nobody has but the receipts.
+def unknown(
+    config: Config, store: Store, batches: int, floor: str, arriving: set[str], known: set[str]
+) -> list[EnvelopeRecord]:
+    """Messages that were acknowledged, and that nobody has but the receipts.
 
     batches: the store is whole up to its batch of this number; 0: nothing is known of it. floor, arriving: as of the
     last position. known: messages that have their record.
     """
     return [
-        body
-        for _, bodies in receipts.read(config.folder, after=batches)
-        for body in bodies
-        if body[0] not in known
-        and (body[0] >= floor or body[0] in arriving)
-        and store.get(keys.existence(body[0])) is None
+        one
+        for _, envelopes in receipts.read(config.folder, after=batches)
+        for one in envelopes
+        if one.id not in known and (one.id >= floor or one.id in arriving) and store.get(keys.existence(one.id)) is None
     ]
 
 
-def tell(folder: Path, seq: int, bodies: list[Any], now_ms: int) -> int:
-    """Writes these ENVELOPE records into a file of their own, from number `seq` on; returns the number that follows."""
-    rows = [Record(seq + index, now_ms, Type.ENVELOPE, records.pack(body)) for index, body in enumerate(bodies)]
-    rows.append(Record(seq + len(rows), now_ms, Type.END, records.pack(None)))
+def tell(folder: Path, seq: int, envelopes: list[EnvelopeRecord], now_ms: int) -> int:
+    """Writes these records into a file of their own, from number `seq` on; returns the number that follows."""
+    rows = [Record(seq + index, now_ms, Type.ENVELOPE, one.pack()) for index, one in enumerate(envelopes)]
+    rows.append(journal.end_record(seq + len(rows), now_ms))
     _write(folder, seq, rows)
-    say(f"damage: {len(bodies)} messages that were acknowledged last are not in the store; they are named below")
+    say(f"damage: {len(envelopes)} messages that were acknowledged last are not in the store; they are named below")
     return rows[-1].seq + 1
 
 

@@ -294,12 +294,12 @@ def _take_up(core: Core, suffix: Suffix) -> None:
     schedule.standing.restore(standing)
     for change in changes:
         schedule.standing.apply(change)
-    for ms, body in suffix.given:
-        _, _, zone, place, recipients, _, provider, size = [*body, "", 0][:8]
-        schedule.charge_again(zone, place, provider, len(recipients), size, ms)
-    for _, _, _, _, outcomes, trace in (body[:6] for body in suffix.results_since):
-        if len(trace) > 7:
-            schedule.standing.count_again(trace[5], trace[6], trace[7], outcomes)
+    for ms, start in suffix.given:
+        count = len(start.recipients)
+        schedule.charge_again(start.zone, start.destination, start.provider, count, start.size, ms)
+    for delivery in suffix.results_since:
+        trace = delivery.trace
+        schedule.standing.count_again(trace.source, trace.site, trace.provider, delivery.outcomes)
 
 
 def _seal(folder: Path, suffix: Suffix, now_ms: int) -> int:
@@ -314,12 +314,12 @@ def _seal(folder: Path, suffix: Suffix, now_ms: int) -> int:
 
 def _tell_lost(config: Config, store: Store, batches: int, suffix: Suffix, next_seq: int, now_ms: int) -> int:
     """What was acknowledged last, and only the receipts know, is known to the journal from here on."""
-    bodies = restore.unknown(config, store, batches, suffix.floor, suffix.arriving, suffix.enveloped)
-    if not bodies:
+    envelopes = restore.unknown(config, store, batches, suffix.floor, suffix.arriving, suffix.enveloped)
+    if not envelopes:
         return next_seq
-    for body in bodies:
-        suffix.accepted(body)
-    return restore.tell(config.folder / "journal", next_seq, bodies, now_ms)
+    for envelope in envelopes:
+        suffix.accepted(envelope)
+    return restore.tell(config.folder / "journal", next_seq, envelopes, now_ms)
 
 
 def store_is_behind(store: Store, state: compare.StoreState, suffix: Suffix) -> bool:

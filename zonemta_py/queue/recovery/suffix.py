@@ -7,7 +7,23 @@ from typing import Any
 
 from zonemta_py.disk import journal, records
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.records import BOUNCED, DELIVERED, Type
+from zonemta_py.disk.records import (
+    BOUNCED,
+    DELIVERED,
+    DeliveryRecord,
+    EnvelopeRecord,
+    FinishRecord,
+    InDoubtRecord,
+    OpenRecord,
+    OutcomeRow,
+    PositionRecord,
+    RemovedRecord,
+    SegmentRecord,
+    StandingRecord,
+    StartRecord,
+    Type,
+    address_of,
+)
 from zonemta_py.queue.core.campaigns import BEGIN, ORDERS
 from zonemta_py.queue.core.segments import Segments
 
@@ -18,7 +34,7 @@ class Suffix:
     """What the journal says since the last position record (or since its beginning, if there is none)."""
 
     def __init__(self, position: Record | None) -> None:
-        body: dict[str, Any] = records.unpack(position.body) if position else {}
+        body: PositionRecord = records.unpack(position.body) if position else {}
         self.position_seq = position.seq if position else 0
         self.applied = int(body.get("applied", 0))
         self.batches = int(body.get("batches", 0))
@@ -26,7 +42,7 @@ class Suffix:
         self.arriving: set[str] = set(body.get("opened", []))
         self.marks: dict[str, dict[str, bytes]] = body.get("marks", {})
         self.segments = Segments(body.get("segments", []))
-        self.working: dict[int, list[Any]] = {row[0]: row for row in body.get("working", [])}
+        self.working = {start.lease: start for start in map(StartRecord.of, body.get("working", []))}
         self.ended: list[str] | None = body.get("ended")
         self.opened = set(self.arriving)
         self.enveloped: set[str] = set()
@@ -40,16 +56,16 @@ class Suffix:
         self.last: Record | None = position
         self.permits: dict[str, Any] = body.get("permits", {})
         self.standing: dict[str, Any] = body.get("standing", {})
-        self.changes: list[tuple[int, list[Any]]] = []
+        self.changes: list[tuple[int, StandingRecord]] = []
         """Changes of standing since the position, and the numbers of their records."""
-        self.results_since: list[list[Any]] = []
+        self.results_since: list[DeliveryRecord] = []
         self.begun: set[str] = set()
         """Campaigns that began since then."""
         self.since_ms = position.ms if position else 0
         self.clock: dict[str, Any] = body.get("clock", {})
         self.clock_ms = position.ms if position else 0
         """The machine's clock at the last record that was not written by a start."""
-        self.given: list[tuple[int, list[Any]]] = []
+        self.given: list[tuple[int, StartRecord]] = []
         """START records since the position, with their (steady) times: what limits were charged for."""
 
     @property
@@ -66,66 +82,74 @@ class Suffix:
             self.results.append(record)
         if record.type == Type.POSITION:
             return
-        body = records.unpack(record.body)
-        counts = record.seq > self.position_seq
+        fields, counts = records.unpack(record.body), record.seq > self.position_seq
         if record.type == Type.START:
-            self.working[body[0]] = body
-            if counts:
-                self.given.append((record.ms + self._apart_ms(), body))
+            self._started(record.ms, StartRecord.of(fields), counts)
         elif record.type == Type.STANDING:
-            self._stand(record, body, counts)
+            self._stand(record, StandingRecord.of(fields), counts)
         elif record.type == Type.DELIVERY:
-            self._heard(body[0], body[4])
-            self.tried.add(body[1])
-            for outcome in body[4]:
-                if outcome[0] in (DELIVERED, BOUNCED):
-                    self._end(body[1], outcome[5])
-            if counts:
-                self.results_since.append(body)
+            self._delivered(DeliveryRecord.of(fields), counts)
         elif record.type == Type.REMOVED:
-            self.tried.add(body[0])
-            self._end(body[0], body[2])
-            if len(body) > 4:
-                self.owed(body[0], body[4].get("envelope", {}), 0)
+            removed = RemovedRecord.of(fields)
+            self.tried.add(removed.id)
+            self._end(removed.id, removed.recipients)
+            self.owed(removed.id, removed.envelope or {}, 0)
         elif record.type == Type.IN_DOUBT:
-            for lease in body[0]:
+            for lease in InDoubtRecord.of(fields).leases:
                 self.working.pop(lease, None)
         elif record.type == Type.ENVELOPE:
-            self.accepted(body)
-            self.owed(body[0], body[1], len(body[2]))
-            self.opened.discard(body[0])
+            envelope = EnvelopeRecord.of(fields)
+            self.accepted(envelope)
+            self.owed(envelope.id, envelope.metadata, len(envelope.recipients))
+            self.opened.discard(envelope.id)
             if counts:
-                self.segments.born(body[0])
+                self.segments.born(envelope.id)
         elif record.type == Type.OPEN:
-            self.opened.add(body[0])
+            self.opened.add(OpenRecord.of(fields).id)
         elif record.type == Type.FINISH:
-            self.finished.add(body[0])
-            self.left.pop(body[0], None)
+            message_id = FinishRecord.of(fields).id
+            self.finished.add(message_id)
+            self.left.pop(message_id, None)
             if counts:
-                self.segments.ended(body[0])
+                self.segments.ended(message_id)
         elif record.type == Type.SEGMENT and counts:
-            self.segments.begin(body["first"], body["floor"])
-            self.clock = body.get("clock", self.clock)
+            segment: SegmentRecord = fields
+            self.segments.begin(segment["first"], segment["floor"])
+            self.clock = segment.get("clock", self.clock)
 
-    def accepted(self, body: list[Any]) -> None:
-        """The body of an ENVELOPE record."""
-        self.enveloped.add(body[0])
-        self.left[body[0]] = {row[1] for row in body[2]}
+    def accepted(self, envelope: EnvelopeRecord) -> None:
+        """Whoever an ENVELOPE record names has not ended yet."""
+        self.enveloped.add(envelope.id)
+        self.left[envelope.id] = {row.address for row in envelope.rows()}
 
-    def _end(self, message_id: str, recipients: list[Any]) -> None:
+    def _started(self, ms: int, start: StartRecord, counts: bool) -> None:
+        self.working[start.lease] = start
+        if counts:
+            self.given.append((ms + self._apart_ms(), start))
+
+    def _delivered(self, delivery: DeliveryRecord, counts: bool) -> None:
+        self._heard(delivery.lease, delivery.outcomes)
+        self.tried.add(delivery.id)
+        for outcome in delivery.outcomes:
+            if outcome.verdict in (DELIVERED, BOUNCED):
+                self._end(delivery.id, outcome.addresses())
+        if counts:
+            self.results_since.append(delivery)
+
+    def _end(self, message_id: str, addresses: list[str]) -> None:
         left = self.left.get(message_id)
         if left:
-            left.difference_update(map(_address, recipients))
+            left.difference_update(addresses)
 
-    def _heard(self, lease: int, outcomes: list[list[Any]]) -> None:
+    def _heard(self, lease: int, outcomes: list[OutcomeRow]) -> None:
         """The others of the lease may be under way still."""
-        row = self.working.get(lease)
-        if row is None:
+        start = self.working.get(lease)
+        if start is None:
             return
-        known = {_address(who) for outcome in outcomes for who in outcome[5]}
-        left = [who for who in row[4] if _address(who) not in known]
+        known = {address for outcome in outcomes for address in outcome.addresses()}
+        left = [who for who in start.recipients if address_of(who) not in known]
         if left:
-            self.working[lease] = [*row[:4], left, *row[5:]]
+            self.working[lease] = start._replace(recipients=left)
         else:
             del self.working[lease]
 
@@ -138,22 +162,17 @@ class Suffix:
         steps = self.clock.get("steps")
         return int(steps[-1][1]) if steps else 0
 
-    def _stand(self, record: Record, body: list[Any], counts: bool) -> None:
-        what, (kind, name) = body[:2]
-        if what == "clock":
+    def _stand(self, record: Record, change: StandingRecord, counts: bool) -> None:
+        kind, name = change.subject
+        if change.what == "clock":
             if counts:
-                self.clock["steps"] = body[2]
-            return
-        if kind == "campaign" and what in ORDERS:
+                self.clock["steps"] = change.value
+        elif kind == "campaign" and change.what in ORDERS:
             self.results.append(record)
-        elif kind == "campaign" and what == BEGIN:
+        elif kind == "campaign" and change.what == BEGIN:
             self.begun.add(name)
         elif counts:
-            self.changes.append((record.seq, body))
-
-
-def _address(who: Any) -> str:
-    return str(who[0] if isinstance(who, list) else who)
+            self.changes.append((record.seq, change))
 
 
 def read_suffix(folder: Path, faults: list[journal.Fault]) -> Suffix:

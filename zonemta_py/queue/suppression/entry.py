@@ -19,13 +19,13 @@ zone itself always does.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, get_args
 
 from zonemta_py.config.zone import Kind, Zone
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import Type, UnsuppressRecord
 from zonemta_py.mail.address import AddressRefused, parse_mailbox
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.addresses.written import bare
@@ -36,8 +36,8 @@ KINDS: tuple[str, ...] = get_args(Kind)
 COMPLAINT, ERASED, UNSUBSCRIBE = "complaint", "erased", "unsubscribe"
 ALL, CAMPAIGNS = "all", "campaigns"
 SCOPES = "all, campaigns, campaigns:TENANT, campaign:NAME, tenant:NAME or zone:NAME"
-WHOLE_BEGINS = [[], "whole"]
-"""An UNSUPPRESS record: the whole list follows. A SUPPRESS record without entries says that this was all of it."""
+WHOLE_BEGINS = UnsuppressRecord([], "whole")
+"""The whole list follows. A SUPPRESS record without entries says that this was all of it."""
 TEXT_CHARACTERS_MAX = 500
 SCOPE_PATTERN = "^(all|campaigns|(campaigns|campaign|tenant|zone):[A-Za-z0-9][A-Za-z0-9._-]{0,62})$"
 _SCOPE = re.compile(SCOPE_PATTERN.strip("^$"))
@@ -129,16 +129,18 @@ def usual_scope(kind: str, tenant: str) -> str:
     return f"{CAMPAIGNS}:{tenant}" if tenant else CAMPAIGNS
 
 
-def operations(kind: Type, body: list[Any]) -> list[Operation]:
+def operations(kind: Type, body: Sequence[Any]) -> list[Operation]:
     """What a record of the list changes in the store."""
     if kind == Type.SUPPRESS:
         return [(entry.key(), entry.value()) for entry in map(Suppressed.told, body)]
     return [(keys.suppressed(address, scope), None) for address, scope in taken_off(body)]
 
 
-def taken_off(body: list[Any]) -> Iterable[tuple[str, str]]:
+def taken_off(body: Sequence[Any]) -> Iterable[tuple[str, str]]:
     """Address and scope of those that an UNSUPPRESS record speaks of."""
-    return zip(body[0], body[2] if len(body) > 2 else [ALL] * len(body[0]), strict=True)
+    record = UnsuppressRecord.of(body)
+    scopes = [ALL] * len(record.addresses) if record.scopes is None else record.scopes
+    return zip(record.addresses, scopes, strict=True)
 
 
 def checked(row: list[Any], now_ms: int) -> Suppressed:

@@ -15,7 +15,7 @@ Failures: a store that cannot be read refuses mail for now.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, StoreError, StoreFenced
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import Type, UnsuppressRecord
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
@@ -241,10 +241,8 @@ class SuppressionList:
             async with self._changes:
                 there = [(who, name) for who in portion for name in scopes if self.of(who, name) is not None]
                 if there:
-                    body = [[who for who, _ in there], by]
-                    if any(name != ALL for _, name in there):
-                        body.append([name for _, name in there])
-                    await self._change(Type.UNSUPPRESS, body)
+                    named = [name for _, name in there] if any(name != ALL for _, name in there) else None
+                    await self._change(Type.UNSUPPRESS, UnsuppressRecord([who for who, _ in there], by, named))
                     if not self._pending:
                         self._look()
             count += len({who for who, _ in there})
@@ -254,7 +252,7 @@ class SuppressionList:
     async def tell_all(self) -> None:
         """Writes the whole list into the journal again, between two records that say so; returns when it is stable."""
         core = self._core
-        began = core.ledger.append(Type.UNSUPPRESS, records.pack(WHOLE_BEGINS))
+        began = core.ledger.append(Type.UNSUPPRESS, WHOLE_BEGINS.pack())
         size, after = 0, ""
         while True:
             async with self._changes:
@@ -270,7 +268,7 @@ class SuppressionList:
             after = last.address if last.scope == ALL else f"{last.address} {last.scope}"
         self.told_from, self.told_bytes = began, size
 
-    async def _change(self, kind: Type, body: list[Any]) -> None:
+    async def _change(self, kind: Type, body: list[Any] | UnsuppressRecord) -> None:
         core = self._core
         trouble = core.lines.trouble or core.journal.trouble
         if trouble is not None:
@@ -278,10 +276,11 @@ class SuppressionList:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._grown(_places(kind, body))
         self._pending += 1
-        core.ledger.write(kind, records.pack(body), partial(self._settle, kind, body, partial(_wake, done)))
+        packed = body.pack() if isinstance(body, UnsuppressRecord) else records.pack(body)
+        core.ledger.write(kind, packed, partial(self._settle, kind, body, partial(_wake, done)))
         await asyncio.shield(done)
 
-    def _settle(self, kind: Type, body: list[Any], done: Callable[[], None]) -> None:
+    def _settle(self, kind: Type, body: Sequence[Any], done: Callable[[], None]) -> None:
         if kind == Type.SUPPRESS:
             self._count_complaints(map(Suppressed.told, body))
         self._write(operations(kind, body), done)
@@ -324,7 +323,7 @@ def because(what: str) -> str:
     return f"{SUPPRESSED}: {what}"
 
 
-def _places(kind: Type, body: list[Any]) -> Iterable[tuple[str, str]]:
+def _places(kind: Type, body: Sequence[Any]) -> Iterable[tuple[str, str]]:
     if kind == Type.SUPPRESS:
         return ((row.address, row.scope) for row in map(Suppressed.told, body))
     return taken_off(body)

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zonemta_py.config import Config, Zone
-from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
+from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, OutcomeRow
 from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
 from zonemta_py.schedule.batch import Blocked, EgressPath, FlowQueue
 from zonemta_py.schedule.flow import FlowId
@@ -189,7 +189,7 @@ class PolicyState:
         self._record(body)
         self.apply(body)
 
-    def apply(self, body: list[Any]) -> None:
+    def apply(self, body: Sequence[Any]) -> None:
         """Makes a record true: now, or after a crash."""
         what, (kind, name), value, cause = body[:4]
         if what == "stop":
@@ -256,10 +256,10 @@ class PolicyState:
             blocked=recipients if blocked else 0,
         )
 
-    def count_again(self, source: str, site: str, provider: str, outcomes: list[list[Any]]) -> None:
+    def count_again(self, source: str, site: str, provider: str, outcomes: list[OutcomeRow]) -> None:
         """A result from the journal that no saved state has counted."""
         for outcome in outcomes:
-            self.count(source, site, provider, outcome[0], outcome[7] if len(outcome) > 7 else "", len(outcome[5]))
+            self.count(source, site, provider, outcome.verdict, outcome.kind, len(outcome.recipients))
 
     def delivered(self, lane: EgressPath) -> None:
         """The destination has taken a message: what it bears is learned from that."""
