@@ -178,6 +178,17 @@ def test_passwords_never_travel_in_the_clear(tls_door: Any) -> None:
         (["AUTH PLAIN %%%"], ["501 5.5.2"]),
         (["AUTH PLAIN YQ=="], ["501 5.5.2"]),
         (["AUTH PLAIN AP8A/w=="], ["535 5.7.8"]),
+        (["AUTH PLAIN", "%%%"], ["334 ", "501 5.5.2"]),
+        (["AUTH PLAIN", plain("anna", PASSWORD) + " "], ["334 ", "235 2.7.0"]),
+        (["AUTH PLAIN", ""], ["334 ", "501 5.5.2"]),
+        (["AUTH PLAIN ="], ["501 5.5.2"]),
+        (["AUTH PLAIN " + base64.b64encode(b"\0anna\0a\0b").decode()], ["501 5.5.2"]),
+        (["AUTH LOGIN", "YW5uYQ==", "*"], ["334 VXNlciBOYW1lAA==", "334 UGFzc3dvcmQA", "501 5.7.0"]),
+        (["AUTH LOGIN", "YW5uYQ=", "NOOP"], ["334 ", "501 5.5.2", "250 2.0.0"]),
+        (["AUTH LOGIN =", "YQ=="], ["334 UGFzc3dvcmQA", "535 5.7.8"]),
+        (["AUTH LOGIN", "A" * 12_288, "*"], ["334 ", "334 ", "501 5.7.0"]),
+        (["AUTH LOGIN", "A" * 12_292, "NOOP"], ["334 ", "500 5.5.6", "250 2.0.0"]),
+        (["AUTH PLAIN", "A" * 50_000, "NOOP"], ["334 ", "500 5.5.6", "250 2.0.0"]),
         (["AUTH PLAIN", "*"], ["334 ", "501 5.7.0"]),
         (["AUTH LOGIN", "*"], ["334 ", "501 5.7.0"]),
         (["AUTH CRAM-MD5"], ["504 5.5.4"]),
@@ -195,6 +206,28 @@ def test_logins(tls_door: Any, dialogue: list[str], answers: list[str]) -> None:
         assert wire.mail(MESSAGE)[:3] == ("250" if accepted else "550")
         if accepted:
             assert wire.ask(dialogue[0])[:9] == "503 5.5.1"
+
+
+def test_a_login_in_one_packet(tls_door: Any) -> None:
+    """A client that knows what it will be asked need not wait for it, and its next command is not lost."""
+    with secured(tls_door) as wire:
+        wire.ask("EHLO x")
+        password = base64.b64encode(PASSWORD.encode()).decode()
+        wire.send(f"AUTH LOGIN\r\nYW5uYQ==\r\n{password}\r\nNOOP\r\n".encode())
+        assert [wire.reply()[:3] for _ in range(4)] == ["334", "334", "235", "250"]
+
+
+def test_a_login_without_end_is_cut_off(tls_door: Any) -> None:
+    """Nobody keeps what is no line."""
+    with secured(tls_door) as wire:
+        wire.ask("EHLO x")
+        assert wire.ask("AUTH PLAIN")[:3] == "334"
+        more = b""
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
+            for _ in range(100):
+                wire.send(b"A" * 10_000)
+            more = wire.socket.recv(1)
+        assert more == b""
 
 
 def test_a_client_may_leave_in_the_middle_of_a_login(tls_door: Any) -> None:

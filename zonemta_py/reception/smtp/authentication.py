@@ -1,14 +1,15 @@
-"""AUTH PLAIN and LOGIN (RFC 4954): aiosmtpd's challenges, our judgement of what they bring.
+"""AUTH PLAIN and LOGIN (RFC 4954, 4616): what the client shows, and our judgement of it.
 
-Failures: a wrong login is logged, counted, and answered the later the more of them came from that client or for that
-user (`login`); a client that leaves in the middle ends the connection.
+Failures: what is no answer to a challenge is refused and counted (`*` calls it off); a wrong login is logged, counted,
+and answered the later the more of them came from that client or for that user (`login`); a client that leaves in the
+middle ends the connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-
-from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
+import binascii
+from base64 import b64decode, b64encode
 
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import Auth, Session
@@ -18,25 +19,27 @@ from zonemta_py.reception.login import TooBusy
 from zonemta_py.reception.smtp import replies
 from zonemta_py.reception.smtp.pace import ClientPace
 
-_LINE_BYTES_MAX = 12_288
-"""RFC 4954 4."""
+_LINE_BYTES_MAX = 12_288 + 1
+"""RFC 4954 4, and a CR."""
+_ENDLESS_BYTES_MAX = 65_536
+_USER, _PASSWORD = b"User Name\0", b"Password\0"
+"""What LOGIN asks for, as clients expect it (draft-murchison-sasl-login)."""
 
 
-class Client(Session):
-    """The session as aiosmtpd's methods expect it."""
+class _Unusable(Exception):
+    """What the client answered names nobody."""
 
-    __slots__ = ()
-
-    @property
-    def peer(self) -> tuple[str, int]:
-        return self.client, self.client_port
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(str(reply))
+        self.reply = reply
 
 
-class Authentication(SMTP):
+class Authentication(asyncio.Protocol):
     """The part of a connection that finds out who the client is."""
 
     site: ListenerSettings
-    session: Session  # type: ignore[assignment]  # ours takes the place of aiosmtpd's
+    session: Session
+    loop: asyncio.AbstractEventLoop
     may_relay: bool
     _pace: ClientPace
     _held: bytes
@@ -51,56 +54,72 @@ class Authentication(SMTP):
     def set_protocol(self, smtputf8: bool) -> None:
         raise NotImplementedError
 
+    def cut_off_if_late(self, now: float) -> None:
+        raise NotImplementedError
+
     def _flush(self) -> None:
         raise NotImplementedError
 
-    @property
-    def _reader(self) -> Authentication:  # type: ignore[override]
-        """For the inherited challenge_auth, which calls readline(). Kept nowhere: a connection that refers to itself
-        stays, with its TLS buffers, until the garbage collector comes by."""
-        return self
+    # --- what the client shows
 
-    async def push(self, status: str | bytes) -> None:
-        """For the inherited AUTH methods."""
-        line = status.encode() if isinstance(status, str) else status
-        self._out.append(line + b"\r\n")
-        self._flush()
+    async def _credentials(self, mechanism: str, initial: str | None = None) -> tuple[bytes, bytes]:
+        """User name and password. Raises _Unusable, ConnectionResetError."""
+        if mechanism == "LOGIN":
+            return await self._response(_USER, initial), await self._response(_PASSWORD)
+        parts = (await self._response(b"", initial)).split(b"\0")
+        if len(parts) != 3:
+            raise _Unusable(replies.NOT_PLAIN)
+        return parts[1], parts[2]  # whom the user would act for, which comes first, is nobody else here
 
-    async def readline(self) -> bytes:
-        """The client's next line, for the inherited challenge_auth. Raises ConnectionResetError."""
-        self._line = self.loop.create_future()
-        self._pace.ask(self.loop.time())
-        self._wake_line()
+    async def _response(self, challenge: bytes, initial: str | None = None) -> bytes:
+        """The answer to a challenge, which is not made where the client has answered it with the command."""
+        if initial is not None:
+            line = b"" if initial == "=" else initial.encode()
+        else:
+            self._out.append(b"334 " + b64encode(challenge) + b"\r\n")
+            self._flush()
+            line = (await self._next_line()).strip()
+            if line == b"*":
+                raise _Unusable(replies.LOGIN_CANCELLED)
         try:
-            await self._line
-        finally:
-            self._line = None
+            return b64decode(line, validate=True)
+        except binascii.Error:
+            raise _Unusable(replies.NOT_BASE64) from None
+
+    async def _next_line(self) -> bytes:
+        """The client's next line. Raises _Unusable for one that is too long, ConnectionResetError."""
+        forgotten = 0
+        while b"\n" not in self._held:
+            if forgotten or len(self._held) > _LINE_BYTES_MAX:
+                forgotten += len(self._held)
+                self._held = b""
+            if self._lost or forgotten > _ENDLESS_BYTES_MAX:
+                raise ConnectionResetError("AUTH line without end, or client gone")
+            self._line = self.loop.create_future()
+            self._pace.ask(self.loop.time())
+            try:
+                await self._line
+            finally:
+                self._line = None
         line, _, self._held = self._held.partition(b"\n")
+        if forgotten or len(line) > _LINE_BYTES_MAX:
+            raise _Unusable(replies.LOGIN_TOO_LONG)
         return line
 
     def _wake_line(self) -> None:
-        if self._line is None or self._line.done():
-            return
-        if b"\n" in self._held:
+        if self._line is not None and not self._line.done():
             self._line.set_result(None)
-        elif len(self._held) > _LINE_BYTES_MAX or self._lost:
-            self._line.set_exception(ConnectionResetError("AUTH line too long, or client gone"))
 
-    def _authenticate(self, mechanism: str, auth_data: LoginPassword) -> AuthResult:
-        """Called by the inherited mechanisms with the credentials; they are judged later, where we may wait."""
-        return AuthResult(success=True, auth_data=auth_data)
+    # --- what we make of it
 
     async def authenticate(self, words: list[str]) -> bytes | None:
         """words: ["PLAIN" or "LOGIN"], and maybe an initial response."""
-        mechanism = self.auth_PLAIN if words[0] == "PLAIN" else self.auth_LOGIN
-        result = await mechanism(self, words)
-        if not result.success:
-            self.refuse(replies.BAD_LOGIN)  # counted; what was wrong has been said already
-            return None
         login = ""
         try:
-            login, password = (part.decode() for part in result.auth_data or ())
+            login, password = (part.decode() for part in await self._credentials(*words))
             accepted = await self._accepts(login, password, words[0])
+        except _Unusable as unusable:
+            return self.refuse(unusable.reply)
         except UnicodeDecodeError:
             accepted = False
         except TooBusy:
@@ -115,7 +134,7 @@ class Authentication(SMTP):
             return self.refuse(replies.BAD_LOGIN)
         self.may_relay = True
         self.session.senders = self.site.permissions.user(self.session.user)
-        self.site.gate.know(self)  # type: ignore[arg-type]  # a ServerSession
+        self.site.gate.know(self)
         self.set_protocol(False)
         return b"235 2.7.0 Authenticated\r\n"
 

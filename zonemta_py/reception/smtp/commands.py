@@ -14,12 +14,11 @@ from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.lines import TOO_LARGE
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.schedule_fields import InvalidValue, ScheduleParameters
-from zonemta_py.plugin.arguments import Address
+from zonemta_py.plugin.arguments import Address, Session
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.permission import refusal
 from zonemta_py.reception.smtp import replies
-from zonemta_py.reception.smtp.authentication import Client
 from zonemta_py.reception.smtp.replies import reply_bytes
 from zonemta_py.reception.smtp.transaction import MailTransaction
 
@@ -32,7 +31,7 @@ _HELO_MAX = 255
 class SessionFace(Protocol):
     """What a command may know of the connection it came over, and do to it."""
 
-    session: Client
+    session: Session
     transaction: MailTransaction | None
     extended: bool
     may_relay: bool

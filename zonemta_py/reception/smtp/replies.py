@@ -29,6 +29,10 @@ ENDLESS_LINE = Reply(421, "4.7.0", "Command line goes on and on")
 ENDLESS = Reply(421, "4.3.4", "Message goes on and on beyond the limit announced with SIZE")
 OWN_FAULT = Reply(451, "4.3.0", "Local error, try again later")
 LOGINS_BUSY = Reply(454, "4.7.0", "Too many logins are being checked, try again in a minute")
+LOGIN_CANCELLED = Reply(501, "5.7.0", "Authentication cancelled")
+LOGIN_TOO_LONG = Reply(500, "5.5.6", "Authentication line is too long")
+NOT_BASE64 = Reply(501, "5.5.2", "That is not base64")
+NOT_PLAIN = Reply(501, "5.5.2", "PLAIN takes an authorization identity, a user name and a password, NUL in between")
 BAD_LOGIN = Reply(535, "5.7.8", "User name or password is wrong")
 
 

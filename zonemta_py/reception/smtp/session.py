@@ -1,9 +1,8 @@
-"""One client's SMTP connection: aiosmtpd's protocol class, with its reader replaced (RFC 5321, 2920, 3207, 4954).
+"""One client's SMTP connection (RFC 5321, 2920, 3207, 4954).
 
-aiosmtpd reads line by line through a StreamReader, in a task per connection; that costs more than all else we do with a
-message. Here commands and DATA are cut out of the blocks as they arrive, by plain functions; a task runs only while
-something has to be waited for (queue, plugins, TLS, passwords), and the client's bytes wait meanwhile. Kept from
-aiosmtpd: the AUTH challenges and mechanisms (`authentication`).
+Line by line through a stream, in a task per connection, would cost more than all else we do with a message. Here
+commands and DATA are cut out of the blocks as they arrive, by plain functions; a task runs only while something has to
+be waited for (queue, plugins, TLS, passwords), and the client's bytes wait meanwhile.
 
 Promises: replies keep the order of the commands, and those to one packet go out in one write. Nothing that waits is
 cancelled because the client hung up. Bytes that came before a TLS handshake are forgotten.
@@ -23,13 +22,14 @@ from typing import Any
 from zonemta_py.mail.limits import COMMAND_BYTES_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.trace import Trace, protocol
+from zonemta_py.plugin.arguments import Session
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import Unanswered
 from zonemta_py.reception import tls
 from zonemta_py.reception.connection_limits import plain_ip
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.smtp import replies
-from zonemta_py.reception.smtp.authentication import Authentication, Client
+from zonemta_py.reception.smtp.authentication import Authentication
 from zonemta_py.reception.smtp.commands import COMMANDS
 from zonemta_py.reception.smtp.pace import ClientPace
 from zonemta_py.reception.smtp.patience import Patience
@@ -55,13 +55,9 @@ HANDSHAKE_S_MAX = 30.0
 class ServerSession(Patience, Authentication):
     """origin: who is really connected, where a PROXY header said so."""
 
-    session: Client
-
     def __init__(self, site: ListenerSettings, origin: Origin | None = None) -> None:
-        # The constructors of the base classes are left out on purpose: they look through all methods, make a stream and
-        # ask for the host's name, once per connection; nothing that is inherited here needs what they set up.
         self.site, self.loop, self._origin = site, site.loop, origin
-        self.session = Client(id=site.next_id(), listener=site.listener.name)
+        self.session = Session(id=site.next_id(), listener=site.listener.name)
         self.transport: Any = None
         self._pace = ClientPace(site.limits.timeout_s, site.limits.least_bytes_s, site.loop.time())
         self._login_by = self._leave_by = self._read_by = 0.0
@@ -123,8 +119,7 @@ class ServerSession(Patience, Authentication):
     def connection_lost(self, error: Exception | None) -> None:
         self._lost = True
         self.site.gate.leave(self, self.session.client)
-        if self._line is not None and not self._line.done():
-            self._line.set_exception(ConnectionResetError("client gone"))
+        self._wake_line()
         self._wake_gone()
         if self._task is None:
             self.reset()
