@@ -43,6 +43,8 @@ LONG_S = {
 }
 """Seconds, about: files that begin first, the longest ahead. The others follow, those with most tests ahead."""
 
+WITH_SPARK = ("tests/pipeline/", "tests/cli/test_report.py", "tests/upgrade/test_lakes.py")
+
 # Tests start hundreds of processes of the package, and none should have to compile it.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -57,7 +59,7 @@ class _Together(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "spark" if file.startswith(("tests/pipeline/", "tests/cli/test_report.py")) else file
+        return "spark" if file.startswith(WITH_SPARK) else file
 
     def _assign_work_unit(self, node: Any) -> None:
         longest = max(self.workqueue, key=lambda scope: LONG_S.get(scope, 0))
