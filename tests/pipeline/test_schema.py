@@ -1,15 +1,14 @@
 """The page SCHEMA.md, the Arrow schema, Spark's schema and the forms of the rows say the same."""
 
-import re
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from zonemta_py.disk.records import Type
 from zonemta_py.pipeline.journal import rows, schema
 
-PAGE = (Path(schema.__file__).parent / "SCHEMA.md").read_text("utf-8")
+PAGE = (Path(schema.__file__).parents[1] / "SCHEMA.md").read_text("utf-8")
 TABLE = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("| `")]
 
 
@@ -30,9 +29,9 @@ def test_the_page_says_which_records_fill_a_column() -> None:
             assert filled == set(types.split()), name
 
 
-def test_spark_and_arrow_agree(spark: SparkSession) -> None:
+def test_spark_and_arrow_agree() -> None:
     """The same columns, types and nullability, however one asks."""
-    assert spark.createDataFrame([], schema.DDL).schema == schema.rows()
+    assert from_arrow_schema(schema.ROWS) == schema.rows()
     assert [field.name for field in schema.rows()] == list(schema.NAMES)
     assert [field.nullable for field in schema.rows()] == [field.nullable for field in schema.ROWS]
 
@@ -46,4 +45,4 @@ def test_every_record_type_has_its_name(kind: Type) -> None:
 def test_the_four_columns_that_are_never_null() -> None:
     """seq, part, at and type stand first, and are always there."""
     assert [field.name for field in schema.ROWS if not field.nullable] == ["seq", "part", "at", "type"]
-    assert re.match(r"`seq` bigint not null, `part` int not null, `at` timestamp not null, ", schema.DDL)
+    assert [field.name for field in schema.ROWS][:4] == ["seq", "part", "at", "type"]

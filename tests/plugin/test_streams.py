@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.headers import Headers
+from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.plugin import pipes
 from zonemta_py.plugin.host import Host
-from zonemta_py.plugin.streams import PIPE_BYTES_MAX, BodyHooks
+from zonemta_py.plugin.pipes import BLOCKS_MAX
+from zonemta_py.plugin.streams import BodyHooks
 from zonemta_py.plugin.verdicts import Drop, PluginFailed, Reject
 
 MakeHost = Callable[..., Host]
@@ -244,7 +246,7 @@ async def test_a_slow_client_is_not_the_plugins_fault(make_host: MakeHost) -> No
 
 
 async def test_a_plugin_that_is_behind_slows_its_client(make_host: MakeHost) -> None:
-    """Only PIPE_BYTES_MAX is held for a plugin; feeding waits until it reads on."""
+    """Only BLOCKS_MAX blocks are held for a plugin; feeding waits until it reads on."""
     source = """
         import asyncio
         async def message_analyze(envelope, stream):
@@ -257,7 +259,7 @@ async def test_a_plugin_that_is_behind_slows_its_client(make_host: MakeHost) -> 
     for _ in range(200):
         await asyncio.sleep(0)
     assert not sending.done()
-    assert 0 < len(message.stored) <= PIPE_BYTES_MAX
+    assert 0 < len(message.stored) <= BLOCKS_MAX * CHUNK_BYTES
     gate.set()
     await sending
     assert message.envelope.extra["seen"] == len(MULTIPART) + 2 + 50 * 65536

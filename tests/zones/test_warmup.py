@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from zonemta_py.config import ConfigError
 from zonemta_py.config.sources import Source, Warmup
-from zonemta_py.zones.warmup import DAY_MS, UNLIMITED, Days, Warmups, day_of
+from zonemta_py.zones.warmup import DAY_MS, UNLIMITED, Days, Warmups
 
 SCHEDULE = Warmup(name="slow", caps=[50, 100, 200], deferred_max=0.1, blocked_max=0.01, least=20)
-START = day_of(1_780_000_000_000)
+START = 1_780_000_000_000 // DAY_MS
 
 
 def at(day: int, hour: float = 12) -> int:

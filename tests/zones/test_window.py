@@ -8,9 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zonemta_py.config.limits import DAYS, Window
-from zonemta_py.zones.window import NEVER_MS, closes, is_open, opens
+from zonemta_py.zones.window import NEVER_MS, _span, is_open, opens
 
 MINUTE_MS = 60_000
+
+
+def closes(window: Window, time_zone: str, now_ms: int) -> int:
+    """When it closes; if it is closed, when it will close after it has been open. NEVER_MS: it does not."""
+    span = _span(window, time_zone, now_ms)
+    return span.until_ms if span.is_open else _span(window, time_zone, span.until_ms).until_ms
 
 
 def ms(text: str) -> int:

@@ -62,7 +62,7 @@ class Listener(Section):
 
     @field_validator("address")
     @classmethod
-    def _checkip_address(cls, value: str) -> str:
+    def _check_ip_address(cls, value: str) -> str:
         return ip_address(value)
 
     @model_validator(mode="after")

@@ -37,8 +37,3 @@ def list_unsubscribe(template: str, secret: str, message_id: str, recipient: str
 def unsubscribe_token(secret: str, message_id: str, recipient: str) -> str:
     """128 bits: unlike a return path, a link may be tried as often as one likes."""
     return token.tag(secret, _PURPOSE, message_id, recipient, characters=TOKEN_CHARACTERS)
-
-
-def unsubscribe_genuine(given: str, secret: str, message_id: str, recipient: str) -> bool:
-    """Whether the token is the one of that message and recipient."""
-    return token.genuine(given, secret, _PURPOSE, message_id, recipient, characters=TOKEN_CHARACTERS)

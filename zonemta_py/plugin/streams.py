@@ -1,8 +1,8 @@
 """The hooks that see a message while it streams in: message_analyze, message_rewrite, message_headers, message_store.
 
-Blocks pass through bounded pipes, so a message of any size costs each plugin at most PIPE_BYTES_MAX of memory besides
-what it keeps itself, and a plugin that is behind slows its client down. The time limit counts only while a plugin is
-what we wait for, not while it waits for the client.
+Blocks pass through bounded pipes, so a message of any size costs each plugin at most BLOCKS_MAX blocks of memory
+besides what it keeps itself, and a plugin that is behind slows its client down. The time limit counts only while a
+plugin is what we wait for, not while it waits for the client.
 
 Failures: `on_headers`, `feed` and `finish` raise verdicts; then the message is refused: call `abort` (any number of
 times), read the rest of it away and answer with the verdict's reply. What `sink` raises passes through.
@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
-from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.plugin import mime
-from zonemta_py.plugin.pipes import BLOCKS_MAX, Reader, Rewriting
+from zonemta_py.plugin.pipes import Reader, Rewriting
 
 if TYPE_CHECKING:
     from zonemta_py.mail.envelope import Envelope
@@ -26,9 +25,6 @@ Sink = Callable[[bytes], Awaitable[None]]
 """Stores the next bytes of the body: any number but 0."""
 
 HOOKS = ("message_analyze", "message_rewrite", "message_headers", "message_store")
-
-PIPE_BYTES_MAX = BLOCKS_MAX * CHUNK_BYTES
-"""Held for one plugin that is behind."""
 
 
 class BodyHooks:

@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush, heapreplace, nlargest
 from itertools import count
-from typing import Self
 from weakref import WeakValueDictionary
 
 from zonemta_py.config.limits import SharesSection
@@ -238,11 +237,6 @@ class Weights:
 
     def __init__(self, shares: SharesSection) -> None:
         self._tenants, self._campaigns = _Names(shares.tenants), _Names(shares.campaigns)
-
-    @classmethod
-    def even(cls) -> Self:
-        """The same for everyone."""
-        return cls(SharesSection())
 
     def tenant(self, name: str) -> float:
         return self._tenants.of(name)

@@ -30,11 +30,6 @@ HISTORY_DAYS = 30
 _EPOCH = datetime.date(1970, 1, 1)
 
 
-def day_of(now_ms: int) -> int:
-    """The UTC day, counted from 1970."""
-    return now_ms // DAY_MS
-
-
 def date_of(day: int) -> str:
     """ISO 8601."""
     return (_EPOCH + datetime.timedelta(days=day)).isoformat()

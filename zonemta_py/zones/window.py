@@ -4,7 +4,7 @@ A window is open exactly while the local clock shows a time within its hours, on
 midnight belong to the day they begin on. So where clocks go forward, a window that would begin in the hour left out
 begins after it; where they go back, the hour that comes twice counts twice.
 
-Promise: `opens` and `closes` are exact. An unknown time zone is UTC. Answers are kept for each window and time zone
+Promise: `opens` and `is_open` are exact. An unknown time zone is UTC. Answers are kept for each window and time zone
 until the next change, so asking again costs less than a microsecond; what is kept is bounded.
 
 Times are UNIX milliseconds. Time zones come from the system, or else from the package tzdata.
@@ -29,12 +29,6 @@ def opens(window: Window, time_zone: str, now_ms: int) -> int:
     """When it is open next; now_ms, if it is. time_zone: the recipient's, "" if not known."""
     span = _span(window, time_zone, now_ms)
     return now_ms if span.is_open else span.until_ms
-
-
-def closes(window: Window, time_zone: str, now_ms: int) -> int:
-    """When it closes; if it is closed, when it will close after it has been open. NEVER_MS: it does not."""
-    span = _span(window, time_zone, now_ms)
-    return span.until_ms if span.is_open else _span(window, time_zone, span.until_ms).until_ms
 
 
 def is_open(window: Window, time_zone: str, now_ms: int) -> bool:

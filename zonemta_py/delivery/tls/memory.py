@@ -66,7 +66,7 @@ class Ladder:
     """One climb down. step: what to try now."""
 
     def __init__(self, plan: TlsPlan, memory: TlsMemory, place: Place, now: float) -> None:
-        self._plan, self._memory, self._place, self._now = plan, memory, place, now
+        self._memory, self._place, self._now = memory, place, now
         self._steps = _steps(plan)
         self._before = memory.cannot(place, now)
         self._cannot = set(self._before)

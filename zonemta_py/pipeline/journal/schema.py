@@ -1,7 +1,7 @@
 """The journal as rows: one row per record and recipient. What each column holds, and for which record types: SCHEMA.md.
 
-`ROWS` is the Arrow form (readers build record batches of it), `DDL` the same for Spark. Both are made from one table,
-so they cannot drift apart. Columns are only ever added at the end.
+`ROWS` is the Arrow form (readers build record batches of it), `rows()` the same for Spark. Both are made from one
+table, so they cannot drift apart. Columns are only ever added at the end.
 """
 
 from __future__ import annotations
@@ -38,9 +38,6 @@ def _field(text: str) -> pa.Field:
 
 ROWS: pa.Schema = pa.schema([_field(text) for text in _COLUMNS.split(", ")])
 """Arrow schema of the rows; timestamps are microseconds (the journal has milliseconds), UTC."""
-
-DDL: str = ", ".join(f"`{text.split()[0]}` {text.partition(' ')[2]}" for text in _COLUMNS.split(", "))
-"""The same as Spark writes it down: "`seq` bigint not null, …"."""
 
 NAMES: tuple[str, ...] = tuple(ROWS.names)
 """The columns in their order."""

@@ -1,0 +1,82 @@
+"""What vulture takes for dead and is alive, each with who uses it; tests/test_dead_code.py finds nothing else.
+
+Whole kinds are passed over by pyproject.toml: pydantic's validators, typer's commands and the hooks' specification.
+"""
+# ruff: noqa: B018, F821
+
+_ = object()
+
+# asyncio calls its protocols
+_.pause_writing
+_.resume_writing
+_.eof_received
+
+# asyncio.StreamReader, for what reads the PROXY protocol's line
+_.readuntil
+
+# uvicorn and its h11 protocol, whose ways at a signal and at nonsense are ours
+_.capture_signals
+_.send_400_response
+
+# html.parser.HTMLParser
+_.handle_startendtag
+_.handle_endtag
+_.handle_data
+_.handle_comment
+
+# jinja2's environment and sandbox
+_.context_class
+_.intercepted_binops
+_._tokenize
+_.is_safe_attribute
+
+# pyspark.sql.datasource
+_.streamReader
+_.pushFilters
+_.initialOffset
+_.getDefaultReadLimit
+_.prepareForTriggerAvailableNow
+_.latestOffset
+
+# httpcore's backend gives names to its arguments (delivery/dns/egress.py: python_socks's connect)
+_.dest_host
+_.dest_port
+
+# aiosmtplib keeps what EHLO said there
+_.last_ehlo_response
+
+# inspect.signature and typer read a command's parameters there
+_.__signature__
+_.__annotations__
+
+# plugins: queue_route is a hook of plugins/custom_routing.py, found by its name; the others are for plugins to use
+_.queue_route
+_.prepend
+_.origin_name
+
+# asdict: a row of the plugins' statistics
+_.overruns
+
+# page.html.j2 shows them
+_.mood
+_.alt
+_.caption
+_.numeric
+
+# columns that Spark reads from a named tuple, and what names the columns of a frame to those who read the code
+_.bad_windows
+_.confidence
+RATES
+BLOCKS
+
+# the lake's rows can be added up: for notebooks, as `exact`, with which the sketches are measured
+_.rolled
+
+# sendmail's option -F, which changes nothing
+_.full_name
+
+# the table of states is held against its moves by it
+legal
+
+# what was set aside, for tests to look at
+_.cases
