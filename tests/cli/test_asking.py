@@ -67,6 +67,7 @@ def test_options_become_fields_and_parameters(options: dict[str, Any], expected:
         ({"time_zone": "x\r\nBcc: y"}, "--time-zone: .* is no time zone"),
         ({"at": "tomorrow"}, "--at: 'tomorrow' is no moment; write it like 2h, 14:30, tomorrow 9:00"),
         ({"by": "0"}, "--by: '0' is past already"),
+        ({"at": "2020-01-01"}, "--at: '2020-01-01' is in the past"),
     ],
 )
 def test_mistakes_are_found_before_anything_is_sent(options: dict[str, Any], said: str) -> None:

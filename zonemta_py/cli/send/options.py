@@ -66,7 +66,9 @@ def asked(
 def _hold(at: str, now_ms: int) -> dict[str, str]:
     at_ms, seconds = when.at(at, "--at", now_ms), when.ahead(at, "--at", now_ms)
     if at_ms <= now_ms:
-        return {}
+        raise CommandError(
+            Exit.USAGE, f"--at: {at!a} is in the past; give a later time, or leave it out to send at once"
+        )
     return {"FUTURERELEASE": f"HOLDUNTIL={utc(at_ms)}" if seconds is None else f"HOLDFOR={max(1, round(seconds))}"}
 
 
