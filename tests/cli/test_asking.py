@@ -50,12 +50,12 @@ def sinks() -> Iterator[Callable[..., Sink]]:
         ({"at": "+060"}, Asked({}, {"FUTURERELEASE": "HOLDFOR=60"})),
         ({"at": "0"}, Asked({}, {})),
         ({"at": "2026-11-21T10:00:00+01:00"}, Asked({}, {"FUTURERELEASE": "HOLDUNTIL=2026-11-21T09:00:00Z"})),
-        ({"at": "Sat, 21 Nov 2026 07:00:00 GMT"}, Asked({}, {})),
+        ({"at": "Sat, 21 Nov 2026 07:59:30 GMT"}, Asked({}, {})),
         ({"by": "2026-11-21T09:00:00Z"}, Asked({}, {"DELIVERBY": "BY=3600;R"})),
     ],
 )
 def test_options_become_fields_and_parameters(options: dict[str, Any], expected: Asked) -> None:
-    """What other servers know too goes with MAIL; a hold that is over already is none."""
+    """What other servers know too goes with MAIL; a hold that has just ended is none."""
     assert asked(NOW, **options) == expected
 
 

@@ -40,6 +40,8 @@ class Asked(NamedTuple):
 
 
 NOTHING = Asked({}, {})
+JUST_NOW_MS = 60_000
+"""A time that passed no longer ago means now."""
 
 
 def asked(
@@ -66,6 +68,8 @@ def asked(
 def _hold(at: str, now_ms: int) -> dict[str, str]:
     at_ms, seconds = when.at(at, "--at", now_ms), when.ahead(at, "--at", now_ms)
     if at_ms <= now_ms:
+        if now_ms - at_ms < JUST_NOW_MS:
+            return {}
         raise CommandError(
             Exit.USAGE, f"--at: {at!a} is in the past; give a later time, or leave it out to send at once"
         )
