@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonemta_py.mail import schedule_fields
+from zonemta_py.mail import fields, schedule_fields
 from zonemta_py.mail.address import AddressRefused, parse_mail
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.schedule_fields import FIELDS, PARAMETERS, InvalidValue, ScheduleParameters, Terms, obey
@@ -185,7 +185,7 @@ def test_dates_come_back(moment: datetime, zone: timezone) -> None:
     ms = int((there - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * 1000
     assert schedule_fields.date_time(there.isoformat()) == ms
     assert schedule_fields.mail_date(format_datetime(there)) == ms
-    assert schedule_fields.date_time(schedule_fields.utc(ms)) == ms
+    assert schedule_fields.date_time(fields.utc(ms)) == ms
 
 
 @settings(max_examples=60, deadline=None)

@@ -6,7 +6,8 @@ from email.utils import formatdate, parsedate_to_datetime
 
 import pytest
 
-from zonemta_py.mail.trace import Trace, comment, date, date_field, message_id_field, protocol, received
+from zonemta_py.mail.fields import date
+from zonemta_py.mail.trace import Trace, comment, date_field, message_id_field, protocol, received
 
 NOW_MS = 1_795_233_906_789
 

@@ -15,18 +15,16 @@ import quopri
 import re
 import textwrap
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import format_datetime
 from typing import Literal
 
 from zonemta_py.mail import limits
 from zonemta_py.mail.envelope import Envelope, Notify, Recipient
+from zonemta_py.mail.fields import date, one_line
 from zonemta_py.mail.reply import Reply
 
 Kind = Literal["failed", "delayed", "relayed", "delivered"]
 """relayed: to a server that will not tell more. delivered: into the mailbox, which LMTP servers look after."""
 
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,200}@[!-;=?-~]{1,200}>")
 _ORCPT = re.compile(r"[A-Za-z0-9-]{1,40};\s*\S.*")
 _FOLD_CHARACTERS = 76
@@ -148,7 +146,7 @@ def _explanation(kind: Kind, envelope: Envelope, failures: list[Failed], mta: st
     paragraphs = [f"This is the mail server {mta}, about a message you sent on {_date(envelope.received_ms)}."]
     paragraphs += [_sentence(kind, failed, max(0, now_ms - envelope.received_ms)) for failed in failures]
     paragraphs.append(_CLOSINGS[kind])
-    text = "\n\n".join(_wrapped(_clean(paragraph), 72, "") for paragraph in paragraphs) + "\n"
+    text = "\n\n".join(_wrapped(one_line(paragraph), 72, "") for paragraph in paragraphs) + "\n"
     if text.isascii():
         form, coding = text.encode(), "us-ascii\r\nContent-Transfer-Encoding: 7bit"
     else:
@@ -191,7 +189,7 @@ def _status(kind: Kind, envelope: Envelope, failures: list[Failed], mta: str, wi
 def _recipient_fields(kind: Kind, failed: Failed) -> list[tuple[str, str]]:
     """RFC 3464 2.3, in its order."""
     address, orcpt = failed.recipient.address, failed.recipient.orcpt or ""
-    fields = [("Original-Recipient", orcpt)] if _ORCPT.fullmatch(_clean(orcpt)) else []
+    fields = [("Original-Recipient", orcpt)] if _ORCPT.fullmatch(one_line(orcpt)) else []
     fields += [
         ("Final-Recipient", f"{'rfc822' if address.isascii() else 'utf-8'}; {address}"),
         ("Action", kind),
@@ -252,12 +250,7 @@ def _span(ms: int) -> str:
 
 
 def _date(ms: int | None) -> str:
-    return format_datetime(datetime.fromtimestamp((ms or 0) / 1000, UTC))
-
-
-def _clean(text: str) -> str:
-    """One line of printable text: every run of controls and line separators becomes one space."""
-    return _CONTROLS.sub(" ", text).strip()
+    return date((ms or 0) // 1000)
 
 
 def _wrapped(text: str, width: int, indent: str) -> str:
@@ -267,7 +260,7 @@ def _wrapped(text: str, width: int, indent: str) -> str:
 
 def _fields(fields: list[tuple[str, str]], wide: bool) -> bytes:
     """Header fields, folded (RFC 5322 2.2.3); without `wide`, what is not ASCII becomes a question mark."""
-    text = "".join(_wrapped(f"{name}: {_clean(value)}", _FOLD_CHARACTERS, " ") + "\n" for name, value in fields)
+    text = "".join(_wrapped(f"{name}: {one_line(value)}", _FOLD_CHARACTERS, " ") + "\n" for name, value in fields)
     return text.replace("\n", "\r\n").encode("utf-8" if wide else "ascii", "replace")
 
 

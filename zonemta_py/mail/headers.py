@@ -16,12 +16,12 @@ from email.errors import HeaderParseError
 from email.header import decode_header
 
 from zonemta_py.mail.charsets import text_of
+from zonemta_py.mail.fields import one_line
 from zonemta_py.mail.limits import HEADER_FIELDS_MAX
 
 _FIELD_END = re.compile(rb"\r\n(?![ \t])")
 _NAME = re.compile(rb"([\x21-\x39\x3b-\x7e]+)[ \t]*:")
 _FOLD = re.compile(r"\r\n(?=[ \t])")
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _ENCODED_GAP = re.compile(r"(\?=)\s+(=\?)")
 CODED_CHARACTERS_MAX = 8_192
 """Looked at of a value that is decoded: the email package takes quadratic time, and nobody reads a longer one."""
@@ -173,7 +173,7 @@ def decode(value: str) -> str:
             pass  # a broken encoded word is shown as it came
     if value.isprintable():
         return value
-    return _CONTROL.sub(" ", value.encode("utf-8", "replace").decode()).strip()
+    return one_line(value.encode("utf-8", "replace").decode())
 
 
 def _decode_part(part: bytes | str, charset: str | None) -> str:

@@ -134,11 +134,6 @@ def yes_or_no(text: str) -> bool:
     return _YES[text.lower()]
 
 
-def utc(ms: int) -> str:
-    """The inverse of `date_time`, to the second: "2026-11-21T08:00:00Z"."""
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _unclear(text: str, what: str) -> InvalidValue:
     return InvalidValue(f"{text[:_SHOWN_MAX]!a} is {what}")
 

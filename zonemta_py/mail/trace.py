@@ -1,18 +1,16 @@
 """Trace and identification fields that a message gets when it comes in (RFC 5321 4.4, RFC 5322 3.6.1 and 3.6.4).
 
-Pure: the moment is passed in, in UNIX ms; its text is kept for the second that it stays the same.
+Pure: the moment is passed in, in UNIX ms.
 """
 
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass
-from functools import lru_cache
+
+from zonemta_py.mail.fields import date
 
 _UNSAFE = re.compile(r"[^!-'*-\[\]-~]")
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 @dataclass(slots=True)
@@ -50,16 +48,6 @@ def protocol(extended: bool, tls: bool, user: bool, smtputf8: bool) -> str:
     if not extended:
         return "SMTP"
     return ("UTF8SMTP" if smtputf8 else "ESMTP") + "S" * tls + "A" * user
-
-
-@lru_cache(maxsize=8)
-def date(seconds: int) -> str:
-    """RFC 5322 date-time in UTC, whatever the locale: "Sat, 21 Nov 2026 04:05:06 +0000"."""
-    at = time.gmtime(seconds)
-    return (
-        f"{_DAYS[at.tm_wday]}, {at.tm_mday:02d} {_MONTHS[at.tm_mon - 1]} {at.tm_year:04d}"
-        f" {at.tm_hour:02d}:{at.tm_min:02d}:{at.tm_sec:02d} +0000"
-    )
 
 
 def date_field(now_ms: int) -> bytes:

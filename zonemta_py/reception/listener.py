@@ -14,7 +14,8 @@ from collections.abc import Callable, Container
 from functools import cache
 
 from zonemta_py.config import Config, Listener
-from zonemta_py.mail.schedule_fields import BY_S_MIN, Terms, utc
+from zonemta_py.mail.fields import utc
+from zonemta_py.mail.schedule_fields import BY_S_MIN, Terms
 from zonemta_py.plugin.arguments import Server
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.streams import BodyHooks

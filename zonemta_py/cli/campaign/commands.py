@@ -21,8 +21,8 @@ from zonemta_py.cli.terminal.options import ConfigFile, configuration
 from zonemta_py.cli.terminal.rejects import Rejects, beside
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.addresses.written import bare
+from zonemta_py.mail.fields import date
 from zonemta_py.mail.headers import split
-from zonemta_py.mail.trace import date
 from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from zonemta_py.cli.terminal.output import moment, print_json, print_table, prin
 from zonemta_py.cli.terminal.progress import bar
 from zonemta_py.cli.terminal.rejects import Rejects, beside
 from zonemta_py.config import Config
-from zonemta_py.mail.schedule_fields import utc
+from zonemta_py.mail.fields import utc
 
 app = typer.Typer(help="The suppression list: people to whom nothing is sent, and why.", no_args_is_help=True)
 

@@ -14,8 +14,9 @@ import typer
 
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.mail.fields import utc
 from zonemta_py.mail.headers import split
-from zonemta_py.mail.schedule_fields import BY_S_MIN, InvalidValue, name, utc
+from zonemta_py.mail.schedule_fields import BY_S_MIN, InvalidValue, name
 
 T = TypeVar("T")
 Campaign = Annotated[str | None, typer.Option(help="Campaign it belongs to.")]

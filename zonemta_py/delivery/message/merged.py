@@ -18,7 +18,7 @@ from functools import lru_cache
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from zonemta_py.mail.trace import date
+from zonemta_py.mail.fields import date
 from zonemta_py.merge.source import TemplateSource
 from zonemta_py.queue.api import Delivery, Dispatch
 from zonemta_py.queue.poison import Making

@@ -12,9 +12,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from email.utils import format_datetime
 from typing import Any, NamedTuple
 from urllib.parse import unquote
+
+from zonemta_py.mail import fields
 
 MAIL, WEB = "mailto:", "https://"
 MEDIA_TYPE = "application/tlsrpt+gzip"
@@ -190,7 +191,7 @@ def message(report: TlsReport, recipients: list[str], now: datetime) -> bytes:
     lines = [
         f"From: <{who.address}>",
         f"To: {', '.join(f'<{recipient}>' for recipient in recipients)}",
-        f"Date: {format_datetime(now)}",
+        f"Date: {fields.date(int(now.timestamp()))}",
         f"Subject: Report Domain: {report.domain} Submitter: {who.name} Report-ID: <{report.id}>",
         f"Message-ID: <tlsrpt.{report.id}>",
         f"TLS-Report-Domain: {report.domain}",

@@ -10,13 +10,14 @@ import re
 
 from zonemta_py.mail.address import AddressRefused, parse_mailbox
 from zonemta_py.mail.addresses.domain import canonical
+from zonemta_py.mail.fields import CONTROLS
 
 VALUE_CHARACTERS_MAX = 65_536
 COLUMNS_MAX = 500
 COLUMN_CHARACTERS_MAX = 63
-_UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_UNFIT = re.compile(rf"[{CONTROLS}\ud800-\udfff]")
 _UNFIT_IN_TEXT = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ud800-\udfff]")
-LINE_PATTERN = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
+LINE_PATTERN = rf"^[^{CONTROLS}]*$"
 TEXT_PATTERN = r"^[^\x00-\x08\x0b\x0e-\x1f\x7f-\x84\x86-\x9f]*$"
 COLUMN_PATTERN = "^[A-Za-z_][A-Za-z0-9_]{0,62}$"
 """What is said of columns: letters of all languages are taken, which no pattern tells briefly."""
