@@ -5,7 +5,8 @@ loses what it had leased: what it may have sent already is listed as in doubt, a
 thread's, with a connection of its own, so that a loop that is busy for a while (a plugin, a large message) costs no
 leases; one that has not turned for LOOP_S is as good as dead.
 
-When it runs again, what it was handed meanwhile is given back untried (`stale`); what it had begun goes on, and its
+One that stands still for as long again is killed, and the supervisor starts another: it may be the only one. When it
+runs again before that, what it was handed meanwhile is given back untried (`stale`); what it had begun goes on, and its
 results are taken as far as nobody else has begun the same (`Settling.late`).
 """
 

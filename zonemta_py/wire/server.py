@@ -9,8 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
+import socket
 import stat
+import struct
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -196,6 +200,15 @@ class Connection(asyncio.Protocol):
         for taker in self._takers:
             self._queue.leases.leave(taker)
         self._queue.lost(self._name, silent=True)
+        self._loop.call_later(self._queue.core.config.queue.lease_s, self._end_silent)
+
+    def _end_silent(self) -> None:
+        """As long again: the supervisor has another one in its place, which may be the only one there is."""
+        pid = _sibling(self._transport) if self._silent else 0
+        if pid:
+            log.warning("%s, process %d, still stands still: it is killed, and started again", self._name, pid)
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
 
     def _speak_again(self) -> None:
         if self._silent:
@@ -316,6 +329,19 @@ class Connection(asyncio.Protocol):
 
 def _nothing() -> None:
     """A part has no answer."""
+
+
+def _sibling(transport: asyncio.Transport | None) -> int:
+    """The process at the other end, if the same supervisor has started it; 0: it has not, or is gone."""
+    peer = transport.get_extra_info("socket") if transport is not None else None
+    if peer is None:
+        return 0
+    pid: int = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return pid if int(after_name[1]) == os.getppid() else 0
 
 
 async def _answered(queue: LocalQueue, question: str, arguments: dict[str, Any]) -> Any:
