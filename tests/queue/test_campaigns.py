@@ -515,7 +515,7 @@ async def test_an_order_holds_from_its_record_on(house: Make, order: str) -> Non
     assert await row(home, "state") == ({"cancel": "canceled", "complete": "complete"}[order],)
     await home.sound()
     body = [order, ["campaign", "spring"], [1, 2], "of another"]
-    assert home.queue.core.campaigns.again(body) == []
+    assert home.queue.core.campaigns.again(records.StandingRecord(*body)) == []
 
 
 async def test_a_campaign_whose_record_a_crash_cost_gets_one(house: Make) -> None:

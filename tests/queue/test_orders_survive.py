@@ -102,8 +102,8 @@ CASES = {
 ANSWERED = {
     "put": lambda home: home.queue.core.campaigns.by_name["summer"].template,
     "batch": lambda home: home.queue.core.campaigns.tally("spring").accepted == 5,
-    "suppress": lambda home: home.queue.core.suppression.of("ann@x.test"),
-    "unsuppress": lambda home: not home.queue.core.suppression.of("zoe@z.test"),
+    "suppress": lambda home: home.queue.suppression.of("ann@x.test"),
+    "unsuppress": lambda home: not home.queue.suppression.of("zoe@z.test"),
     "cancel": lambda home: home.queue.core.campaigns.get("spring").canceled_ms,
     "complete": lambda home: home.queue.core.campaigns.get("spring").complete_ms,
 }

@@ -379,7 +379,7 @@ async def test_nothing_is_looked_up_while_the_list_is_empty(house: Make, monkeyp
     home = await house()
     await suppress(home, "bob@x.test")
     await home.queue.ask("unsuppress", addresses=["bob@x.test"])
-    monkeypatch.setattr(home.queue.core.suppression, "of", None)
+    monkeypatch.setattr(home.queue.suppression, "of", None)
     await home.put("bob@x.test")
     (delivery,) = await home.lease()
     await home.settle(delivery, DELIVERED)
@@ -392,7 +392,7 @@ async def test_what_came_after_the_list_grew_is_not_looked_up_twice(
     home = await house()
     await suppress(home, "bob@x.test")
     await home.put("cid@x.test")
-    monkeypatch.setattr(home.queue.core.suppression, "of", None)
+    monkeypatch.setattr(home.queue.suppression, "of", None)
     assert len(await home.lease()) == 1
 
 

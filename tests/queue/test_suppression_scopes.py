@@ -283,7 +283,7 @@ async def test_scopes_that_nobody_is_in_cost_nothing(house: Make, monkeypatch: p
     """One look-up for each recipient while all entries are of all mail; then one more, only for mail of that scope."""
     home = await house(zones=ZONES)
     looked: list[str] = []
-    suppression = home.queue.core.suppression
+    suppression = home.queue.suppression
     of = suppression.of
 
     def counted(who: str, scope: str = "all") -> Any:

@@ -9,6 +9,7 @@ Failures: everything the queue cannot take now is a `QueueRefusal` with the SMTP
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -44,6 +45,10 @@ class Receipt(NamedTuple):
     accepted: int
     suppressed: int
     repeated: bool = False
+
+
+Done = Callable[[str, Reply | None], None]
+"""Told the id of a message that is taken, and None; or why it is not."""
 
 
 class Incoming(Protocol):

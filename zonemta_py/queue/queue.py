@@ -10,31 +10,24 @@ import logging
 from functools import partial
 from typing import Any
 
-from zonemta_py.disk import keys, records
 from zonemta_py.disk.bodies import restore, shrink
 from zonemta_py.disk.leveldb.store import StoreDamaged, StoreError
-from zonemta_py.disk.records import Type
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.admin import answers
-from zonemta_py.queue.api import POSTPONED, Delivery, Outcome, QueueRefusal, Receipt, Result, accept_whole
+from zonemta_py.queue.api import Delivery, Done, QueueRefusal, Receipt, Result, accept_whole
+from zonemta_py.queue.campaigns.commands import CampaignCommands
 from zonemta_py.queue.core.campaigns import NO_TEMPLATE, whole
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.counters import REMOVED
-from zonemta_py.queue.core.locator import state_of
-from zonemta_py.queue.lifecycle import in_doubt, lost
-from zonemta_py.queue.lifecycle.accept import Done
+from zonemta_py.queue.lifecycle import in_doubt
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.incoming import LocalIncoming, take
-from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.lifecycle.suppressed import forgo
 from zonemta_py.queue.maintenance.maintenance import Maintenance
-from zonemta_py.schedule.batch import Batch
 
 log = logging.getLogger(__name__)
 
-OUT_OF_HOURS = Reply(450, "4.3.2", "outside of its sending hours")
 UNREADABLE = Reply(451, "4.3.0", "the body cannot be read")
 
 
@@ -43,15 +36,8 @@ class LocalQueue(QueueContext):
 
     def __init__(self, core: Core, first_lease: int) -> None:
         super().__init__(core, first_lease)
-        self.upkeep = Maintenance(self)
-        self._aside = lost.Aside(core.quarantine, core.store, core.bodies.folder)
-        self._lost: set[str] = set()
-        """Messages that were ended as lost since the start."""
-        core.lost_message = self._lost_message
-        core.end = self.end
-        core.finish = self.settling.finish
-        core.postpone = self.postpone
-        core.pump = self.leases.pump
+        self.campaigning = CampaignCommands(core)
+        self.upkeep = Maintenance(self, self.campaigning.tick)
 
     def start(self) -> None:
         """Begins the work that time drives: positions, the archive, expiry."""
@@ -101,7 +87,7 @@ class LocalQueue(QueueContext):
             done("", refused.reply)
             return
         if len(left_out) == len(routed):
-            forgo(self.core, envelope, routed, left_out, done)
+            forgo(self.core, acceptance.requests, envelope, routed, left_out, done)
         else:
             acceptance.commit(envelope, routed, [kept], done, left_out=left_out)
 
@@ -153,7 +139,7 @@ class LocalQueue(QueueContext):
         except StoreError as error:
             over = message is not None and message.left <= 0  # asked ahead, by one who does not need it any more
             if isinstance(error, StoreDamaged) and not over:
-                self._aside.put(message_id, str(error))
+                self.damaged.aside.put(message_id, str(error))
             raise QueueRefusal(UNREADABLE) from None
 
     def filed(self, message_id: str) -> int:
@@ -178,61 +164,13 @@ class LocalQueue(QueueContext):
     # -- Office
 
     async def ask(self, question: str, **arguments: Any) -> Any:
-        return await answers.answer(self, question, arguments)
+        return await answers.answer(self, self.campaigning, question, arguments)
 
     # -- what goes wrong
 
     def lost(self, worker: str, silent: bool = False) -> None:
         """A sender has died, or stands still. What it had is in doubt: its final replies may have been on their way."""
         in_doubt.lost(self, worker, silent)
-
-    def _lost_message(self, group: Batch, error: StoreError) -> None:
-        """A message whose metadata cannot be read when its turn comes: aside with all that is left of it, and ended.
-
-        Each of its recipients that are leased alone finds that out; the first one's is the message's end.
-        """
-        core, entries = self.core, group.entries
-        message_id, zone = entries[0].id, group.zone.zone.name
-        case = self._aside.put(message_id, str(error))  # where that finds no space, the next to find out tries it again
-        due = [keys.place(entry.key).due_ms for entry in entries]
-        where = {"destination": group.strand.key, "due": due if any(due) else []}
-        addresses = [entry.address for entry in entries]
-        first = message_id not in self._lost
-        body = lost.body(message_id, zone, addresses, str(error), case, **where)
-        core.ledger.write(Type.REMOVED, body, partial(self._gone, group, first))
-        if first:
-            self._lost.add(message_id)
-            core.ledger.append(Type.FINISH, records.pack([message_id]))
-            core.segments.ended(message_id)
-        group.zone.done(group)
-
-    def _gone(self, group: Batch, first: bool) -> None:
-        """Gives the store what the record says."""
-        core, message_id, zone = self.core, group.entries[0].id, group.zone.zone.name
-        for entry in group.entries:
-            if entry.note.tallied:
-                core.campaigns.tallies.result(group.strand.path.campaign, REMOVED, core.clock.ms())
-        found = {entry.address: (entry.key, state_of(entry)) for entry in group.entries}
-        operations = lost.apply(core, message_id, zone, found, first, self._merged_size(group))
-        gone = [entry.key for entry in group.entries]
-        core.lines.submit(operations, lambda _: core.schedule.busy.difference_update(gone), sync=False, keep=True)
-
-    def _merged_size(self, group: Batch) -> int:
-        """A merged message has no body, and what it counted for was its campaign's size; 0: it is not merged."""
-        campaign = self.core.campaigns.by_name.get(group.strand.path.campaign)
-        return campaign.size if campaign is not None and group.entries[0].note.values is not None else 0
-
-    def postpone(self, lease: Lease, seconds: float) -> None:
-        """Puts off a lease nobody has heard of: its hours are not open."""
-        outcome = Outcome(POSTPONED, OUT_OF_HOURS, "queue", list(range(len(lease.group.entries))), delay_s=seconds)
-        self.settling.settle(Result(lease.number, [outcome]), lambda: None)
-
-    def end(self, lease: Lease, verdict: int, reply: Reply, error: StoreError | None) -> None:
-        """Settles a lease without a sender: it expired, a plugin refused it, or its body is damaged."""
-        if error is not None:
-            self._aside.put(lease.message.id, str(error))
-        outcome = Outcome(verdict, reply, "queue", list(range(len(lease.group.entries))))
-        self.settling.settle(Result(lease.number, [outcome]), lambda: None)
 
 
 def _nothing() -> None:

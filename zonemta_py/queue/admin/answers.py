@@ -26,6 +26,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from zonemta_py.disk import identity, keys, records
@@ -33,6 +34,7 @@ from zonemta_py.disk.leveldb.store import StoreDamaged, StoreError
 from zonemta_py.queue.admin import backup, listing, orders, suppressions, suspensions
 from zonemta_py.queue.admin.explain import explain
 from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.campaigns.commands import CampaignCommands
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance import archive
@@ -40,11 +42,14 @@ from zonemta_py.schedule import admin_orders
 from zonemta_py.schedule.reasons import rows_of
 
 
-async def answer(queue: QueueContext, question: str, arguments: dict[str, Any]) -> Any:
+async def answer(queue: QueueContext, campaigns: CampaignCommands, question: str, arguments: dict[str, Any]) -> Any:
     """Raises ValueError with one sentence for a question that makes no sense."""
     handler = QUESTIONS.get(question)
+    if handler is None and question in OF_CAMPAIGNS:
+        handler = partial(OF_CAMPAIGNS[question], campaigns)
     if handler is None:
-        raise ValueError(f"the queue does not know the question {question!r}; it knows {', '.join(sorted(QUESTIONS))}")
+        known = ", ".join(sorted((*QUESTIONS, *OF_CAMPAIGNS)))
+        raise ValueError(f"the queue does not know the question {question!r}; it knows {known}")
     try:
         return await handler(queue, **arguments)
     except TypeError as error:
@@ -167,35 +172,37 @@ async def _warm(queue: QueueContext, source: str, provider: str, step: int | Non
     return next(row for row in rows if (row["source"], row["provider"]) == (source, provider))
 
 
-async def _campaign_put(queue: QueueContext, name: str, sender: str, template: bytes, **more: Any) -> dict[str, bool]:
+async def _campaign_put(
+    campaigns: CampaignCommands, queue: QueueContext, name: str, sender: str, template: bytes, **more: Any
+) -> dict[str, bool]:
     refusal = queue.acceptance.refusal()  # no room on the disk, or it is in trouble
     if refusal is not None:
         raise QueueRefusal(refusal)
-    return await queue.campaigning.put(name, sender, template, **more)
+    return await campaigns.put(name, sender, template, **more)
 
 
-async def _campaign_pause(queue: QueueContext, name: str, cause: str = "") -> dict[str, Any]:
-    return await queue.campaigning.pause(name, cause or "by an operator")
+async def _campaign_pause(campaigns: CampaignCommands, _: QueueContext, name: str, cause: str = "") -> dict[str, Any]:
+    return await campaigns.pause(name, cause or "by an operator")
 
 
-async def _campaign_resume(queue: QueueContext, name: str, cause: str = "") -> dict[str, Any]:
-    return await queue.campaigning.resume(name, cause or "by an operator")
+async def _campaign_resume(campaigns: CampaignCommands, _: QueueContext, name: str, cause: str = "") -> dict[str, Any]:
+    return await campaigns.resume(name, cause or "by an operator")
 
 
-async def _campaign_cancel(queue: QueueContext, name: str, cause: str = "") -> dict[str, Any]:
-    return await queue.campaigning.cancel(name, cause or "by an operator")
+async def _campaign_cancel(campaigns: CampaignCommands, _: QueueContext, name: str, cause: str = "") -> dict[str, Any]:
+    return await campaigns.cancel(name, cause or "by an operator")
 
 
-async def _campaign_complete(queue: QueueContext, name: str) -> dict[str, Any]:
-    return await queue.campaigning.complete(name)
+async def _campaign_complete(campaigns: CampaignCommands, _: QueueContext, name: str) -> dict[str, Any]:
+    return await campaigns.complete(name)
 
 
-async def _campaign(queue: QueueContext, name: str) -> dict[str, Any]:
-    return await queue.campaigning.full_row(name)
+async def _campaign(campaigns: CampaignCommands, _: QueueContext, name: str) -> dict[str, Any]:
+    return await campaigns.full_row(name)
 
 
-async def _campaigns(queue: QueueContext) -> list[dict[str, Any]]:
-    return queue.campaigning.rows()
+async def _campaigns(campaigns: CampaignCommands, _: QueueContext) -> list[dict[str, Any]]:
+    return campaigns.rows()
 
 
 async def _copied(queue: QueueContext) -> str:
@@ -242,6 +249,8 @@ QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "warmup": _warmup,
     "warm": _warm,
     **suppressions.QUESTIONS,
+}
+OF_CAMPAIGNS: dict[str, Callable[..., Awaitable[Any]]] = {
     "campaign-put": _campaign_put,
     "campaign-pause": _campaign_pause,
     "campaign-resume": _campaign_resume,

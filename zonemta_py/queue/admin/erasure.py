@@ -38,7 +38,7 @@ async def forget(queue: QueueContext, who: str) -> dict[str, int]:
     Raises StoreError.
     """
     core, removed = queue.core, 0
-    core.suppression.leaving.add(who)
+    queue.suppression.leaving.add(who)
     try:
         await core.journal.stable()  # a result may be on its way into the store
         await core.lines.stable()
@@ -51,7 +51,7 @@ async def forget(queue: QueueContext, who: str) -> dict[str, int]:
                 break
         await _forget_doubts(core, who)
     finally:
-        core.suppression.leaving.discard(who)
+        queue.suppression.leaving.discard(who)
     leased = (entry for lease in queue.leases.out.values() for entry in lease.open)
     return {"removed": removed, "under_way": sum(person(entry.address) == who for entry in leased)}
 

@@ -69,7 +69,7 @@ async def explain(queue: QueueContext, what: str) -> dict[str, Any]:
         local, _, domain = what.rpartition("@")
         last = f" {local}@{domain.lower()}".encode()
         rows = await _recipients(queue, lambda key, _: key.endswith(last))
-        listed = [entry.shown() for entry in queue.core.suppression.every(person(what))]
+        listed = [entry.shown() for entry in queue.suppression.every(person(what))]
         return _answer(what, "recipient", rows, suppressed=listed)
     schedule = queue.core.schedule
     if zone := schedule.zones.get(what):

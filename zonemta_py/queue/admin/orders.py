@@ -142,7 +142,7 @@ def apply_drop(
             core.campaigns.tallies.result(campaign, REMOVED, ms, suppressed=removed.reason.startswith(SUPPRESSED))
     operations += core.messages.finish(message, ended)
     if message.left <= 0:
-        queue.settling.finish(message, zone)
+        core.finish(message, zone)
     core.lines.submit(operations, lambda _: core.messages.unpin(message), sync=False, keep=True)
     return ended
 

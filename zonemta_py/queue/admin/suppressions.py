@@ -29,7 +29,7 @@ async def _suppress(queue: QueueContext, rows: list[list[Any]]) -> dict[str, int
         raise ValueError(f"{len(rows):,} rows at once are too many; give {ROWS_MAX:,} at most")
     now_ms = queue.core.clock.ms()
     entries = [_scoped(queue, checked(row, now_ms)) async for row in _in_turns(rows)]
-    return await queue.core.suppression.add(entries)
+    return await queue.suppression.add(entries)
 
 
 async def _in_turns(rows: Iterable[Any]) -> AsyncIterator[Any]:
@@ -48,12 +48,12 @@ def _scoped(queue: QueueContext, entry: Suppressed) -> Suppressed:
 async def _unsuppress(queue: QueueContext, addresses: list[str], by: str = "", scope: str | None = None) -> int:
     """scope: only that entry of each; else all."""
     people = [checked_person(address) async for address in _in_turns(addresses)]
-    return await queue.core.suppression.remove(people, by, checked_scope(scope) if scope else None)
+    return await queue.suppression.remove(people, by, checked_scope(scope) if scope else None)
 
 
 async def _suppression(queue: QueueContext, address: str) -> dict[str, Any] | None:
     """The entry of scope "all", or else the first; `others`: the rest of them."""
-    found = [entry.shown() for entry in queue.core.suppression.every(checked_person(address))]
+    found = [entry.shown() for entry in queue.suppression.every(checked_person(address))]
     return {**found[0], "others": found[1:]} if found else None
 
 
@@ -66,7 +66,7 @@ async def _suppressions(
     following: str | None = after
     rows, limit = list[dict[str, Any]](), max(1, min(limit, LIST_MAX))
     for _ in range(LIST_MAX // _TURN):
-        page, following = queue.core.suppression.page(following or "", min(limit - len(rows), _TURN), kind, scope)
+        page, following = queue.suppression.page(following or "", min(limit - len(rows), _TURN), kind, scope)
         rows += [row.shown() for row in page]
         if following is None or len(rows) >= limit:
             break
@@ -76,7 +76,7 @@ async def _suppressions(
 
 async def _forget(queue: QueueContext, address: str, keep: bool = False, by: str = "") -> dict[str, Any]:
     """keep: the address stays on the list, as erased and with nothing else; else it leaves the list too."""
-    who, suppression = checked_person(address), queue.core.suppression
+    who, suppression = checked_person(address), queue.suppression
     listed = await suppression.remove([who], by) > 0
     if keep:
         await suppression.add([Suppressed(who, ERASED, queue.core.clock.ms(), "", "", by, "")])

@@ -12,13 +12,10 @@ may be left that LevelDB's next compaction meets. Failures: a disk that says no 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from zonemta_py.disk import keys
-from zonemta_py.disk.leveldb.store import Operation
-
-if TYPE_CHECKING:
-    from zonemta_py.queue.core.core import Core
+from zonemta_py.disk.leveldb.store import Operation, Store
+from zonemta_py.queue.core.commit import StoreLine
 
 EVERY_S = 3600.0
 EVERY_S_IF_SHORT = 60.0
@@ -54,19 +51,19 @@ class Compaction:
         self._since_s = self._since_s or now_s
         return now_s - self._since_s >= EVERY_S or (short and now_s - self._done_s >= EVERY_S_IF_SHORT)
 
-    async def run(self, core: Core) -> None:
+    async def run(self, store: Store, lines: StoreLine, now_s: float) -> None:
         """Does it, elsewhere.
 
         LevelDB writes its buffer, what is deleted and the deletion with it, into a table as low as nothing overlaps,
         and looks at that no more. So where there is little, all is done again behind a second table that overlaps it.
         """
         slice_, self.slice = self.slice, ()
-        self._since_s, self._done_s = 0.0, core.clock.monotonic()
+        self._since_s, self._done_s = 0.0, now_s
         start, stop = keys.message_range(slice_[0]), keys.end(keys.message_range(slice_[1]))
         for first, last in ((b"", keys.MESSAGES), (start, stop), (keys.end(keys.MESSAGES), b"\xff")):
-            await asyncio.to_thread(core.store.compact, first, last)
-        if core.store.table_bytes() <= SMALL_BYTES:
+            await asyncio.to_thread(store.compact, first, last)
+        if store.table_bytes() <= SMALL_BYTES:
             written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            core.lines.submit(_BEFORE_ALL, lambda _: written.set_result(None), sync=False, keep=True)
+            lines.submit(_BEFORE_ALL, lambda _: written.set_result(None), sync=False, keep=True)
             await asyncio.shield(written)
-            await asyncio.to_thread(core.store.compact, b"", b"\xff")
+            await asyncio.to_thread(store.compact, b"", b"\xff")

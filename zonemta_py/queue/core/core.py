@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zonemta_py.config import Config
 from zonemta_py.disk import keys, records
@@ -17,7 +17,7 @@ from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.receipts import Receipts
 from zonemta_py.disk.records import Type
 from zonemta_py.disk.space import LEAST_BYTES, Space
-from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.envelope import Envelope
 from zonemta_py.queue.core.bodies import Bodies, Uncommitted
 from zonemta_py.queue.core.campaigns import Campaigns
 from zonemta_py.queue.core.commit import Hire, JournalLine, StoreLine, Thread
@@ -29,19 +29,11 @@ from zonemta_py.queue.core.policy_copy import PolicyCopy
 from zonemta_py.queue.core.segments import Segments
 from zonemta_py.queue.core.sizes import DEFERRED, QUEUED, Sizes
 from zonemta_py.queue.hooks import Hooks
-from zonemta_py.queue.lifecycle.notices import Notices
-from zonemta_py.queue.lifecycle.requests import Requests
-from zonemta_py.queue.suppression.register import SuppressionList
-from zonemta_py.schedule.batch import Batch
 from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.shared import Wants
 from zonemta_py.schedule.sites import DestinationResolver
-from zonemta_py.schedule.time import hours
 from zonemta_py.schedule.time.steady import Steady
 from zonemta_py.zones.router import Router
-
-if TYPE_CHECKING:
-    from zonemta_py.queue.lifecycle.lease import Lease
 
 
 class Core:
@@ -82,14 +74,10 @@ class Core:
         self.cleansing = Compaction()
         self.messages = Messages(store, self.bodies, self.cleansing)
         self.router = Router(config.zones)
-        self.notices = Notices(self.messages, config.server.name)
         self.segments = segments
         self.ids = keys.Ids(last_id)
         self.ledger = Ledger(config.queue, journal, segments, self.ids, clock)
         clock.next_id, clock.told = self.ids.following, self._clock_set
-        self.lives = Lifetime(self)
-        self.requests = Requests(self)
-        self.suppression = SuppressionList(self)
         self.arriving: set[str] = set()
         """Ids given out whose envelope record is not in the journal yet."""
         self.known: dict[str, tuple[str, int, int]] = {}
@@ -103,17 +91,16 @@ class Core:
         """Why nothing may be sent: this is a copy of a queue (`disk.identity`)."""
         self._pump_soon = False
         self._tasks: set[asyncio.Future[Any]] = set()
-        # Set by the parts that do it; here, because others ask for it.
+        self.finished: set[str] = set()
+        """Messages whose FINISH record recovery has seen; it must not be written twice."""
         self.pump: Callable[[], None]
-        self.lost_message: Callable[[Batch, StoreError], None]
-        self.end: Callable[[Lease, int, Reply, StoreError | None], None]
-        self.postpone: Callable[[Lease, float], None]
-        self.finish: Callable[[Message, str], None]
-        self.standing_copy = PolicyCopy(self)
+        """Lets the schedule read on; set by who leases (`Leases`)."""
+        self.standing_copy = PolicyCopy(store, journal, self.lines)
         wants = Wants()
         wants.rekey, wants.changed, wants.unpin, wants.requeued = self._rekey, self.changed, self._unpin, self._requeued
         wants.terms_of, wants.record = self._terms_of, self._stand
         self.schedule = Schedule(config, store, marks, clock, scout, wants)
+        self.lives = Lifetime(config, clock, self.campaigns, self.schedule)
 
     def close(self) -> None:
         """In a process that goes on: no thread and no file stays. Lost is at most what its end would have lost."""
@@ -145,16 +132,6 @@ class Core:
     def _unpin(self, message_id: str) -> None:
         self.messages.unpin(self.messages.get(message_id))
 
-    def wait_s(self, lease: Lease) -> float:
-        """Seconds until a leased message may be sent: its hours are open, its time has come; 0: it may."""
-        terms, zone = lease.message.metadata, lease.zone
-        if not (terms.get("window") or zone.window or terms.get("hold_until_ms")):
-            return 0.0
-        now_ms = self.clock.ms()  # what it was put off by was steady time, and the clock may have been set since
-        apart_ms = self.clock.apart_ms()
-        now_ms += apart_ms
-        return max(0, hours.first_ms(self.config, zone, terms, now_ms, apart_ms) - now_ms) / 1000
-
     def _terms_of(self, message_id: str) -> dict[str, Any]:
         """Empty where they cannot be read: whoever leases the message finds that out."""
         try:
@@ -176,6 +153,19 @@ class Core:
         domain = address.rpartition("@")[2]
         self.sizes.add(zone, domain, DEFERRED, -1)
         self.sizes.add(zone, domain, QUEUED, 1)
+
+    # -- the end of a message
+
+    def finish(self, message: Message, zone: str) -> None:
+        """Its last recipient has ended."""
+        self.message_count -= 1
+        self.message_bytes -= message.metadata["size"]
+        if message.id not in self.finished:
+            self.ledger.append(Type.FINISH, records.pack([message.id]))
+            self.segments.ended(message.id)
+        if self.hooks.releases:
+            envelope = Envelope.from_metadata(message.metadata, [])
+            self.keep(asyncio.ensure_future(self.hooks.released(message.id, zone, envelope)))
 
     # -- what cannot be read
 

@@ -12,15 +12,14 @@ It is given up at the first attempt that fails after its end, or, where it canno
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from zonemta_py.config import Config
 from zonemta_py.disk.notes import Note
+from zonemta_py.queue.core.campaigns import Campaigns
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.schedule.batch import FlowQueue
+from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.time import hours
-
-if TYPE_CHECKING:
-    from zonemta_py.queue.core.core import Core
+from zonemta_py.schedule.time.steady import Steady
 
 HOUR_MS = 3_600_000
 
@@ -28,19 +27,19 @@ HOUR_MS = 3_600_000
 class Lifetime:
     """Of all that is in the queue. Times are steady."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, config: Config, clock: Steady, campaigns: Campaigns, schedule: Schedule) -> None:
+        self._config, self._clock, self._campaigns, self._schedule = config, clock, campaigns, schedule
 
     def perhaps_over(self, message_id: str, now_ms: int) -> bool:
         """False: its life is not over, for certain. Does not read the message; once False, so for all later ids."""
-        shortest_h = min(self._core.config.retry.life_h, self._core.campaigns.shortest_life_h)
-        return now_ms - self._core.clock.born_ms(message_id) >= shortest_h * HOUR_MS
+        shortest_h = min(self._config.retry.life_h, self._campaigns.shortest_life_h)
+        return now_ms - self._clock.born_ms(message_id) >= shortest_h * HOUR_MS
 
     def over(self, strand: FlowQueue, message: Message, note: Note, now_ms: int) -> bool:
         """Whether it has waited for all of its life."""
         begins_ms = self._begins_ms(strand, message, note)
         life_ms = self._life_ms(message)
-        if now_ms - begins_ms < life_ms or now_ms < self._core.clock.grace_until_ms:
+        if now_ms - begins_ms < life_ms or now_ms < self._clock.grace_until_ms:
             return False
         return now_ms - begins_ms - self._chosen_ms(strand, note, begins_ms, now_ms) >= life_ms
 
@@ -48,25 +47,25 @@ class Lifetime:
         """When it will be over, if nothing is stopped or held from now on."""
         begins_ms = self._begins_ms(strand, message, note)
         ends_ms = begins_ms + self._life_ms(message) + self._chosen_ms(strand, note, begins_ms, now_ms)
-        return max(ends_ms, self._core.clock.grace_until_ms)
+        return max(ends_ms, self._clock.grace_until_ms)
 
     def chosen_ms(self, strand: FlowQueue, message: Message, note: Note, now_ms: int) -> int:
         """How much of its waiting is not counted, since somebody had stopped or held it."""
         return self._chosen_ms(strand, note, self._begins_ms(strand, message, note), now_ms)
 
     def _life_ms(self, message: Message) -> int:
-        return int((message.metadata.get("life_h") or self._core.config.retry.life_h) * HOUR_MS)
+        return int((message.metadata.get("life_h") or self._config.retry.life_h) * HOUR_MS)
 
     def _begins_ms(self, strand: FlowQueue, message: Message, note: Note) -> int:
-        core, zone, terms = self._core, strand.zone.zone, message.metadata
-        apart_ms = core.clock.apart_ms()
-        begins_ms = message.created_ms + core.clock.apart_of(message.id)
-        begins_ms = hours.first_ms(core.config, zone, terms, begins_ms, apart_ms)
+        zone, terms = strand.zone.zone, message.metadata
+        apart_ms = self._clock.apart_ms()
+        begins_ms = message.created_ms + self._clock.apart_of(message.id)
+        begins_ms = hours.first_ms(self._config, zone, terms, begins_ms, apart_ms)
         if note.first_ms and (zone.window or terms.get("window")):
             begins_ms = max(begins_ms, note.first_ms + apart_ms)
         return begins_ms
 
     def _chosen_ms(self, strand: FlowQueue, note: Note, since_ms: int, now_ms: int) -> int:
         """How long it was stopped or held by choice."""
-        standing, zone = self._core.schedule.standing, strand.zone.zone.name
+        standing, zone = self._schedule.standing, strand.zone.zone.name
         return max(0, note.kept_ms) + standing.paused_ms(strand.lane, strand.path, zone, since_ms, now_ms)

@@ -8,43 +8,38 @@ wherever they are found. Failures: StoreError.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.records import StandingRecord
-from zonemta_py.queue.core.commit import immediately
-
-if TYPE_CHECKING:
-    from zonemta_py.queue.core.core import Core
-    from zonemta_py.queue.recovery.suffix import Suffix
+from zonemta_py.queue.core.commit import JournalLine, StoreLine, immediately
 
 
 class PolicyCopy:
     """Writes it."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        found = core.store.keys(keys.STANDING, keys.end(keys.STANDING))
+    def __init__(self, store: Store, journal: JournalLine, lines: StoreLine) -> None:
+        self._journal, self._lines = journal, lines
+        found = store.keys(keys.STANDING, keys.end(keys.STANDING))
         self._copies = [int(key.removeprefix(keys.STANDING)) for key in found if key != keys.STANDING_STATE]
 
     def add(self, seq: int, body: bytes) -> None:
         """A record that was just appended to the journal."""
-        self._core.journal.when_stable(partial(self._copy, seq, body))
+        self._journal.when_stable(partial(self._copy, seq, body))
 
     def _copy(self, seq: int, body: bytes) -> None:
         self._copies.append(seq)
-        self._core.lines.submit([(keys.standing(seq), body)], immediately, sync=False, keep=True)
+        self._lines.submit([(keys.standing(seq), body)], immediately, sync=False, keep=True)
 
     def save(self, standing: dict[str, Any], permits: dict[str, Any]) -> None:
         """The state as it is now, into the next batch; it has all up to the journal's last stable record."""
-        core = self._core
-        seq = core.journal.stable_seq
+        seq = self._journal.stable_seq
         value = records.pack({"seq": seq, "standing": standing, "permits": permits})
         operations: list[Operation] = [(keys.STANDING_STATE, value)]
         operations += [(keys.standing(copy), None) for copy in self._copies if copy <= seq]
         self._copies = [copy for copy in self._copies if copy > seq]
-        core.lines.submit(operations, immediately, sync=False, keep=True)
+        self._lines.submit(operations, immediately, sync=False, keep=True)
 
 
 def is_kept(store: Store) -> bool:
@@ -52,14 +47,16 @@ def is_kept(store: Store) -> bool:
     return store.get(keys.STANDING_STATE) is not None
 
 
-def taken_up(store: Store, suffix: Suffix) -> tuple[dict[str, Any], dict[str, Any], list[StandingRecord]]:
-    """What stood, what was used of limits, and the changes since. Raises StoreError."""
-    standing, permits, seq = suffix.standing, suffix.permits, suffix.position_seq
+def taken_up(
+    store: Store, seq: int, standing: dict[str, Any], permits: dict[str, Any], changed: list[tuple[int, StandingRecord]]
+) -> tuple[dict[str, Any], dict[str, Any], list[StandingRecord]]:
+    """What stood, what was used of limits, and the changes since. Given: the same of the journal, as of record `seq`,
+    and what it says of changes, by their numbers. Raises StoreError."""
     value = store.get(keys.STANDING_STATE)
     kept: dict[str, Any] = records.unpack(value) if value else {"seq": 0}
     if kept["seq"] > seq:  # the position record that followed it is gone
         standing, permits, seq = kept["standing"], kept["permits"], kept["seq"]
-    changes = dict(suffix.changes)
+    changes = dict(changed)
     for key, body in store.scan(keys.STANDING, keys.end(keys.STANDING)):
         if key != keys.STANDING_STATE:
             changes.setdefault(int(key.removeprefix(keys.STANDING)), StandingRecord.of(records.unpack(body)))

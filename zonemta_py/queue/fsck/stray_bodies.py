@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from zonemta_py.disk import body_file, keys
 from zonemta_py.disk.quarantine import Quarantine
-
-if TYPE_CHECKING:
-    from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.core import Core
 
 log = logging.getLogger(__name__)
 

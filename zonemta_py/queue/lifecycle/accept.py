@@ -6,7 +6,6 @@ body has a file, which is on stable storage before, and is garbage until that ba
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from zonemta_py.disk.notes import Existence, Note
 from zonemta_py.disk.records import Type
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import QueueRefusal, Receipt
+from zonemta_py.queue.api import Done, QueueRefusal, Receipt
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.bodies import Stored
 from zonemta_py.queue.core.commit import DISK_ERROR, NO_SPACE, immediately
@@ -25,6 +24,8 @@ from zonemta_py.queue.core.counters import SUPPRESSED, campaign_of
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.lifecycle import admission, suppressed
+from zonemta_py.queue.lifecycle.requests import Requests
+from zonemta_py.queue.suppression.register import SuppressionList
 from zonemta_py.schedule.batch import Entry, FlowQueue
 from zonemta_py.schedule.flow import FlowId
 from zonemta_py.schedule.time import hours
@@ -32,8 +33,6 @@ from zonemta_py.schedule.time.steady import STEP_MS
 from zonemta_py.schedule.zone import ZoneSchedule
 
 NO_RECIPIENTS = Reply(554, "5.5.1", "no valid recipients")
-
-Done = Callable[[str, Reply | None], None]
 
 
 class _Placed(NamedTuple):
@@ -48,8 +47,9 @@ class _Placed(NamedTuple):
 class Acceptance:
     """Turns messages into keys and records."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, core: Core, suppression: SuppressionList) -> None:
+        self._core, self._suppression = core, suppression
+        self.requests = Requests(core)
 
     def refusal(self) -> Reply | None:
         """Why nothing can be accepted now."""
@@ -105,7 +105,7 @@ class Acceptance:
     def left_out(self, envelope: Envelope, routed: list[Routed]) -> dict[str, str]:
         """Those on the suppression list: kind and scope of the entry. Raises QueueRefusal: it cannot be read now."""
         try:
-            return self._core.suppression.left_out(envelope, routed)
+            return self._suppression.left_out(envelope, routed)
         except StoreError as error:
             if isinstance(error, StoreDamaged):
                 self._core.read_failed(error)
@@ -154,7 +154,7 @@ class Acceptance:
         operations += [(row.key, row.note.value()) for row in placed]
         count = len(left_out) if left_out else 0
         if envelope.request:
-            operations += core.requests.operations(envelope, Receipt(message_id, len(placed), count))
+            operations += self.requests.operations(envelope, Receipt(message_id, len(placed), count))
         core.arriving.add(message_id)
         core.schedule.busy.update([row.key for row in placed])
         campaign = campaign_of(metadata)
@@ -201,7 +201,7 @@ class Acceptance:
     def _undo(self, operations: list[Operation], placed: list[_Placed], envelope: Envelope) -> None:
         """A batch that failed may be found in LevelDB's log all the same; until it is deleted nobody may read it."""
         core = self._core
-        forgotten = core.requests.undo(envelope) if envelope.request else immediately
+        forgotten = self.requests.undo(envelope) if envelope.request else immediately
 
         def gone(_: Reply | None) -> None:
             core.schedule.busy.difference_update([row.key for row in placed])

@@ -1,22 +1,31 @@
-"""What a queue is made of: the disk's two lines and the schedule (`core`), and the three that decide about mail."""
+"""What a queue is made of: the disk's two lines and the schedule (`core`), and those that decide about mail."""
 
 from __future__ import annotations
 
-from zonemta_py.queue.campaigns.commands import CampaignCommands
+from collections.abc import Callable
+
+from zonemta_py.queue.api import Result
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.accept import Acceptance
 from zonemta_py.queue.lifecycle.leasing import Leases
+from zonemta_py.queue.lifecycle.lost import DamagedMessages
 from zonemta_py.queue.lifecycle.settle import Settling
 from zonemta_py.queue.poison import PoisonMessages
+from zonemta_py.queue.suppression.register import SuppressionList
 
 
 class QueueContext:
-    """Handed to whoever works on the queue as a whole: browse, doubt, orders, replay, upkeep."""
+    """Handed to whoever works on the queue as a whole: recovery, answers, orders, maintenance."""
 
     def __init__(self, core: Core, first_lease: int) -> None:
         self.core = core
-        self.acceptance = Acceptance(core)
-        self.leases = Leases(core, first_lease)
+        self.suppression = SuppressionList(core)
+        self.damaged = DamagedMessages(core)
+        self.acceptance = Acceptance(core, self.suppression)
+        self.leases = Leases(core, first_lease, self.suppression, self.damaged, self._settle)
         self.settling = Settling(core, self.leases, self.acceptance)
-        self.campaigning = CampaignCommands(core)
         self.deaths = PoisonMessages(core.config.folder)
+
+    def _settle(self, result: Result, done: Callable[[], None]) -> None:
+        """For leases that end before a sender has them; who settles needs the leases first."""
+        self.settling.settle(result, done)

@@ -178,7 +178,7 @@ async def take(
     store = partial(_store, acceptance, core, envelope, chunks, incoming)
     if not envelope.request:
         return await store()
-    receipt = await core.requests.once(envelope, store)
+    receipt = await acceptance.requests.once(envelope, store)
     if receipt.repeated and incoming:
         incoming.abort()
     return receipt
@@ -209,7 +209,7 @@ async def _store(
     if not accepted:
         if incoming:
             incoming.abort()
-        forgo(core, envelope, routed, left_out, done)
+        forgo(core, acceptance.requests, envelope, routed, left_out, done)
         return Receipt(await future, 0, len(left_out))
     stored = incoming.hand_over() if incoming else None
     acceptance.commit(envelope, routed, chunks, done, stored=stored, left_out=left_out)

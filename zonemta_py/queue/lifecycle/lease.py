@@ -8,8 +8,10 @@ from typing import Any
 
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys
+from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.schedule.batch import Batch, Entry
+from zonemta_py.schedule.time import hours
 
 _NOBODY: set[int] = set()
 
@@ -58,6 +60,17 @@ class Lease:
         zone, place = self.group.zone.zone.name, self.group.strand.key
         provider, size = self.group.lane.provider, self.message.metadata["size"]
         return [self.number, self.message.id, zone, place, recipients, self.since_ms, provider, size]
+
+
+def wait_s(core: Core, lease: Lease) -> float:
+    """Seconds until a leased message may be sent: its hours are open, its time has come; 0: it may."""
+    terms, zone = lease.message.metadata, lease.zone
+    if not (terms.get("window") or zone.window or terms.get("hold_until_ms")):
+        return 0.0
+    now_ms = core.clock.ms()  # what it was put off by was steady time, and the clock may have been set since
+    apart_ms = core.clock.apart_ms()
+    now_ms += apart_ms
+    return max(0, hours.first_ms(core.config, zone, terms, now_ms, apart_ms) - now_ms) / 1000
 
 
 def _but(entries: list[Entry], indices: set[int]) -> list[Entry]:

@@ -19,11 +19,13 @@ from zonemta_py.disk.leveldb.store import StoreError, StoreFenced
 from zonemta_py.disk.records import Type
 from zonemta_py.mail.envelope import Notify, Recipient
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import BOUNCED, Delivery
+from zonemta_py.queue.api import BOUNCED, POSTPONED, Delivery, Outcome, Result
 from zonemta_py.queue.core.campaigns import REMOTE, canceled
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.lifecycle.lease import Lease
+from zonemta_py.queue.lifecycle.lease import Lease, wait_s
+from zonemta_py.queue.lifecycle.lost import DamagedMessages
 from zonemta_py.queue.lifecycle.removal import remove_leased
+from zonemta_py.queue.suppression.register import SuppressionList
 from zonemta_py.schedule.batch import Batch, Blocked, EgressPath, Entry, FlowQueue
 from zonemta_py.schedule.policy.state import NO_TLS
 from zonemta_py.schedule.time import hours
@@ -37,7 +39,12 @@ FENCED_S = 0.1
 """How soon to look whether the store can be read again."""
 TOO_LATE = Reply(554, "5.4.7", "its delivery deadline has passed")
 OUTLIVED = Reply(554, "5.4.7", "its time in the queue is over")
+OUT_OF_HOURS = Reply(450, "4.3.2", "outside of its sending hours")
 DAMAGED = Reply(554, "5.3.0", "the stored message was damaged and could not be sent")
+
+
+Settle = Callable[[Result, Callable[[], None]], None]
+"""`Settling.settle`."""
 
 
 class Taker:
@@ -55,11 +62,14 @@ class Taker:
 class Leases:
     """The leases that are out, and the senders that wait for more."""
 
-    def __init__(self, core: Core, first_number: int) -> None:
+    def __init__(
+        self, core: Core, first_number: int, suppression: SuppressionList, damaged: DamagedMessages, settle: Settle
+    ) -> None:
         self.out: dict[int, Lease] = {}
         self.late: dict[int, Lease] = {}
         """Those that senders lost which may go on, the latest LATE_MAX."""
-        self._core = core
+        self._core, self._suppression, self._damaged, self._settle = core, suppression, damaged, settle
+        core.pump = self.pump
         self._next = first_number
         self._takers: deque[Taker] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -207,10 +217,10 @@ class Leases:
         """Raises StoreFenced, OSError: the disk is in trouble; the group is back where it was."""
         lease = None
         try:
-            if self._canceled(group) and not remove_leased(self._core, group, group.entries, self._reason(group)):
+            if self._canceled(group) and not self._remove(group, group.entries, self._reason(group)):
                 return False
-            for reason, entries in self._core.suppression.listed(group).items():
-                if not remove_leased(self._core, group, entries, reason):
+            for reason, entries in self._suppression.listed(group).items():
+                if not self._remove(group, entries, reason):
                     return False
             lease = self.grant(group, taker.worker)
             return lease is not None and self._hand(taker, lease, now_ms)
@@ -220,6 +230,9 @@ class Leases:
             else:
                 self.take_back(lease)
             raise
+
+    def _remove(self, group: Batch, entries: list[Entry], reason: str) -> bool:
+        return remove_leased(self._core, self._damaged, group, entries, reason)
 
     def _canceled(self, group: Batch) -> bool:
         """Whether its campaign was canceled."""
@@ -235,28 +248,34 @@ class Leases:
         refused = (group.entries[0].note.routing or {}).get("refused")
         refusal = Reply(*refused) if refused else group.refusal
         if refusal is not None:
-            self._core.end(lease, BOUNCED, refusal, None)
+            self.end(lease, BOUNCED, refusal)
             return False
         if hours.too_late(lease.message.metadata, now_ms):
-            self._core.end(lease, BOUNCED, TOO_LATE, None)
+            self.end(lease, BOUNCED, TOO_LATE)
             return False
         if lease.message.metadata.get("life_h") and self._outlived(lease, now_ms):
-            self._core.end(lease, BOUNCED, OUTLIVED, None)
+            self.end(lease, BOUNCED, OUTLIVED)
             return False
-        wait_s = self._core.wait_s(lease)
-        if wait_s:  # its hours are over: it waits, and that is no attempt
-            self._core.postpone(lease, wait_s)
+        seconds = wait_s(self._core, lease)
+        if seconds:  # its hours are over: it waits, and that is no attempt
+            self.end(lease, POSTPONED, OUT_OF_HOURS, seconds)
             return False
         try:
             body = self._core.messages.body(lease.message)
         except StoreFenced:
             raise
         except StoreError as error:
-            self._core.end(lease, BOUNCED, DAMAGED, error)
+            self._damaged.aside.put(lease.message.id, str(error))
+            self.end(lease, BOUNCED, DAMAGED)
             return False
         taker.leases.append(lease)
         taker.deliveries.append(self._delivery(lease, body))
         return True
+
+    def end(self, lease: Lease, verdict: int, reply: Reply, delay_s: float | None = None) -> None:
+        """Settles a lease that no sender has heard of: it expired, a plugin refused it, its hours are not open …"""
+        outcome = Outcome(verdict, reply, "queue", list(range(len(lease.group.entries))), delay_s=delay_s)
+        self._settle(Result(lease.number, [outcome]), lambda: None)
 
     def _outlived(self, lease: Lease, now_ms: int) -> bool:
         """Whether its campaign's hours are over: other mail is tried, however long it had to wait for that."""
@@ -274,7 +293,7 @@ class Leases:
         except StoreFenced:
             raise
         except StoreError as error:
-            core.lost_message(group, error)
+            self._damaged.end(group, error)
             return None
         # The moment its limits were charged at: a restart charges them again as of then.
         now_ms = core.clock.ms()

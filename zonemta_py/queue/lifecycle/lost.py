@@ -8,16 +8,18 @@ lost since, not what was lost before.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zonemta_py.disk import body_file, keys
 from zonemta_py.disk.leveldb.store import Operation, Store, StoreError
 from zonemta_py.disk.quarantine import Incident, Quarantine
-from zonemta_py.disk.records import LOST_CASE, RemovedRecord
-
-if TYPE_CHECKING:
-    from zonemta_py.queue.core.core import Core
+from zonemta_py.disk.records import LOST_CASE, FinishRecord, RemovedRecord, Type
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.counters import REMOVED
+from zonemta_py.queue.core.locator import state_of
+from zonemta_py.schedule.batch import Batch
 
 REASON = "lost by damage"
 REMEDY = "send them again from their source"
@@ -103,3 +105,45 @@ def apply(
         core.message_bytes -= bytes_left or size
     core.messages.drop(message_id)
     return operations + [(key, None) for key in left]
+
+
+class DamagedMessages:
+    """Those whose metadata cannot be read when their turn comes: aside with all that is left of them, and ended."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.aside = Aside(core.quarantine, core.store, core.bodies.folder)
+        self._ended: set[str] = set()
+
+    def end(self, group: Batch, error: StoreError) -> None:
+        """Each of a message's recipients that are leased alone finds that out; the first one's is the message's end."""
+        core, entries = self._core, group.entries
+        message_id, zone = entries[0].id, group.zone.zone.name
+        case = self.aside.put(message_id, str(error))  # where that finds no space, the next to find out tries it again
+        due = [keys.place(entry.key).due_ms for entry in entries]
+        where = {"destination": group.strand.key, "due": due if any(due) else []}
+        addresses = [entry.address for entry in entries]
+        first = message_id not in self._ended
+        record = body(message_id, zone, addresses, str(error), case, **where)
+        core.ledger.write(Type.REMOVED, record, partial(self._gone, group, first))
+        if first:
+            self._ended.add(message_id)
+            core.ledger.append(Type.FINISH, FinishRecord(message_id).pack())
+            core.segments.ended(message_id)
+        group.zone.done(group)
+
+    def _gone(self, group: Batch, first: bool) -> None:
+        """Gives the store what the record says."""
+        core, message_id, zone = self._core, group.entries[0].id, group.zone.zone.name
+        for entry in group.entries:
+            if entry.note.tallied:
+                core.campaigns.tallies.result(group.strand.path.campaign, REMOVED, core.clock.ms())
+        found = {entry.address: (entry.key, state_of(entry)) for entry in group.entries}
+        operations = apply(core, message_id, zone, found, first, self._merged_size(group))
+        gone = [entry.key for entry in group.entries]
+        core.lines.submit(operations, lambda _: core.schedule.busy.difference_update(gone), sync=False, keep=True)
+
+    def _merged_size(self, group: Batch) -> int:
+        """A merged message has no body, and what it counted for was its campaign's size; 0: it is not merged."""
+        campaign = self._core.campaigns.by_name.get(group.strand.path.campaign)
+        return campaign.size if campaign is not None and group.entries[0].note.values is not None else 0

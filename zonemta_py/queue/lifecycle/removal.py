@@ -11,24 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError, StoreFenced
 from zonemta_py.disk.records import RemovedRecord, Type
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.commit import immediately
+from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import REMOVED, SUPPRESSED, campaign_of
 from zonemta_py.queue.core.locator import state_of
 from zonemta_py.queue.core.messages import Message
+from zonemta_py.queue.lifecycle.lost import DamagedMessages
 from zonemta_py.schedule.batch import Batch, Entry, FlowQueue, ZoneFace
 from zonemta_py.schedule.zone import ZoneSchedule
 
-if TYPE_CHECKING:
-    from zonemta_py.queue.core.core import Core
 
-
-def remove_leased(core: Core, group: Batch, entries: list[Entry], reason: str) -> bool:
+def remove_leased(core: Core, damaged: DamagedMessages, group: Batch, entries: list[Entry], reason: str) -> bool:
     """Takes these of a group's recipients out, before there is a start record; False: nobody is left of the group.
 
     What its limits were charged comes back if the whole group goes. Raises StoreFenced: nothing has been done.
@@ -38,7 +36,7 @@ def remove_leased(core: Core, group: Batch, entries: list[Entry], reason: str) -
     except StoreFenced:
         raise
     except StoreError as error:
-        core.lost_message(group, error)
+        damaged.end(group, error)
         return False
     gone = {entry.key for entry in entries}
     group.entries = [entry for entry in group.entries if entry.key not in gone]

@@ -13,7 +13,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Coroutine
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
@@ -21,9 +21,7 @@ from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal, Receipt
 from zonemta_py.queue.core.commit import DISK_ERROR, immediately
-
-if TYPE_CHECKING:
-    from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.core import Core
 
 OTHER_CONTENT = Reply(554, "5.5.0", "this key was used for other content; repeat that request, or take a new key")
 AT_ONCE = 1_000

@@ -35,7 +35,7 @@ from zonemta_py.queue.lifecycle.accept import Acceptance
 from zonemta_py.queue.lifecycle.classification import Classification
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.lifecycle.leasing import Leases
-from zonemta_py.queue.lifecycle.notices import due, wanted
+from zonemta_py.queue.lifecycle.notices import Notices, due, wanted
 from zonemta_py.queue.lifecycle.settlement import Row, Settlement, check, deferred_key, leave_out, mark_blocked, told
 from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
 from zonemta_py.schedule.time import hours
@@ -53,9 +53,8 @@ class Settling:
 
     def __init__(self, core: Core, leases: Leases, acceptance: Acceptance) -> None:
         self._core, self._leases, self._acceptance = core, leases, acceptance
+        self._notices = Notices(core.messages, core.config.server.name)
         self._judging = Classification(core)  # reads its rules when they are first needed
-        self.finished: set[str] = set()
-        """Messages whose FINISH record recovery has seen; it must not be written twice."""
 
     # -- from a result to a record
 
@@ -289,7 +288,7 @@ class Settling:
         if ended:
             operations += core.messages.finish(message, ended)
             if message.left <= 0:
-                self.finish(message, settlement.zone)
+                core.finish(message, settlement.zone)
 
         def written(_: Reply | None) -> None:
             self._written(settlement, due)
@@ -334,21 +333,9 @@ class Settling:
             return 0
         return 1
 
-    def finish(self, message: Message, zone: str) -> None:
-        """Its last recipient has ended."""
-        core = self._core
-        core.message_count -= 1
-        core.message_bytes -= message.metadata["size"]
-        if message.id not in self.finished:
-            core.ledger.append(Type.FINISH, records.pack([message.id]))
-            core.segments.ended(message.id)
-        if core.hooks.releases:
-            envelope = Envelope.from_metadata(message.metadata, [])
-            core.keep(asyncio.ensure_future(core.hooks.released(message.id, zone, envelope)))
-
     def _notifications(self, settlement: Settlement) -> list[tuple[Envelope, bytes]]:
         made = (
-            self._core.notices.make(kind, settlement.message, failures, settlement.ms)
+            self._notices.make(kind, settlement.message, failures, settlement.ms)
             for kind, failures in settlement.notices
             if failures
         )

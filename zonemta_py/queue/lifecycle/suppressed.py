@@ -7,32 +7,32 @@ The record then holds the envelope too, for no other does. It is on stable stora
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zonemta_py.disk import records
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.records import Type
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import Receipt
+from zonemta_py.queue.api import Done, Receipt
 from zonemta_py.queue.core.commit import immediately
+from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import SUPPRESSED, campaign_of
 from zonemta_py.queue.hooks import Routed
+from zonemta_py.queue.lifecycle.requests import Requests
 from zonemta_py.queue.suppression.register import because
 
-if TYPE_CHECKING:
-    from zonemta_py.queue.core.core import Core
-    from zonemta_py.queue.lifecycle.accept import Done
 
-
-def forgo(core: Core, envelope: Envelope, routed: list[Routed], left_out: dict[str, str], done: Done) -> None:
+def forgo(
+    core: Core, requests: Requests, envelope: Envelope, routed: list[Routed], left_out: dict[str, str], done: Done
+) -> None:
     """Takes a message of which nobody is left, and forgets it; `done(id, refusal)` once the journal has it."""
     now_ms = core.clock.ms()
     message_id = core.ids.next(now_ms)
     metadata = stored_metadata(envelope)
     operations: list[Operation] = []
     if envelope.request:
-        operations = core.requests.operations(envelope, Receipt(message_id, 0, len(left_out)))
+        operations = requests.operations(envelope, Receipt(message_id, 0, len(left_out)))
     campaign = campaign_of(metadata)
     if campaign:
         core.campaigns.tallies.add(campaign, SUPPRESSED, len(left_out))
@@ -44,7 +44,7 @@ def forgo(core: Core, envelope: Envelope, routed: list[Routed], left_out: dict[s
             return
         if campaign:
             core.campaigns.tallies.add(campaign, SUPPRESSED, -len(left_out))
-        forgotten = core.requests.undo(envelope) if envelope.request else immediately
+        forgotten = requests.undo(envelope) if envelope.request else immediately
         core.lines.submit([(key, None) for key, _ in operations], lambda _: forgotten(), sync=False, keep=True)
         done(message_id, reply)
 

@@ -13,6 +13,7 @@ from zonemta_py.disk import journal
 from zonemta_py.disk.journal_repair import mend_segments
 from zonemta_py.queue.core import segments
 from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.suppression.register import SuppressionList
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ async def rotate(core: Core) -> str:
     return newest[0].name if told and newest else ""
 
 
-async def retire(core: Core, before_seq: int) -> None:
+async def retire(core: Core, suppression: SuppressionList, before_seq: int) -> None:
     """Takes finished segments out of the journal, and out of the archive what is past its time.
 
     Each is read once more before: whoever reads the archive later is told of what it has lost meanwhile.
@@ -47,20 +48,20 @@ async def retire(core: Core, before_seq: int) -> None:
         for fault in await asyncio.to_thread(mend_segments, *places, spans, core.quarantine):
             log.error("damage in the journal: %s; what could be read stays in the archive", fault)
         segments.retire(folder / "journal", folder / "archive", spans)
-        await prune(core)
+        await prune(core, suppression)
 
 
-async def prune(core: Core) -> None:
+async def prune(core: Core, suppression: SuppressionList) -> None:
     """Deletes what is past its time. The archive stands in for a store that is lost: first the suppression list, as it
     is, is told to the journal again, if it was told last in what goes."""
     folder, queue = core.config.folder, core.config.queue
     archive, oldest = folder / "archive", segments.oldest(folder / "journal")
-    bytes_max = queue.archive_bytes and max(queue.archive_bytes, 2 * core.suppression.told_bytes)
+    bytes_max = queue.archive_bytes and max(queue.archive_bytes, 2 * suppression.told_bytes)
     gone = segments.outdated(archive, core.clock.earlier_ms(), queue.archive_days, bytes_max, oldest)
     if not gone or core.journal.trouble is not None:
         return
     left = min(journal.first_seq(path) for path in journal.every_file(folder / "journal", archive) if path not in gone)
-    if core.suppression.told_from < left:
-        await core.suppression.tell_all()
+    if suppression.told_from < left:
+        await suppression.tell_all()
     for path in gone:
         path.unlink()

@@ -69,7 +69,7 @@ class Endings:
             if lease is not None:
                 why = waited_for(zone, strand)
                 cause = past_deadline(why) if late else why or "its time in the queue is over"
-                self._core.end(lease, BOUNCED, Reply(554, "5.4.7", cause), None)
+                self._queue.leases.end(lease, BOUNCED, Reply(554, "5.4.7", cause))
 
 
 def waited_for(zone: ZoneSchedule, strand: FlowQueue) -> str:

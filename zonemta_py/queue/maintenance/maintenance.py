@@ -36,8 +36,9 @@ _LOOK_S = 0.25
 class Maintenance:
     """The queue's own chores."""
 
-    def __init__(self, queue: QueueContext) -> None:
-        self._queue, self._core = queue, queue.core
+    def __init__(self, queue: QueueContext, campaigns: Callable[[], bool]) -> None:
+        """campaigns: `CampaignCommands.tick`."""
+        self._queue, self._core, self._campaigns = queue, queue.core, campaigns
         self._position_seq = 0
         self._short = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -111,7 +112,7 @@ class Maintenance:
         core.ledger.append(Type.POSITION, records.pack(body))
         await core.journal.stable()
         self._position_seq = core.journal.next_seq
-        await archive.retire(core, applied + 1)
+        await archive.retire(core, self._queue.suppression, applied + 1)
 
     async def _next_closed(self) -> None:
         await self._core.ledger.rotated.wait()
@@ -135,7 +136,7 @@ class Maintenance:
 
     async def _next_campaigns(self) -> None:
         await asyncio.sleep(CAMPAIGNS_S)
-        while not self._core.store.fenced and self._queue.campaigning.tick():
+        while not self._core.store.fenced and self._campaigns():
             await self._core.lines.stable()  # as fast as the disk takes it, and no faster
 
     async def _next_cleansing(self) -> None:
@@ -156,7 +157,7 @@ class Maintenance:
             # is opened again; they may be what the journal has no room for, without which nothing is written.
             core.lines.submit([], immediately, sync=True, keep=True)
         if not core.store.fenced and core.cleansing.due(now_s, short):
-            await core.cleansing.run(core)
+            await core.cleansing.run(core.store, core.lines, now_s)
 
     async def deadlines(self) -> bool:
         """Looks where a deadline may have passed; True: there is more to look at."""
@@ -177,7 +178,7 @@ class Maintenance:
             more |= self._sweep(core.schedule.zones[strand.zone.zone.name], strand, now_ms)
         if core.store.fenced:
             return True
-        more |= core.requests.tidy()
+        more |= self._queue.acceptance.requests.tidy()
         self._deadlines.forget()
         days = core.config.queue.archive_days
         if days:  # recipients in doubt are listed for as long as the archive is kept

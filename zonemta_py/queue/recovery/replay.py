@@ -50,7 +50,7 @@ class Replay:
         self._whole = True
         self._applied = state_of(queue.core.store).applied
         """For records that do not show whether the store has them: it has all up to this one."""
-        queue.settling.finished = finished
+        queue.core.finished = finished
 
     def foresee(self) -> None:
         """What new mail must be judged by, before it is in the store: who is suppressed, what has been canceled.
@@ -60,7 +60,7 @@ class Replay:
         for record in self._results:
             self._core.ledger.expect(record.seq)
             if record.type in (Type.SUPPRESS, Type.UNSUPPRESS) and record.seq > self._applied:
-                self._core.suppression.foresee(Type(record.type), records.unpack(record.body))
+                self._queue.suppression.foresee(Type(record.type), records.unpack(record.body))
             elif record.type == Type.STANDING:
                 self._core.campaigns.again(StandingRecord.of(records.unpack(record.body)))
 
@@ -83,14 +83,14 @@ class Replay:
                 await self._flush()
                 apply_release(self._queue, MovedRecord.of(body))
             elif record.type in (Type.SUPPRESS, Type.UNSUPPRESS) and record.seq > self._applied:
-                self._core.suppression.again(Type(record.type), body)
+                self._queue.suppression.again(Type(record.type), body)
             elif record.type == Type.STANDING:
                 operations = self._core.campaigns.again(StandingRecord.of(body))
                 self._core.lines.submit(operations, immediately, sync=False, keep=True)
             self._core.ledger.close(record.seq)
         await self._flush()
-        self._core.suppression.foreseen.clear()
-        self._queue.settling.finished = set()
+        self._queue.suppression.foreseen.clear()
+        self._core.finished = set()
 
     def _removed(self, record: Record, removed: RemovedRecord) -> None:
         if removed.envelope is not None:
@@ -159,10 +159,10 @@ class Replay:
         core = self._core
         if not self._whole:
             return
-        if message_id not in self._queue.settling.finished and core.store.get(keys.existence(message_id)) is None:
+        if message_id not in core.finished and core.store.get(keys.existence(message_id)) is None:
             core.ledger.append(Type.FINISH, FinishRecord(message_id).pack())
             core.segments.ended(message_id)
-            self._queue.settling.finished.add(message_id)
+            core.finished.add(message_id)
 
     async def _flush(self) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

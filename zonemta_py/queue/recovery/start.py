@@ -289,7 +289,9 @@ def _take_up(core: Core, suffix: Suffix) -> None:
     core.cleansing.resume(suffix.ended)
     for message_id in suffix.finished:
         core.cleansing.ended(message_id)
-    standing, permits, changes = policy_copy.taken_up(core.store, suffix)
+    standing, permits, changes = policy_copy.taken_up(
+        core.store, suffix.position_seq, suffix.standing, suffix.permits, suffix.changes
+    )
     schedule.permits.restore(permits)
     schedule.standing.restore(standing)
     for change in changes:

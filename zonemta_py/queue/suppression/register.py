@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys, records
@@ -29,6 +29,7 @@ from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.core.commit import immediately
+from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import SUPPRESSED
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.suppression.entry import (
@@ -43,9 +44,6 @@ from zonemta_py.queue.suppression.entry import (
     taken_off,
 )
 from zonemta_py.schedule.batch import Batch, Entry
-
-if TYPE_CHECKING:
-    from zonemta_py.queue.core.core import Core
 
 AT_ONCE = 1_000
 SCOPES_MAX = 10_000
