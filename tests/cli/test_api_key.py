@@ -41,15 +41,15 @@ def test_list_shows_names_and_rights(zonemta: Callable[..., Any], tmp_path: Path
     rows = json.loads(zonemta("api-key", "list", "--config", path, "--json").out)
     assert rows == [{"name": "shop", "rights": ["inject"], "hash": hashed("k")}]
     ran = zonemta("api-key", "new", "shop", "--config", path)
-    assert (ran.code, "already; choose another name" in ran.err) == (Exit.USAGE, True)
+    assert (ran.code, "choose another name" in ran.err) == (Exit.USAGE, True)
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("Shop!",), "'Shop!' is no name for a key"),
-        (("local",), "'local' is no name for a key"),
-        (("shop", "--right", "all"), "--right: 'all' is no right; take inject, campaigns, suppressions, read"),
+        (("Shop!",), "'Shop!' is not a valid name for a key"),
+        (("local",), "'local' is not a valid name for a key"),
+        (("shop", "--right", "all"), "--right: 'all' is not a right; take inject, campaigns, suppressions, read"),
     ],
 )
 def test_mistakes_are_one_sentence(zonemta: Callable[..., Any], arguments: tuple[str, ...], sentence: str) -> None:

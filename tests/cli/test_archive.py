@@ -51,7 +51,7 @@ def test_rotate_says_what_it_did(zonemta: Callable[..., Any], served: Callable[.
     first = zonemta("journal", "rotate", "--folder", tmp_path)
     assert first.out == f"{next((tmp_path / 'archive').iterdir()).name} is in the archive\n"
     again = zonemta("journal", "rotate", "--folder", tmp_path)
-    assert again.out == "nothing new to close: the archive has all there is\n"
+    assert again.out == "nothing new to close: the archive is complete\n"
 
 
 def test_the_archive_of_an_mta_that_does_not_run(zonemta: Callable[..., Any], tmp_path: Path) -> None:

@@ -64,9 +64,9 @@ def test_options_become_fields_and_parameters(options: dict[str, Any], expected:
     [
         ({"campaign": "a b"}, "--campaign: 'a b' is no name"),
         ({"window": "x\r\nBcc: y"}, "--window: .* is no name"),
-        ({"time_zone": "x\r\nBcc: y"}, "--time-zone: .* is no time zone"),
-        ({"at": "tomorrow"}, "--at: 'tomorrow' is no moment; write it like 2h, 14:30, tomorrow 9:00"),
-        ({"by": "0"}, "--by: '0' is past already"),
+        ({"time_zone": "x\r\nBcc: y"}, "--time-zone: .* is not a time zone"),
+        ({"at": "tomorrow"}, "--at: 'tomorrow' is not a moment in time; write it like 2h, 14:30, tomorrow 9:00"),
+        ({"by": "0"}, "--by: '0' is in the past"),
         ({"at": "2020-01-01"}, "--at: '2020-01-01' is in the past"),
     ],
 )

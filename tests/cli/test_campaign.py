@@ -65,7 +65,10 @@ def test_preview_into_files(zonemta: Callable[..., object], tmp_path: Path, temp
     ("rows", "said"),
     [
         ("email,nam\na@b.example,x", ":1:21: the list has no column 'name'; did you mean nam?"),
-        ("email,name\na@b.example", "list.csv:2: the row has 1 fields, the header 2; mend its separators and quotes"),
+        (
+            "email,name\na@b.example",
+            "list.csv:2: the row has 1 fields, the header 2; correct its separators and quotes",
+        ),
         ("email,name\na@b.example,x\nnobody,y", "list.csv:3: To: 'nobody' is no e-mail address; write name@domain"),
         ("who,name\n", "no column says who the recipient is, among 'who', 'name'; map one with --map email=COLUMN"),
         (b"email,n\xffme\n", "this is not CSV in UTF-8"),
@@ -90,7 +93,7 @@ def test_check_finds_what_is_wrong_with_a_list(
         ((), Exit.DATA, "subject: 'name' is undefined" ),
         (("--field", "name"), Exit.USAGE, "is not NAME=VALUE"),
         (("--list", LIST, "--recipient", "x@example.com"), Exit.DATA, "the list has no column 'name'"),
-        (("--field", "name=x", "--html"), Exit.DATA, "has no HTML; leave --html out"),
+        (("--field", "name=x", "--html"), Exit.DATA, "has no HTML part; omit --html"),
         (("--list", "gone.csv"), Exit.NO_INPUT, "gone.csv: no such file"),
     ],
 )  # fmt: skip
@@ -126,7 +129,7 @@ def test_check_names_all_bad_rows_of_all_kinds_at_once(
     )
     shown = [int(line.partition("list.csv:")[2].partition(":")[0]) for line in lines[1:21]]
     assert shown == list(range(2, 42, 2))
-    assert lines[21] == f"and 32 more; 52 of 104 rows are bad, all with their reasons in {tmp_path / 'r.csv'}"
+    assert lines[21] == f"and 32 more; 52 of 104 rows are bad; all of them, with reasons, are in {tmp_path / 'r.csv'}"
     rejected = list(csv.DictReader((tmp_path / "r.csv").read_text().splitlines()))
     assert [int(row["line"]) for row in rejected] == list(range(2, 106, 2))
     assert {row["problem"].partition(";")[0] for row in rejected} == {
@@ -181,9 +184,9 @@ def test_check_takes_maps_and_folders(
     ran = zonemta(*words)
     assert (ran.code, ran.out) == (Exit.DATA, "")
     assert "people/b.tsv:3: To: 'nobody' is no e-mail address" in ran.err
-    assert "1 of 3 row is bad, all with their reasons in people.rejects.csv" in ran.err
+    assert "1 of 3 row is bad; all of them, with reasons, are in people.rejects.csv" in ran.err
     assert (people / "people.rejects.csv").exists()
     (people / "b.tsv").write_text("Kontakt;First name\nb@b.net;Bob\n")
     assert "good for all 2 rows" in zonemta(*words).out
     ran = zonemta(*words[:-1], "name=Vorname")
-    assert (ran.code, "there is no column 'Vorname', it has Kontakt, First name" in ran.err) == (Exit.DATA, True)
+    assert (ran.code, "there is no column 'Vorname'; it has Kontakt, First name" in ran.err) == (Exit.DATA, True)

@@ -49,11 +49,11 @@ def test_a_small_canary_is_judged_all_the_same() -> None:
     [
         (lambda: words.mapping(["email"], []), "--map 'email' is not NAME=COLUMN"),
         (lambda: words.lanes(["a=0"], []), "--zone 'a=0': give a weight above 0, such as a=2"),
-        (lambda: words.lanes(["a", "b"], ["192.0.2.1"]), "of which zone? There are a, b; write ZONE/192.0.2.1"),
+        (lambda: words.lanes(["a", "b"], ["192.0.2.1"]), "name its zone, one of a, b; write ZONE/192.0.2.1"),
         (lambda: words.lanes(["a"], ["c/192.0.2.1"]), "--source names zone c, which no --zone does"),
         (lambda: words.caps(["192.0.2.1=5"]), "--cap '192.0.2.1=5': write ADDRESS/PROVIDER=N,N…"),
-        (lambda: words.bounds("late=5%"), "--bounds: 'late=5%' is no bound"),
-        (lambda: words.share("--canary", "200%"), "--canary '200%' is no share; write 2% or 0.02"),
+        (lambda: words.bounds("late=5%"), "--bounds: 'late=5%' is not a bound"),
+        (lambda: words.share("--canary", "200%"), "--canary '200%' is not a share; write 2% or 0.02"),
     ],
 )
 def test_wrong_words(wrong: Callable[[], object], said: str) -> None:
@@ -76,8 +76,8 @@ def test_wrong_words(wrong: Callable[[], object], said: str) -> None:
             Exit.DATA,
             "its header has the columns 'Email' and 'email'; rename",
         ),
-        (("good.csv", "--name", "may"), Exit.CONFIG, "this machine's HTTP door is closed; set enabled = true"),
-        (("--name", "may", "--plan-only", "--resume"), Exit.NO_INPUT, "there is no plan to go on with"),
+        (("good.csv", "--name", "may"), Exit.CONFIG, "the HTTP listener is not enabled; set enabled = true"),
+        (("--name", "may", "--plan-only", "--resume"), Exit.NO_INPUT, "there is no plan to continue"),
     ],
 )
 def test_mistakes_before_anything_starts(
@@ -153,7 +153,7 @@ def test_previews_of_lists_that_are_not_sound(zonemta: Callable[..., object], tm
         )
     said = [zonemta("campaign", "check", tmp_path / "t.toml", "--list", tmp_path / name)
             for name in ("twice.csv", "bad.parquet", "good.parquet")]  # fmt: skip
-    assert "the column 'Name' is there twice; rename one of them, or take it out" in said[0].err
+    assert "the column 'Name' appears twice; rename or remove one of them" in said[0].err
     assert "bad.parquet:2: a value is not UTF-8; write text into its column" in said[1].err
     assert "good for all 1 rows" in said[2].out
 

@@ -98,7 +98,7 @@ def test_new_makes_a_key_for_its_owner_alone(zonemta: Zonemta, tmp_path: Path) -
     before = path.read_bytes()
     again = zonemta("dkim", "new", "d.example", "2026a", "--key", path)
     assert (again.code, path.read_bytes()) == (Exit.CANT_CREATE, before)
-    assert "is there already; name another with --key" in again.err
+    assert "already exists; name another with --key" in again.err
 
 
 def test_new_with_a_name_that_is_none(zonemta: Zonemta, tmp_path: Path) -> None:

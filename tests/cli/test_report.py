@@ -73,7 +73,7 @@ def test_the_file_is_named_after_what_it_shows(
         (("provider", "gogle"), "the lake has no provider 'gogle'; the nearest are google"),
         (("ip", "192.0.2.7"), "the lake has no source address '192.0.2.7'; the nearest are 192.0.2.1"),
         (("zone", "zzz"), "the lake has no zone 'zzz'; it has default"),
-        (("zone", "default", "--from", "2027-01-01"), "--from: the lake ends with 2026-05-04; name a day until then"),
+        (("zone", "default", "--from", "2027-01-01"), "--from: the lake ends with 2026-05-04; name a day up to then"),
     ],
 )
 def test_a_name_that_nothing_has(
@@ -88,11 +88,11 @@ def test_a_name_that_nothing_has(
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (("day", "2026-05-04", "--lake", "nowhere"), Exit.NO_INPUT, "nowhere: there is no such folder; make a lake"),
+        (("day", "2026-05-04", "--lake", "nowhere"), Exit.NO_INPUT, "nowhere: there is no such folder; create a lake"),
         (
             ("day", "4.5.26", "--lake", "."),
             Exit.USAGE,
-            "'4.5.26' is no day; write it like 2026-03-04, today or yesterday",
+            "'4.5.26' is not a day; write it like 2026-03-04, today or yesterday",
         ),
         (("day", "2026-05-04", "--lake", "."), Exit.NO_INPUT, "there is no table deliverability and no outcomes"),
         (

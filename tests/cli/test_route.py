@@ -149,7 +149,7 @@ def test_the_table_of_what_dns_says(zonemta: Callable[..., Any], deaf: Path) -> 
     ran = zonemta("route", "--config", deaf, "--from", "a@b.org", "--to", "c@[192.0.2.1]", "--to", "c@d.org", "--dns")
     assert ran.code == 0
     assert "Site [192.0.2.1]" in ran.out
-    assert "No way there: 451 4.4.3" in ran.out
+    assert "No route: 451 4.4.3" in ran.out
 
 
 def test_the_table_shows_it_all(zonemta: Callable[..., Any], config: Path) -> None:
@@ -171,7 +171,7 @@ def test_the_table_shows_it_all(zonemta: Callable[..., Any], config: Path) -> No
     ("name", "zone", "said"),
     [
         ("plain", "usual", "change nothing"),
-        ("moved", "smart", "zone smart in place of usual, host 127.0.0.9, port 25"),
+        ("moved", "smart", "zone smart instead of usual, host 127.0.0.9, port 25"),
         ("refused", "usual", "refuse this recipient: 550 5.7.1 not her"),
         ("late", "usual", "wait 60 s first"),
         ("dropped", "usual", "drop this recipient: nobody wants it"),
@@ -196,8 +196,11 @@ def test_plugins_in_the_table(zonemta: Callable[..., Any], config: Path) -> None
     [
         (("--from", "a b", "--to", "c@d.org"), "Malformed address"),
         (("--from", "a@b.org", "--to", "c"), "give --from and --to as user@example.com"),
-        (("--from", "a@b.org", "--to", "c@d.org", "--header", "no colon"), "'no colon' is no header field; give it as"),
-        (("--from", "a@b.org", "--to", "c@d.org", "--origin", "here"), "'here' is no IP address"),
+        (
+            ("--from", "a@b.org", "--to", "c@d.org", "--header", "no colon"),
+            "'no colon' is not a header field; give it as",
+        ),
+        (("--from", "a@b.org", "--to", "c@d.org", "--origin", "here"), "'here' is not an IP address"),
         (("--from", "a@b.org"), "--to"),
     ],
 )

@@ -158,7 +158,11 @@ def test_more_recipients_than_one_transaction_takes(zonemta: Callable[..., objec
     ("rule", "code", "said"),
     [
         ("rcpt 550 5.1.1 unknown", Exit.NO_USER, "refused bob@x.org and 1 more: 550 5.1.1 unknown"),
-        ("rcpt:/carl/ 550 5.1.1 unknown", Exit.NO_USER, "refused carl@x.org: 550 5.1.1 unknown; taken for the other 1"),
+        (
+            "rcpt:/carl/ 550 5.1.1 unknown",
+            Exit.NO_USER,
+            "refused carl@x.org: 550 5.1.1 unknown; accepted for the other 1",
+        ),
         ("rcpt 450 4.2.1 later", Exit.TEMPORARY, "refused bob@x.org and 1 more: 450 4.2.1 later"),
         ("mail 550 5.7.1 not you", Exit.UNAVAILABLE, "refused: 550 5.7.1 not you"),
         ("dot 452 4.3.1 full", Exit.TEMPORARY, "refused: 452 4.3.1 full"),
@@ -218,7 +222,7 @@ def test_a_campaign_is_tested_with_ones_own_mailbox(zonemta: Callable[..., objec
     (tmp_path / "l.csv").write_text("E-Mail;Vorname\nann@x.org;Ann\nbob@x.org;J\u00f6rg\n")
     words = (tmp_path / "t.toml", "--list", tmp_path / "l.csv", "--map", "name=Vorname", "--recipient", "Bob@x.org")
     ran = zonemta("campaign", "test", *words, "--to", "Me <me@example.org>", "--port", sink.port)
-    said = "the message of bob@x.org is in the queue for me@example.org; links in it are theirs\n"
+    said = "the message of bob@x.org is in the queue for me@example.org; its links are the recipient's own\n"
     assert (ran.code, ran.out) == (Exit.OK, said), ran.err
     (message,) = sink.messages
     assert (message.sender, message.recipients) == ("news@b.net", ["me@example.org"])

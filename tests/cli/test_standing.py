@@ -23,7 +23,7 @@ def test_stop_standing_lift(served: Callable[..., Any], told: Told) -> None:
     assert ran.code == Exit.OK
     assert "campaign spring sale is stopped until" in ran.out
     assert "in 2 h" in ran.out
-    assert "nothing of it is waiting now" in ran.out
+    assert "nothing is waiting now" in ran.out
     out = told("standing").out
     assert "campaign stopped" in out
     assert "complaints" in out
@@ -106,7 +106,7 @@ def test_tls_that_was_switched_off_stops_no_mail(served: Callable[..., Any], tol
 
     queue.do(switch_off)
     out = told("standing").out
-    for words in ("TLS is switched off", "z.org", "mail goes without TLS", "tls-broken: 454 TLS not now", "in 2 h"):
+    for words in ("TLS is switched off", "z.org", "mail is sent without TLS", "tls-broken: 454 TLS not now", "in 2 h"):
         assert words in out
     assert "nothing goes" not in out
     assert "undo: zonemta lift no-tls z.org" in out
@@ -126,9 +126,9 @@ def test_nothing_to_lift(served: Callable[..., Any], told: Told) -> None:
     [
         (
             ["campaign", "c", "--for", "soon"],
-            "--for: 'soon' is no length of time; write it like 90s, 15min, 2h, 3d or 1d12h",
+            "--for: 'soon' is not a length of time; write it like 90s, 15min, 2h, 3d or 1d12h",
         ),
-        (["campaign", "c", "--for", "2 moons"], "--for: '2 moons' is no length of time"),
+        (["campaign", "c", "--for", "2 moons"], "--for: '2 moons' is not a length of time"),
         (["campaign", "c", "--for", "0s"], "--for: '0s' is not between a second and a year"),
         (["campaign", "c", "--for", "9999d"], "is not between a second and a year"),
         (["colour", "red"], "'colour' is not one of"),
@@ -180,7 +180,7 @@ def test_a_span_is_seconds_or_a_sentence(text: str) -> None:
     try:
         seconds: float = when.span(text, "--for")
     except CommandError as stop:
-        seconds = 1 if re.match(r"--for: .* is (no length of time|not between)", stop.sentence) else 0
+        seconds = 1 if re.match(r"--for: .* is not (a length of time|between)", stop.sentence) else 0
     assert 1 <= seconds <= when.SPAN_S_MAX
 
 

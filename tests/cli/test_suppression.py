@@ -24,7 +24,7 @@ def test_add_show_list_remove(served: Told, told: Told) -> None:
     """An entry with all that was said about it, found in any spelling, and taken off again."""
     served()
     ran = told("suppression", "add", "Ann@X.test", "bob@x.test", "--kind", "unsubscribe", "--reason", "asked by phone")
-    assert (ran.code, ran.out) == (Exit.OK, "2 added to the suppression list, 0 known before\n")
+    assert (ran.code, ran.out) == (Exit.OK, "2 added to the suppression list, 0 already known\n")
     ran = told("suppression", "show", "ANN@x.test")
     assert "asked by phone" in ran.out
     row = json.loads(told("suppression", "show", "ann@x.test", "--json").out)
@@ -36,7 +36,7 @@ def test_add_show_list_remove(served: Told, told: Told) -> None:
     assert "More: --after 'ann@x.test campaigns'" in out
     page = json.loads(told("suppression", "list", "--after", "ann@x.test campaigns", "--json").out)
     assert [row["address"] for row in page["rows"]] == ["bob@x.test"]
-    assert told("suppression", "remove", "ann@x.test", "bob@x.test").out == "2 taken off the suppression list\n"
+    assert told("suppression", "remove", "ann@x.test", "bob@x.test").out == "2 removed from the suppression list\n"
     assert json.loads(told("suppression", "list", "--json").out) == {"rows": [], "next": None}
 
 
@@ -53,8 +53,8 @@ def test_scopes(served: Told, told: Told, tmp_path: Path) -> None:
     file = tmp_path / "list.csv"
     told("suppression", "export", file)
     ran = told("suppression", "remove", "ann@x.test", "--scope", "campaigns")
-    assert ran.out == "1 taken off the suppression list\n"
-    assert told("suppression", "import", file).out == "1 added to the suppression list, 1 known before\n"
+    assert ran.out == "1 removed from the suppression list\n"
+    assert told("suppression", "import", file).out == "1 added to the suppression list, 1 already known\n"
     file.write_text("email\nbob@x.test\n")
     told("suppression", "import", file, "--scope", "tenant:acme")
     assert json.loads(told("suppression", "show", "bob@x.test", "--json").out)["scope"] == "tenant:acme"
@@ -100,8 +100,8 @@ def test_what_is_exported_can_be_imported(served: Told, told: Told, tmp_path: Pa
     before = json.loads(told("suppression", "list", "--json").out)["rows"]
     assert told("suppression", "export").out == file.read_text()
     told("suppression", "remove", *(row["address"] for row in before))
-    assert told("suppression", "import", file).out == "2 added to the suppression list, 0 known before\n"
-    assert told("suppression", "import", file).out == "0 added to the suppression list, 2 known before\n"
+    assert told("suppression", "import", file).out == "2 added to the suppression list, 0 already known\n"
+    assert told("suppression", "import", file).out == "0 added to the suppression list, 2 already known\n"
     after = json.loads(told("suppression", "list", "--json").out)["rows"]
     for row in (*before, *after):
         row["since_ms"] //= 1000
@@ -115,7 +115,7 @@ def test_a_list_of_addresses_alone(served: Told, told: Told, tmp_path: Path) -> 
     lines = "".join(f"r{number}@x.test\n" for number in range(2500))
     file.write_text(f"\ufeffEmail\n{lines}\n")
     ran = told("suppression", "import", file, "--kind", "hard-bounce")
-    assert ran.out == "2,500 added to the suppression list, 0 known before\n"
+    assert ran.out == "2,500 added to the suppression list, 0 already known\n"
     assert json.loads(told("suppression", "show", "r7@x.test", "--json").out)["kind"] == "hard-bounce"
 
 
@@ -124,7 +124,7 @@ def test_a_list_of_addresses_alone(served: Told, told: Told, tmp_path: Path) -> 
     [
         (b"name\nann\n", "its first line names no column address or email"),
         (b"", "its first line names no column address or email"),
-        (b"em\xffil\nann@x.test\n", "this is no CSV in UTF-8"),
+        (b"em\xffil\nann@x.test\n", "this is not CSV in UTF-8"),
     ],
 )
 def test_what_is_wrong_with_a_file(served: Told, told: Told, tmp_path: Path, content: bytes, sentence: str) -> None:
@@ -157,10 +157,10 @@ def test_a_bad_row_keeps_nobody_else_out(
     monkeypatch.chdir(tmp_path)
     Path("old.csv").write_bytes(b"email,kind,since\nann@x.test,unsubscribe,\n" + bad + b"\nbob@x.test,,\n")
     ran = told("suppression", "import", "old.csv")
-    assert (ran.code, ran.out) == (Exit.DATA, "2 added to the suppression list, 0 known before\n")
+    assert (ran.code, ran.out) == (Exit.DATA, "2 added to the suppression list, 0 already known\n")
     assert "old.csv:3: " in ran.err
     assert sentence in ran.err
-    assert "1 of 3 row is bad, all with their reasons in old.rejects.csv" in ran.err
+    assert "1 of 3 row is bad; all of them, with reasons, are in old.rejects.csv" in ran.err
     rows = list(csv.DictReader(Path("old.rejects.csv").read_text().splitlines()))
     assert [(row["file"], row["line"], sentence in row["problem"]) for row in rows] == [("old.csv", "3", True)]
     assert Path("old.rejects.csv").stat().st_mode & 0o777 == 0o600
@@ -185,7 +185,7 @@ def test_what_spreadsheets_write_can_be_imported(
     file = tmp_path / "list.txt"
     file.write_text("\r\n".join(map(separator.join, rows)) + "\r\n", encoding, newline="")
     ran = told("suppression", "import", file)
-    assert (ran.code, ran.out) == (Exit.OK, "3 added to the suppression list, 0 known before\n")
+    assert (ran.code, ran.out) == (Exit.OK, "3 added to the suppression list, 0 already known\n")
     assert ran.err.count("\n") == 1
     assert "between columns; addresses in E-Mail" in ran.err
     entries = json.loads(told("suppression", "list", "--json").out)["rows"]
@@ -204,7 +204,7 @@ def test_a_list_from_standard_input(served: Told, told: Told, zonemta: Told, tmp
         tmp_path,
         stdin="sep=;\naddress;kind\nann@x.test;complaint\n".encode("utf-16"),
     )
-    assert (ran.code, ran.out, ran.err) == (Exit.OK, "1 added to the suppression list, 0 known before\n", "")
+    assert (ran.code, ran.out, ran.err) == (Exit.OK, "1 added to the suppression list, 0 already known\n", "")
 
 
 def test_add_understands_names_beside_addresses(served: Told, told: Told) -> None:
@@ -238,7 +238,7 @@ def test_forget(served: Told, told: Told) -> None:
     told("suppression", "add", "bob@x.test", "ann@x.test")
     ran = told("forget", "BOB@x.test")
     assert ran.code == Exit.OK
-    assert ran.out.startswith("1 recipients removed from the queue\nits entry on the suppression list is gone")
+    assert ran.out.startswith("1 recipients removed from the queue\nits entry was removed from the suppression list")
     assert told("suppression", "show", "bob@x.test").code == Exit.DATA
     assert told("forget", "ann@x.test", "--keep").out == "1 recipients removed from the queue\n"
     assert json.loads(told("suppression", "show", "ann@x.test", "--json").out)["kind"] == "erased"

@@ -35,7 +35,7 @@ async def send(queue: LocalQueue) -> None:
 def test_where_each_source_stands(served: Callable[..., Any], told: Callable[..., Any]) -> None:
     """Step, cap, what was sent with a bar, shares, today's verdict, the next cap."""
     queue = served(**COLD)
-    assert "No source that is being warmed up" in told("warmup").out
+    assert "No source that is warming up" in told("warmup").out
     queue.do(send)
     (row,) = json.loads(told("warmup", "--json").out)
     assert (row["source"], row["provider"], row["sent"], row["cap"], row["next"]) == ("127.0.0.2", "x.org", 2, 4, 10)
@@ -60,7 +60,7 @@ def test_the_days_that_were(served: Callable[..., Any], told: Callable[..., Any]
         days.room(today)
 
     queue.do(good_day)
-    assert "Days that were" not in told("warmup").out
+    assert "Past days" not in told("warmup").out
     out = told("warmup", "--history").out
     assert "2 of 3" in out
     assert "cap 4 sent 3 good" in out
@@ -72,11 +72,11 @@ def test_a_source_is_put_on_another_step(served: Callable[..., Any], told: Calla
     queue.do(send)
     ran = told("warmup", "set", "127.0.0.2", "x.org", "3")
     assert ran.code == Exit.OK
-    assert ran.out == "127.0.0.2 at x.org is at step 3 of 3, 20 recipients a day, now\n"
+    assert ran.out == "127.0.0.2 at x.org is at step 3 of 3, 20 recipients per day, now\n"
     assert "2 of 20" in told("warmup").out
     assert "at x.org is warm, without a limit, now" in told("warmup", "set", "127.0.0.2", "x.org", "warm").out
     assert "2, no limit" in told("warmup").out
-    assert "at step 1 of 3, 4 recipients a day" in told("warmup", "set", "127.0.0.2", "x.org", "1").out
+    assert "at step 1 of 3, 4 recipients per day" in told("warmup", "set", "127.0.0.2", "x.org", "1").out
     assert "at google is at step 2 of 3" in told("warmup", "set", "127.0.0.2", "google", "2").out, "in advance"
     (google, site) = json.loads(told("warmup", "--json").out)
     assert (google["provider"], google["cap"], site["provider"], site["cap"]) == ("google", 10, "x.org", 4)
@@ -92,8 +92,8 @@ def test_a_source_is_put_on_another_step(served: Callable[..., Any], told: Calla
         (["127.0.0.2", "gogle", "1"], Exit.DATA, "there is no provider or site 'gogle'; take one that"),
         (["127.0.0.2", "google", "4"], Exit.DATA, "has no step 4; take 1 to 3, or warm"),
         (["127.0.0.2", "google", "0"], Exit.DATA, "has no step 0; take 1 to 3, or warm"),
-        (["127.0.0.2", "google", "cold"], Exit.USAGE, "'cold' is no step; write its number as"),
-        (["127.0.0.2", "google", "9" * 5000], Exit.USAGE, "is no step; write its number"),
+        (["127.0.0.2", "google", "cold"], Exit.USAGE, "'cold' is not a step; write its number as"),
+        (["127.0.0.2", "google", "9" * 5000], Exit.USAGE, "is not a step; write its number"),
         (["127.0.0.2", "google"], Exit.USAGE, "STEP"),
     ],
 )

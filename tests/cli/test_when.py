@@ -72,7 +72,7 @@ def test_moments_that_were(text: str, meant: str) -> None:
 def test_what_is_no_moment(text: str) -> None:
     """Among them a time that the clocks leave out. One sentence names the option and what is understood."""
     with pytest.raises(
-        CommandError, match=r"--at: .* is no moment; write it like 2h, 14:30, tomorrow 9:00, 2026-12-01"
+        CommandError, match=r"--at: .* is not a moment in time; write it like 2h, 14:30, tomorrow 9:00, 2026-12-01"
     ) as caught:
         when.at(text, "--at", NOW_MS)
     assert caught.value.code == Exit.USAGE

@@ -1,4 +1,4 @@
-"""Mail that comes before recovery is over: taken, judged by all that was known before the crash, counted exactly."""
+"""Mail that comes before recovery is over: taken, judged by all that was already known the crash, counted exactly."""
 
 import asyncio
 import hashlib

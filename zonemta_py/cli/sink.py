@@ -20,7 +20,7 @@ _DOMAINS_SHOWN = 20
 
 
 def sink(
-    listen: Annotated[list[str] | None, typer.Option(metavar="ADDRESS:PORT", help="May be repeated.")] = None,
+    listen: Annotated[list[str] | None, typer.Option(metavar="ADDRESS:PORT", help="Repeatable.")] = None,
     rule: Annotated[
         list[str] | None, typer.Option(help="Reply by pattern and share: 'rcpt:/@slow/ 450 later, 30%'.")
     ] = None,
@@ -30,15 +30,13 @@ def sink(
     rate_limit: Annotated[
         float, typer.Option(metavar="N", help="Refuse what a client address sends above N messages per second.")
     ] = 0.0,
-    rate_burst: Annotated[float, typer.Option(metavar="N", help="At once; 0: a second's worth.")] = 0.0,
+    rate_burst: Annotated[float, typer.Option(metavar="N", help="Burst; 0: a second's worth.")] = 0.0,
     rate_code: Annotated[int, typer.Option(metavar="CODE", help="Of that refusal; 421 hangs up.")] = 421,
     control: Annotated[
         Path | None, typer.Option(metavar="FILE", help='JSON with other rates, {"rate_limit": 20}; may change.')
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Makes shares and jitter repeatable.")] = None,
-    starttls: Annotated[
-        bool, typer.Option("--starttls", help="Offer STARTTLS, with a certificate made on the spot.")
-    ] = False,
+    starttls: Annotated[bool, typer.Option("--starttls", help="Offer STARTTLS, with a self-made certificate.")] = False,
     record: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the counters there as JSON.")] = None,
     log: Annotated[Path | None, typer.Option(metavar="FILE", help="One line of JSON per message.")] = None,
     events: Annotated[

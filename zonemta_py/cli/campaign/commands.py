@@ -54,10 +54,11 @@ def check(
     list_: List = None,
     map_: Map = None,
     rejects: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where bad rows go, with reasons; none: LIST.rejects.csv here.")
+        Path | None,
+        typer.Option(metavar="FILE", help="File for bad rows, with reasons; default: LIST.rejects.csv here."),
     ] = None,
 ) -> None:
-    """Say all that is wrong with a template, and with every row of the list it is for."""
+    """Check a template, and every row of the list it is for."""
     if list_ is None:
         _compiled(template, None)
         print(f"{template}: good")
@@ -86,19 +87,21 @@ def preview(
     template: Template,
     list_: List = None,
     map_: Map = None,
-    recipient: Annotated[str, typer.Option(metavar="ADDRESS", help="Whose message; none: the list's first.")] = "",
-    field: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A field; can be given again.")] = None,
-    campaign: Annotated[str, typer.Option(metavar="NAME", help="What the campaign is called.")] = "preview",
+    recipient: Annotated[str, typer.Option(metavar="ADDRESS", help="Whose message; default: the list's first.")] = "",
+    field: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A field, NAME=VALUE; repeatable.")
+    ] = None,
+    campaign: Annotated[str, typer.Option(metavar="NAME", help="Name of the campaign.")] = "preview",
     html: Annotated[bool, typer.Option("--html", help="Write the HTML part to a file, and say which.")] = False,
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to write, in place of stdout.")] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here instead of to stdout.")] = None,
 ) -> None:
-    """Print one recipient's message exactly as it would go out, but for its date."""
+    """Print one recipient's message exactly as it would be sent, except for its date."""
     compiled, row, address = _one(template, list_, map_, recipient, field)
     message = _rendered(compiled, row, address, campaign, date(int(time.time())))
     if html:
         content = compiled.html_text(row, address, campaign).encode()
         if not content:
-            raise CommandError(Exit.DATA, f"{template} has no HTML; leave --html out")
+            raise CommandError(Exit.DATA, f"{template} has no HTML part; omit --html")
         target = output or Path("preview.html")
         target.write_bytes(content)
         print(target)
@@ -112,19 +115,21 @@ def preview(
 @app.command("test")
 def to_oneself(
     template: Template,
-    to: Annotated[list[str], typer.Option("--to", metavar="ADDRESS", help="Who gets it: you; can be given again.")],
+    to: Annotated[list[str], typer.Option("--to", metavar="ADDRESS", help="Who gets it: you; repeatable.")],
     list_: List = None,
     map_: Map = None,
-    recipient: Annotated[str, typer.Option(metavar="ADDRESS", help="Whose message; none: the list's first.")] = "",
-    field: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A field; can be given again.")] = None,
-    sender: Annotated[str, typer.Option(metavar="ADDRESS", help="Return path; none: the template's From.")] = "",
-    host: Annotated[str | None, typer.Option(help="Hand it in there; none: the running MTA.")] = None,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Hand it in at that port.")] = None,
+    recipient: Annotated[str, typer.Option(metavar="ADDRESS", help="Whose message; default: the list's first.")] = "",
+    field: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A field, NAME=VALUE; repeatable.")
+    ] = None,
+    sender: Annotated[str, typer.Option(metavar="ADDRESS", help="Return path; default: the template's From.")] = "",
+    host: Annotated[str | None, typer.Option(help="Server to hand it to; default: the running MTA.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port of that server.")] = None,
     config: ConfigFile = None,
 ) -> None:
     """Send one recipient's message to yourself, through the running MTA. The recipient gets nothing.
 
-    What the template's header says of the time of sending is left out: it goes at once.
+    Fields of the template about the time of sending are ignored: it is sent at once.
     """
     settings = configuration(config)
     compiled, row, address = _one(template, list_, map_, recipient, field)
@@ -135,7 +140,10 @@ def to_oneself(
     message = headers.build() + message[body:]
     submission = compose(message, [_spelled(one) for one in to], from_header=False, sender=sender or None, whole=True)
     hand_in(submission, door(settings, host, port), settings.limits.recipients)
-    print(f"the message of {address} is in the queue for {', '.join(submission.recipients)}; links in it are theirs")
+    print(
+        f"the message of {address} is in the queue for {', '.join(submission.recipients)}; its links are "
+        "the recipient's own"
+    )
 
 
 def _one(

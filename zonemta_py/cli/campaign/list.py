@@ -59,7 +59,7 @@ class CampaignList:
         if missing := [column for column in self.fields.values() if column not in self.columns]:
             there = ", ".join(self.columns)
             raise CommandError(
-                Exit.DATA, f"{path}: there is no column {missing[0]!r}, it has {there}; map another with --map"
+                Exit.DATA, f"{path}: there is no column {missing[0]!r}; it has {there}; map another one with --map"
             )
         self.address = next(name for name in ADDRESS_COLUMNS if name in self.fields)
         self.said = understood(
@@ -94,11 +94,11 @@ class CampaignList:
             names = self._columns_of(file)
             for at, name in enumerate(names):
                 if name and name.lower() in map(str.lower, names[:at]):
-                    sentence = f"the column {name!r} is there twice; rename one of them, or take it out"
+                    sentence = f"the column {name!r} appears twice; rename or remove one of them"
                     raise CommandError(Exit.DATA, f"{file}:1: {sentence}")
             if first is not None and self._kind == "csv" and names != first:
                 sentence = f"its columns are {', '.join(names)}, but those of {self._files[0].name} {', '.join(first)}"
-                raise CommandError(Exit.DATA, f"{file}: {sentence}; give all files the same header, in the same order")
+                raise CommandError(Exit.DATA, f"{file}: {sentence}; give all files the same columns, in the same order")
             first = names if first is None else list(dict.fromkeys(chain(first, names)))
         return first or []
 
@@ -139,7 +139,7 @@ class CampaignList:
                 except StopIteration:
                     return
                 except csv.Error as error:
-                    yield Line(file, reader.line_num + before, (), {}, f"{error}; mend its quotes")
+                    yield Line(file, reader.line_num + before, (), {}, f"{error}; correct its quotes")
                     continue
                 if values:
                     wrong = self._wrong(values)
@@ -150,7 +150,7 @@ class CampaignList:
             return "it is not UTF-8; save the list as UTF-8"
         if len(values) != len(self.columns):
             counts = f"{len(values)} fields, the header {len(self.columns)}"
-            return f"the row has {counts}; mend its separators and quotes"
+            return f"the row has {counts}; correct its separators and quotes"
         return ""
 
     def _named(self, values: Sequence[str]) -> Row:
@@ -172,10 +172,10 @@ def _json_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
                 row = json.loads(line) if line.strip() else {}
                 line.encode()
             except ValueError as error:  # of the JSON or the UTF-8
-                yield number, f"{error}; write one JSON object on each line, in UTF-8"
+                yield number, f"{error}; write one JSON object per line, in UTF-8"
                 continue
             if not isinstance(row, dict):
-                yield number, "the line is no object {…}; write one JSON object on each line, in UTF-8"
+                yield number, "the line is not a JSON object {…}; write one per line, in UTF-8"
             elif row:
                 yield number, row
 
@@ -186,7 +186,7 @@ def _parquet(file: Path) -> Any:
         import pyarrow.parquet
     except ImportError:
         raise CommandError(
-            Exit.UNAVAILABLE, "Parquet is read with pyarrow; `pip install 'zonemta-py[pipeline]'` brings it"
+            Exit.UNAVAILABLE, "reading Parquet needs pyarrow; `pip install 'zonemta-py[pipeline]'` brings it"
         ) from None
     try:
         return pa.parquet.ParquetFile(file)

@@ -18,14 +18,20 @@ KEY_VARIABLE = "ZONEMTA_API_KEY"
 TOKEN = "http.token"
 Nodes = Annotated[
     str,
-    typer.Option("--nodes", metavar="URL,…", envvar="ZONEMTA_NODES", help="HTTP doors of nodes; none: this machine's."),
+    typer.Option(
+        "--nodes", metavar="URL,…", envvar="ZONEMTA_NODES", help="URLs of the nodes; default: this machine's."
+    ),
 ]
 KeyFile = Annotated[
-    Path | None, typer.Option("--key-file", metavar="FILE", help=f"File with the nodes' API key; else {KEY_VARIABLE}.")
+    Path | None,
+    typer.Option(
+        "--key-file", metavar="FILE", help=f"File with the nodes' API key; default: the key in {KEY_VARIABLE}."
+    ),
 ]
-Ca = Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="Certificates that vouch for the nodes.")]
+Ca = Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="CA certificates to verify the nodes with.")]
 Patience = Annotated[
-    float, typer.Option("--patience", metavar="S", min=1, help="Seconds to wait for a node that is away or busy.")
+    float,
+    typer.Option("--patience", metavar="S", min=1, help="Seconds to wait for a node that is unreachable or busy."),
 ]
 
 
@@ -51,7 +57,7 @@ def named_key(key_file: Path | None) -> str:
     key = key_file.read_text("utf-8").strip() if key_file else os.environ.get(KEY_VARIABLE, "").strip()
     if not key or not key.isascii() or not key.isprintable():
         raise CommandError(
-            Exit.USAGE, f"there is no API key for the nodes; put one into {KEY_VARIABLE} or a file for --key-file "
+            Exit.USAGE, f"there is no API key for the nodes; put one in {KEY_VARIABLE} or a file for --key-file "
             "(`zonemta api-key new NAME` on the node makes one)",
         )  # fmt: skip
     return key
@@ -62,7 +68,7 @@ def local_door(config: Path | None, folder: Path | None) -> tuple[tuple[str, ...
     settings = configuration(config, folder)
     if not settings.http.enabled:
         raise CommandError(
-            Exit.CONFIG, "this machine's HTTP door is closed; set enabled = true under [http] in the configuration and "
+            Exit.CONFIG, "the HTTP listener is not enabled; set enabled = true under [http] in the configuration and "
             "restart it, or name other nodes with --nodes",
         )  # fmt: skip
     try:
@@ -70,7 +76,7 @@ def local_door(config: Path | None, folder: Path | None) -> tuple[tuple[str, ...
         key = file.read_text("utf-8").strip()
     except FileNotFoundError:
         raise CommandError(
-            Exit.UNAVAILABLE, f"no MTA has opened its HTTP door in {settings.folder}; start it with `zonemta run`"
+            Exit.UNAVAILABLE, f"no MTA with an HTTP listener runs in {settings.folder}; start it with `zonemta run`"
         ) from None
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.http.address, settings.http.address)
     scheme = "https" if settings.http.certificate else "http"

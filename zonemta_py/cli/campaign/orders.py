@@ -14,8 +14,8 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configur
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the campaign.")]
-Cause = Annotated[str, typer.Option(metavar="TEXT", help="Why; it is shown wherever the state is.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Cause = Annotated[str, typer.Option(metavar="TEXT", help="Why; shown wherever the state is.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60
 _ASK_S = 5.0
@@ -25,7 +25,7 @@ def pause(
     name: Name, because: Cause = "paused by an operator", nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
     config: ConfigFile = None, folder: Folder = None,
 ) -> None:  # fmt: skip
-    """Stop a campaign where it is; nothing is lost, resume goes on."""
+    """Pause a campaign; nothing is lost, and resume continues it."""
     _order(Asked(nodes, key_file, ca, config, folder), name, "pause", because)
 
 
@@ -33,7 +33,7 @@ def resume(
     name: Name, because: Cause = "resumed by an operator", nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
     config: ConfigFile = None, folder: Folder = None,
 ) -> None:  # fmt: skip
-    """Go on with a campaign that was paused, by hand or by its bounds, which count afresh from now."""
+    """Resume a campaign that was paused, by you or by its bounds, which are counted anew from now."""
     _order(Asked(nodes, key_file, ca, config, folder), name, "resume", because)
 
 
@@ -41,7 +41,7 @@ def cancel(
     name: Name, because: Cause = "canceled by an operator", yes: Yes = False, nodes: Nodes = "",
     key_file: KeyFile = None, ca: Ca = None, config: ConfigFile = None, folder: Folder = None,
 ) -> None:  # fmt: skip
-    """Take out of the queue all of a campaign that still waits. It cannot be taken back."""
+    """Remove from the queue all of a campaign that still waits. This cannot be undone."""
     asked = Asked(nodes, key_file, ca, config, folder)
     if not yes:
         waiting = asked.status(name)["waiting"]
@@ -55,7 +55,7 @@ def status(
     name: Name, json: AsJson = False, nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
     config: ConfigFile = None, folder: Folder = None,
 ) -> None:  # fmt: skip
-    """How far a campaign is: counts, burn-down, rate and estimated end."""
+    """Show a campaign's progress: counts, burn-down, rate and estimated end."""
     row = Asked(nodes, key_file, ca, config, folder).status(name)
     if json:
         print_json(row)
@@ -72,7 +72,7 @@ def list_(
     json: AsJson = False, nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None, config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:  # fmt: skip
-    """All campaigns the nodes know, the newest first."""
+    """List all campaigns the nodes know, newest first."""
     rows = Asked(nodes, key_file, ca, config, folder).campaigns()
     if json:
         print_json(rows)
@@ -162,14 +162,14 @@ def described(row: dict[str, Any]) -> list[tuple[str, object]]:
 _COUNTS = (
     ("waiting", "waiting"), ("delivered", "delivered"), ("failed", "bounced"), ("blocked", "blocked"),
     ("complaints", "complaints"), ("removed", "removed"), ("suppressed", "suppressed"),
-    ("attempts put off", "deferred"),
+    ("attempts deferred", "deferred"),
 )  # fmt: skip
 
 
 def said(row: dict[str, Any]) -> str:
     """The state in words: that all batches are in is not that all is delivered."""
     if row["state"] == "complete":
-        return "all handed in, some waits"
+        return "all handed in, some waiting"
     return str(row["state"])
 
 
@@ -180,7 +180,7 @@ def _end(row: dict[str, Any]) -> str:
         return str(moment(row["eta_ms"]))
     if row["waiting"]:
         return "not known"
-    return "nothing waits" if row["state"] in ("ended", "canceled") else "nothing waits; more may be handed in"
+    return "nothing waits" if row["state"] in ("ended", "canceled") else "nothing waiting; more may be handed in"
 
 
 def sparkline(values: list[int]) -> str:

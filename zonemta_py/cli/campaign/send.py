@@ -38,45 +38,47 @@ def send(
     template: Annotated[
         Path | None, typer.Option("--template", "-t", help="A folder with template.toml, or a file.")
     ] = None,
-    name: Annotated[str, typer.Option("--name", "-n", help="What the campaign is called, for good.")] = "",
+    name: Annotated[str, typer.Option("--name", "-n", help="Name of the campaign; it cannot be changed.")] = "",
     sender: Annotated[str, typer.Option(metavar="ADDRESS", help="Return path, which bounces go to.")] = "",
     map_: Annotated[Many, typer.Option("--map", metavar="NAME=COLUMN", help="A field's column; repeatable.")] = None,
-    where: Annotated[str, typer.Option(metavar="SQL", help="Who is meant: a condition on the columns.")] = "",
+    where: Annotated[str, typer.Option(metavar="SQL", help="Which rows: a condition on the columns.")] = "",
     zone: Annotated[Many, typer.Option(metavar="ZONE[=WEIGHT]", help="Sending zone; repeatable.")] = None,
     source: Annotated[Many, typer.Option(metavar="[ZONE/]IP[=WEIGHT]", help="Local address; repeatable.")] = None,
-    cap: Annotated[Many, typer.Option(metavar="IP/PROVIDER=N,N…", help="Warm-up: so many a day.")] = None,
-    days: Annotated[int, typer.Option(min=1, max=60, help="Days for what is over the caps; 1: left out.")] = 1,
+    cap: Annotated[Many, typer.Option(metavar="IP/PROVIDER=N,N…", help="Warm-up: how many a day.")] = None,
+    days: Annotated[
+        int, typer.Option(min=1, max=60, help="Days over which what exceeds the caps is spread; 1: it is left out.")
+    ] = 1,
     roles: Annotated[Literal["keep", "drop"], typer.Option(help="info@, sales@ and their like.")] = "keep",
     reserved: Annotated[Literal["keep", "drop"], typer.Option(help="Domains for tests (example.com).")] = "drop",
     suppressions: Annotated[
-        str, typer.Option(metavar="FILE", help="Who must not get it: CSV or Parquet; none: ask the nodes.")
+        str, typer.Option(metavar="FILE", help="Who must not get it: CSV or Parquet; default: ask the nodes.")
     ] = "",
     engagement: Annotated[str, typer.Option(metavar="FILE", help="Opens and clicks: address, kind, at.")] = "",
     recent: Annotated[int, typer.Option(metavar="DAYS", min=0, help="Who opened since then comes first.")] = 0,
-    only_recent: Annotated[bool, typer.Option("--only-recent", help="And nobody else gets it.")] = False,
-    canary: Annotated[str, typer.Option(metavar="SHARE", help="So much goes first, and is judged.")] = "0",
-    canary_patience: Annotated[float, typer.Option(metavar="S", help="How long its results may take.")] = 1800,
-    bounds: Annotated[str, typer.Option(help="Pauses by itself above: deferred=30%,blocked=2%, or none.")] = "",
-    lake: Annotated[Path | None, typer.Option(help="Bounds are made from what is usual in this lake.")] = None,
-    tenant: Annotated[str, typer.Option(help="Tenant it is sent for.")] = "",
+    only_recent: Annotated[bool, typer.Option("--only-recent", help="Send to nobody else.")] = False,
+    canary: Annotated[str, typer.Option(metavar="SHARE", help="Share that is sent first, and evaluated.")] = "0",
+    canary_patience: Annotated[float, typer.Option(metavar="S", help="How long to wait for its results.")] = 1800,
+    bounds: Annotated[str, typer.Option(help="Pause by itself above these: deferred=30%,blocked=2%, or none.")] = "",
+    lake: Annotated[Path | None, typer.Option(help="Derive bounds from what is usual in this lake.")] = None,
+    tenant: Annotated[str, typer.Option(help="Tenant it belongs to.")] = "",
     priority: Annotated[int, typer.Option(min=-9, max=9, help="Priority (MT-PRIORITY).")] = 0,
-    life: Annotated[float, typer.Option(metavar="H", min=1, help="Hours until what waits is given up.")] = 168,
-    chunk: Annotated[int, typer.Option(min=1, max=500, help="Recipients of one request.")] = 500,
-    multiline: Annotated[bool, typer.Option("--multiline", help="CSV with line breaks in its fields.")] = False,
+    life: Annotated[float, typer.Option(metavar="H", min=1, help="Hours until what still waits is given up.")] = 168,
+    chunk: Annotated[int, typer.Option(min=1, max=500, help="Recipients per request.")] = 500,
+    multiline: Annotated[bool, typer.Option("--multiline", help="The CSV has line breaks in its fields.")] = False,
     plans: Annotated[Path, typer.Option(metavar="DIR", help="Where plans are kept.")] = Path(),
-    plan_only: Annotated[bool, typer.Option("--plan-only", help="Write the plan, send nothing.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the plan of --name.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    plan_only: Annotated[bool, typer.Option("--plan-only", help="Write the plan; send nothing.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the plan of --name.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     nodes: Nodes = "",
     key_file: KeyFile = None,
     ca: Ca = None,
     patience: Patience = 600,
-    master: Annotated[str, typer.Option(metavar="URL", help="Spark's master; none: this machine.")] = "local[*]",
-    memory: Annotated[float, typer.Option(metavar="GB", min=0.5, help="Of Spark on this machine.")] = 2,
+    master: Annotated[str, typer.Option(metavar="URL", help="Spark master; default: this machine.")] = "local[*]",
+    memory: Annotated[float, typer.Option(metavar="GB", min=0.5, help="Memory for Spark on this machine.")] = 2,
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Send a template to everyone on a list, each exactly once, however often this is begun or killed."""
+    """Send a template to everyone on a list, exactly once each, however often this is started or killed."""
     from zonemta_py.pipeline.nodes.nodes import Announcement, store
 
     if not _NAME.fullmatch(name):
@@ -117,7 +119,7 @@ def send(
         }  # fmt: skip
         if not announced["sender"]:
             raise CommandError(
-                Exit.USAGE, "the template's From is made from fields, so say who sends with --sender ADDRESS"
+                Exit.USAGE, "the template's From is made from fields; name the sender with --sender ADDRESS"
             )
         plan = work.plan(settings, copy, plan_folder, suppressions, engagement, name_of)
     announced["bounds"] = campaign_settings.for_canary(announced["bounds"], plan.report["canary"])
@@ -145,7 +147,7 @@ def _send(work: Work, plan: Plan, announcement: Announcement, canary_patience_s:
     )
     if later:
         again = f"zonemta campaign send --resume --name {announcement.name}"
-        print(f"{later:,} recipients are for later days; run `{again}` daily")
+        print(f"{later:,} recipients are planned for later days; run `{again}` daily")
 
 
 def _settings(**values: Any) -> Settings:
@@ -176,5 +178,5 @@ def _announcement(folder: Path) -> Announcement:
     try:
         return stored(folder)
     except FileNotFoundError:
-        sentence = f"{folder}: there is no plan to go on with; send the list first, or name --plans"
+        sentence = f"{folder}: there is no plan to continue; send the list first, or name the folder with --plans"
         raise CommandError(Exit.NO_INPUT, sentence) from None

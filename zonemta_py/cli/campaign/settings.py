@@ -57,9 +57,7 @@ def _source(one: str, weights: dict[str, float]) -> Lane:
     text, weight = _weighted("--source", one)
     zone, slash, address = text.rpartition("/")
     if not slash and len(weights) > 1:
-        raise CommandError(
-            Exit.USAGE, f"--source {one}: of which zone? There are {', '.join(weights)}; write ZONE/{one}"
-        )
+        raise CommandError(Exit.USAGE, f"--source {one}: name its zone, one of {', '.join(weights)}; write ZONE/{one}")
     return Lane(zone or next(iter(weights), ""), address, weight)
 
 
@@ -94,7 +92,7 @@ def share(option: str, text: str) -> float:
     found = _PERCENT.fullmatch(text.strip())
     value = float(found[1]) / (100 if found[2] else 1) if found else -1.0
     if not 0 <= value <= 1:
-        raise CommandError(Exit.USAGE, f"{option} {text!r} is no share; write 2% or 0.02")
+        raise CommandError(Exit.USAGE, f"{option} {text!r} is not a share; write 2% or 0.02")
     return value
 
 
@@ -112,7 +110,7 @@ def bounds(text: str) -> dict[str, float]:
         else:
             known = ", ".join(("least", *SHARES))
             raise CommandError(
-                Exit.USAGE, f"--bounds: {one!r} is no bound; there are {known}, written like deferred=30%"
+                Exit.USAGE, f"--bounds: {one!r} is not a bound; the bounds are {known}, written like deferred=30%"
             )
     return found
 

@@ -93,7 +93,8 @@ class Work:
         report = existing(folder)
         if report is None:
             raise CommandError(
-                Exit.NO_INPUT, f"{folder}: there is no plan to go on with; send the list first, or name --plans"
+                Exit.NO_INPUT,
+                f"{folder}: there is no plan to continue; send the list first, or name the folder with --plans",
             )
         return Plan(folder, report, made=False)
 
@@ -229,7 +230,7 @@ def show(plan: Plan) -> None:
         print(f"{place}{row['reason']}: {row['text']}", file=sys.stderr)
     if report.get("rejected"):
         file = plan.folder / REJECTED
-        print(f"{report['rejected']:,} rows rejected, all with their reasons in {file}", file=sys.stderr)
+        print(f"{report['rejected']:,} rows rejected; all are in {file} with their reasons", file=sys.stderr)
     for row in report["typos"][:_SHOWN]:
         print(f"{row['domain']}: {row['n']:,} recipients; is {row['meant']} meant? It was not changed", file=sys.stderr)
     for name, n in report["empty"].items():
@@ -263,7 +264,7 @@ def _sentences() -> Iterator[None]:
         said = _of_spark(error)
         if not said:
             raise
-        sentence = f"the list cannot be read as asked: {said}; mend the list, or the condition of --where"
+        sentence = f"the list cannot be read as asked: {said}; correct the list, or the condition of --where"
         raise CommandError(Exit.DATA, sentence) from None
 
 

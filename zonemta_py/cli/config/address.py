@@ -37,9 +37,9 @@ def _srs() -> None:
 
 @verp.command("decode")
 def decode_verp(address: Address, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Say which message to whom a return path belongs to, if it is genuine.
+    """Show which message and recipient a return path belongs to, if it is genuine.
 
-    One whose recipient was too long to stand in it is looked up in journal and archive.
+    A recipient that was too long for it is looked up in journal and archive.
     """
     settings = configuration(config, folder)
     path = _settings(settings)
@@ -52,7 +52,7 @@ def decode_verp(address: Address, config: ConfigFile = None, folder: Folder = No
     if json:
         print_json({"id": found.id, "recipient": recipient, "days": found.days})
     else:
-        print(f"message {found.id} to {recipient or 'a recipient not known here'}, made {found.days} days ago")
+        print(f"message {found.id} to {recipient or 'an unknown recipient'}, made {found.days} days ago")
 
 
 def _looked_up(found: verp_paths.Return, settings: Config) -> str:

@@ -20,9 +20,9 @@ def doubts(config: Config, now: datetime) -> Iterator[str]:
             continue
         begins, ends = _valid(path.expanduser())
         if now >= ends:
-            raise ConfigError(f"{where}: {path} has expired on {ends:%Y-%m-%d}; put a new one in its place")
+            raise ConfigError(f"{where}: {path} has expired on {ends:%Y-%m-%d}; replace it")
         if now < begins:
-            raise ConfigError(f"{where}: {path} is not valid before {begins:%Y-%m-%d}; put the present one there")
+            raise ConfigError(f"{where}: {path} is not valid before {begins:%Y-%m-%d}; use the current one")
         if ends - now < SOON:
             yield f"warning: {where}: {path} expires on {ends:%Y-%m-%d %H:%M} UTC; renew it"
 

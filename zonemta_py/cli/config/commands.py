@@ -25,7 +25,7 @@ app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True
 
 @app.command()
 def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="Configuration to check.")]) -> None:
-    """Say whether a configuration can be used: keys, values, certificates, password hashes, plugins."""
+    """Check a configuration: keys, values, certificates, password hashes, plugins."""
     from zonemta_py import children
 
     _check_readable(file)
@@ -49,7 +49,7 @@ def _check_readable(file: Path) -> None:
         file.open("rb").close()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise ConfigError(f"{file}: cannot be read ({reason}); name an existing file in its place") from None
+        raise ConfigError(f"{file}: cannot be read ({reason}); name an existing file") from None
 
 
 def _open(file: Path, config: Config) -> Iterator[str]:
@@ -108,7 +108,9 @@ def _doubts(config: Config) -> Iterator[str]:
 
 @app.command()
 def show(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Configuration; none: the defaults.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Configuration file; default: built-in defaults.")
+    ] = None,
     config: ConfigFile = None,
 ) -> None:
     """Print the configuration in force as TOML, every key with what it means. Passwords are hidden."""

@@ -55,7 +55,7 @@ def check(
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
-    """Compare key files with DNS. Exit status 1: something is to be done."""
+    """Compare key files with DNS. Exit status 1: something needs to be done."""
     checked = examined(configuration(config), domain)
     if json:
         print_json([_row(one) for one in checked])
@@ -126,9 +126,11 @@ def new(
     selector: Annotated[str, typer.Argument(metavar="SELECTOR", help="Name under _domainkey, s=, such as 2026a.")],
     kind: Annotated[Literal["rsa", "ed25519"], typer.Option("--type", help="Kind of key.")] = "rsa",
     bits: Annotated[int, typer.Option(min=1024, max=4096, help="Size of an RSA key.")] = 2048,
-    file: Annotated[Path | None, typer.Option("--key", metavar="FILE", help="Where; else DOMAIN.SELECTOR.pem.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--key", metavar="FILE", help="File; default: DOMAIN.SELECTOR.pem.")
+    ] = None,
 ) -> None:
-    """Make a key, readable by you alone, and print its DNS record and its table of the configuration."""
+    """Make a key that only you can read; print its DNS record and its configuration table."""
     from zonemta_py.mail.dkim.record import zone_line
     from zonemta_py.mail.dkim.signature import Key
 
@@ -144,7 +146,7 @@ def new(
     print(zone_line(f"{settings.selector}._domainkey.{settings.domain}", key.record()))
     print("\nand add to the configuration:\n")
     print(dkim_rotation.table(settings))
-    print(f'\nThen `zonemta dkim rotate {settings.domain}` says how to go on; state = "active" signs at once.')
+    print(f'\nThen `zonemta dkim rotate {settings.domain}` shows the next step; state = "active" signs at once.')
 
 
 def _make(kind: str, bits: int) -> bytes:
@@ -162,7 +164,7 @@ def _write(path: Path, pem: bytes) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise CommandError(
-            Exit.CANT_CREATE, f"{path}: is there already; name another with --key, or move it away"
+            Exit.CANT_CREATE, f"{path}: already exists; name another with --key, or move it away"
         ) from None
     with os.fdopen(descriptor, "wb") as out:
         out.write(pem)
@@ -172,7 +174,7 @@ def _write(path: Path, pem: bytes) -> None:
 
 @app.command()
 def rotate(domain: Domain, config: ConfigFile = None) -> None:
-    """Show how far the change to a new key has come, and the next step: publish, dual-sign, switch, retire."""
+    """Show how far the rotation to a new key is, and the next step: publish, dual-sign, switch, retire."""
     if config is None:
         raise CommandError(Exit.USAGE, "rotate needs the configuration's file; give it with --config")
     settings = configuration(config)

@@ -32,16 +32,16 @@ _COLUMNS = ("looked at", "value", "rule", "zone", "")
 
 @readable
 def route(
-    sender: Annotated[str, typer.Option("--from", metavar="ADDRESS", help="Return path; <> is the null one.")],
-    to: Annotated[list[str], typer.Option("--to", metavar="ADDRESS", help="Recipient; may be given several times.")],
+    sender: Annotated[str, typer.Option("--from", metavar="ADDRESS", help="Return path; <> for the null sender.")],
+    to: Annotated[list[str], typer.Option("--to", metavar="ADDRESS", help="Recipient; repeatable.")],
     origin: Annotated[str, typer.Option(metavar="IP", help="Client that hands the mail in.")] = "127.0.0.1",
     header: Annotated[
-        list[str] | None, typer.Option(metavar="FIELD", help='A field of its header, "Name: value"; several times.')
+        list[str] | None, typer.Option(metavar="FIELD", help='A header field, "Name: value"; repeatable.')
     ] = None,
     zone_header: Annotated[
         str | None, typer.Option("--zone-header", metavar="ZONE", help="Value of X-Sending-Zone.")
     ] = None,
-    plugins: Annotated[bool, typer.Option("--plugins", help="Ask the plugins too (queue_route).")] = False,
+    plugins: Annotated[bool, typer.Option("--plugins", help="Also ask the plugins (queue_route).")] = False,
     dns: Annotated[bool, typer.Option("--dns", help="Look the destination up: its hosts, site and provider.")] = False,
     config: ConfigFile = None,
     json: AsJson = False,
@@ -68,7 +68,7 @@ def _envelope(sender: str, to: list[str], origin: str, header: list[str], wish: 
         ip_address(origin)
     except ValueError:
         raise CommandError(
-            Exit.USAGE, f"{origin!a} is no IP address; give --origin as 192.0.2.1 or 2001:db8::1"
+            Exit.USAGE, f"{origin!a} is not an IP address; give --origin as 192.0.2.1 or 2001:db8::1"
         ) from None
     fields = _fields(header)
     wish = wish or fields.pop("x-sending-zone", None)
@@ -80,7 +80,7 @@ def _fields(header: list[str]) -> dict[str, str]:
     for field in header:
         name, colon, value = field.partition(":")
         if not colon or not name.strip():
-            raise CommandError(Exit.USAGE, f'{field!a} is no header field; give it as --header "Name: value"')
+            raise CommandError(Exit.USAGE, f'{field!a} is not a header field; give it as --header "Name: value"')
         fields.setdefault(name.strip().lower(), decode(value.strip()))
     return fields
 
@@ -134,7 +134,7 @@ def _verdict(routed: Routed, before: str) -> str:
         return f"refuse this recipient: {routed.refusal}"
     if routed.drop:
         return f"drop this recipient: {routed.drop}"
-    said = [f"zone {routed.zone} in place of {before}"] if routed.zone != before else []
+    said = [f"zone {routed.zone} instead of {before}"] if routed.zone != before else []
     said += [f"{name} {value}" for name, value in (routed.routing or {}).items() if name != "auth"]
     if routed.delay_s:
         said.append(f"wait {routed.delay_s:g} s first")
@@ -195,7 +195,7 @@ async def _destination(config: Config, host: str, domain: str) -> dict[str, Any]
 
 def _show_destination(found: dict[str, Any]) -> None:
     if "error" in found:
-        print(f"No way there: {printable(found['error'])}")
+        print(f"No route: {printable(found['error'])}")
         return
     provider = f", provider {found['provider']}" if found["provider"] else ""
     rows = [(host, ", ".join(addresses) or "unknown for now") for host, addresses in found["hosts"]]

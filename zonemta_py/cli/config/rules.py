@@ -23,13 +23,14 @@ from zonemta_py.zones.site import Providers
 app = typer.Typer(help="Check, explain and list the rules by which replies are understood.", no_args_is_help=True)
 
 Files = Annotated[
-    list[Path] | None, typer.Argument(metavar="[FILE]…", help="Rules, first asked first; none: those in force.")
+    list[Path] | None,
+    typer.Argument(metavar="[FILE]…", help="Rule files, in order of precedence; default: those in force."),
 ]
 Class = Annotated[str, typer.Option("--class", metavar="NAME", help="Only rules of this class.")]
 Stage = Annotated[
-    str, typer.Option(help="Where the reply came: connect, banner, ehlo, tls, auth, mail, rcpt, data, dot.")
+    str, typer.Option(help="Stage of the reply: connect, banner, ehlo, tls, auth, mail, rcpt, data, dot.")
 ]
-Provider = Annotated[str, typer.Option(help="Whose reply it is, by its name in providers.toml.")]
+Provider = Annotated[str, typer.Option(help="Provider, by its name in providers.toml.")]
 
 
 @app.command()
@@ -61,7 +62,7 @@ def explain(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say which rule holds for a reply, what is done then, and which other rules would hold too."""
+    """Show which rule matches a reply, what it does, and which other rules would match too."""
     if stage not in STAGES:
         raise CommandError(Exit.USAGE, f"there is no stage {stage!r}; take one of {', '.join(STAGES)}")
     settings = configuration(config)
@@ -77,7 +78,7 @@ def explain(
     elif matching:
         _show(matching[0], matching[1:])
     else:
-        print(f"No rule holds; class: undefined ({CLASSES['undefined']})")
+        print(f"No rule matches; class: undefined ({CLASSES['undefined']})")
 
 
 @app.command("list")

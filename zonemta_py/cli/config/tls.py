@@ -26,7 +26,7 @@ _COLUMNS = ("Host", "Address", "Policy", "Delivers", "Certificate")
 @tabled
 def check(
     domain: Annotated[str, typer.Argument(metavar="DOMAIN", help="Recipient domain.")],
-    zone: Annotated[str | None, typer.Option(help="As this zone would send; none: the default zone.")] = None,
+    zone: Annotated[str | None, typer.Option(help="As this zone would send; default: the default zone.")] = None,
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
@@ -59,7 +59,7 @@ def _zone(settings: Config, name: str | None) -> Zone:
 @tabled
 def report(
     day: Annotated[
-        datetime.datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Day (UTC); none: yesterday.")
+        datetime.datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Day (UTC); default: yesterday.")
     ] = None,
     send: Annotated[bool, typer.Option("--send", help="Send each to those who ask for it in DNS.")] = False,
     config: ConfigFile = None,

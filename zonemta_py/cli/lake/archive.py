@@ -26,7 +26,8 @@ def up_to_now(archive: Path) -> None:
         ask(folder, "rotate")
     except QueueGone:
         print(
-            f"zonemta: {folder}: the MTA does not run, so what it wrote last is left out until it does", file=sys.stderr
+            f"zonemta: {folder}: the MTA is not running, so what it wrote last is missing until it runs again",
+            file=sys.stderr,
         )
     except ValueError as error:
-        print(f"zonemta: the newest mail is left out: {error}", file=sys.stderr)
+        print(f"zonemta: the newest mail is missing: {error}", file=sys.stderr)

@@ -30,17 +30,19 @@ _NAMED_MAX = 20
 def ingest(
     archive: Archive,
     lake: Lake,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on, and bring in new segments as they come.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Keep running, and ingest new segments as they come.")
+    ] = False,
     every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="How often to look, with --follow.")] = 10,
     damage: Annotated[
-        str, typer.Option(metavar="skip|fail", help="What to do where a segment cannot be read.")
+        str, typer.Option(metavar="skip|fail", help="What to do when a segment cannot be read.")
     ] = "skip",
     master: Master = None,
     memory: Memory = 2,
 ) -> None:
     """Bring closed segments into the lake as Parquet, each once; the running MTA closes its open one first.
 
-    Damage is named; the exit status is 1 then.
+    Damage is reported, with exit status 1.
     """
     if damage not in ("skip", "fail"):
         raise CommandError(Exit.USAGE, f"--damage: {damage!r} is neither skip nor fail")

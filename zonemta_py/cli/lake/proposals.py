@@ -23,7 +23,7 @@ from zonemta_py.cli.terminal.output import print_json, print_table
 from zonemta_py.config import ConfigError, load
 
 Lake = Annotated[Path, typer.Option(metavar="DIR", help="The lake: a folder for its tables.")]
-Dry = Annotated[bool, typer.Option("--dry-run", help="Show who would be put on the list, and do nothing.")]
+Dry = Annotated[bool, typer.Option("--dry-run", help="Show who would be added; change nothing.")]
 SHOWN_MAX = 1_000
 _Rows = list[dict[str, Any]]
 
@@ -94,7 +94,7 @@ def rates(lake: Lake, as_json: AsJson = False, master: Master = None, memory: Me
 def unknown(
     lake: Lake, config: ConfigFile = None, as_json: AsJson = False, master: Master = None, memory: Memory = 2
 ) -> None:
-    """Replies that no rule knew, as rules to be read, mended and put into the file of [rules] extra."""
+    """Replies that no rule knew, as rules to review, correct and add to the file of [rules] extra."""
     from zonemta_py.cli.config.rules import in_force
     from zonemta_py.mail.rules.rules import Rules, RulesError
 
@@ -113,9 +113,9 @@ def unknown(
 
 
 def propose(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration that the difference is to.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration to change.")],
     lake: Lake,
-    low: Annotated[bool, typer.Option("--low", help="Also rates that are not known well.")] = False,
+    low: Annotated[bool, typer.Option("--low", help="Include rates that are uncertain.")] = False,
     master: Master = None,
     memory: Memory = 2,
 ) -> None:
@@ -136,7 +136,7 @@ def propose(
             print(warmup_proposal.comment(row, before), end="")
     print(rate_proposal.difference(before, after, file.name), end="")
     if before == after:
-        print("zonemta: nothing new is known well enough; `zonemta lake rates` says why", file=sys.stderr)
+        print("zonemta: nothing new is certain enough; `zonemta lake rates` says why", file=sys.stderr)
 
 
 def engagement(
@@ -153,7 +153,7 @@ def engagement(
             events, unusable = feed(session, lake, file)
         except ValueError as error:
             raise CommandError(Exit.DATA, str(error)) from None
-    print(f"{events:,} events, {unusable:,} of them without an address, a time, or of no known kind")
+    print(f"{events:,} events, {unusable:,} of them unusable (no address, no time, or an unknown kind)")
     if unusable:
         raise CommandError(Exit.PROBLEMS)
 
@@ -167,7 +167,7 @@ def _session(master: str | None, memory: float) -> Iterator[Any]:
 def _check_lake(lake: Path) -> None:
     """Before Spark is started, which takes seconds."""
     if not lake.is_dir():
-        raise CommandError(Exit.NO_INPUT, f"{lake}: there is no such lake; make it with `zonemta lake ingest`")
+        raise CommandError(Exit.NO_INPUT, f"{lake}: there is no such lake; create it with `zonemta lake ingest`")
 
 
 def _made(lake: Path, name: str, master: str | None, memory: float) -> _Rows:

@@ -31,7 +31,7 @@ _TABLES = ("deliverability", "outcomes", "deliveries")
 _NAMED_MAX = 5
 
 Output = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="The page; none: report-WHAT-NAME.html in this folder.")
+    Path | None, typer.Option(metavar="FILE", help="File for the page; default: report-WHAT-NAME.html here.")
 ]
 Csv = Annotated[Path | None, typer.Option(metavar="DIR", help="Also write the tables as CSV files into this folder.")]
 Open = Annotated[bool, typer.Option("--open", help="Show the page in the browser.")]
@@ -40,8 +40,8 @@ FromArchive = Annotated[
     Path | None,
     typer.Option("--archive", metavar="DIR", help="Bring the lake up to date first, from this archive/ of the MTA."),
 ]
-From = Annotated[datetime | None, typer.Option("--from", **_DAY, help="First day (UTC); none: a week.")]
-To = Annotated[datetime | None, typer.Option("--to", **_DAY, help="Last day (UTC); none: the lake's last.")]
+From = Annotated[datetime | None, typer.Option("--from", **_DAY, help="First day (UTC); default: a week.")]
+To = Annotated[datetime | None, typer.Option("--to", **_DAY, help="Last day (UTC); default: the lake's last.")]
 Resolve = Callable[["SparkSession"], "ReportScope"]
 
 
@@ -76,7 +76,7 @@ def campaign(
     master: Master = None,
     memory: Memory = 2,
 ) -> None:
-    """A campaign with its burn-down, against the campaign before it. Its whole time, if none is given."""
+    """A campaign with its burn-down, against the campaign before it. Default: its whole duration."""
     start, end = _bounds(since, until)
 
     def resolve(session: SparkSession) -> ReportScope:
@@ -217,7 +217,7 @@ def _scope(lake: Path, kind: Kind, name: str, start: int | None, end: int | None
         start = end - DAYS * DAY_S
     if start >= end:
         newest = datetime.fromtimestamp(end - DAY_S, UTC).date()
-        raise CommandError(Exit.USAGE, f"--from: the lake ends with {newest}; name a day until then")
+        raise CommandError(Exit.USAGE, f"--from: the lake ends with {newest}; name a day up to then")
     return ReportScope(kind, name, start, end)
 
 
@@ -226,7 +226,7 @@ def _check(lake: Path) -> None:
     from zonemta_py.pipeline.lake import table
 
     if not lake.is_dir():
-        raise CommandError(Exit.NO_INPUT, f"{lake}: there is no such folder; make a lake with `zonemta lake ingest`")
+        raise CommandError(Exit.NO_INPUT, f"{lake}: there is no such folder; create a lake with `zonemta lake ingest`")
     missing = [name for name in _TABLES if not table.manifest(lake, name).schema]
     if missing:
         remedy = "make what is missing with `zonemta lake update`"
@@ -265,7 +265,7 @@ def _date(text: str) -> date:
     try:
         return datetime.strptime(text, "%Y-%m-%d").date()
     except ValueError:
-        raise CommandError(Exit.USAGE, f"{text!a} is no day; write it like 2026-03-04, today or yesterday") from None
+        raise CommandError(Exit.USAGE, f"{text!a} is not a day; write it like 2026-03-04, today or yesterday") from None
 
 
 def _bounds(since: datetime | None, until: datetime | None) -> tuple[int | None, int | None]:
@@ -273,7 +273,7 @@ def _bounds(since: datetime | None, until: datetime | None) -> tuple[int | None,
     from zonemta_py.pipeline.report.scope import DAY_S, seconds
 
     if since and until and since > until:
-        raise CommandError(Exit.USAGE, "--from: the first day is behind the last; exchange it with --to")
+        raise CommandError(Exit.USAGE, "--from: the first day is after the last; swap it with --to")
     return seconds(since.date()) if since else None, seconds(until.date()) + DAY_S if until else None
 
 

@@ -35,12 +35,10 @@ _LONG_BYTES = 150_000_000
 def update(
     lake: Lake,
     tables: Annotated[
-        list[str] | None, typer.Argument(metavar="[TABLE]...", help="Which; all if none is named.")
+        list[str] | None, typer.Argument(metavar="[TABLE]...", help="Which tables; default: all.")
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Make them again from all there is.")] = False,
-    day: Annotated[
-        list[str] | None, typer.Option(metavar="YYYY-MM-DD", help="Make this day again; repeatable.")
-    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Rebuild them from all segments.")] = False,
+    day: Annotated[list[str] | None, typer.Option(metavar="YYYY-MM-DD", help="Rebuild this day; repeatable.")] = None,
     master: Master = None,
     memory: Memory = 2,
 ) -> None:
@@ -72,21 +70,19 @@ def update(
 
 def _what(days: Sequence[date] | None) -> str:
     if days is None:
-        return "made from all there is"
+        return "rebuilt from all segments"
     if not days:
         return "nothing new"
-    return f"{len(days)} days made again, {days[0]} to {days[-1]}" if len(days) > 1 else f"{days[0]} made again"
+    return f"{len(days)} days rebuilt, {days[0]} to {days[-1]}" if len(days) > 1 else f"{days[0]} rebuilt"
 
 
 @readable
 def show(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="See `zonemta lake tables`.")],
     lake: Lake,
-    where: Annotated[
-        str, typer.Option(metavar="SQL", help="""Only rows for which it is true: "zone = 'bulk'".""")
-    ] = "",
-    columns: Annotated[str, typer.Option(metavar="A,B…", help="Which columns; all with --json and --csv.")] = "",
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many rows.")] = 20,
+    where: Annotated[str, typer.Option(metavar="SQL", help="""Only rows that match: "zone = 'bulk'".""")] = "",
+    columns: Annotated[str, typer.Option(metavar="A,B…", help="Columns; default with --json and --csv: all.")] = "",
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Number of rows at most.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated, with a header.")] = False,
     master: Master = None,
@@ -147,12 +143,12 @@ def _day(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise CommandError(Exit.USAGE, f"--day: {text!r} is no date; write it like 2026-03-31") from None
+        raise CommandError(Exit.USAGE, f"--day: {text!r} is not a date; write it like 2026-03-31") from None
 
 
 def _check(lake: Path) -> None:
     if not lake.is_dir():
-        raise CommandError(Exit.NO_INPUT, f"{lake}: there is no such lake; make it with `zonemta lake ingest`")
+        raise CommandError(Exit.NO_INPUT, f"{lake}: there is no such lake; create it with `zonemta lake ingest`")
 
 
 def _exists(lake: Path, name: str) -> None:

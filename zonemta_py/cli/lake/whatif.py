@@ -31,22 +31,22 @@ def whatif(
         list[Path], typer.Option(metavar="DIR", help="Folder with segments: archive/, and journal/ for the newest.")
     ],
     day: Annotated[
-        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The day to replay (UTC); none: the archive's last.")
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Day to replay (UTC); default: the archive's last.")
     ] = None,
-    hours: Annotated[float, typer.Option(help="How many hours of it.", min=0.01, max=168)] = 24,
-    since: Annotated[datetime | None, typer.Option(help="In place of a day: from this moment on (UTC).")] = None,
+    hours: Annotated[float, typer.Option(help="Number of hours.", min=0.01, max=168)] = 24,
+    since: Annotated[datetime | None, typer.Option(help="Instead of a day: start at this moment (UTC).")] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The configuration of that day: it is replayed for comparison.")
+        Path | None, typer.Option(metavar="FILE", help="The configuration of that day, replayed for comparison.")
     ] = None,
-    drain_hours: Annotated[float, typer.Option(help="How long to watch what is left.", min=0)] = 24,
-    seed: Annotated[int, typer.Option(help="For what is drawn: the same seed, the same result.")] = 1,
+    drain_hours: Annotated[float, typer.Option(help="How long to watch what still waits at the end.", min=0)] = 24,
+    seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same result.")] = 1,
     table: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write all figures as CSV.")] = None,
     json: AsJson = False,
 ) -> None:
     """Replay a day of the archive under another configuration, and show what would have been different.
 
     The real queue runs in simulated time; providers answer as they did. Without --config the new configuration is
-    compared with what really happened only.
+    compared only with what really happened.
     """
     from zonemta_py.whatif.compare import facts
 
@@ -57,7 +57,7 @@ def whatif(
     if not columns["recorded"]:
         begins = datetime.fromtimestamp(span.since_ms / 1000, UTC)
         begins_at = f"{begins:%Y-%m-%d %H:%M} UTC"
-        sentence = f"the archive has no mail of the {hours:g} hours from {begins_at} on; {_has(history)}"
+        sentence = f"the archive has no mail in the {hours:g} hours from {begins_at} on; {_has(history)}"
         raise CommandError(Exit.DATA, sentence)
     beyond: dict[str, list[tuple[str, int, int]]] = {}
     for name in sorted(configs):
@@ -83,7 +83,7 @@ def _read(folders: list[Path]) -> History:
     for folder in folders:
         if not folder.is_dir():
             raise CommandError(
-                Exit.NO_INPUT, f"{folder} is no folder; name one with segments, such as archive/ of the queue"
+                Exit.NO_INPUT, f"{folder} is not a folder; name one with segments, such as archive/ of the queue"
             )
     with bar("reading segments") as move:
         history = read_history(folders, move)
@@ -92,7 +92,7 @@ def _read(folders: list[Path]) -> History:
             Exit.NO_INPUT, f"{folders[0]} has no segment with mail in it; name the archive/ of a queue's folder"
         )
     for fault in history.faults:
-        typer.echo(f"damage: {fault}; its records are left out", err=True)
+        typer.echo(f"damage: {fault}; its records are ignored", err=True)
     return history
 
 
@@ -150,9 +150,7 @@ def _show(
     _print(figures, list(columns))
     for name, rows in beyond.items():
         for provider, seen, most in rows[:_SHOWN]:
-            print(
-                f"{name}: {provider} was sent {most} a minute, of which nothing is known: {seen} was the most ever seen"
-            )
+            print(f"{name}: {provider} was sent {most} a minute, more than ever observed ({seen})")
 
 
 _FIGURES = ("recipients", "delivered", "bounced", "waiting", "attempts", "deferred", "p50_s", "p95_s", "p99_s",

@@ -15,16 +15,16 @@ from zonemta_py.cli.terminal.options import ConfigFile, Folder, configuration
 
 
 def backup(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where it goes; must not be there yet.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="New folder for the copy; must not exist yet.")],
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Copy the running queue to a new folder. Mail goes on meanwhile, and little is copied: most of it is linked.
+    """Copy the running queue to a new folder. Mail continues to flow, and little is copied: most of it is hard-linked.
 
     To restore: zonemta run --folder DIR (or a copy of DIR), then zonemta queue adopt.
     """
     if directory.exists():
-        raise CommandError(Exit.CANT_CREATE, f"{directory}: is there already; name a folder that is not")
+        raise CommandError(Exit.CANT_CREATE, f"{directory}: already exists; name a new folder")
     made = Path(answer(configuration(config, folder), "backup"))
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,7 @@ def known_zone(config: Config, zone: str | None) -> str | None:
 @app.command()
 @tabled
 def size(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """How much is queued, per zone and per domain (exact, whatever the size)."""
+    """Count what is queued, per zone and per domain: exact, and quick at any size."""
     sizes, copied = (answer(configuration(config, folder), question) for question in ("size", "copied"))
     if json:
         return print_json(sizes)
@@ -87,18 +87,16 @@ def list_(
     sender: Annotated[str | None, typer.Option(help="Only mail from this address.")] = None,
     recipient: Annotated[str | None, typer.Option(help="Only this recipient.")] = None,
     subject: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only mail with this in its subject, in any case.")
+        str | None, typer.Option(metavar="TEXT", help="Only mail with this in its subject, ignoring case.")
     ] = None,
-    user: Annotated[
-        str | None, typer.Option(metavar="LOGIN", help="Only mail that this user or key handed in.")
-    ] = None,
+    user: Annotated[str | None, typer.Option(metavar="LOGIN", help="Only mail handed in by this user or key.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows to show.")] = 100,
-    after: Annotated[str, typer.Option(help="Go on behind the cursor that an earlier list ended with.")] = "",
+    after: Annotated[str, typer.Option(help="Continue after the cursor that an earlier list ended with.")] = "",
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Recipients in the queue, page by page."""
+    """List recipients in the queue, page by page."""
     chosen = configuration(config, folder)
     filters = {"state": state, "domain": domain, "sender": sender, "recipient": recipient, "after": after}
     filters |= {"subject": subject, "user": user}
@@ -141,7 +139,7 @@ def show(
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """One message: envelope, recipients, header section."""
+    """Show one message: envelope, recipients, header section."""
     message = answer(configuration(config, folder), "show", id=id)
     if json:
         return print_json(message)
@@ -182,15 +180,15 @@ def _plain(value: object) -> str:
 
 @app.command()
 def adopt(config: ConfigFile = None, folder: Folder = None) -> None:
-    """Let a copy of a queue send, in the original's place, which must never run again."""
+    """Let a copy of a queue send in place of the original, which must never run again."""
     adopted = answer(configuration(config, folder), "adopt")
-    print(f"queue {adopted['queue']} lives here now (its incarnation {adopted['incarnation']}), and mail goes out")
+    print(f"queue {adopted['queue']} lives here now (incarnation {adopted['incarnation']}), and mail is sent")
 
 
 @app.command("in-doubt")
 @tabled
 def in_doubt(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Recipients whose final reply was being awaited at a crash: the only ones that can get a message twice."""
+    """List recipients whose final reply was awaited at a crash: the only ones that can get a message twice."""
     rows = answer(configuration(config, folder), "in-doubt")
     if json:
         return print_json(rows)
@@ -212,7 +210,7 @@ def release(
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Sends a message's held recipients after all."""
+    """Send a message's held recipients after all."""
     count = answer(configuration(config, folder), "release", id=id)
     typer.echo(f"{count} recipients of {id} go back to the queue")
 
@@ -223,6 +221,6 @@ def drop(
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Takes a message's held recipients out of the queue for good; the journal keeps note of it."""
+    """Remove a message's held recipients from the queue for good; the journal records it."""
     count = answer(configuration(config, folder), "drop", id=id)
     typer.echo(f"{count} recipients of {id} are dropped")

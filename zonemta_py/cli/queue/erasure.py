@@ -16,12 +16,12 @@ Archive = Annotated[
 ]
 InLake = Annotated[Path | None, typer.Option("--lake", metavar="DIR", help="Also in this lake.")]
 Proof = Annotated[
-    Path, typer.Option(metavar="FILE", help="With --archive or --lake: what was found and done is written here.")
+    Path, typer.Option(metavar="FILE", help="With --archive or --lake: file for what was found and done.")
 ]
 Subaddresses = Annotated[
-    bool, typer.Option("--subaddresses", help="In files: local+anything@domain is the same person.")
+    bool, typer.Option("--subaddresses", help="In files: take local+anything@domain for the same person.")
 ]
-FilesOnly = Annotated[bool, typer.Option("--files-only", help="Not in the queue: the MTA need not run.")]
+FilesOnly = Annotated[bool, typer.Option("--files-only", help="Leave out the queue: the MTA need not run.")]
 
 
 def in_files(
@@ -59,13 +59,11 @@ def _say(told: dict[str, Any], proof: Path) -> None:
     for place in damaged:
         print(f"{place['file']}: {place['damage'][0]}")
     if search["found"]:
-        raise CommandError(Exit.PROBLEMS, f"{search['found'][0][0]}: names the person still; see {proof}")
+        raise CommandError(Exit.PROBLEMS, f"{search['found'][0][0]}: still names the person; see {proof}")
     if damaged:
         raise CommandError(
             Exit.PROBLEMS, f"{len(damaged)} files are damaged; what cannot be read cannot be searched: {proof}"
         )
     if told["waiting"]:
         names = f"{len(told['waiting'])} files that the MTA still needs name the person ({told['waiting'][0][0]})"
-        raise CommandError(
-            Exit.TEMPORARY, f"{names}; run this again with --proof {proof} once they have come to the archive"
-        )
+        raise CommandError(Exit.TEMPORARY, f"{names}; run this again with --proof {proof} once they are in the archive")

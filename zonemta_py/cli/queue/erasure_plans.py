@@ -20,10 +20,11 @@ from zonemta_py.mail.addresses.person import person
 
 Plans = Annotated[
     list[Path] | None,
-    typer.Option("--plans", metavar="DIR", help="Where plans of campaigns are; none: this folder. Repeatable."),
+    typer.Option("--plans", metavar="DIR", help="Folder with plans of campaigns; default: this one. Repeatable."),
 ]
 DeletePlans = Annotated[
-    bool, typer.Option("--delete-plans", help="Delete plans that name the person; what of them is unsent stays unsent.")
+    bool,
+    typer.Option("--delete-plans", help="Delete plans that name the person; what they have not sent is never sent."),
 ]
 _SUFFIXES = (".plan", ".plan.new", ".plan.copy")
 
@@ -42,14 +43,14 @@ def in_plans(address: str, places: Iterable[Path], subaddresses: bool, delete: b
     if left:
         sentence = f"{', '.join(left)}: {'names' if len(left) == 1 else 'name'} the person still"
         raise CommandError(
-            Exit.PROBLEMS, f"{sentence}; once the campaign is sent, its plan is needed no more: give --delete-plans"
+            Exit.PROBLEMS, f"{sentence}; once the campaign is sent, its plan is no longer needed: give --delete-plans"
         )
 
 
 def _plans(place: Path) -> Iterator[Path]:
     """The place may be a plan itself."""
     if not place.is_dir():
-        raise CommandError(Exit.NO_INPUT, f"{place}: there is no such folder; name the one that plans are kept in")
+        raise CommandError(Exit.NO_INPUT, f"{place}: there is no such folder; name the folder with the plans")
     found = [place, *place.iterdir()]
     yield from (folder for folder in found if folder.name.endswith(_SUFFIXES) and folder.is_dir())
 
@@ -74,7 +75,7 @@ def _recipients(file: Path) -> Iterator[str]:
         import pyarrow.parquet
     except ImportError:
         raise CommandError(
-            Exit.UNAVAILABLE, f"{file} is read with pyarrow; `pip install 'zonemta-py[pipeline]'` brings it"
+            Exit.UNAVAILABLE, f"{file} needs pyarrow; `pip install 'zonemta-py[pipeline]'` brings it"
         ) from None
     for batch in pyarrow.parquet.ParquetFile(file).iter_batches(16, columns=["body"]):
         for body in batch.column(0).to_pylist():

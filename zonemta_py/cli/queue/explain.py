@@ -15,19 +15,19 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configur
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
 
 _WORDS = {
-    "limit": "limit", "rate": "slowed down", "resting": "cannot be reached", "probing": "trying whether it answers",
+    "limit": "limit", "rate": "slowed down", "resting": "cannot be reached", "probing": "trying if it answers",
     "hours": "sending hours", "suspended": "stopped", "source": "source address", "dns": "DNS",
     "concurrency": "connections to it", "connections": "connections of the zone", "deferred": "next try",
     "held": "for an operator", "rest": "source rests there", "campaign": "stopped", "tenant": "stopped",
     "destination": "stopped", "zone": "stopped", "deadline": "deadline",
 }  # fmt: skip
 _ENDLESS = {
-    "limit": "one of its connections ends", "probing": "that delivery ends", "dns": "the answer is there",
+    "limit": "one of its connections ends", "probing": "that delivery ends", "dns": "the answer has come",
     "suspended": "lifted", "source": "lifted", "concurrency": "one of them ends", "connections": "one of them ends",
-    "held": "released or dropped", "rate": "it has been good for long enough",
+    "held": "released or dropped", "rate": "it has behaved well for long enough",
 }  # fmt: skip
 _NOTHING = "nothing holds it"
-_LEARNED = {"recipients": "it takes {} recipients a message", "pipelining": "it is told one command at a time"}
+_LEARNED = {"recipients": "it takes {} recipients per message", "pipelining": "it gets one command at a time"}
 
 
 @tabled
@@ -42,7 +42,7 @@ def explain(
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Why does it not go? What holds it, since when, until when, and how many come first."""
+    """Show why mail waits: what holds it, since when, until when, and what goes first."""
     found = answer(configuration(config, folder), "explain", what=what)
     listed = found.get("suppressed", [])
     if not found["rows"] and not listed and found["kind"] in ("message", "recipient"):
@@ -71,7 +71,7 @@ def _absent(kind: str, about: str) -> str:
     return (
         f"{about} is not in the queue: it was delivered, returned or never accepted; "
         f"`zonemta journal dump {option} {about}` (and --archive for older days) tells, "
-        "and `zonemta queue show ID` shows a message that is there"
+        "and `zonemta queue show ID` shows a message that is in it"
     )
 
 
@@ -80,7 +80,7 @@ def _suppressed(entry: dict[str, Any]) -> str:
     scope = "" if entry["scope"] == "all" else f" of scope {entry['scope']}"
     return (
         f"{entry['address']} is on the suppression list since {moment(entry['since_ms'])} ({entry['kind']}): no mail"
-        f"{scope} goes to it, but through zones whose `suppress` leaves that kind out; see `zonemta suppression show`"
+        f"{scope} goes to it, except through zones whose `suppress` omits that kind; see `zonemta suppression show`"
     )
 
 
@@ -198,7 +198,7 @@ def _more(found: dict[str, Any]) -> str:
 
 @tabled
 def lanes(zone: ZoneName = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Every line of mail that the scheduler has in memory, the longest first, and why it does not go now."""
+    """List the scheduler's queues in memory, longest first, and why each does not go now."""
     chosen = configuration(config, folder)
     rows = answer(chosen, "lanes", zone=known_zone(chosen, zone))
     rows.sort(key=lambda row: (-row["waiting"], not row["parked"], row["site"], row["source"]))

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 @readable
 def fsck(
     repair: Annotated[
-        bool, typer.Option("--repair", help="Put right what can be; nothing damaged is deleted.")
+        bool, typer.Option("--repair", help="Repair what can be repaired; nothing damaged is deleted.")
     ] = False,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Check the queue's files: journal against store against counters. Exit status 1 if something stays wrong."""
+    """Check the queue's files: journal, store and counters agree. Exit status 1: something stays wrong."""
     chosen = configuration(config, folder)
     _needs_a_queue(chosen)
     privileges.drop(chosen)  # what is written is to be the MTA's
@@ -66,6 +66,6 @@ def _needs_a_queue(config: Config) -> None:
 
     if not ((config.folder / "store").is_dir() or was_here(config.folder)):
         raise CommandError(
-            Exit.NO_INPUT, f"{config.folder}: has no queue; name the MTA's folder with --folder or --config"
+            Exit.NO_INPUT, f"{config.folder}: contains no queue; name the MTA's folder with --folder or --config"
         )
     wait_until_unlocked(config.folder)

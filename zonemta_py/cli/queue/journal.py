@@ -30,7 +30,7 @@ from zonemta_py.disk.records import (
     unpack,
 )
 
-app = typer.Typer(help="Every acceptance, attempt and result, as it was written down.", no_args_is_help=True)
+app = typer.Typer(help="Every acceptance, attempt and result, as it was recorded.", no_args_is_help=True)
 
 _FIELDS: dict[int, tuple[str, ...]] = {
     Type.ENVELOPE: EnvelopeRecord._fields,
@@ -62,7 +62,7 @@ def dump(
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Print records, one a line, oldest first. Damage is named on stderr, and the exit status is 1 then."""
+    """Print records, one per line, oldest first. Damage is reported on stderr, with exit status 1."""
     now_ms = time.time_ns() // 1_000_000
     kind, start = _kind(type), when.past(since, "--since", now_ms) if since else 0
     end = when.past(until, "--until", now_ms) if until else 0
@@ -82,19 +82,19 @@ def dump(
 
 @app.command()
 def positions(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Where restarts begin: the position records, oldest first."""
+    """List the position records, where restarts begin, oldest first."""
     for record in journal.positions(_journal(configuration(config, folder).folder)):
         print(_line(record, unpack(record.body), json))
 
 
 @app.command()
 def rotate(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Close the segment that is being written, so that the archive has all that happened until now."""
+    """Close the segment that is being written, so that the archive has everything up to now."""
     closed = answer(configuration(config, folder), "rotate")["closed"]
     if json:
         print_json({"closed": closed})
     else:
-        print(f"{closed} is in the archive" if closed else "nothing new to close: the archive has all there is")
+        print(f"{closed} is in the archive" if closed else "nothing new to close: the archive is complete")
 
 
 def _records(folder: Path, archive: bool, faults: list[journal.Fault]) -> Iterator[Record]:
@@ -105,7 +105,9 @@ def _records(folder: Path, archive: bool, faults: list[journal.Fault]) -> Iterat
 
 def _journal(folder: Path) -> Path:
     if not (folder / "journal").is_dir():
-        raise CommandError(Exit.NO_INPUT, f"{folder}: has no journal; name the MTA's folder with --folder or --config")
+        raise CommandError(
+            Exit.NO_INPUT, f"{folder}: contains no journal; name the MTA's folder with --folder or --config"
+        )
     return folder / "journal"
 
 
@@ -116,7 +118,7 @@ def _kind(name: str | None) -> Type | None:
         return Type[name.upper().replace("-", "_")]
     except KeyError:
         kinds = ", ".join(kind.name.lower().replace("_", "-") for kind in Type)
-        raise CommandError(Exit.USAGE, f"--type: {name!r} is no type of record; take one of {kinds}") from None
+        raise CommandError(Exit.USAGE, f"--type: {name!r} is not a type of record; take one of {kinds}") from None
 
 
 def _mentions(value: Any, word: str) -> bool:

@@ -26,7 +26,7 @@ from zonemta_py.cli.terminal.rejects import Rejects, beside
 from zonemta_py.config import Config
 from zonemta_py.mail.fields import utc
 
-app = typer.Typer(help="The suppression list: people to whom nothing is sent, and why.", no_args_is_help=True)
+app = typer.Typer(help="The suppression list: who gets no mail, and why.", no_args_is_help=True)
 
 Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
 Addresses = Annotated[list[str], typer.Argument(metavar="ADDRESS…", help="One or more addresses.")]
@@ -37,7 +37,7 @@ NewScope = Annotated[
     str,
     typer.Option(
         metavar="SCOPE",
-        help=f"Which mail is not sent: {_SCOPES}. Not given: all; for an unsubscribe campaigns, of the tenant whose"
+        help=f"Which mail is stopped: {_SCOPES}. Not given: all; for an unsubscribe campaigns, of the tenant whose"
         " campaign it names.",
     ),
 ]
@@ -49,13 +49,13 @@ def add(
     addresses: Addresses,
     kind: Annotated[Kind, typer.Option(help="Why they are listed.")] = "manual",
     reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason in words.")] = "",
-    evidence: Annotated[str, typer.Option(metavar="TEXT", help="Where it can be looked up.")] = "",
+    evidence: Annotated[str, typer.Option(metavar="TEXT", help="Evidence: where it can be looked up.")] = "",
     campaign: Annotated[str, typer.Option(metavar="NAME", help="The campaign it came from.")] = "",
     scope: NewScope = "",
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Send nothing to these any more: new mail leaves them out, and what waits for them ends without a bounce.
+    """Send nothing more to these: new mail leaves them out, and what waits for them ends without a bounce.
 
     Who unsubscribes leaves campaigns only; and a zone for passwords and receipts says by `suppress` which kinds stop
     its mail.
@@ -65,24 +65,24 @@ def add(
 
 
 def _say(counts: dict[str, int]) -> None:
-    print(f"{counts['added']:,} added to the suppression list, {counts['known']:,} known before")
+    print(f"{counts['added']:,} added to the suppression list, {counts['known']:,} already known")
 
 
 @app.command()
 def remove(addresses: Addresses, scope: Scope = None, config: ConfigFile = None, folder: Folder = None) -> None:
-    """Take these off the list, in all scopes or one: mail is sent to them again."""
+    """Remove these from the list, in all scopes or one: mail is sent to them again."""
     count = answer(configuration(config, folder), "unsuppress", addresses=addresses, by=_me(), scope=scope)
     if not count:
         raise CommandError(
             Exit.DATA, "none of them is on the suppression list; `zonemta suppression list` shows who is"
         )
-    print(f"{count:,} taken off the suppression list")
+    print(f"{count:,} removed from the suppression list")
 
 
 @app.command()
 @tabled
 def show(address: Address, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Whether an address is on the list, for which mail, and why."""
+    """Show whether an address is on the list, for which mail, and why."""
     row = answer(configuration(config, folder), "suppression", address=address)
     if json:
         return print_json(row)
@@ -99,12 +99,12 @@ def list_(
     kind: Annotated[Kind | None, typer.Option(help="Only entries of this kind.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows to show.")] = 100,
     scope: Scope = None,
-    after: Annotated[str, typer.Option(help="Go on behind this entry.")] = "",
+    after: Annotated[str, typer.Option(help="Continue after this entry.")] = "",
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Who is on the list, page by page: for all mail by address, then in each other scope."""
+    """List who is on it, page by page: for all mail by address, then in each other scope."""
     page = answer(configuration(config, folder), "suppressions", after=after, limit=limit, kind=kind, scope=scope)
     if json:
         return print_json(page)
@@ -124,17 +124,18 @@ def _cells(row: dict[str, Any]) -> list[str]:
 @app.command("import")
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="With a header line; - reads standard input.")],
-    kind: Annotated[Kind, typer.Option(help="Kind of rows that do not say one.")] = "manual",
+    kind: Annotated[Kind, typer.Option(help="Kind for rows that give none.")] = "manual",
     rejects: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where bad rows go, with reasons; none: NAME.rejects.csv here.")
+        Path | None,
+        typer.Option(metavar="FILE", help="File for bad rows, with reasons; default: NAME.rejects.csv here."),
     ] = None,
-    scope: Annotated[str, typer.Option(metavar="SCOPE", help="Scope of rows that do not say one, as for `add`.")] = "",
+    scope: Annotated[str, typer.Option(metavar="SCOPE", help="Scope for rows that give none, as for `add`.")] = "",
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
     """Add everybody in a CSV file: column address (or email), and any of the others that `export` writes.
 
-    What `export` writes can be imported as it is; doing it twice changes nothing. Bad rows keep nobody else out: they
+    What `export` writes can be imported as it is; doing it twice changes nothing. Bad rows do not stop the others: they
     are named, go into a file of their own with the reasons, and the command ends with 65.
     """
     chosen = configuration(config, folder)
@@ -160,7 +161,7 @@ def _import(config: Config, rows: Iterator[list[Any]], moved: Callable[[], objec
 
 @app.command()
 def export(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE.csv", help="Nothing: to standard output.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE.csv", help="Default: standard output.")] = None,
     kind: Annotated[Kind | None, typer.Option(help="Only entries of this kind.")] = None,
     config: ConfigFile = None,
     folder: Folder = None,
@@ -193,7 +194,7 @@ def _pages(config: Config, kind: str | None) -> Iterator[list[dict[str, Any]]]:
 def forget(
     address: Address,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the bare address on the suppression list, so that nothing is sent.")
+        bool, typer.Option("--keep", help="Keep the bare address on the suppression list, so that nothing is sent.")
     ] = False,
     archive: Archive = None,
     lake: InLake = None,
@@ -205,17 +206,15 @@ def forget(
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Take a person out of the queue: all that waits for the address, and what the queue keeps beside it; and out of
-    archive and lake, where a stand-in drawn by chance takes the address's place. Plans of campaigns that name the
+    """Erase a person from the queue: all that waits for the address, and what the queue keeps about it; and from
+    archive and lake, where a random stand-in replaces the address. Plans of campaigns that name the
     person are named, or deleted."""
     chosen = configuration(config, folder)
     done = None if files_only else _forget_in_queue(chosen, address, keep)
     if archive or lake:
         in_files(address, proof, archive, lake, chosen.folder, subaddresses, done)
     elif files_only and not plans:
-        raise CommandError(
-            Exit.USAGE, "--files-only needs files; name them with --archive, --lake, --plans or all of them"
-        )
+        raise CommandError(Exit.USAGE, "--files-only needs files; name them with --archive, --lake or --plans")
     in_plans(address, plans or [Path()], subaddresses, delete_plans)
 
 
@@ -223,9 +222,9 @@ def _forget_in_queue(chosen: Config, address: str, keep: bool) -> dict[str, Any]
     done: dict[str, Any] = answer(chosen, "forget", address=address, keep=keep, by=_me())
     print(f"{done['removed']:,} recipients removed from the queue")
     if done["listed"] and not keep:
-        print("its entry on the suppression list is gone: mail may be sent to it again (--keep prevents that)")
+        print("its entry was removed from the suppression list: mail may be sent to it again (--keep prevents that)")
     if done["under_way"]:
-        print(f"{done['under_way']:,} are with a sender right now; run the command again when they have an answer")
+        print(f"{done['under_way']:,} are being delivered right now; run the command again when they have an answer")
     return done
 
 

@@ -37,7 +37,7 @@ class Source:
             self.columns: list[str] = next(self._reader, [])
             "".join(self.columns).encode()
         except (csv.Error, UnicodeError) as error:
-            raise CommandError(Exit.DATA, f"{name}:1: this is no CSV in UTF-8 ({error}); save it as such") from None
+            raise CommandError(Exit.DATA, f"{name}:1: this is not CSV in UTF-8 ({error}); save it as such") from None
         names = [column.strip().lower() for column in self.columns]
         address = "address" if "address" in names else recipient_column(names)
         if not address:
@@ -77,7 +77,7 @@ class Source:
             except StopIteration:
                 return
             except csv.Error as error:
-                yield [], f"{error}; mend its quotes"
+                yield [], f"{error}; correct its quotes"
                 continue
             wrong = any("\udc80" <= character <= "\udcff" for value in values for character in value)
             yield values, "it is not UTF-8; save the file as UTF-8" if wrong else ""

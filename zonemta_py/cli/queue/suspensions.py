@@ -16,7 +16,7 @@ from zonemta_py.cli.terminal.output import as_csv, print_json, print_table, prin
 
 _WHAT = {
     "rest": "source rests there", "resting": "cannot be reached", "rate": "slowed down",
-    "concurrency": "fewer connections", "no-tls": "TLS is switched off", "recipients": "fewer recipients a message",
+    "concurrency": "fewer connections", "no-tls": "TLS is switched off", "recipients": "fewer recipients per message",
     "pipelining": "one command at a time", "lost": "may be lost",
 }  # fmt: skip
 
@@ -27,18 +27,17 @@ def stop(
         typer.Argument(metavar="KIND", help="destination, tenant, campaign, zone or source."),
     ],
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Its name; of a destination the site or provider, as in `lanes`.")
+        str, typer.Argument(metavar="NAME", help="Its name; for a destination the site or provider, as in `lanes`.")
     ],
     for_: Annotated[
-        str | None, typer.Option("--for", metavar="SPAN", help="For so long: 90s, 15min, 2h, 1d12h; else until lifted.")
+        str | None,
+        typer.Option("--for", metavar="SPAN", help="For how long: 90s, 15min, 2h, 1d12h; default: until lifted."),
     ] = None,
-    because: Annotated[
-        str, typer.Option("--because", metavar="TEXT", help="Why; it is shown wherever mail waits.")
-    ] = "",
+    because: Annotated[str, typer.Option("--because", metavar="TEXT", help="Why; shown wherever mail waits.")] = "",
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Send nothing of it from now on. Its mail waits, and that is no attempt; a restart changes nothing."""
+    """Stop sending from now on. Its mail waits, without counting attempts; a restart changes nothing."""
     seconds = when.span(for_, "--for") if for_ is not None else None
     chosen = configuration(config, folder)
     held = answer(chosen, "stop", kind=kind, name=name, seconds=seconds, cause=because)
@@ -47,7 +46,7 @@ def stop(
     rows = (row for row in answer(chosen, "standing") if (row["kind"], row["name"]) == (kind, name))
     row: dict[str, Any] = next(rows, {"kind": kind, "name": name, "until_ms": now_ms})  # a second may be over already
     end = when.until(row["until_ms"], now_ms, "it is lifted")
-    waiting = f"lines of waiting mail it holds: {held}" if held else "nothing of it is waiting now"
+    waiting = f"lines of waiting mail it holds: {held}" if held else "nothing is waiting now"
     print(printable(f"{kind} {name} is stopped until {end} ({waiting}); undo: {_undo(row)}"))
 
 
@@ -57,7 +56,7 @@ def lift(
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Undo a stop, a rest, or what was learned of a site: mail goes on at once. What may be lost has been seen then."""
+    """Undo a stop, a rest, or what was learned of a site: mail continues at once. Acknowledges what may be lost."""
     full = " ".join(name)
     if not answer(configuration(config, folder), "lift", kind=kind, name=full):
         raise CommandError(Exit.DATA, f"there is no {kind} {full!a} to lift; `zonemta standing` lists what there is")
@@ -66,7 +65,7 @@ def lift(
 
 @tabled
 def standing(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """All stops, rests, what was learned of sites, what damage may have cost of these: why, since when, until when, how
+    """List all stops, rests, what was learned of sites and what damage may have cost: why, since when, until when, how
     to undo each."""
     rows = answer(configuration(config, folder), "standing")
     if json:
@@ -79,7 +78,7 @@ def standing(config: ConfigFile = None, folder: Folder = None, json: AsJson = Fa
         for row in rows
     ]  # fmt: skip
     columns = ("what", "name", "now", "why", "since", "until", *(["undo"] if as_csv() else ()))
-    print_table(f"Standing: {len(rows)}", columns, cells, "" if rows else "Nothing is stopped, rests or is slowed down")
+    print_table(f"Standing: {len(rows)}", columns, cells, "" if rows else "Nothing is stopped, resting or slowed down")
     for row in rows if not as_csv() else ():  # not in a table for people, which may have to break them
         print(printable(f"undo: {_undo(row)}"))
     return None
@@ -98,7 +97,7 @@ def _now(row: dict[str, Any]) -> str:
     if row["kind"] == "lost":
         return "damaged files had it"
     if row["kind"] == "no-tls":
-        return "mail goes without TLS"
+        return "mail is sent without TLS"
     return "nothing goes" if row["kind"] != "resting" or row["until_ms"] else "one tries"
 
 

@@ -21,12 +21,12 @@ app = typer.Typer()
 @tabled
 def warmup(
     context: typer.Context,
-    history: Annotated[bool, typer.Option("--history", help="Show the days that were, too.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="Also show past days.")] = False,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """How far each new source has come at each provider: its cap of today, what it sent, and how that goes."""
+    """Show the warm-up of each new source at each provider: today's cap, what it sent, and how it goes."""
     if context.invoked_subcommand is not None:
         context.obj = config, folder
         return None
@@ -34,29 +34,31 @@ def warmup(
     if json:
         return print_json(rows)
     columns = ("source", "provider", "schedule", "step", "sent today", "deferred ", "blocked ", "today", "next cap ")
-    footer = "" if rows else "No source that is being warmed up has sent anything yet"
+    footer = "" if rows else "No source that is warming up has sent anything yet"
     if not (history and as_csv()):  # CSV is one table
         print_table(f"Warm-up: {len(rows)}", columns, [_row(row) for row in rows], footer)
     if history:
         days = [(row["source"], row["provider"], day) for row in rows for day in row["history"]]
-        print_table("Days that were", ("source", "provider", "day"), days, "" if days else "None has ended yet")
+        print_table("Past days", ("source", "provider", "day"), days, "" if days else "None has ended yet")
     return None
 
 
 @app.command("set")
 def set_(
     context: typer.Context,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Address of a source that is being warmed up.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Address of a source that is warming up.")],
     provider: Annotated[
-        str, typer.Argument(metavar="PROVIDER", help="As `zonemta warmup` shows it: a provider, or a site of none.")
+        str, typer.Argument(metavar="PROVIDER", help="As `zonemta warmup` shows it: a provider, or a site without one.")
     ],
     step: Annotated[str, typer.Argument(metavar="STEP", help="A step of its schedule, from 1; or warm: no limit.")],
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Put a source back to, or forward to, a step of its warm-up at one provider. What it sent today stays counted."""
+    """Move a source to a step of its warm-up at one provider. What it sent today stays counted."""
     if step != "warm" and not re.fullmatch("[0-9]{1,6}", step):
-        raise CommandError(Exit.USAGE, f"{step!a} is no step; write its number as `zonemta warmup` shows it, or warm")
+        raise CommandError(
+            Exit.USAGE, f"{step!a} is not a step; write its number as `zonemta warmup` shows it, or warm"
+        )
     before = context.obj or (None, None)
     chosen = configuration(config or before[0], folder or before[1])
     number = None if step == "warm" else int(step)
@@ -65,7 +67,7 @@ def set_(
 
 
 def _stands(row: dict[str, Any]) -> str:
-    return "warm, without a limit," if row["warm"] else f"at step {_step(row)}, {row['cap']:,} recipients a day,"
+    return "warm, without a limit," if row["warm"] else f"at step {_step(row)}, {row['cap']:,} recipients per day,"
 
 
 def _step(row: dict[str, Any]) -> str:

@@ -81,9 +81,9 @@ def configured(arguments: list[str]) -> tuple[Config, Path | None]:
         epilog="Example: zonemta run --config zonemta.toml",
     )  # fmt: skip
     parser.add_argument("-c", "--config", metavar="FILE", default=os.environ.get("ZONEMTA_CONFIG"), help="TOML file")
-    parser.add_argument("--folder", metavar="DIR", help="where the queue lives, in place of server.folder")
-    parser.add_argument("--listen", metavar="ADDRESS:PORT", help="the first listener's address and port")
-    parser.add_argument("--relay", metavar="HOST:PORT", help="smart host for every zone; no MX lookups then")
+    parser.add_argument("--folder", metavar="DIR", help="the queue's folder, instead of server.folder")
+    parser.add_argument("--listen", metavar="ADDRESS:PORT", help="address and port of the first listener")
+    parser.add_argument("--relay", metavar="HOST:PORT", help="smart host for every zone, without MX lookups")
     chosen = parser.parse_args(arguments)
     path = Path(chosen.config) if chosen.config else None
     return overridden(load(path), chosen.folder, chosen.listen, chosen.relay), path
@@ -142,7 +142,8 @@ _PORT_ERRORS = {
         Exit.UNAVAILABLE, "is taken by another program; end that one (`ss -ltnp` shows it) or choose another port",
     ),
     errno.EACCES: (
-        Exit.PERMISSION, "needs privileges; take a port above 1023, or give Python the capability CAP_NET_BIND_SERVICE",
+        Exit.PERMISSION, "needs privileges; choose a port above 1023, or give Python the capability "
+"CAP_NET_BIND_SERVICE",
     ),
     errno.EADDRNOTAVAIL: (Exit.CONFIG, "is not an address of this machine; `ip address` shows those it has"),
 }  # fmt: skip

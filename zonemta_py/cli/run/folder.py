@@ -31,7 +31,7 @@ def ensure_writable(folder: Path, who: privileges.Identity | None = None) -> Non
         raise from_os(error) from None
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
         raise CommandError(
-            Exit.PERMISSION, f"{folder}: may not be written; make it yours, or name another with --folder"
+            Exit.PERMISSION, f"{folder}: is not writable; change its owner, or name another with --folder"
         )
 
 
@@ -55,7 +55,7 @@ def kept_to_oneself(folder: Path) -> Iterator[str]:
     mode = folder.stat().st_mode
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         raise CommandError(
-            Exit.PERMISSION, f"{folder}: everybody may write to it; `chmod o-w {folder}`, or name another"
+            Exit.PERMISSION, f"{folder}: is writable by everybody; `chmod o-w {folder}`, or name another"
         )
     for name in _MAIL:
         place = folder / name
@@ -64,7 +64,7 @@ def kept_to_oneself(folder: Path) -> Iterator[str]:
                 place.chmod(0o700)
             except OSError as error:
                 raise from_os(error) from None
-            yield f"{place}: was open to others, who could read mail; now it is its owner's alone (mode 0700)"
+            yield f"{place}: was readable by others; now only its owner can read it (mode 0700)"
 
 
 def wait_until_unlocked(folder: Path) -> None:

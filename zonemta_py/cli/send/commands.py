@@ -51,22 +51,24 @@ def send(
     recipients: Annotated[
         list[str] | None, typer.Argument(metavar="[RECIPIENT]...", help="Addresses to send to.")
     ] = None,
-    t: Annotated[bool, typer.Option("-t", help="Take recipients from To, Cc and Bcc, and the Bcc field out.")] = False,
+    t: Annotated[bool, typer.Option("-t", help="Take recipients from To, Cc and Bcc, and remove Bcc.")] = False,
     f: Annotated[
-        str | None, typer.Option("-f", metavar="SENDER", help="Return path; none: From, else user@host.")
+        str | None, typer.Option("-f", metavar="SENDER", help="Return path; default: From, else user@host.")
     ] = None,
     i: Annotated[bool, typer.Option("-i", help="A line with a single dot does not end the input.")] = False,
     o: Annotated[
-        list[str] | None, typer.Option("-o", metavar="i", help="-oi is the same as -i; others change nothing.")
+        list[str] | None, typer.Option("-o", metavar="i", help="-oi is the same as -i; others are ignored.")
     ] = None,
-    b: Annotated[str, typer.Option("-b", metavar="m", help="-bm, to send, is what is done anyway.")] = "m",
-    full_name: Annotated[str, typer.Option("-F", metavar="NAME", help="As sendmail has it; changes nothing.")] = "",
-    body: Annotated[str, typer.Option("-B", metavar="TYPE", help="As sendmail has it; changes nothing.")] = "",
+    b: Annotated[str, typer.Option("-b", metavar="m", help="-bm, to send, is the default.")] = "m",
+    full_name: Annotated[
+        str, typer.Option("-F", metavar="NAME", help="For compatibility with sendmail; ignored.")
+    ] = "",
+    body: Annotated[str, typer.Option("-B", metavar="TYPE", help="For compatibility with sendmail; ignored.")] = "",
     file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", help="Read the message there, not from stdin.")
+        Path | None, typer.Option("--file", metavar="FILE", help="Read the message from this file, not from stdin.")
     ] = None,
-    host: Annotated[str | None, typer.Option(help="Hand it in there.")] = None,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Hand it in at that port.")] = None,
+    host: Annotated[str | None, typer.Option(help="Server to hand it to.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port of that server.")] = None,
     campaign: asking.Campaign = None,
     tenant: asking.Tenant = None,
     priority: asking.Priority = None,
@@ -79,7 +81,7 @@ def send(
 ) -> None:
     """Hand a message in, from stdin or a file. Exit status 0: it is on stable storage."""
     if b != "m":
-        raise CommandError(Exit.USAGE, f"-b{b} is not done here; leave it out to send, or see `zonemta --help`")
+        raise CommandError(Exit.USAGE, f"-b{b} is not supported; omit it to send, or see `zonemta --help`")
     settings = configuration(config)
     whole = bool(i or file) or any(word.startswith("i") for word in o or ())
     asked = asking.asked(
@@ -114,7 +116,7 @@ def compose(raw: bytes, recipients: list[str], *, from_header: bool, sender: str
     for address in (submission.sender, *submission.recipients):
         if not address.isprintable():  # what is no UTF-8 is not printable either
             raise CommandError(
-                Exit.DATA, f"{address!a} is not an address, it has control characters or bytes; correct it"
+                Exit.DATA, f"{address!a} is not an address: it contains control characters or bytes; correct it"
             )
     return submission
 
@@ -200,7 +202,7 @@ def _options(server: smtplib.SMTP, submission: OutgoingMail) -> list[str]:
 def _refusal(where: str, refused: dict[str, tuple[int, bytes]], total: int) -> CommandError:
     address, (code, text) = next(iter(refused.items()))
     others = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
-    taken = f"; taken for the other {total - len(refused)}" if len(refused) < total else ""
+    taken = f"; accepted for the other {total - len(refused)}" if len(refused) < total else ""
     lasting = all(reply[0] >= 500 for reply in refused.values())
     code_out = Exit.NO_USER if lasting else Exit.TEMPORARY
     return CommandError(code_out, f"{where} refused {address}{others}: {_text(code, text)}{taken}")

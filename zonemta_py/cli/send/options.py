@@ -20,7 +20,7 @@ from zonemta_py.mail.schedule_fields import BY_S_MIN, InvalidValue, name
 
 T = TypeVar("T")
 Campaign = Annotated[str | None, typer.Option(help="Campaign it belongs to.")]
-Tenant = Annotated[str | None, typer.Option(help="Tenant it is sent for.")]
+Tenant = Annotated[str | None, typer.Option(help="Tenant it belongs to.")]
 Priority = Annotated[int | None, typer.Option(min=-9, max=9, help="Priority (MT-PRIORITY).")]
 At = Annotated[
     str | None, typer.Option(metavar="WHEN", help="Hold it until then: 2h, 14:30, tomorrow 9:00, 2026-12-01 09:00.")
@@ -80,14 +80,14 @@ def _hold(at: str, now_ms: int) -> dict[str, str]:
 def _deadline(by: str, now_ms: int) -> dict[str, str]:
     by_s = (when.at(by, "--by", now_ms) - now_ms) // 1000
     if by_s < BY_S_MIN:
-        raise CommandError(Exit.USAGE, f"--by: {by!a} is past already; say a later deadline, or leave it out")
+        raise CommandError(Exit.USAGE, f"--by: {by!a} is in the past; give a later deadline, or omit it")
     return {"DELIVERBY": f"BY={by_s};R"}
 
 
 def _time_zone(text: str) -> str:
     """Which ones there are the server knows."""
     if not text or not text.isascii() or not text.isprintable():
-        raise InvalidValue(f"{text!a} is no time zone; say one such as Europe/Berlin")
+        raise InvalidValue(f"{text!a} is not a time zone; give one such as Europe/Berlin")
     return text
 
 
@@ -112,5 +112,5 @@ def parameters(server: smtplib.SMTP, asked: Asked) -> list[str]:
     """Parameters of MAIL. Raises SMTPNotSupportedError naming what the server does not offer."""
     for keyword in asked.parameters:
         if not server.has_extn(keyword):
-            raise smtplib.SMTPNotSupportedError(f"it does not offer {keyword}, leave the option out or use another")
+            raise smtplib.SMTPNotSupportedError(f"it does not offer {keyword}; omit the option, or use another server")
     return list(asked.parameters.values())

@@ -58,12 +58,12 @@ _OS_ERRORS: dict[int, tuple[Exit, str]] = {
     errno.ENOENT: (Exit.NO_INPUT, "name one that exists"),
     errno.EISDIR: (Exit.NO_INPUT, "name a file"),
     errno.ENOTDIR: (Exit.CANT_CREATE, "name a folder"),
-    errno.EACCES: (Exit.PERMISSION, "change its permissions or run as its owner"),
-    errno.EPERM: (Exit.PERMISSION, "change its permissions or run as its owner"),
-    errno.EROFS: (Exit.CANT_CREATE, "name one on a disk that can be written"),
-    errno.ENOSPC: (Exit.DISK, "make room on that disk, then try again"),
-    errno.EDQUOT: (Exit.DISK, "make room in your quota, then try again"),
-    errno.EIO: (Exit.DISK, "the disk fails: look at the system's log, then run `zonemta fsck`"),
+    errno.EACCES: (Exit.PERMISSION, "change its permissions, or run as its owner"),
+    errno.EPERM: (Exit.PERMISSION, "change its permissions, or run as its owner"),
+    errno.EROFS: (Exit.CANT_CREATE, "name one on a writable disk"),
+    errno.ENOSPC: (Exit.DISK, "free space on that disk, then try again"),
+    errno.EDQUOT: (Exit.DISK, "free space in your quota, then try again"),
+    errno.EIO: (Exit.DISK, "the disk is failing: check the system log, then run `zonemta fsck`"),
 }
 
 

@@ -10,14 +10,13 @@ from collections.abc import Sequence
 _SIZE = "`zonemta queue size` shows what waits, `zonemta lanes` and `zonemta standing` why"
 _LIST = "`zonemta queue list` shows what waits, and finds by recipient, sender, subject and more"
 _NOW = (
-    "mail goes as soon as it may: `zonemta explain` says why something waits,"
+    "mail is sent as soon as possible: `zonemta explain` says why something waits,"
     " `zonemta lift` undoes a stop or a rest, `zonemta queue release` sends what is held"
 )
 _TAKEN_OUT = (
-    "`zonemta queue drop` takes out a message that is held, `zonemta campaign cancel` a campaign,"
-    " `zonemta forget` a person"
+    "`zonemta queue drop` removes a held message, `zonemta campaign cancel` a campaign, `zonemta forget` a person"
 )
-_END = "what `zonemta run` began ends with SIGTERM (`kill PID`, or your service manager), and nothing is lost"
+_END = "`zonemta run` ends by SIGTERM (`kill PID`, or your service manager), and nothing is lost"
 _LOG = "`zonemta journal dump` prints every acceptance, attempt and result"
 
 HABITS: dict[tuple[str, ...], str] = {

@@ -16,10 +16,16 @@ from zonemta_py.config import Config, load
 
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", "-c", metavar="FILE", envvar="ZONEMTA_CONFIG", help="Configuration; none: the defaults."),
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        envvar="ZONEMTA_CONFIG",
+        help="Configuration file; default: built-in defaults.",
+    ),
 ]
 Folder = Annotated[
-    Path | None, typer.Option("--folder", metavar="DIR", help="Where the queue lives, in place of server.folder.")
+    Path | None, typer.Option("--folder", metavar="DIR", help="The queue's folder, instead of server.folder.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
@@ -32,7 +38,7 @@ def configuration(file: Path | None, folder: Path | None = None) -> Config:
     return config.model_copy(update={"server": config.server.model_copy(update={"folder": folder})})
 
 
-AsPlain = Annotated[bool, typer.Option("--plain", help="Print aligned text, a record a line, at a terminal too.")]
+AsPlain = Annotated[bool, typer.Option("--plain", help="Print aligned text, one record per line, at a terminal too.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV: the names of the columns, then the records.")]
 
 

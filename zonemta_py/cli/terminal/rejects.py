@@ -46,7 +46,7 @@ class Rejects:
         more = f"and {self.count - SHOWN:,} more; " if self.count > SHOWN else ""
         rows = "row is" if self.count == 1 else "rows are"
         return "\n".join(
-            [*self.shown, f"{more}{self.count:,} of {of:,} {rows} bad, all with their reasons in {self.file}"]
+            [*self.shown, f"{more}{self.count:,} of {of:,} {rows} bad; all of them, with reasons, are in {self.file}"]
         )
 
 

@@ -32,7 +32,7 @@ def span(text: str, option: str) -> float:
     """ "90s", "15min", "1d12h" → seconds. Raises CommandError: what is wrong with the option, and how it is written."""
     seconds = _seconds(text.strip())
     if seconds is None:
-        raise CommandError(Exit.USAGE, f"{option}: {text!a} is no length of time; write it like {SPANS}")
+        raise CommandError(Exit.USAGE, f"{option}: {text!a} is not a length of time; write it like {SPANS}")
     if not 1 <= seconds <= SPAN_S_MAX:
         raise CommandError(Exit.USAGE, f"{option}: {text!a} is not between a second and a year; write it like {SPANS}")
     return seconds
@@ -54,7 +54,7 @@ def at(text: str, option: str, now_ms: int) -> int:
     try:
         return _time_of_day(text.strip(), now_ms, 1) or _date(text.strip())
     except (ValueError, OverflowError):
-        raise CommandError(Exit.USAGE, f"{option}: {text!a} is no moment; write it like {MOMENTS}") from None
+        raise CommandError(Exit.USAGE, f"{option}: {text!a} is not a moment in time; write it like {MOMENTS}") from None
 
 
 def past(text: str, option: str, now_ms: int) -> int:
@@ -65,7 +65,7 @@ def past(text: str, option: str, now_ms: int) -> int:
     try:
         return _time_of_day(text.strip(), now_ms, -1) or _date(text.strip())
     except (ValueError, OverflowError):
-        raise CommandError(Exit.USAGE, f"{option}: {text!a} is no moment; write it like {PAST}") from None
+        raise CommandError(Exit.USAGE, f"{option}: {text!a} is not a moment in time; write it like {PAST}") from None
 
 
 def _seconds(text: str) -> float | None:
