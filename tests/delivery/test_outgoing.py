@@ -12,13 +12,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from tests.mail.hashes import body_hash
 from zonemta_py.config import Config
 from zonemta_py.delivery import worker
 from zonemta_py.delivery.message.body import Body
 from zonemta_py.delivery.message.outgoing import Outgoing
 from zonemta_py.delivery.message.signing import AGAIN_S, Signer
 from zonemta_py.mail.addresses import srs, verp
-from zonemta_py.mail.dkim.canonical import body_hash
 from zonemta_py.mail.dkim.signature import Key
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.headers import Headers

@@ -9,7 +9,8 @@ from dkim.canonicalization import Relaxed, Simple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonemta_py.mail.dkim.canonical import BodyHash, Form, body_hash, field
+from tests.mail.hashes import body_hash
+from zonemta_py.mail.dkim.canonical import BodyHash, Form, field
 
 FORMS: list[Form] = ["relaxed", "simple"]
 PIECES = st.sampled_from(

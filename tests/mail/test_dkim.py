@@ -20,9 +20,10 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.mail.hashes import body_hash
 from zonemta_py.mail.addresses.authors import author_domain
 from zonemta_py.mail.dkim import canonical
-from zonemta_py.mail.dkim.canonical import Form, body_hash
+from zonemta_py.mail.dkim.canonical import Form
 from zonemta_py.mail.dkim.signature import Fields, Key, KeyUnusable, quoted
 from zonemta_py.mail.headers import Headers, name_of
 

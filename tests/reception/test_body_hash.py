@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.mail.hashes import body_hash
 from zonemta_py.config import Plugins
-from zonemta_py.mail.dkim.canonical import Form, body_hash
+from zonemta_py.mail.dkim.canonical import Form
 from zonemta_py.plugin.host import Host
 
 HEAD = b"From: a@b.test\r\nDate: x\r\nMessage-ID: <1@b.test>\r\n"

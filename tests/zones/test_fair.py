@@ -161,17 +161,6 @@ def test_what_was_not_used_is_given_back() -> None:
     assert abs(got[a] - got[b]) <= 1
 
 
-def test_share_says_what_a_flow_may_expect() -> None:
-    """The product over the levels of its weight among those that are ready."""
-    fair = Fair()
-    a = ready(fair, "+0/t/a", 1, 1, 3)
-    ready(fair, "+0/t/b", 1, 1, 1)
-    ready(fair, "+1/t/c", 2, 1, 1)
-    idle = fair.add(("+0", "u", "d"), (1, 2, 1))
-    assert fair.share(a) == pytest.approx(1 / 3 * 1 * 3 / 4)
-    assert fair.share(idle) == pytest.approx(1 / 3 * 2 / 3)
-
-
 def test_memory_is_only_for_who_is_ready_or_owes() -> None:
     """A campaign of its own for each of many messages leaves no more behind than the deepest debts."""
     fair = Fair()

@@ -198,16 +198,6 @@ class Fair:
                 parent.enter(node, self._numbers())
             node = parent
 
-    def share(self, flow: Flow) -> float:
-        """The part (0 … 1) of what is given that it gets, were it ready, while all that are ready now stay so."""
-        part = 1.0
-        node: _Node = flow
-        while (parent := node.parent) is not None:
-            others = {id(child): child.weight for _, _, child in parent.heap if child.is_ready and child is not node}
-            part *= node.weight / (node.weight + sum(others.values()))
-            node = parent
-        return part
-
 
 class _Names:
     """Names, or beginnings of names with a *, and what they stand for: exact before longest beginning before 1."""

@@ -33,11 +33,6 @@ def choose(sources: Sequence[Source], key: str, usable: Callable[[Source], bool]
     return best
 
 
-def order(sources: Sequence[Source], key: str) -> list[Source]:
-    """All of them, in the order in which they stand in for each other."""
-    return sorted(sources, key=lambda source: _draw(key, source.address) / source.weight)
-
-
 def _draw(key: str, address: str) -> float:
     """An exponentially distributed number that is always the same for this key and address."""
     digest = blake2b(f"{key} {address}".encode(), digest_size=8).digest()

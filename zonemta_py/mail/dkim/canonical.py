@@ -92,13 +92,6 @@ def _ending(block: bytes, kept: int) -> tuple[int, int]:
     return len(block) - 2 * count, count
 
 
-def body_hash(form: Form, body: bytes) -> bytes:
-    """SHA-256 of a whole body."""
-    hashed = BodyHash(form)
-    hashed.add(body)
-    return hashed.digest()
-
-
 def field(form: Form, raw: bytes) -> bytes:
     """A header field without its last CRLF, in canonical form (still without)."""
     return raw if form == "simple" else fields(form, [raw])[:-2]
