@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from zonemta_py.disk.once import Once
 from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.queue.recovery.once import Once
 
 
 def test_a_case_holds_bytes_and_a_note(tmp_path: Path) -> None:

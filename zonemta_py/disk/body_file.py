@@ -25,6 +25,7 @@ from pathlib import Path
 
 import google_crc32c
 
+from zonemta_py.disk.files import sync
 from zonemta_py.mail.limits import CHUNK_BYTES
 
 FOLDER = "bodies"
@@ -82,7 +83,7 @@ class BodyFile:
             os.fdatasync(self._file)
             os.close(self._file)
             self._file = _CLOSED
-        sync_folder(self._path.parent)
+        sync(self._path.parent)
         return self._bytes
 
     def abort(self) -> None:
@@ -153,16 +154,7 @@ def keep(folder: Path, message_id: str, place: Path, name: str = "body") -> None
     """
     with contextlib.suppress(FileNotFoundError):
         os.link(folder / message_id, place / name)
-        sync_folder(place)
-
-
-def sync_folder(folder: Path) -> None:
-    """Names of files made there are on stable storage. Raises OSError."""
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+        sync(place)
 
 
 @contextlib.contextmanager

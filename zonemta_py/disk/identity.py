@@ -15,6 +15,8 @@ import uuid
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from zonemta_py.disk.files import fresh_file
+
 NAME = "identity"
 _UNREADABLE = -1
 _MACHINE = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
@@ -80,16 +82,7 @@ def _read(path: Path) -> Identity:
 
 
 def _write(path: Path, queue: str, incarnation: int, machine: str) -> None:
-    fresh = path.with_name(path.name + ".new")
-    with fresh.open("w") as file:
+    with fresh_file(path) as file:
         inode = os.fstat(file.fileno()).st_ino
         row = Identity(queue, incarnation, machine, inode)._asdict()
-        file.write(json.dumps(row) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-    handle = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        file.write(json.dumps(row).encode() + b"\n")

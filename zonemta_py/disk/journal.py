@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from zonemta_py.disk.files import sync, write_file
 from zonemta_py.disk.frame import BLOCK_BYTES, Damage, Record, frame, good_end, parse
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.records import END_BODY, LostRecord, Type, unpack
@@ -147,7 +148,7 @@ class Writer:
         self.folder.mkdir(parents=True, exist_ok=True)  # it may have been removed meanwhile
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         self._path = path
-        sync_folder(self.folder)
+        sync(self.folder)
 
 
 def _by_file(records: list[Record]) -> list[list[Record]]:
@@ -164,15 +165,6 @@ def _write_all(file: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(file, view) :]
-
-
-def sync_folder(folder: Path) -> None:
-    """Names of files made there are on stable storage. Raises OSError."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def seal(path: Path, last: Record, now_ms: int) -> Record:
@@ -255,14 +247,11 @@ def mend(
     }
     quarantine.copy("journal", note, [path])
     fresh = path.with_name(path.name + ".mending")
-    with fresh.open("wb") as file:
-        file.write(frame(kept, 0))
-        file.flush()
-        os.fsync(file.fileno())
+    write_file(fresh, frame(kept, 0))
     if archive is not None:
         _replace_link(path, fresh, archive / path.name)
     fresh.replace(path)
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 def _replace_link(path: Path, fresh: Path, second: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zonemta_py.disk import journal
+from zonemta_py.disk.files import replace_file
 from zonemta_py.disk.frame import frame
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.records import Type
@@ -88,4 +89,4 @@ def bridge(folder: Path, stable: int) -> None:
     if last >= stable:  # the END record has taken the number of the last one that was lost
         return
     rows = [journal.lost_record(last + 1, stable), journal.end_record(stable + 1)]
-    (folder / f"{stable:016d}{journal.SUFFIX}").write_bytes(frame(rows, 0))
+    replace_file(folder / f"{stable:016d}{journal.SUFFIX}", frame(rows, 0))

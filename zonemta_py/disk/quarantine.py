@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from zonemta_py.disk.files import replace_file, sync, write_file
+
 
 class Quarantine:
     """The folder; `case` makes one place in it."""
@@ -26,8 +28,10 @@ class Quarantine:
         place = self._fresh(what)
         try:
             for name, data in (contents or {}).items():
-                _write(place / name, data)
-            _write(place / "note.json", json.dumps(note, indent=1, ensure_ascii=False, default=str).encode())
+                write_file(place / name, data)
+            write_file(place / "note.json", json.dumps(note, indent=1, ensure_ascii=False, default=str).encode())
+            sync(place)
+            sync(self.folder)
         except OSError:
             shutil.rmtree(place, ignore_errors=True)
             raise
@@ -83,17 +87,12 @@ def _copy(source: str, target: str) -> None:
             os.link(source, target)
             return
     shutil.copy2(source, target)
-    with open(target, "rb") as file:
-        os.fsync(file.fileno())
+    sync(Path(target))
 
 
 def _sync_folders(top: Path) -> None:
     for folder, _, _ in os.walk(top):
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync(Path(folder))
 
 
 class Incident:
@@ -106,19 +105,10 @@ class Incident:
     def add(self, message_id: str, row: dict[str, Any], contents: dict[str, bytes]) -> None:
         """What is left of a message goes to files named by it. Raises OSError."""
         for name, data in contents.items():
-            _write(self.place / f"{message_id}-{name}", data)
+            write_file(self.place / f"{message_id}-{name}", data)
         self.rows.append({"message": message_id, **row})
 
     def save(self) -> None:
         """Raises OSError; the note before it stands then."""
-        fresh = self.place / "note.json.new"
         text = json.dumps(self._note | {"messages": self.rows}, indent=1, ensure_ascii=False, default=str)
-        _write(fresh, text.encode())
-        fresh.replace(self.place / "note.json")
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        replace_file(self.place / "note.json", text.encode())

@@ -19,6 +19,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration, tabled
 from zonemta_py.cli.terminal.output import print_aside, print_json, print_table
 from zonemta_py.config import Config, ConfigError, DkimKey
+from zonemta_py.disk.files import sync
 from zonemta_py.mail.addresses.domain import canonical
 
 if TYPE_CHECKING:  # DNS and cryptography take their time to load, and other commands do without
@@ -170,6 +171,7 @@ def _write(path: Path, pem: bytes) -> None:
         out.write(pem)
         out.flush()
         os.fsync(out.fileno())
+    sync(path.parent)
 
 
 @app.command()

@@ -23,6 +23,7 @@ from typing import Any
 
 import plyvel
 
+from zonemta_py.disk.files import replace_file
 from zonemta_py.disk.leveldb import log as store_log
 from zonemta_py.disk.leveldb import mapping, remains
 from zonemta_py.disk.leveldb.log import Log
@@ -317,7 +318,7 @@ class Store:
         for path in folder.glob("*.log"):
             mended = store_log.mend(path.read_bytes())
             if mended is not None:
-                _replace(path, mended)
+                replace_file(path, mended)  # whole or not at all: it may be mail that is nowhere else
         try:
             plyvel.repair_db(str(folder), paranoid_checks=True, compression=None)
         except plyvel.Error as error:
@@ -354,16 +355,6 @@ def _until(log: Log, offset: int) -> list[tuple[int, bytes]]:
 def _log_order(name: str) -> tuple[int, str]:
     """LevelDB's numbers have six digits, and more from a million on."""
     return len(name), name
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """As a whole or not at all: what is mended may be mail that is nowhere else."""
-    fresh = path.with_suffix(".mending")
-    with fresh.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
 
 
 def _named(error: Exception, folder: Path) -> StoreError:

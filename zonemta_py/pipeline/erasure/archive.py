@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from zonemta_py.disk.files import fresh_file
 from zonemta_py.disk.frame import Damage, Record, frame, parse
 from zonemta_py.disk.journal import files, lost_record
 from zonemta_py.disk.records import EnvelopeRecord, RecipientRow, Type, pack, unpack
@@ -123,26 +124,8 @@ def _replace(path: Path, data: bytes, person: DataSubject) -> None:
     if any(_names(record, person) for record in parse(data, damages)) or damages:
         raise AssertionError(f"{path}: the new segment is not as it should be; the old one is still there")
     was = path.stat()
-    fresh = path.with_name(path.name + _SUFFIX)
-    write_through(fresh, data, was.st_mode)
-    os.utime(fresh, ns=(was.st_atime_ns, was.st_mtime_ns))
-    fresh.replace(path)
-    sync(path.parent)
-
-
-def write_through(path: Path, data: bytes, mode: int) -> None:
-    """On stable storage when it returns."""
-    with path.open("wb") as file:
-        os.fchmod(file.fileno(), mode & 0o7777)
+    with fresh_file(path, suffix=_SUFFIX) as file:
+        os.fchmod(file.fileno(), was.st_mode & 0o7777)
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
-
-
-def sync(path: Path) -> None:
-    """A file, or the names in a folder."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        os.utime(file.fileno(), ns=(was.st_atime_ns, was.st_mtime_ns))

@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zonemta_py.pipeline.erasure.archive import FileProof, sync, write_through
+from zonemta_py.disk.files import sync, write_file
+from zonemta_py.pipeline.erasure.archive import FileProof
 from zonemta_py.pipeline.erasure.person import DataSubject
 
 _SUFFIX = ".erasing"
@@ -192,7 +193,7 @@ def _plain(path: Path, person: DataSubject) -> FileProof:
     if count:
         place.entries, place.replaced, place.before = 1, count, hashlib.sha256(data).hexdigest()
         beside = path.with_name(path.name + _SUFFIX)
-        write_through(beside, fresh, path.stat().st_mode)
+        write_file(beside, fresh)
         _swap(beside, path)
         place.after = hashlib.sha256(fresh).hexdigest()
     return place

@@ -19,8 +19,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from zonemta_py.disk.files import replace_file
 from zonemta_py.disk.journal import SUFFIX
-from zonemta_py.pipeline.erasure.archive import FileProof, erase_archive, search, write_through
+from zonemta_py.pipeline.erasure.archive import FileProof, erase_archive, search
 from zonemta_py.pipeline.erasure.person import DataSubject, pseudonym
 from zonemta_py.pipeline.lake import table
 
@@ -133,9 +134,7 @@ def _begun(proof: Path, subaddresses: bool) -> dict[str, Any]:
 
 
 def _write(proof: Path, told: dict[str, Any]) -> None:
-    fresh = proof.with_name(proof.name + ".new")
-    write_through(fresh, (json.dumps(told, indent=1, ensure_ascii=False) + "\n").encode(), 0o600)
-    fresh.replace(proof)
+    replace_file(proof, (json.dumps(told, indent=1, ensure_ascii=False) + "\n").encode(), 0o600)
 
 
 def _now() -> str:

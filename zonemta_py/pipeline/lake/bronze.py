@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from zonemta_py.disk.files import replace_file, sync
 from zonemta_py.disk.journal import Fault
 from zonemta_py.pipeline.journal import reader
 from zonemta_py.pipeline.journal.reader import Damaged, Segment, Split
@@ -73,7 +74,7 @@ def locked(lake: Path) -> Iterator[None]:
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for path in (lake / FOLDER).glob("*/.*.tmp"):
+        for path in (lake / FOLDER).glob("*/*.tmp"):
             path.unlink(missing_ok=True)
         yield
     except BlockingIOError:
@@ -193,11 +194,8 @@ def place(segment: Segment, lake: Path, damage: str = "skip") -> Ingested:
 
 def _note(folder: Path, entry: Ingested) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    fresh = folder / f".{entry.segment}.{uuid.uuid4().hex}.tmp"
-    fresh.write_text(json.dumps(asdict(entry)))
-    _sync(fresh)
-    fresh.replace(folder / f"{entry.segment.removesuffix('.journal')}.json")
-    _sync(folder)
+    name = f"{entry.segment.removesuffix('.journal')}.json"
+    replace_file(folder / name, json.dumps(asdict(entry)).encode(), suffix=f".{uuid.uuid4().hex}.tmp")
 
 
 class Files:
@@ -272,16 +270,8 @@ class _File:
     def close(self) -> None:
         self._write()
         self._writer.close()
-        _sync(self.path)
+        sync(self.path)
 
     def name(self) -> None:
         self.path.replace(self._target)
-        _sync(self._target.parent)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        sync(self._target.parent)

@@ -27,6 +27,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zonemta_py.disk.files import replace_file, sync_tree
 from zonemta_py.pipeline.spark.temporary_settings import tuned
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class Draft:
         if days is not None and written - replaced:
             foreign = ", ".join(sorted(written - replaced))
             raise ValueError(f"{self.name}: rows of {foreign} among those of other days")
-        _sync(self.folder)
+        sync_tree(self.folder)
         version, kept = before.version + 1, {day: of for day, of in before.days.items() if day not in replaced}
         after = replace(
             before,
@@ -204,11 +205,7 @@ def _commit(table: Path, after: Manifest) -> Manifest:
         shutil.rmtree(_folder(table, version, day), ignore_errors=True)
     after = replace(after, old=[row for row in after.old if row not in due])
     table.mkdir(parents=True, exist_ok=True)
-    fresh = table / f"{_MANIFEST}.new"
-    fresh.write_text(json.dumps(asdict(after), indent=1))
-    _fsync(fresh)
-    fresh.replace(table / _MANIFEST)
-    _fsync(table)
+    replace_file(table / _MANIFEST, json.dumps(asdict(after), indent=1).encode())
     return after
 
 
@@ -218,16 +215,3 @@ def _remove_leftovers(table: Path, live: Manifest) -> None:
     for path in table.glob("v=*"):
         if int(path.name.removeprefix("v=")) not in used:
             shutil.rmtree(path)
-
-
-def _sync(folder: Path) -> None:
-    for path in [folder, *folder.rglob("*")]:
-        _fsync(path)
-
-
-def _fsync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from zonemta_py.disk.files import replace_file
 from zonemta_py.pipeline.nodes.client import NodeAccess, NodeClient, NodeRefused
 
 _SUMS = (
@@ -46,9 +47,7 @@ class Announcement:
 def store(campaign: Announcement, folder: Path) -> None:
     """Beside the plan, so that going on needs nothing else."""
     row = asdict(campaign) | {"template": base64.b64encode(campaign.template).decode()}
-    fresh = folder / (_FILE + ".new")
-    fresh.write_text(json.dumps(row), "utf-8")
-    fresh.replace(folder / _FILE)
+    replace_file(folder / _FILE, json.dumps(row).encode())
 
 
 def stored(folder: Path) -> Announcement:
@@ -66,9 +65,7 @@ def bind(folder: Path, target: NodeAccess, name: str) -> None:
     try:
         before = json.loads(file.read_text("utf-8"))
     except FileNotFoundError:
-        fresh = folder / (_NODES + ".new")
-        fresh.write_text(json.dumps(urls), "utf-8")
-        fresh.replace(file)
+        replace_file(file, json.dumps(urls).encode())
         return
     if before != urls and not (len(before) == len(urls) == 1 and _knows(target, name)):
         raise OtherNodes(

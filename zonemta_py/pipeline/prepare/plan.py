@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zonemta_py.disk.files import sync, sync_tree, write_file
 from zonemta_py.pipeline.prepare.assign import assign, within_caps
 from zonemta_py.pipeline.prepare.chunks import chunks
 from zonemta_py.pipeline.prepare.count import Counts, count, examples, proposals
@@ -99,8 +100,10 @@ def plan(
     try:
         with tuned(spark, _SETTINGS):
             report = mark | _make(spark, settings, list_, fresh, suppressed(spark), engagement(spark), say, name)
-        _write(fresh / REPORT, report)
+        write_file(fresh / REPORT, json.dumps(report, indent=1, ensure_ascii=False).encode())
+        sync_tree(fresh)
         os.rename(fresh, folder)
+        sync(folder.parent)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
     return Plan(folder, report, made=True)
@@ -216,10 +219,3 @@ def _report(
         "recent": sum(group.n for group in counts.groups if group.tier == 0),
         "chunks": sum(group.chunks(settings) for group in counts.groups),
     }
-
-
-def _write(path: Path, report: dict[str, Any]) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        json.dump(report, file, indent=1, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())

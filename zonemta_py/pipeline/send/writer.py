@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
+from zonemta_py.disk.files import replace_file
 from zonemta_py.pipeline.nodes.client import PATIENCE_S, NodeAccess, NodeClient, NodeGone, NodeReceipt, NodeRefused
 from zonemta_py.pipeline.send.errors import InjectionFailed
 
@@ -179,9 +179,7 @@ class ChunkWriter(DataSourceArrowWriter):
 
 
 def save(outcome: Injected, path: Path) -> None:
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(json.dumps(asdict(outcome)), "utf-8")
-    os.replace(fresh, path)
+    replace_file(path, json.dumps(asdict(outcome)).encode())
 
 
 def load(path: Path) -> Injected:

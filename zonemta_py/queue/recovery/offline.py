@@ -16,12 +16,12 @@ from zonemta_py.config import Config
 from zonemta_py.disk import journal, journal_repair, receipts
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import Store, StoreDamaged, is_empty
-from zonemta_py.disk.once import Once
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.queue.core.commit import Inline
 from zonemta_py.queue.fsck.compare import Report, compare, state_of
 from zonemta_py.queue.hooks import NoHooks
 from zonemta_py.queue.recovery import restore, start
+from zonemta_py.queue.recovery.once import Once
 from zonemta_py.queue.recovery.open_store import REPAIR_MARK, keep, open_store
 from zonemta_py.queue.recovery.suffix import read_suffix
 from zonemta_py.queue.recovery.view import LookedAt, NoReceipts, Unwritten, View

@@ -20,6 +20,7 @@ from typing import Any
 
 from zonemta_py.config import Config
 from zonemta_py.disk import body_file, identity, journal, keys, receipts, records
+from zonemta_py.disk.files import replace_file
 from zonemta_py.disk.frame import Record, frame
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.quarantine import Quarantine
@@ -217,11 +218,4 @@ def tell(folder: Path, seq: int, envelopes: list[EnvelopeRecord], now_ms: int) -
 
 
 def _write(folder: Path, first: int, rows: list[Record]) -> None:
-    path = folder / f"{first:016d}{journal.SUFFIX}"
-    fresh = path.with_name(path.name + ".new")
-    with fresh.open("wb") as file:
-        file.write(frame(rows, 0))
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-    journal.sync_folder(folder)
+    replace_file(folder / f"{first:016d}{journal.SUFFIX}", frame(rows, 0))

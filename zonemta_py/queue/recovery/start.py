@@ -25,7 +25,6 @@ from zonemta_py.config import Config
 from zonemta_py.disk import journal, journal_repair, keys, records
 from zonemta_py.disk.journal import Writer
 from zonemta_py.disk.leveldb.store import Store, StoreDamaged
-from zonemta_py.disk.once import Once
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.receipts import Receipts
 from zonemta_py.disk.records import Type
@@ -40,6 +39,7 @@ from zonemta_py.queue.hooks import Hooks, NoHooks
 from zonemta_py.queue.lifecycle import classification, in_doubt
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery import journal_tail, restore, unrecorded
+from zonemta_py.queue.recovery.once import Once
 from zonemta_py.queue.recovery.open_store import REPAIR_MARK, open_store, say
 from zonemta_py.queue.recovery.replay import Replay
 from zonemta_py.queue.recovery.rezoning import adopt

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from zonemta_py.disk.files import replace_file
 from zonemta_py.disk.quarantine import Quarantine
 
 _LIST = ".begun"
@@ -38,7 +39,7 @@ class Once(Quarantine):
 
     def _note(self, what: str, note: dict[str, Any], place: Path) -> Path:
         rows = self._begun() | {_name(what, note): place.name}
-        (self.folder / _LIST).write_text(json.dumps(rows))
+        replace_file(self.folder / _LIST, json.dumps(rows).encode())
         return place
 
     def _begun(self) -> dict[str, str]:
