@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from zonemta_py.config import Learning, Shares, Throttle, Window, rate
+from zonemta_py.config import Learning, SharesSection, Throttle, Window, rate
 from zonemta_py.config.limits import SECONDS
 
 
@@ -59,7 +59,7 @@ def test_what_is_no_rate_is_told_how_one_is_written(text: str) -> None:
 @pytest.mark.parametrize("text", ["5/month", "5/ms", "5/10w"])
 def test_an_unknown_unit_of_time_is_named(text: str) -> None:
     """And those there are."""
-    with pytest.raises(ValueError, match="is no unit of time: write s, min, h or day"):
+    with pytest.raises(ValueError, match="is not a unit of time; write s, min, h or day"):
         rate(text)
 
 
@@ -137,7 +137,7 @@ def test_a_mistake_in_learning_is_told_with_its_remedy(values: dict[str, Any], r
 def test_a_share_is_more_than_nothing(weight: float) -> None:
     """Weight 0 would mean never; that is what suspending is for."""
     with pytest.raises(ValidationError, match="greater than 0"):
-        Shares(tenants={"a": weight})
+        SharesSection(tenants={"a": weight})
 
 
 @pytest.mark.parametrize("hours", ["09:00-18:00", "22:00-06:00", "00:00-24:00", "18:00-24:00"])

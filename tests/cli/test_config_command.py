@@ -36,7 +36,7 @@ def test_a_file_with_passwords_that_everybody_can_read(
     path.write_text(f"{ROOT}[return_path]\nsecret = 'open sesame, please'")
     path.chmod(mode)
     ran = zonemta("config", "check", path)
-    said = f"zonemta: {path}: warning: holds passwords or secrets, and everybody can read it; `chmod o-r {path}`\n"
+    said = f"zonemta: {path}: warning: contains passwords or secrets, and everybody can read it; `chmod o-r {path}`\n"
     assert (ran.code, ran.err) == (Exit.OK, said if mode == 0o644 else "")
 
 

@@ -24,11 +24,11 @@ def test_it_is_closed_unless_it_is_opened() -> None:
 @pytest.mark.parametrize(
     ("http", "sentence"),
     [
-        ({"address": "0.0.0.0"}, "keys never travel in the clear"),
-        ({"address": "::"}, "keys never travel in the clear"),
+        ({"address": "0.0.0.0"}, "keys must not travel in the clear"),
+        ({"address": "::"}, "keys must not travel in the clear"),
         ({"keys": [{"name": "a", "hash": HASH}, {"name": "a", "hash": "1" * 64}]}, "two keys have 'a'"),
-        ({"keys": [{"name": "a", "hash": HASH}, {"name": "b", "hash": HASH}]}, "give each a name and a hash"),
-        ({"keys": [{"name": "local", "hash": HASH}]}, "belongs to the file http.token"),
+        ({"keys": [{"name": "a", "hash": HASH}, {"name": "b", "hash": HASH}]}, "give each its own name and hash"),
+        ({"keys": [{"name": "local", "hash": HASH}]}, "reserved for the file http.token"),
         ({"keys": [{"name": "a", "hash": "secret"}]}, "hash"),
         ({"keys": [{"name": "a", "hash": HASH, "rights": []}]}, "rights"),
         ({"keys": [{"name": "a", "hash": HASH, "rights": ["all"]}]}, "rights"),

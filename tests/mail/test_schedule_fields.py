@@ -132,7 +132,7 @@ def test_what_fields_may_ask_for(fields: dict[str, str], expected: dict[str, obj
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"campaign": "a b"}, "X-Campaign: 'a b' is no name; use up to 63 letters"),
+        ({"campaign": "a b"}, "X-Campaign: 'a b' is not a valid name; use up to 63 letters"),
         ({"campaign": ""}, "X-Campaign: '' is no name"),
         ({"tenant": ".hidden"}, "X-Tenant: '.hidden' is no name"),
         ({"tenant": "a" * 64}, "X-Tenant: 'aaa"),

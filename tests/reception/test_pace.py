@@ -35,7 +35,7 @@ def test_the_log_says_what_goes_on_and_how_much_it_left_out(caplog: Any) -> None
         notes.warn("login", f"192.0.2.{number % 100}" if number > 500 else "2001:db8::1", "line %d", number)
     assert len(caplog.messages) == KIND_LINES
     assert caplog.messages[CLIENT_LINES - 1] == f"line {CLIENT_LINES - 1}"
-    assert caplog.messages[CLIENT_LINES] == f"line 501 (and {501 - CLIENT_LINES} more of this kind before)"
+    assert caplog.messages[CLIENT_LINES] == f"line 501 (and {501 - CLIENT_LINES} similar lines before)"
     now[0] = 61
     notes.warn("login", "192.0.2.1", "again")
     assert caplog.messages[-1].startswith("again (and 4")

@@ -22,7 +22,7 @@ def read(path: Path) -> Config:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); name an existing file with --config") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: is not TOML: {error}; mend that line") from None
+        raise ConfigError(f"{path}: is not TOML: {error}; correct that line") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not UTF-8 text; save it as UTF-8") from None
     _from_here(path, document.get("plugins"))
@@ -57,9 +57,7 @@ def _sentence(path: str, document: dict[str, Any], error: ValidationError) -> st
     key = _place(document, first["loc"]) or "the file"
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(first["loc"][-1]), _keys(), 1)
-        remedy = (
-            f"did you mean {near[0]!r}?" if near else "remove it, or see `zonemta config show` for the keys there are"
-        )
+        remedy = f"did you mean {near[0]!r}?" if near else "remove it; `zonemta config show` lists all keys"
         return f"{path}: unknown key {key}; {remedy}"
     if first["type"] == "missing":
         return f"{path}: {key}: is missing; give it a value, see `zonemta config show`"

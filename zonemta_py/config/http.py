@@ -65,15 +65,16 @@ class Http(Section):
     def _check(self) -> Http:
         if self.certificate is None and not ipaddress.ip_address(self.address).is_loopback:
             raise ValueError(
-                f"address {self.address} is not loopback and there is no certificate, keys never travel in the clear:"
-                " give certificate = a PEM file, or keep 127.0.0.1 behind a proxy that speaks TLS"
+                f"address {self.address} is not loopback and there is no certificate; keys must not "
+                "travel in the clear:"
+                " give certificate = a PEM file, or keep 127.0.0.1 behind a TLS proxy"
             )
         for names in ([key.name for key in self.keys], [key.hash for key in self.keys]):
             for name in names:
                 if names.count(name) > 1:
-                    raise ValueError(f"two keys have {name!r}, give each a name and a hash of its own")
+                    raise ValueError(f"two keys have {name!r}; give each its own name and hash")
         if any(key.name == "local" for key in self.keys):
-            raise ValueError("the key name 'local' belongs to the file http.token, choose another")
+            raise ValueError("the key name 'local' is reserved for the file http.token; choose another")
         return self
 
     @property

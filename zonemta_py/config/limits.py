@@ -38,15 +38,15 @@ def rate(text: str) -> Rate:
     """
     found = _RATE.fullmatch(text.strip())
     if not found:
-        raise ValueError(f"{text!r} is not a rate, write it like 100/s, 5000/min, 300/10min or 10MB/s")
+        raise ValueError(f"{text!r} is not a rate; write it like 100/s, 5000/min, 300/10min or 10MB/s")
     unit = SECONDS.get(found[5].lower())
     if unit is None:
-        raise ValueError(f"{text!r} is not a rate, {found[5]!r} is no unit of time: write s, min, h or day")
+        raise ValueError(f"{text!r} is not a rate, {found[5]!r} is not a unit of time; write s, min, h or day")
     amount, seconds = float(found[1]) * _UNITS[found[2].upper()], unit * int(found[4][:12] or 1)
     if not 0 < amount <= _AMOUNT_MAX:
-        raise ValueError(f"{text!r} is no limit: write more than 0, or leave it empty for none")
+        raise ValueError(f"{text!r} is not a limit; write more than 0, or leave it empty for none")
     if not 0 < seconds <= _SECONDS_MAX:
-        raise ValueError(f"{text!r} is not a rate, its time must be between a second and a year")
+        raise ValueError(f"{text!r} is not a rate; its time must be between a second and a year")
     return Rate(amount, seconds)
 
 
@@ -55,7 +55,7 @@ def _counted(text: str, unit: str) -> str:
     if text:
         rate(text)
         if "b" in text.partition("/")[0].lower():
-            raise ValueError(f"{text!r} counts bytes, but this limit counts {unit}: leave the B out, or set bytes")
+            raise ValueError(f"{text!r} counts bytes, but this limit counts {unit}; omit the B, or set bytes")
     return text
 
 
@@ -108,13 +108,13 @@ class Throttle(Section):
         counts = self.messages or self.recipients or self.new_connections
         per_connection = self.messages_per_connection or self.recipients_per_delivery or self.idle_s is not None
         if not (counts or self.bytes or self.connections or per_connection):
-            raise ValueError(f"throttle {self.name!r} limits nothing: give it messages, connections …, or remove it")
+            raise ValueError(f"throttle {self.name!r} limits nothing; set messages, connections …, or remove it")
         if self.burst and self.bytes and counts:
             raise ValueError(
-                f"throttle {self.name!r}: its burst would be one of bytes too, put bytes in one of its own"
+                f"throttle {self.name!r}: its burst would apply to bytes too; move bytes to a throttle of its own"
             )
         if self.burst and not (counts or self.bytes):
-            raise ValueError(f"throttle {self.name!r} has a burst but no rate: give it messages, recipients or bytes")
+            raise ValueError(f"throttle {self.name!r} has a burst but no rate; set messages, recipients or bytes")
         return self
 
 
@@ -145,14 +145,16 @@ class Learning(Section):
     @classmethod
     def _check_rates(cls, value: str, info: ValidationInfo) -> str:
         if not value and info.field_name == "rate_min":
-            raise ValueError("rate_min is empty: write the slowest rate that still tries, such as 1/min")
+            raise ValueError("rate_min is empty; write the slowest useful rate, such as 1/min")
         return _counted(value, "messages")
 
     @model_validator(mode="after")
     def _check_order(self) -> Learning:
         slowest, fastest = rate(self.rate_min), rate(self.rate_max) if self.rate_max else None
         if fastest and slowest.amount / slowest.seconds >= fastest.amount / fastest.seconds:
-            raise ValueError(f"rate_min {self.rate_min} is not below rate_max {self.rate_max}: lower it, or raise that")
+            raise ValueError(
+                f"rate_min {self.rate_min} is not below rate_max {self.rate_max}; lower rate_min or raise rate_max"
+            )
         return self
 
 
@@ -198,5 +200,5 @@ class Window(Section):
     @model_validator(mode="after")
     def _check_days(self) -> Window:
         if not self.days:
-            raise ValueError(f"window {self.name!r} has no day, name some or leave days out")
+            raise ValueError(f"window {self.name!r} has no day; name some, or omit days")
         return self

@@ -79,7 +79,7 @@ class Listener(Section):
         if self.tls != "none" and self.certificate is None:
             raise ValueError(f"tls = {self.tls!r} needs certificate = a PEM file")
         if self.auth and self.tls == "none":
-            raise ValueError("auth = true needs tls = 'starttls' or 'implicit', passwords never travel in the clear")
+            raise ValueError("auth = true needs tls = 'starttls' or 'implicit'; passwords must not travel in the clear")
         if self.require_tls and self.tls == "none":
             raise ValueError("require_tls = true needs tls = 'starttls' or 'implicit'")
         return self

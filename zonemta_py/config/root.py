@@ -55,11 +55,11 @@ class Config(Section):
             names = [section.name for section in getattr(self, kind)]
             for name in names:
                 if names.count(name) > 1:
-                    raise ValueError(f"two {kind} are named {name!r}, give each a name of its own")
+                    raise ValueError(f"two {kind} are named {name!r}; give each its own name")
         if not self.zones:
-            raise ValueError("there is no zone, add a [[zones]] table with a name")
+            raise ValueError("there is no zone; add a [[zones]] table with a name")
         if sum(zone.default for zone in self.zones) > 1:
-            raise ValueError("more than one zone says default = true, leave it in one")
+            raise ValueError("more than one zone has default = true; keep it in one")
         for rules in ("sender_domains", "recipient_domains", "origins", "headers"):
             self._check_claims(rules)
         self._check_names()
@@ -75,28 +75,30 @@ class Config(Section):
             if name and name not in known[kind]:
                 raise ValueError(f"{where} names {name!r}, but there is no such table in [[{kind}]]; add it")
         if self.tls.dane and not self.dns.dnssec:
-            raise ValueError("tls.dane needs dns.dnssec = true and a validating resolver, or anybody could forge TLSA")
+            raise ValueError(
+                "tls.dane needs dns.dnssec = true and a validating resolver, otherwise anybody could forge TLSA records"
+            )
         self._check_signing()
         self._check_return_path()
 
     def _check_signing(self) -> None:
         active = {key.domain for key in self.dkim if key.state == "active"}
         if self.signing.third_party and self.signing.third_party not in active:
-            raise ValueError(f"signing.third_party: no active [[dkim]] key is for {self.signing.third_party}, add one")
+            raise ValueError(f"signing.third_party: no active [[dkim]] key is for {self.signing.third_party}; add one")
         names: set[str] = set()
         for name in (f"{key.selector}._domainkey.{key.domain}" for key in self.dkim):
             if name in names:
-                raise ValueError(f"two keys are {name}, give each a selector of its own")
+                raise ValueError(f"two keys are {name}, give each its own selector")
             names.add(name)
 
     def _check_return_path(self) -> None:
         path = self.return_path
         for zone in path.list_unsubscribe_zones:
             if zone not in {each.name for each in self.zones}:
-                raise ValueError(f"return_path.list_unsubscribe_zones: there is no zone {zone!r}, leave it out")
+                raise ValueError(f"return_path.list_unsubscribe_zones: there is no zone {zone!r}; remove it")
         signed = {name.lower() for name in self.signing.headers}
         if path.list_unsubscribe and self.dkim and not {"list-unsubscribe", "list-unsubscribe-post"} <= signed:
-            raise ValueError("signing.headers lacks List-Unsubscribe or List-Unsubscribe-Post, add both (RFC 8058)")
+            raise ValueError("signing.headers lacks List-Unsubscribe or List-Unsubscribe-Post; add both (RFC 8058)")
         if (path.verp or path.srs or path.list_unsubscribe) and not path.secret:
             raise ValueError("return_path needs a secret for its signatures; `zonemta config secret` makes one")
 
@@ -118,7 +120,7 @@ class Config(Section):
                 key = canonical(rule) if rules.endswith("domains") else rule.lower()
                 other = claimed.setdefault(key, zone.name)
                 if other != zone.name:
-                    raise ValueError(f"zones {other!r} and {zone.name!r} both claim {rules} {rule!r}, leave it in one")
+                    raise ValueError(f"zones {other!r} and {zone.name!r} both claim {rules} {rule!r}; keep it in one")
 
     @property
     def folder(self) -> Path:

@@ -41,7 +41,7 @@ def warning(path: Path, rows: dict[str, Any]) -> str:
     options = rows.get("plugins", {}).pop("options", {})
     if hidden("", rows) == rows and hidden("", options, plugins=True) == options:
         return ""
-    return f"{path}: holds passwords or secrets, and everybody can read it; `chmod o-r {path}`"
+    return f"{path}: contains passwords or secrets, and everybody can read it; `chmod o-r {path}`"
 
 
 def _plain(value: Any) -> Any:

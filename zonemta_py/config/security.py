@@ -98,7 +98,7 @@ class Signing(Section):
     def _check_names(cls, values: list[str]) -> list[str]:
         for value in values:
             if not _FIELD_NAME.fullmatch(value) or value.lower() in ("dkim-signature", "received", "return-path"):
-                raise ValueError(f"{value!r} is no name of a header field that can be signed, leave it out")
+                raise ValueError(f"{value!r} is not the name of a header field that can be signed; remove it")
         return values
 
     @field_validator("third_party")
@@ -151,9 +151,9 @@ class ReturnPath(Section):
     def _check_url(cls, value: str) -> str:
         placeholders(value, {"id", "recipient", "campaign", "token"})
         if value and not value.startswith("https://"):
-            raise ValueError(f"{value!r} does not begin with https://, which RFC 8058 demands")
+            raise ValueError(f"{value!r} does not begin with https://, which RFC 8058 requires")
         if re.search(r"[\s<>]", value):
-            raise ValueError(f"{value!r} is no URL: it has blanks or angle brackets")
+            raise ValueError(f"{value!r} is not a URL: it contains blanks or angle brackets")
         return value
 
     def unsubscribe(self, zone: str, asked: bool) -> bool:
@@ -186,7 +186,7 @@ def dns_name(value: str) -> str:
 def placeholders(template: str, known: set[str]) -> None:
     """Raises ValueError for a text with other placeholders than the known, or with what no header field may hold."""
     if not template.isascii() or not template.isprintable():
-        raise ValueError(f"{template!r} has characters that no header field may hold, write ASCII on one line")
+        raise ValueError(f"{template!r} has characters that a header field must not contain; write ASCII on one line")
     shown = ", ".join(f"{{{name}}}" for name in sorted(known))
     try:
         fields = [field for field in string.Formatter().parse(template) if field[1] is not None]

@@ -36,7 +36,7 @@ class ServerSection(Section):
         if self.user and not self.folder.is_absolute():
             raise ValueError(f"user {self.user!r} needs a folder that begins with /, such as /var/lib/zonemta")
         if self.group and not self.user:
-            raise ValueError("group goes with user, which is not set; set it too")
+            raise ValueError("group needs user, which is not set; set both")
         return self
 
     @property

@@ -54,9 +54,11 @@ class Source(Section):
         except ValueError:
             known = False
         if value and not known:
-            raise ValueError(f"{hidden('proxy', value)!r} is no proxy, write socks5://host:port or haproxy://host:port")
+            raise ValueError(
+                f"{hidden('proxy', value)!r} is not a proxy; write socks5://host:port or haproxy://host:port"
+            )
         if value and url.scheme == "haproxy" and "@" in url.netloc:
-            raise ValueError(f"haproxy://{url.hostname}:{url.port} knows no user and password, leave them out")
+            raise ValueError(f"haproxy://{url.hostname}:{url.port} takes no user and password; remove them")
         return value
 
 
@@ -72,10 +74,10 @@ class Pool(Section):
     def _check_sources(self) -> Pool:
         addresses = [source.address for source in self.sources]
         if not addresses:
-            raise ValueError(f"pool {self.name!r} has no address, add a [[pools.sources]] table")
+            raise ValueError(f"pool {self.name!r} has no address; add a [[pools.sources]] table")
         for address in addresses:
             if addresses.count(address) > 1:
-                raise ValueError(f"pool {self.name!r} names {address} twice, leave it in once")
+                raise ValueError(f"pool {self.name!r} names {address} twice; keep one")
         return self
 
 
@@ -99,8 +101,8 @@ class Warmup(Section):
     @model_validator(mode="after")
     def _check_caps(self) -> Warmup:
         if not self.caps:
-            raise ValueError(f"warm-up {self.name!r}: caps has no day, give at least one number or leave it out")
+            raise ValueError(f"warm-up {self.name!r}: caps is empty; give at least one number, or omit caps")
         for before, after in pairwise(self.caps):
             if after < before:
-                raise ValueError(f"warm-up {self.name!r}: caps falls from {before} to {after}, let each be the larger")
+                raise ValueError(f"warm-up {self.name!r}: caps falls from {before} to {after}; caps must not fall")
         return self

@@ -130,9 +130,11 @@ class Zone(Section):
     @model_validator(mode="after")
     def _check_auth(self) -> Zone:
         if self.username and (not self.host or self.tls not in ("required", "implicit")):
-            raise ValueError("username needs host and tls = 'required' or 'implicit': no password travels in the clear")
+            raise ValueError(
+                "username needs host and tls = 'required' or 'implicit': a password must not travel in the clear"
+            )
         if self.protocol == "lmtp" and not self.host:
-            raise ValueError("protocol = 'lmtp' needs host, MX records name SMTP servers only (RFC 2033 5)")
+            raise ValueError("protocol = 'lmtp' needs host: MX records name SMTP servers only (RFC 2033 5)")
         if self.pool and self.sources:
-            raise ValueError("a zone has either sources or a pool, leave one out")
+            raise ValueError("a zone has either sources or a pool; remove one")
         return self

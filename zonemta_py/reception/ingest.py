@@ -31,7 +31,7 @@ _DATE, _MESSAGE_ID, _TLS_REQUIRED = (frozenset((name,)) for name in (b"date", b"
 _TO_US = frozenset(name.lower().encode() for name in (SENDING_ZONE, *FIELDS))
 _HEADER_TOO_LONG = Reply(552, "5.3.4", "The header section is longer than this server takes")
 _TOO_MANY_FIELDS = Reply(552, "5.3.4", "The header section has more fields than this server takes")
-_LOOP = Reply(554, "5.4.6", "Too many Received fields, the message is going round in circles")
+_LOOP = Reply(554, "5.4.6", "Too many Received fields, the message is in a loop")
 
 
 class Chunks:

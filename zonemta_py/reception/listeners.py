@@ -120,7 +120,7 @@ async def _origin(site: ListenerSettings, connection: socket.socket) -> Origin |
     origin = await read_origin(connection, timeout_s) if site.may_proxy(peer) else None
     if origin is None:
         site.notes.warn(
-            "proxy", peer, "listener %s: %s sent no PROXY header it may send, cut off", site.listener.name, peer
+            "proxy", peer, "listener %s: %s sent no permitted PROXY header; cut off", site.listener.name, peer
         )
     return origin
 

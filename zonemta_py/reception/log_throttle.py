@@ -51,6 +51,6 @@ class LogThrottle:
         minute.lines += 1
         minute.clients[client] = lines + 1
         if minute.left_out:
-            message, arguments = message + " (and %d more of this kind before)", (*arguments, minute.left_out)
+            message, arguments = message + " (and %d similar lines before)", (*arguments, minute.left_out)
             minute.left_out = 0
         self._log.log(level, message, *arguments)

@@ -49,5 +49,5 @@ class Permissions:
 def refusal(address: str) -> Reply:
     """For who is not allowed to send as that."""
     return Reply(
-        550, "5.7.1", f"You may not send as <{address[:80]}>; senders in the configuration names whom you may be"
+        550, "5.7.1", f"You may not send as <{address[:80]}>; senders in the configuration says who you may send as"
     )

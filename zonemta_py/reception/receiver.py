@@ -37,7 +37,7 @@ def mark(site: ListenerSettings, session: Session, envelope: Envelope) -> None:
     envelope.unsigned = not session.senders.signed
     if envelope.unsigned and site.rules.body_form is not None:
         what = f"user {session.user!r}" if session.user else "network"
-        message = "listener %s, client %s, %s: mail is not signed, for nobody has said whom it may send as (senders)"
+        message = "listener %s, client %s, %s: mail is not signed, because nothing says whom it may send as (senders)"
         site.notes.warn("unsigned", session.client, message, session.listener, session.client, what)
 
 

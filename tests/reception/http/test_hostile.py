@@ -115,7 +115,7 @@ def test_a_body_has_one_length(shared_door: Any) -> None:
     )
     said = raw(shared_door, "POST /v1/inject HTTP/1.1", body)
     assert said.startswith(b"HTTP/1.1 400 ")
-    assert b"say it once" in said
+    assert b"send only one" in said
 
 
 def test_a_header_section_ends(shared_door: Any) -> None:

@@ -80,9 +80,9 @@ async def _tell_of_path(request: Request, error: Any) -> Response:
     """The framework's own: no such path, no such method."""
     sentences = {
         404: f"there is nothing at {request.url.path[:200]!a}; /v1/openapi.json names all paths",
-        405: f"{request.method[:20]!a} is not done here; use the method that Allow names",
+        405: f"{request.method[:20]!a} is not supported here; use a method listed in Allow",
     }
-    sentence = sentences.get(error.status_code, "the request cannot be read; mend it")
+    sentence = sentences.get(error.status_code, "the request cannot be read; correct it")
     headers = dict(error.headers or {})
     if error.status_code == 405:
         headers["Allow"] = ", ".join(sorted(_methods(request)))

@@ -22,7 +22,9 @@ log = logging.getLogger(__name__)
 
 OPEN = frozenset(("/v1/health", "/v1/openapi.json"))
 """What may be asked without a key."""
-_BUG = Problem("bug", "the server failed at this; send it again, and if it fails again show its operator the instance")
+_BUG = Problem(
+    "bug", "the server failed on this request; send it again, and if it fails again, show its operator the instance"
+)
 _ALWAYS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
@@ -59,7 +61,7 @@ def _one_length(scope: Scope) -> None:
     """Who says it twice means to be read in two ways (RFC 9112 6.1). Raises Problem."""
     names = [name for name, _ in scope["headers"]]
     if b"transfer-encoding" in names and b"content-length" in names:
-        sentence = "the body's length is said by Content-Length and by Transfer-Encoding; say it once"
+        sentence = "the body's length is given by both Content-Length and Transfer-Encoding; send only one"
         raise Problem("malformed", sentence, headers={"connection": "close"})
 
 

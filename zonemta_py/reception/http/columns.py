@@ -23,7 +23,7 @@ from zonemta_py.reception.http.keys import NOT_AS, REMEDY
 TRIAL_S = 20.0
 """How long looking at one template may take."""
 _KNOWN_MAX = 1_000
-_TOO_MUCH = Found(["the template takes too long, or too much memory, to be looked at; make it simpler"], {}, {})
+_TOO_MUCH = Found(["checking the template takes too long or too much memory; make it simpler"], {}, {})
 
 
 class TemplateStore(Protocol):

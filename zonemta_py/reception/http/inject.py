@@ -136,7 +136,8 @@ async def _batch(here: Entrance, who: Visit, request: Request, content: dict[str
     if not key:
         raise Problem(
             "malformed",
-            "a batch needs the header Idempotency-Key; send one that names this batch, the same each time you send it",
+            "a batch needs the header Idempotency-Key; send one that names this batch, the same one each "
+            "time you send it",
         )
     envelope = batch.read(content, here.config.limits.recipients)
     envelope.request = f"campaign {envelope.campaign} {key}"

@@ -79,16 +79,16 @@ class ApiKeys:
     def holder(self, authorization: str) -> Holder:
         """authorization: the field's value, "" if there is none. Raises Problem."""
         if not authorization:
-            raise _refused("show a key, as Authorization: Bearer <key>; `zonemta api-key new NAME` makes one")
+            raise _refused("no key was sent; send Authorization: Bearer <key>; `zonemta api-key new NAME` makes one")
         if authorization[: len(_SCHEME)].lower() != _SCHEME or len(authorization) > _KEY_MAX:
-            raise _refused("the field Authorization says no bearer key; write it as Bearer <key> (RFC 6750)")
+            raise _refused("the field Authorization has no bearer key; write it as Bearer <key> (RFC 6750)")
         shown = hashed(authorization[len(_SCHEME) :].strip()).encode()
         found = None
         for known, holder in self._holders:  # to the end, whichever it is
             if hmac.compare_digest(shown, known):
                 found = holder
         if found is None:
-            raise _refused("the key is not known here; `zonemta api-key list` shows those that are")
+            raise _refused("the key is unknown; `zonemta api-key list` shows those that are known")
         return found
 
 

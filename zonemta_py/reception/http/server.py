@@ -31,9 +31,9 @@ from zonemta_py.reception.http.sharing import Parser, TurnTaking
 
 _KEEP_ALIVE_S = 75
 HEAD_BYTES_MAX = 64 * 1024
-_SLOW = Problem("slow", "the request comes too slowly; send it again, over a better connection")
-_NO_HTTP = Problem("malformed", "this is not HTTP/1.1; send a request as RFC 9112 has it")
-_CROWDED = Problem("unavailable", "too many connections; use those you have again, or come later", retry_s=BUSY_S)
+_SLOW = Problem("slow", "the request comes too slowly; send it again over a faster connection")
+_NO_HTTP = Problem("malformed", "this is not HTTP/1.1; send a request according to RFC 9112")
+_CROWDED = Problem("unavailable", "too many connections; reuse yours, or try again later", retry_s=BUSY_S)
 
 
 async def serve(config: Config, bound: socket.socket, queue: QueueFace, host: Host) -> None:

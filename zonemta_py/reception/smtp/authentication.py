@@ -123,13 +123,13 @@ class Authentication(asyncio.Protocol):
         except UnicodeDecodeError:
             accepted = False
         except TooBusy:
-            self._note_login("login of %.80r refused, too many are tried", login)
+            self._note_login("login of %.80r refused: too many attempts", login)
             return self.refuse(replies.LOGINS_BUSY)
         except Verdict as verdict:
             self.session.user = ""
             return self.refuse(verdict.reply)
         if not accepted:
-            self._note_login("login of %.80r refused, name or password is wrong", login)
+            self._note_login("login of %.80r refused: wrong name or password", login)
             await self._pause(self.site.login.fail(self.session.client, login))
             return self.refuse(replies.BAD_LOGIN)
         self.may_relay = True

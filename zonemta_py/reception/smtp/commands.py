@@ -257,7 +257,7 @@ def starttls(door: SessionFace, argument: str) -> bytes | None:
     if door.site.listener.tls != "starttls":
         return door.refuse(Reply(502, replies.BAD_SEQUENCE, "STARTTLS is not offered here"))
     if door.session.tls:
-        return door.refuse(Reply(503, replies.BAD_SEQUENCE, "TLS is on already"))
+        return door.refuse(Reply(503, replies.BAD_SEQUENCE, "TLS is already active"))
     return door.wait_for(door.start_tls())
 
 
@@ -265,7 +265,7 @@ def auth(door: SessionFace, argument: str) -> bytes | None:
     if not door.site.listener.auth or not door.extended:
         return door.refuse(Reply(502, replies.BAD_SEQUENCE, "AUTH is not offered here"))
     if not door.session.tls:
-        return door.refuse(Reply(538, "5.7.11", "Say STARTTLS first, passwords never travel in the clear"))
+        return door.refuse(Reply(538, "5.7.11", "Say STARTTLS first: passwords must not travel in the clear"))
     if door.session.user or door.transaction is not None:
         return door.refuse(Reply(503, replies.BAD_SEQUENCE, "Authentication is done once, and before MAIL"))
     words = argument.split()

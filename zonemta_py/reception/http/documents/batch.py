@@ -77,12 +77,12 @@ def _faults(rows: list[Any], width: int) -> Iterator[Fault]:
         for column, cell in enumerate(row):
             yield from _cell_faults(f"{where}[{column}]", cell, column == 0)
         if isinstance(row[0], str) and (first := seen.setdefault(row[0].lower(), number)) != number:
-            yield Fault(f"{where}[0]", f"is the same address as recipients[{first}]; leave one of them out")
+            yield Fault(f"{where}[0]", f"is the same address as recipients[{first}]; remove one of them")
 
 
 def _cell_faults(where: str, cell: Any, address: bool) -> Iterator[Fault]:
     if not isinstance(cell, str):
-        yield Fault(where, "is not a text; put it in quotes")
+        yield Fault(where, "is not a string; put it in quotes")
         return
     try:
         values.field(cell)
@@ -95,7 +95,7 @@ def _cell_faults(where: str, cell: Any, address: bool) -> Iterator[Fault]:
 def _twice(columns: list[str]) -> Iterator[Fault]:
     for number, name in enumerate(columns):
         if name in columns[:number]:
-            yield Fault(f"columns[{number}]", f"{name!r} is there twice; give each column a name of its own")
+            yield Fault(f"columns[{number}]", f"{name!r} appears twice; give each column its own name")
 
 
 def _digest(head: BatchHead, rows: list[Any]) -> bytes:

@@ -157,13 +157,13 @@ class MessageDocument(Model):
         composed = {name.rstrip("_") for name in self.model_fields_set} & {*_COMPOSED}
         if self.raw is not None:
             if composed:
-                raise ValueError(f"raw is the whole message: leave out {', '.join(sorted(composed))}")
+                raise ValueError(f"raw is the whole message; remove {', '.join(sorted(composed))}")
             if self.sender is None:
                 raise ValueError('raw needs sender, the return path; "" is the null one')
         elif self.from_ is None:
             raise ValueError("from is missing: give the address that the message is from")
         elif self.text is None and self.html is None:
-            raise ValueError("there is neither text nor html: give one of them, or both")
+            raise ValueError("there is neither text nor html; give one of them, or both")
         return self
 
 

@@ -30,7 +30,7 @@ def media_type(request: Request, *known: str) -> str:
     said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if said not in known:
         raise Problem(
-            "media-type", f"the body is said to be {said[:80]!a}; send it as Content-Type: {' or '.join(known)}"
+            "media-type", f"the body's Content-Type is {said[:80]!a}; send it as Content-Type: {' or '.join(known)}"
         )
     coding = request.headers.get("content-encoding", "identity").strip().lower()
     if coding != "identity":
@@ -73,7 +73,7 @@ def parsed(body: bytes, elements: int) -> dict[str, Any]:
         reason = str(error)
         if any(word in reason for word in _SURROGATES):
             raise invalid([Fault("body", "has one half of a surrogate pair; write the whole character")]) from None
-        raise Problem("malformed", f"the body is not JSON ({reason[:200]}); mend it there") from None
+        raise Problem("malformed", f"the body is not JSON ({reason[:200]}); correct it there") from None
     if not isinstance(content, dict):
         raise Problem("malformed", "the body is not a JSON object; put it in braces")
     _count(content, elements)
@@ -142,7 +142,7 @@ def where(parts: tuple[int | str, ...]) -> str:
 
 def _what(error: dict[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
-        return "is no key of this request; leave it out"
+        return "is not a key of this request; remove it"
     if error["type"] == "missing":
         return "is missing; give it"
     if error["type"] == "value_error":
@@ -166,7 +166,7 @@ def request_key(request: Request) -> str:
         return ""
     try:
         if len(said) > 1:
-            raise ValueError("is there more than once; send one")
+            raise ValueError("appears more than once; send one")
         return values.request_key(said[0])
     except ValueError as error:
         raise invalid([Fault("header Idempotency-Key", str(error))]) from None

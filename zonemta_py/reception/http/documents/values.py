@@ -54,7 +54,7 @@ def field(text: str) -> str:
     if not fits(text):
         found = _UNFIT.search(text)
         assert found is not None
-        raise ValueError(f"has the control character U+{ord(found[0]):04X}; take it out")
+        raise ValueError(f"has the control character U+{ord(found[0]):04X}; remove it")
     return text
 
 
@@ -62,7 +62,7 @@ def text(value: str) -> str:
     """A body, of many lines."""
     found = _UNFIT_IN_TEXT.search(value)
     if found:
-        raise ValueError(f"has the control character U+{ord(found[0]):04X}; take it out")
+        raise ValueError(f"has the control character U+{ord(found[0]):04X}; remove it")
     return value
 
 
@@ -86,33 +86,35 @@ def return_path(given: str) -> str:
 def name(given: str) -> str:
     """Of a campaign or tenant."""
     if not _NAME.fullmatch(given):
-        raise ValueError(f"{given[:80]!a} is no name; use up to 63 letters, digits, dots, underscores and hyphens")
+        raise ValueError(
+            f"{given[:80]!a} is not a valid name; use up to 63 letters, digits, dots, underscores and hyphens"
+        )
     return given
 
 
 def header_name(given: str) -> str:
     if not _TOKEN.fullmatch(given):
-        raise ValueError(f"{given[:80]!a} is no name of a header field; use letters, digits and -")
+        raise ValueError(f"{given[:80]!a} is not the name of a header field; use letters, digits and -")
     if _OURS.fullmatch(given):
-        raise ValueError(f"{given} is made by this server or from a key of the request; leave it out of headers")
+        raise ValueError(f"{given} is made by this server or from a key of the request; remove it from headers")
     return given
 
 
 def media_type(given: str) -> str:
     if not _MEDIA.fullmatch(given) or given.lower().startswith(("multipart/", "message/")):
-        raise ValueError(f"{given[:80]!a} is no media type for an attachment; write it like application/pdf")
+        raise ValueError(f"{given[:80]!a} is not a media type for an attachment; write it like application/pdf")
     return given.lower()
 
 
 def content_id(given: str) -> str:
     if not _CONTENT_ID.fullmatch(given):
-        raise ValueError(f"{given[:80]!a} is no Content-ID; use letters, digits, dots and hyphens")
+        raise ValueError(f"{given[:80]!a} is not a Content-ID; use letters, digits, dots and hyphens")
     return given
 
 
 def file_name(given: str) -> str:
     if not given or len(given) > 255 or not fits(given):
-        raise ValueError("is no file name; use up to 255 characters, without controls")
+        raise ValueError("is not a file name; use up to 255 characters, without controls")
     return given
 
 
@@ -128,5 +130,5 @@ def request_key(given: str) -> str:
     if len(given) >= 2 and given[0] == given[-1] == '"':
         given = given[1:-1]
     if not _REQUEST_KEY.fullmatch(given):
-        raise ValueError("is not 1 to 200 printable ASCII characters; take a UUID, or what names the request for you")
+        raise ValueError("is not 1 to 200 printable ASCII characters; use a UUID, or your own name for the request")
     return given
