@@ -13,7 +13,7 @@ from zonemta_py.config import Config
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.schedule.batch import Batch, FlowQueue
 from zonemta_py.schedule.flow import FlowId, split_key
-from zonemta_py.schedule.shared import Shared, Wants
+from zonemta_py.schedule.shared import QueueCallbacks, Shared
 from zonemta_py.schedule.sites import DestinationResolver
 from zonemta_py.schedule.time.clock import Clock
 from zonemta_py.schedule.zone import ZoneSchedule
@@ -29,10 +29,10 @@ class Schedule(Shared):
         store: Store,
         marks: dict[str, dict[str, bytes]],
         clock: Clock,
-        scout: DestinationResolver | None,
-        wants: Wants,
+        resolver: DestinationResolver | None,
+        queue: QueueCallbacks,
     ) -> None:
-        super().__init__(config, clock, scout, wants)
+        super().__init__(config, clock, resolver, queue)
         self.zones = {
             zone.name: ZoneSchedule(zone, store, self.busy, marks.get(zone.name, {}), self) for zone in config.zones
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from zonemta_py.config import Config
 from zonemta_py.disk.leveldb.store import Operation
@@ -14,12 +14,12 @@ from zonemta_py.schedule.time.clock import Clock, Timers
 from zonemta_py.zones.fair import Weights
 
 
-class Wants:
+class QueueCallbacks(NamedTuple):
     """What the schedule asks of the queue.
 
     rekey(operations, done): writes to the store, synced. changed(): something may be allowed now that was not before.
     unpin(id): a recipient of that message has left the window. requeued(zone, address): a deferred one was parked.
-    terms_of(id): a message's metadata, as far as it can be read. record(body): a change of standing, for the journal.
+    terms_of(id): a message's metadata, as far as it can be read. record(body): a change of policy, for the journal.
     """
 
     rekey: Callable[[list[Operation], Callable[[], None]], None]
@@ -33,15 +33,17 @@ class Wants:
 class Shared:
     """Made once, for all zones. busy: keys that somebody in memory answers for."""
 
-    def __init__(self, config: Config, clock: Clock, scout: DestinationResolver | None, wants: Wants) -> None:
+    def __init__(
+        self, config: Config, clock: Clock, resolver: DestinationResolver | None, queue: QueueCallbacks
+    ) -> None:
         self.config, self.retry, self.window = config, config.retry, config.queue.window
-        self.rekey, self.changed, self.unpin, self.requeued = wants.rekey, wants.changed, wants.unpin, wants.requeued
-        self.terms_of = wants.terms_of
+        self.rekey, self.changed, self.unpin, self.requeued = queue.rekey, queue.changed, queue.unpin, queue.requeued
+        self.terms_of = queue.terms_of
         self.timers = Timers(clock)
         self.now, self.now_ms = self.timers.now, self.timers.now_ms
         self.wake_at = self.timers.wake_at
         self.busy: set[bytes] = set()
         self.weights = Weights(config.shares)
-        self.sites = Sites(scout, self.now)
-        self.standing = PolicyState(config, self.now, self.now_ms, wants.record)
+        self.sites = Sites(resolver, self.now)
+        self.standing = PolicyState(config, self.now, self.now_ms, queue.record)
         self.permits = Admission(config, self.timers, self.terms_of, self.standing)

@@ -30,7 +30,7 @@ from zonemta_py.queue.core.segments import Segments
 from zonemta_py.queue.core.sizes import DEFERRED, QUEUED, Sizes
 from zonemta_py.queue.hooks import Hooks
 from zonemta_py.schedule.schedule import Schedule
-from zonemta_py.schedule.shared import Wants
+from zonemta_py.schedule.shared import QueueCallbacks
 from zonemta_py.schedule.sites import DestinationResolver
 from zonemta_py.schedule.time.steady import Steady
 from zonemta_py.zones.router import Router
@@ -96,10 +96,11 @@ class Core:
         self.pump: Callable[[], None]
         """Lets the schedule read on; set by who leases (`Leases`)."""
         self.standing_copy = PolicyCopy(store, journal, self.lines)
-        wants = Wants()
-        wants.rekey, wants.changed, wants.unpin, wants.requeued = self._rekey, self.changed, self._unpin, self._requeued
-        wants.terms_of, wants.record = self._terms_of, self._stand
-        self.schedule = Schedule(config, store, marks, clock, scout, wants)
+        callbacks = QueueCallbacks(
+            rekey=self._rekey, changed=self.changed, unpin=self._unpin, requeued=self._requeued,
+            terms_of=self._terms_of, record=self._stand,
+        )  # fmt: skip
+        self.schedule = Schedule(config, store, marks, clock, scout, callbacks)
         self.lives = Lifetime(config, clock, self.campaigns, self.schedule)
 
     def close(self) -> None:
