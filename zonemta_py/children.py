@@ -139,7 +139,7 @@ def queue(config: Config, host: Host) -> None:
 
 
 async def _queue(config: Config, host: Host) -> None:
-    from zonemta_py.delivery.dns.destination import DnsScout
+    from zonemta_py.delivery.dns.destination import DnsDestinationResolver
     from zonemta_py.disk import identity
     from zonemta_py.disk.leveldb.store import StoreError
     from zonemta_py.plugin.queue_hooks import PluginHooks
@@ -147,7 +147,7 @@ async def _queue(config: Config, host: Host) -> None:
     from zonemta_py.wire import server
 
     hooks = PluginHooks(host, {zone.name for zone in config.zones})
-    scout = DnsScout(config) if not all(zone.host for zone in config.zones) else None
+    scout = DnsDestinationResolver(config) if not all(zone.host for zone in config.zones) else None
     while True:
         try:
             opening = await begin(config, hooks, scout=scout)
@@ -242,14 +242,14 @@ def reporter(config: Config, host: Host, now: float) -> None:
 
 
 async def _reporter(config: Config, now: float) -> None:
-    from zonemta_py.delivery.dns.destination import DnsScout
+    from zonemta_py.delivery.dns.destination import DnsDestinationResolver
     from zonemta_py.delivery.tls import days as tls_days
     from zonemta_py.queue.api import QueueRefusal
     from zonemta_py.wire.client import RemoteQueue
 
     try:
         intake = await RemoteQueue.connect(config.folder, "reporter")
-        await tls_days.run(config, DnsScout(config), intake, now)
+        await tls_days.run(config, DnsDestinationResolver(config), intake, now)
     except (QueueRefusal, OSError) as error:
         print(f"zonemta: TLS reports cannot be sent now: {error}", file=sys.stderr, flush=True)
         os._exit(os.EX_TEMPFAIL)

@@ -21,7 +21,7 @@ deliver = worker.deliver
 
 async def slowly(means, delivery):
     done = await deliver(means, delivery)
-    means.outlet._protocol._transport.abort()
+    means.dispatch._protocol._transport.abort()
     for _ in range(3):  # a wait that was over at the moment at which it is cancelled hides that it was
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(0.1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zonemta_py.config import Config, Listener, Server
+from zonemta_py.config import Config, Listener, ServerSection
 from zonemta_py.delivery.dns.reachability import LocalIdentity, refusal
 
 
@@ -42,7 +42,7 @@ def test_public_addresses(address: str) -> None:
 
 def ourselves(*places: tuple[str, int]) -> LocalIdentity:
     listeners = [Listener(name=f"l{n}", address=address, port=port) for n, (address, port) in enumerate(places)]
-    return LocalIdentity(Config(server=Server(hostname="MX.Us.test"), listeners=listeners))
+    return LocalIdentity(Config(server=ServerSection(hostname="MX.Us.test"), listeners=listeners))
 
 
 def test_our_name() -> None:

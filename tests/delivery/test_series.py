@@ -16,7 +16,7 @@ from zonemta_py.config import Config, Zone
 from zonemta_py.delivery import lease as leases
 from zonemta_py.delivery import pipelined
 from zonemta_py.delivery.context import SenderContext
-from zonemta_py.delivery.dns.destination import DnsScout
+from zonemta_py.delivery.dns.destination import DnsDestinationResolver
 from zonemta_py.delivery.smtp.connections import Connections
 from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.mail.envelope import Recipient
@@ -431,6 +431,6 @@ class Dispatch:
 def _means(outlet: Dispatch) -> SenderContext:
     zone = Zone(name="default", default=True, tls="none", allow_private=True)
     config = Config(zones=[zone])
-    names = DnsScout(config)
+    names = DnsDestinationResolver(config)
     tls = TlsPolicies(config, names, None)
     return SenderContext(config, outlet, Host.empty(), names, tls, Connections(), "mta.test")  # type: ignore[arg-type]

@@ -33,10 +33,10 @@ from zonemta_py.mail.lines import Decoder, Stuffer
 from zonemta_py.plugin import mime
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.recovery.start import open_queue
-from zonemta_py.reception.connection_limits import Gate
+from zonemta_py.reception.connection_limits import ConnectionLimits
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
-from zonemta_py.reception.smtp.session import Door
+from zonemta_py.reception.smtp.session import ServerSession
 from zonemta_py.wire.server import Connection
 
 BYTES_MAX = 100_000
@@ -114,14 +114,14 @@ def smtp(data: bytes) -> None:
 def _site() -> ListenerSettings:
     config = Config.model_validate({"server": {"hostname": "mx.test"}, "limits": {"errors_per_connection": 1000}})
     return ListenerSettings(
-        config, config.listeners[0], MemoryIntake(), Host.empty(), Gate(config.limits, 1), Login({})
+        config, config.listeners[0], MemoryIntake(), Host.empty(), ConnectionLimits(config.limits, 1), Login({})
     )
 
 
 async def _smtp(data: bytes) -> None:
     site, wire = _site(), Wire()
     site.intake.kept.clear()  # type: ignore[attr-defined]
-    door = Door(site)
+    door = ServerSession(site)
     door.connection_made(wire)
     for block in blocks(data):
         if wire.closed:
@@ -136,7 +136,7 @@ async def _smtp(data: bytes) -> None:
     rule(len(site.gate) == 0, "a place is taken by nobody")
 
 
-async def _settled(door: Door) -> None:
+async def _settled(door: ServerSession) -> None:
     for _ in range(10_000):
         if door._task is not None:
             await asyncio.wait([door._task])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from zonemta_py.config import Config
-from zonemta_py.delivery.dns.destination import DnsScout
+from zonemta_py.delivery.dns.destination import DnsDestinationResolver
 from zonemta_py.mail.classify import NoRoute
 
 CERTIFICATE = "ab" * 32
@@ -51,12 +51,12 @@ def servers(dns_servers: Callable[..., Any]) -> Iterator[Any]:
 
 
 @pytest.fixture
-def scout(servers: Any) -> DnsScout:
+def scout(servers: Any) -> DnsDestinationResolver:
     dns = {"servers": [servers.address], "port": servers.port, "timeout_s": 5, "dnssec": True}
-    return DnsScout(Config.model_validate({"dns": dns}), random.Random(1))
+    return DnsDestinationResolver(Config.model_validate({"dns": dns}), random.Random(1))
 
 
-async def test_mx_order_and_addresses(scout: DnsScout) -> None:
+async def test_mx_order_and_addresses(scout: DnsDestinationResolver) -> None:
     """By preference, with IPv4 before IPv6, vouched for by DNSSEC, for as long as the records live."""
     site = await scout.site("signed.test", 0)
     assert site.hosts == (("first.signed.test", ("127.0.0.2", "::1")), ("second.signed.test", ("127.0.0.3",)))
@@ -64,13 +64,13 @@ async def test_mx_order_and_addresses(scout: DnsScout) -> None:
     assert 0 < site.ttl_s <= 300
 
 
-async def test_equals_take_turns(scout: DnsScout) -> None:
+async def test_equals_take_turns(scout: DnsDestinationResolver) -> None:
     """Either of two equal hosts comes first."""
     firsts = {(await scout.site("even.signed.test", 0)).hosts[0][0] for _ in range(30)}
     assert firsts == {"first.signed.test", "second.signed.test"}
 
 
-async def test_the_domain_itself(scout: DnsScout) -> None:
+async def test_the_domain_itself(scout: DnsDestinationResolver) -> None:
     """Without MX the domain's own address; that there is no MX is vouched for too."""
     site = await scout.site("plain.signed.test", 0)
     assert (site.hosts, site.secure) == ((("plain.signed.test", ("127.0.0.4",)),), True)
@@ -88,25 +88,25 @@ async def test_the_domain_itself(scout: DnsScout) -> None:
         ("gone.bogus.test", "4.4.3", True),
     ],
 )
-async def test_no_way(domain: str, enhanced: str, temporary: bool, scout: DnsScout) -> None:
+async def test_no_way(domain: str, enhanced: str, temporary: bool, scout: DnsDestinationResolver) -> None:
     """Null MX and what does not exist end at once; what is forged, also a forged "does not exist", is tried again."""
     with pytest.raises(NoRoute) as caught:
         await scout.site(domain, 0)
     assert (caught.value.reply.enhanced, caught.value.temporary) == (enhanced, temporary)
 
 
-async def test_a_cname_at_an_exchanger(scout: DnsScout) -> None:
+async def test_a_cname_at_an_exchanger(scout: DnsDestinationResolver) -> None:
     """RFC 5321 5.1 forbids it, the world does it: it works."""
     site = await scout.site("aliased.signed.test", 0)
     assert site.hosts == (("alias.signed.test", ("127.0.0.2", "::1")),)
 
 
-async def test_international_domain(scout: DnsScout) -> None:
+async def test_international_domain(scout: DnsDestinationResolver) -> None:
     """Asked for as an A-label."""
     assert (await scout.site("bücher.signed.test", 0)).key == "first.signed.test"
 
 
-async def test_an_unsigned_zone(scout: DnsScout, servers: Any) -> None:
+async def test_an_unsigned_zone(scout: DnsDestinationResolver, servers: Any) -> None:
     """Mail goes there, but nobody vouches for it, and its TLSA records are not looked at (RFC 7672 2.2.2)."""
     site = await scout.site("unsigned.test", 0)
     assert (site.key, site.secure) == ("mx.unsigned.test", False)
@@ -114,7 +114,7 @@ async def test_an_unsigned_zone(scout: DnsScout, servers: Any) -> None:
     assert ("_25._tcp.mx.unsigned.test", "TLSA") not in servers.asked()
 
 
-async def test_tlsa(scout: DnsScout) -> None:
+async def test_tlsa(scout: DnsDestinationResolver) -> None:
     """Vouched for: where there are records, where there are none, and behind a CNAME."""
     record = (3, 1, 1, bytes.fromhex(CERTIFICATE))
     assert await scout.tlsa("first.signed.test", 25, 0) == (True, [record])
@@ -125,7 +125,7 @@ async def test_tlsa(scout: DnsScout) -> None:
     assert caught.value.temporary
 
 
-async def test_txt(scout: DnsScout) -> None:
+async def test_txt(scout: DnsDestinationResolver) -> None:
     """The strings of one record are one text."""
     assert await scout.txt("text.signed.test", 0) == (True, ["v=STSv1; id=1;"])
     assert await scout.txt("gone.unsigned.test", 0) == (False, [])
@@ -134,12 +134,12 @@ async def test_txt(scout: DnsScout) -> None:
 async def test_without_dnssec_nothing_is_secure(servers: Any) -> None:
     """The AD bit counts only where the way to the resolver is said to be safe."""
     dns = {"servers": [servers.address], "port": servers.port}
-    scout = DnsScout(Config.model_validate({"dns": dns}))
+    scout = DnsDestinationResolver(Config.model_validate({"dns": dns}))
     assert not (await scout.site("signed.test", 0)).secure
     assert await scout.tlsa("first.signed.test", 25, 0) == (False, [])
 
 
-async def test_asked_once(scout: DnsScout, servers: Any) -> None:
+async def test_asked_once(scout: DnsDestinationResolver, servers: Any) -> None:
     """Fifty at once, and fifty more within the TTL, are one question of each kind; when it is over there is another."""
     before = len(servers.asked())
     for now in (0.0, 1.0):
@@ -150,7 +150,7 @@ async def test_asked_once(scout: DnsScout, servers: Any) -> None:
     assert servers.asked()[before + 3 :] == [("short.signed.test", "A")]
 
 
-async def test_negative_answers_live_as_the_zone_says(scout: DnsScout, servers: Any) -> None:
+async def test_negative_answers_live_as_the_zone_says(scout: DnsDestinationResolver, servers: Any) -> None:
     """60 s is the SOA's minimum (RFC 2308 5)."""
     for now, count in ((0.0, 1), (50.0, 1), (61.0, 2)):
         with pytest.raises(NoRoute):

@@ -50,16 +50,16 @@ NO_CONNECTION = Reply(451, "4.3.2", "no idle connection, and a new one is not al
 
 
 class Attempt:
-    """One delivery, once. following: what goes over the same connection behind it."""
+    """One delivery, once. pipelined: what goes over the same connection behind it."""
 
     __slots__ = (
+        "_context",
         "_delivery",
         "_demands",
         "_down",
-        "_following",
         "_kept",
-        "_means",
         "_opened",
+        "_pipelined",
         "_portions",
         "_session",
         "_trials",
@@ -67,14 +67,14 @@ class Attempt:
         "_zone",
     )
 
-    def __init__(self, means: SenderContext, delivery: Delivery, following: PipelinedBatch | None = None) -> None:
-        self._means, self._delivery, self._following = means, delivery, following
-        self._zone = means.zone(delivery.zone)
+    def __init__(self, context: SenderContext, delivery: Delivery, pipelined: PipelinedBatch | None = None) -> None:
+        self._context, self._delivery, self._pipelined = context, delivery, pipelined
+        self._zone = context.zone(delivery.zone)
         self._session: SmtpSession | None = None
         self._used: ConnectOptions | None = None
         self._demands = Demands("none")
         self._trials: list[Trial] = []
-        self._portions = Portions(means, delivery)
+        self._portions = Portions(context, delivery)
         self._down = self._opened = self._kept = False
 
     async def run(self) -> Result:
@@ -99,21 +99,21 @@ class Attempt:
         )
 
     @property
-    def told(self) -> list[Outcome]:
+    def reported(self) -> list[Outcome]:
         """What the queue has heard in parts before `run` returns."""
-        return self._portions.told
+        return self._portions.reported
 
     def _security(self) -> list[Any]:
-        return rows(self._demands, self._trials) if self._trials and self._means.tls.reports else []
+        return rows(self._demands, self._trials) if self._trials and self._context.tls.reports else []
 
     async def _outcomes(self) -> list[Outcome]:
         portions = self._portions
         try:
-            if len(self._delivery.recipients) == 1 or not self._means.host.listens("sender_headers"):
+            if len(self._delivery.recipients) == 1 or not self._context.host.listens("sender_headers"):
                 everyone = list(range(len(self._delivery.recipients)))
-                portions.waiting.append(Portion(everyone, self._delivery, await letter(self._means, self._delivery)))
+                portions.waiting.append(Portion(everyone, self._delivery, await letter(self._context, self._delivery)))
             else:
-                portions.waiting, decisions = await split(self._means, self._delivery)
+                portions.waiting, decisions = await split(self._context, self._delivery)
                 portions.outcomes = _together(decided(verdict, [index]) for index, verdict in decisions.items())
             if portions.waiting:
                 await self._transact()
@@ -139,11 +139,11 @@ class Attempt:
 
     async def _transact(self) -> None:
         options = self._options()
-        if self._means.host.listens("sender_connecting"):
+        if self._context.host.listens("sender_connecting"):
             await self._let_choose(options)
         self._demands = await self._asked(options, options.tls)
         key = self._key(options)
-        session = self._means.connections.take(key)
+        session = self._context.connections.take(key)
         if session is not None and await self._over(session, key):
             return
         if not self._delivery.may_connect:
@@ -161,28 +161,28 @@ class Attempt:
         session.sent += 1
         delivery, portions, zone = self._delivery, self._portions, self._zone
         most = (delivery.messages_per_connection or zone.messages_per_connection) if key is not None else 0
-        following = self._following if key is not None else None
-        if following is not None:
-            following.security = self._security()
+        pipelined = self._pipelined if key is not None else None
+        if pipelined is not None:
+            pipelined.security = self._security()
         started_ms = int(time.time() * 1000)
         try:
-            if self._means.host.listens("sender_connection"):
-                await self._means.host.call("sender_connection", delivery=delivery, connection=session)
+            if self._context.host.listens("sender_connection"):
+                await self._context.host.call("sender_connection", delivery=delivery, connection=session)
             first = portions.first
-            transaction = Transaction(session, self._means.outgoing.addressed(first.delivery), first.body)
-            await transaction.run(following)
+            transaction = Transaction(session, self._context.outgoing.addressed(first.delivery), first.body)
+            await transaction.run(pipelined)
             if transaction.unsaid and not fresh:
                 return False
-            if following is not None and not transaction.unsaid:
-                await following.after(session, transaction)
+            if pipelined is not None and not transaction.unsaid:
+                await pipelined.after(session, transaction)
             portions.over(transaction)
             if portions.waiting:
                 transaction = await portions.after(session, transaction, most, started_ms)
         finally:
             idle_s = zone.idle_s if delivery.idle_s is None else delivery.idle_s
-            self._kept = self._means.connections.give(key, session, most, idle_s)
+            self._kept = self._context.connections.give(key, session, most, idle_s)
         self._down = transaction.down
-        if self._means.host.listens("sender_response_error"):
+        if self._context.host.listens("sender_response_error"):
             await self._review(session)
         portions.release()
         return True
@@ -194,7 +194,7 @@ class Attempt:
             if outcome.verdict == DELIVERED:
                 continue
             try:
-                await self._means.host.call(
+                await self._context.host.call(
                     "sender_response_error", delivery=self._delivery, connection=session, reply=outcome.reply
                 )
             except Verdict as verdict:
@@ -217,14 +217,14 @@ class Attempt:
         return "none" if mode == "opportunistic" and routing.get("no_tls") else str(mode)
 
     async def _asked(self, options: ConnectOptions, mode: str) -> Demands:
-        return await self._means.tls.demands(self._delivery, self._zone, mode, named=bool(options.host))
+        return await self._context.tls.demands(self._delivery, self._zone, mode, named=bool(options.host))
 
     def _hostname(self, source: str) -> str:
-        return self._means.sources.of(self._zone, source).hostname or self._zone.hostname or self._means.hostname
+        return self._context.sources.of(self._zone, source).hostname or self._zone.hostname or self._context.hostname
 
     async def _let_choose(self, options: ConnectOptions) -> None:
         before = replace(options)
-        await self._means.host.call("sender_connecting", delivery=self._delivery, options=options)
+        await self._context.host.call("sender_connecting", delivery=self._delivery, options=options)
         self._rename(options, before)
 
     def _rename(self, options: ConnectOptions, before: ConnectOptions) -> None:
@@ -257,7 +257,7 @@ class Attempt:
         errors: list[DeliveryError] = []
         ends = time.monotonic() + CONNECT_SHARE * self._zone.connect_timeout_s
         tries = 0
-        choice = Choice(self._means.roads, options.port, free=bool(options.host) or self._zone.allow_private)
+        choice = Choice(self._context.routes, options.port, free=bool(options.host) or self._zone.allow_private)
         async for route in self._routes(options, choice):
             try:
                 session = await self._secured(route, options)
@@ -272,18 +272,18 @@ class Attempt:
                 continue
             self._learn(route, None)
             self._session, self._opened = session, True
-            if self._means.host.listens("sender_connected"):
+            if self._context.host.listens("sender_connected"):
                 await self._greeted(session)
             return session
         raise self._failure(errors or [choice.failure()])
 
     def _learn(self, route: Route, error: DeliveryError | None) -> None:
         if route.socket is None:
-            self._means.roads.learn(route.egress.address, route.address, route.port, error, time.monotonic())
+            self._context.routes.learn(route.egress.address, route.address, route.port, error, time.monotonic())
 
     async def _secured(self, route: Route, options: ConnectOptions) -> SmtpSession:
         """Under the TLS that this host needs. Raises DeliveryError."""
-        tls = self._means.tls
+        tls = self._context.tls
         try:
             route.tls = await tls.plan(self._demands, route.host, route.port)
         except TlsTrouble as trouble:
@@ -308,21 +308,21 @@ class Attempt:
 
     async def _greeted(self, session: SmtpSession) -> None:
         try:
-            await self._means.host.call("sender_connected", delivery=self._delivery, connection=session)
+            await self._context.host.call("sender_connected", delivery=self._delivery, connection=session)
         except Verdict:
             session.dialogue.quit()
             raise
 
     async def _routes(self, options: ConnectOptions, choice: Choice) -> AsyncIterator[Route]:
-        listens = self._means.host.listens("sender_connect")
-        egress = self._means.sources.of(self._zone, options.source)
+        listens = self._context.host.listens("sender_connect")
+        egress = self._context.sources.of(self._zone, options.source)
         targets = await self._targets(options)
         for target in choice.narrowed(targets, egress, options.source, time.monotonic()):
             chosen = replace(options, host=target.host, addresses=list(target.addresses))
             if listens:
-                await self._means.host.call("sender_connect", delivery=self._delivery, options=chosen)
+                await self._context.host.call("sender_connect", delivery=self._delivery, options=chosen)
                 self._rename(chosen, options)
-                egress = self._means.sources.of(self._zone, chosen.source)
+                egress = self._context.sources.of(self._zone, chosen.source)
                 self._demands = await self._asked(options, chosen.tls)
             self._used = chosen
             for address in chosen.addresses:
@@ -332,7 +332,7 @@ class Attempt:
                     return  # there is only one of it
 
     async def _targets(self, options: ConnectOptions) -> list[AddressTarget]:
-        resolver, now = self._means.resolver, time.monotonic()
+        resolver, now = self._context.resolver, time.monotonic()
         if _local(options.host):
             return [AddressTarget(options.host, (options.host,))]
         if options.host:
@@ -351,12 +351,12 @@ class Attempt:
 
     def _fallback(self, options: ConnectOptions) -> TlsFallback | None:
         """Without a plugin the session knows what to do."""
-        if not self._means.host.listens("sender_tls_error"):
+        if not self._context.host.listens("sender_tls_error"):
             return None
 
         async def ask(error: TlsFailed) -> str:
             asked = replace(options, tls="none" if options.tls == "opportunistic" else options.tls)
-            await self._means.host.call("sender_tls_error", delivery=self._delivery, options=asked, error=error)
+            await self._context.host.call("sender_tls_error", delivery=self._delivery, options=asked, error=error)
             if asked.tls in ("required", "implicit"):
                 if isinstance(error, TlsTrouble):
                     error.demanded()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from zonemta_py.config import Config, Zone
-from zonemta_py.delivery.dns.destination import DnsScout
+from zonemta_py.delivery.dns.destination import DnsDestinationResolver
 from zonemta_py.delivery.dns.egress import Sources
 from zonemta_py.delivery.dns.reachability import LocalIdentity
 from zonemta_py.delivery.dns.routes import Routes
@@ -23,13 +23,14 @@ from zonemta_py.queue.poison import Making
 class SenderContext:
     """hostname: the server's (asking the system each time is dear).
 
-    shy: servers (`Session.remote`) that do not take an envelope in one write with the message before it.
+    no_early_envelope: servers (`SmtpSession.remote`) that do not take an envelope in one write with the message before
+    it.
     """
 
     config: Config
-    outlet: Dispatch
+    dispatch: Dispatch
     host: Host
-    resolver: DnsScout
+    resolver: DnsDestinationResolver
     tls: TlsPolicies
     connections: Connections
     hostname: str
@@ -37,16 +38,16 @@ class SenderContext:
     sources: Sources = field(init=False)
     outgoing: Outgoing = field(init=False)
     templates: Templates = field(init=False)
-    roads: Routes = field(init=False)
-    shy: set[str] = field(default_factory=set)
+    routes: Routes = field(init=False)
+    no_early_envelope: set[str] = field(default_factory=set)
     _zones: dict[str, Zone] = field(init=False)
 
     def __post_init__(self) -> None:
         self._zones = {zone.name: zone for zone in self.config.zones}
         self.sources = Sources(self.config)
         self.outgoing = Outgoing(self.config)
-        self.templates = Templates(self.outlet, self.making)
-        self.roads = Routes(LocalIdentity(self.config), DeadHosts())
+        self.templates = Templates(self.dispatch, self.making)
+        self.routes = Routes(LocalIdentity(self.config), DeadHosts())
 
     def zone(self, name: str) -> Zone:
         """The zone as configured; the default one's limits if the queue still knows a zone that we do not."""

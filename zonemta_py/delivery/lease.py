@@ -25,32 +25,32 @@ LOOKING = (
 """Hooks that are called for each message."""
 
 
-async def deliver(means: SenderContext, delivery: Delivery) -> tuple[Result, list[tuple[Delivery, Result]]]:
+async def deliver(context: SenderContext, delivery: Delivery) -> tuple[Result, list[tuple[Delivery, Result]]]:
     """Tries a lease: the result that ends it, and what plugins are told of: deliveries with their results."""
     if delivery.values is None or len(delivery.recipients) == 1:
-        attempt = Attempt(means, delivery)
+        attempt = Attempt(context, delivery)
         result = await attempt.run()
-        whole = replace(result, outcomes=attempt.told + result.outcomes) if attempt.told else result
+        whole = replace(result, outcomes=attempt.reported + result.outcomes) if attempt.reported else result
         return result, [(delivery, whole)]
     own = [restricted(delivery, [index]) for index in range(len(delivery.recipients))]
-    if any(map(means.host.listens, LOOKING)):
-        return await _one_by_one(means, own)
-    following = PipelinedBatch(means, own)
-    result = await Attempt(means, own[0], following).run()
-    if following.told:  # the first's among them
+    if any(map(context.host.listens, LOOKING)):
+        return await _one_by_one(context, own)
+    following = PipelinedBatch(context, own)
+    result = await Attempt(context, own[0], following).run()
+    if following.reported:  # the first's among them
         result.outcomes, result.down_s, result.security = [], None, []
         result.started_ms, result.took_ms = following.started_ms, 0
     return _released(result, following.untried), []
 
 
-async def _one_by_one(means: SenderContext, own: list[Delivery]) -> tuple[Result, list[tuple[Delivery, Result]]]:
+async def _one_by_one(context: SenderContext, own: list[Delivery]) -> tuple[Result, list[tuple[Delivery, Result]]]:
     """Until one finds that the destination cannot be reached. A lease is one connection: no second one is opened."""
     parts: list[tuple[Delivery, Result]] = []
     whole, until = Result(own[0].lease, []), time.monotonic() + SERIES_S
     for index, delivery in enumerate(own):
         delivery.routing = dict(delivery.routing)  # a plugin may change it
         delivery.may_connect = delivery.may_connect and not whole.opened
-        result = await Attempt(means, delivery).run()
+        result = await Attempt(context, delivery).run()
         parts.append((delivery, result))
         outcomes = [replace(outcome, recipients=[index]) for outcome in result.outcomes]
         released = any(outcome.verdict == RELEASED for outcome in outcomes)
@@ -59,7 +59,7 @@ async def _one_by_one(means: SenderContext, own: list[Delivery]) -> tuple[Result
         last = index == len(own) - 1 or time.monotonic() >= until
         if last or released or result.down_s is not None:
             break
-        means.outlet.settle_part(replace(whole, more=True))
+        context.dispatch.settle_part(replace(whole, more=True))
     return _released(whole, list(range(len(parts), len(own)))), parts
 
 

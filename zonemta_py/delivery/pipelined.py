@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 SERIES_S = 1.0
 """No message of a series is begun later than that after its first."""
-SHY_MAX = 10_000
+NO_EARLY_ENVELOPE_MAX = 10_000
 
 
 class PipelinedBatch:
-    """What comes behind the first message. told: the queue knows of all that were tried. security: what became of TLS
-    on their connection, which the next part says.
+    """What comes behind the first message. reported: the queue knows of all that were tried. security: what became of
+    TLS on their connection, which the next part says.
     """
 
-    def __init__(self, means: SenderContext, own: list[Delivery]) -> None:
-        self._means, self._lease = means, own[0].lease
-        self._most = means.zone(own[0].zone).messages_per_connection
+    def __init__(self, context: SenderContext, own: list[Delivery]) -> None:
+        self._context, self._lease = context, own[0].lease
+        self._most = context.zone(own[0].zone).messages_per_connection
         self._stepwise = own[0].stepwise
         self._until = time.monotonic() + SERIES_S
-        self.told = False
+        self.reported = False
         self.security: list[Any] = []
         self.started_ms, self._begun_at = int(time.time() * 1000), time.monotonic()
         self._left = deque(enumerate(own[1:], 1))
@@ -55,11 +55,11 @@ class PipelinedBatch:
                 return None
             index, delivery = self._left.popleft()
             try:
-                body = await letter(self._means, delivery)
+                body = await letter(self._context, delivery)
             except NotMade as error:
                 self._tell(session, [not_made(error, [index])])
                 continue
-            transaction = Transaction(session, self._means.outgoing.addressed(delivery), body)
+            transaction = Transaction(session, self._context.outgoing.addressed(delivery), body)
             if await transaction.prepare():
                 self._begun.append(index)
                 return transaction
@@ -86,12 +86,12 @@ class PipelinedBatch:
     def may_announce(self, session: SmtpSession) -> bool:
         """Whether an envelope may leave together with the end of the message before it."""
         able = "pipelining" in session.keywords and not session.lmtp and not self._stepwise
-        return able and session.remote not in self._means.shy
+        return able and session.remote not in self._context.no_early_envelope
 
     def _remember(self, server: str) -> None:
-        if len(self._means.shy) >= SHY_MAX:
-            self._means.shy.clear()
-        self._means.shy.add(server)
+        if len(self._context.no_early_envelope) >= NO_EARLY_ENVELOPE_MAX:
+            self._context.no_early_envelope.clear()
+        self._context.no_early_envelope.add(server)
 
     def _over(self, transaction: Transaction, index: int) -> None:
         outcomes = transaction.outcomes
@@ -102,11 +102,11 @@ class PipelinedBatch:
     def _tell(self, session: SmtpSession, outcomes: list[Outcome], down_s: float | None = None) -> None:
         now, now_ms = time.monotonic(), int(time.time() * 1000)
         took_ms = int((now - self._begun_at) * 1000)
-        self._means.outlet.settle_part(
+        self._context.dispatch.settle_part(
             Result(
                 self._lease, outcomes, down_s, remote=session.remote, local=session.local, tls=session.tls,
                 started_ms=self.started_ms, took_ms=took_ms, security=self.security, more=True,
             )
         )  # fmt: skip
         self.security = []
-        self.told, self.started_ms, self._begun_at = True, now_ms, now
+        self.reported, self.started_ms, self._begun_at = True, now_ms, now

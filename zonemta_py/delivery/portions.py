@@ -58,16 +58,16 @@ def restricted(delivery: Delivery, indices: list[int]) -> Delivery:
     return Delivery(*fields)
 
 
-async def split(means: SenderContext, delivery: Delivery) -> tuple[list[Portion], dict[int, Verdict]]:
+async def split(context: SenderContext, delivery: Delivery) -> tuple[list[Portion], dict[int, Verdict]]:
     """As `sender_headers` wants it: the portions, and what plugins have decided of recipients who are in none. Raises
     one of NotMade, or a Verdict about all of them."""
     everyone = list(range(len(delivery.recipients)))
-    body = await fetched(means, delivery)
+    body = await fetched(context, delivery)
     wanted: dict[bytes, list[int]] = {}
     decided: dict[int, Verdict] = {}
     for index in everyone:
         try:
-            fields = await body.changed(means.host, restricted(delivery, [index]))
+            fields = await body.changed(context.host, restricted(delivery, [index]))
         except Verdict as verdict:
             decided[index] = verdict
         else:
@@ -75,32 +75,41 @@ async def split(means: SenderContext, delivery: Delivery) -> tuple[list[Portion]
     portions = []
     for fields, indices in wanted.items():
         own = delivery if len(indices) == len(everyone) else restricted(delivery, indices)
-        portions.append(Portion(indices, own, await finished(means, own, await body.with_header(fields))))
+        portions.append(Portion(indices, own, await finished(context, own, await body.with_header(fields))))
     return portions, decided
 
 
 class Portions:
     """Those that wait, and what has become of the others.
 
-    outcomes: what the queue has not been told yet; told: what it has. recipients_max, stalled, manner: as in `Result`.
+    outcomes: what the queue has not been told yet; reported: what it has. recipients_max, stalled, manner: as in
+    `Result`.
     """
 
     __slots__ = (
-        "_guess", "_means", "manner", "outcomes", "recipients_max", "stalled", "told", "waiting", "whole",
+        "_context",
+        "_guess",
+        "manner",
+        "outcomes",
+        "recipients_max",
+        "reported",
+        "stalled",
+        "waiting",
+        "whole",
     )  # fmt: skip
 
-    def __init__(self, means: SenderContext, whole: Delivery) -> None:
-        self._means, self.whole = means, whole
+    def __init__(self, context: SenderContext, whole: Delivery) -> None:
+        self._context, self.whole = context, whole
         self.waiting: list[Portion] = []
         self._guess = 0
         self.outcomes: list[Outcome] = []
-        self.told: list[Outcome] = []
+        self.reported: list[Outcome] = []
         self.recipients_max, self.stalled, self.manner = 0, False, ""
 
     @property
     def open(self) -> list[int]:
         """Who has no outcome yet."""
-        ended = {index for outcome in (*self.told, *self.outcomes) for index in outcome.recipients}
+        ended = {index for outcome in (*self.reported, *self.outcomes) for index in outcome.recipients}
         return [index for index in range(len(self.whole.recipients)) if index not in ended]
 
     @property
@@ -146,7 +155,7 @@ class Portions:
             started_ms, begun = int(time.time() * 1000), time.monotonic()
             session.sent += 1
             portion = self.first
-            transaction = Transaction(session, self._means.outgoing.addressed(portion.delivery), portion.body)
+            transaction = Transaction(session, self._context.outgoing.addressed(portion.delivery), portion.body)
             await transaction.run()
             if transaction.unsaid:
                 break
@@ -155,12 +164,12 @@ class Portions:
 
     def _tell(self, session: SmtpSession, started_ms: int, took_ms: int) -> None:
         """What plugins may still turn (`sender_response_error`) is kept back."""
-        reviewed = self._means.host.listens("sender_response_error")
+        reviewed = self._context.host.listens("sender_response_error")
         ended = [outcome for outcome in self.outcomes if outcome.verdict == DELIVERED or not reviewed]
         if ended:
-            self.told += [replace(outcome) for outcome in ended]
+            self.reported += [replace(outcome) for outcome in ended]
             self.outcomes = [outcome for outcome in self.outcomes if reviewed and outcome.verdict != DELIVERED]
-            self._means.outlet.settle_part(
+            self._context.dispatch.settle_part(
                 Result(
                     self.whole.lease, ended, remote=session.remote, local=session.local, tls=session.tls,
                     started_ms=started_ms, took_ms=took_ms, more=True,
@@ -173,7 +182,7 @@ class Portions:
         self.waiting.clear()
         if not untried:
             return
-        if self.recipients_max or self.stalled or any(o.verdict in _ENDED for o in (*self.told, *self.outcomes)):
+        if self.recipients_max or self.stalled or any(o.verdict in _ENDED for o in (*self.reported, *self.outcomes)):
             self.outcomes.append(Outcome(RELEASED, UNTRIED, "limit", untried))
         else:
             last = self.outcomes[-1]

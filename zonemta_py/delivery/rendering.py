@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 NotMade = (QueueRefusal, RenderRefused, TemplateRefused, Unsigned)
 
 
-async def letter(means: SenderContext, delivery: Delivery) -> Body:
+async def letter(context: SenderContext, delivery: Delivery) -> Body:
     """The message of a delivery that has one. Raises one of NotMade, or a plugin's Verdict."""
-    body = await fetched(means, delivery)
-    if means.host.listens("sender_headers"):
-        body = await body.with_header(await body.changed(means.host, delivery))
-    return await finished(means, delivery, body)
+    body = await fetched(context, delivery)
+    if context.host.listens("sender_headers"):
+        body = await body.with_header(await body.changed(context.host, delivery))
+    return await finished(context, delivery, body)
 
 
-async def fetched(means: SenderContext, delivery: Delivery) -> Body:
+async def fetched(context: SenderContext, delivery: Delivery) -> Body:
     """As it is stored, or merged. Raises one of NotMade, or a plugin's Verdict."""
-    host = means.host
+    host = context.host
     if host.listens("sender_fetch"):
         await host.call("sender_fetch", delivery=delivery)
-    pieces = await means.templates.make(delivery) if delivery.values is not None else None
-    return Body(delivery, means.outlet, pieces)
+    pieces = await context.templates.make(delivery) if delivery.values is not None else None
+    return Body(delivery, context.dispatch, pieces)
 
 
-async def finished(means: SenderContext, delivery: Delivery, body: Body) -> Body:
+async def finished(context: SenderContext, delivery: Delivery, body: Body) -> Body:
     """With what goes on top. Raises one of NotMade."""
-    if means.outgoing.active:
-        await means.outgoing.finish(delivery, body)
+    if context.outgoing.active:
+        await context.outgoing.finish(delivery, body)
     return body
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zonemta_py.config import Config, Zone
-from zonemta_py.delivery.dns.destination import DnsScout
+from zonemta_py.delivery.dns.destination import DnsDestinationResolver
 from zonemta_py.delivery.dns.reachability import refusal
 from zonemta_py.delivery.smtp.session import Route, SmtpSession, open_session
 from zonemta_py.delivery.tls.contexts import TlsContexts
@@ -47,17 +47,17 @@ class Checked:
 
 async def look(config: Config, zone: Zone, domain: str) -> Checked:
     """Never raises for what DNS or servers do."""
-    scout, contexts, now = DnsScout(config), TlsContexts(config.tls.ca_file), time.monotonic()
-    policies = TlsPolicies(config, scout, contexts)
+    resolver, contexts, now = DnsDestinationResolver(config), TlsContexts(config.tls.ca_file), time.monotonic()
+    policies = TlsPolicies(config, resolver, contexts)
     try:
-        site = await scout.site(domain, now)
+        site = await resolver.site(domain, now)
     except DeliveryError as error:
         return Checked(problem=f"there is no way to {domain}: {error.reply.text}")
     delivery = Delivery(
         0, "check", zone.name, domain, "", [Recipient(f"postmaster@{domain}")], 0, 0, secure=site.secure
     )
     demands = await policies.demands(delivery, zone, zone.tls)
-    checked = Checked(notes=[*_notes(config, demands, site), await _reports(scout, domain)])
+    checked = Checked(notes=[*_notes(config, demands, site), await _reports(resolver, domain)])
     for host, addresses in site.hosts:
         for address in addresses:
             checked.rows.append(await _row(policies, demands, zone, config.server.name, host, address))
@@ -81,9 +81,9 @@ def _notes(config: Config, demands: Demands, site: Site) -> list[str]:
     return notes
 
 
-async def _reports(scout: DnsScout, domain: str) -> str:
+async def _reports(resolver: DnsDestinationResolver, domain: str) -> str:
     try:
-        return f"Reports wanted: {', '.join(await uris(scout, domain)) or 'none'}"
+        return f"Reports wanted: {', '.join(await uris(resolver, domain)) or 'none'}"
     except DeliveryError as error:
         return f"Reports wanted: not known, {error.reply.text}"
 

@@ -15,7 +15,7 @@ import logging
 
 from zonemta_py.config import Config
 from zonemta_py.delivery.context import SenderContext
-from zonemta_py.delivery.dns.destination import DnsScout
+from zonemta_py.delivery.dns.destination import DnsDestinationResolver
 from zonemta_py.delivery.lease import deliver
 from zonemta_py.delivery.smtp.connections import Connections
 from zonemta_py.delivery.tls.contexts import TlsContexts
@@ -50,35 +50,35 @@ class Slots:
 
 
 async def run(
-    config: Config, outlet: Dispatch, host: Host, most: int, *,
-    resolver: DnsScout | None = None, contexts: TlsContexts | None = None, making: Making | None = None,
+    config: Config, dispatch: Dispatch, host: Host, most: int, *,
+    resolver: DnsDestinationResolver | None = None, contexts: TlsContexts | None = None, making: Making | None = None,
 ) -> None:  # fmt: skip
     """Delivers for ever, at most `most` at once; returns when the queue is gone."""
-    names = resolver or DnsScout(config)
+    names = resolver or DnsDestinationResolver(config)
     policies = TlsPolicies(config, names, contexts)
-    means = SenderContext(config, outlet, host, names, policies, Connections(), config.server.name, making)
+    context = SenderContext(config, dispatch, host, names, policies, Connections(), config.server.name, making)
     slots = Slots(most)
     try:
         async with asyncio.TaskGroup() as group:
             while True:
-                for delivery in await outlet.lease(await slots.some()):
+                for delivery in await dispatch.lease(await slots.some()):
                     slots.free -= 1
-                    group.create_task(_handle(means, delivery, slots))
+                    group.create_task(_handle(context, delivery, slots))
     except* QueueRefusal as refusals:
         log.warning("the queue is gone (%s), stopping", refusals.exceptions[0])
 
 
-async def _handle(means: SenderContext, delivery: Delivery, slots: Slots) -> None:
+async def _handle(context: SenderContext, delivery: Delivery, slots: Slots) -> None:
     try:
-        whole, parts = await deliver(means, delivery)
+        whole, parts = await deliver(context, delivery)
     except Exception:
         log.exception("bug while delivering message %s of zone %s", delivery.id, delivery.zone)
         everyone = [*range(len(delivery.recipients))]
         whole, parts = Result(delivery.lease, [Outcome(DEFERRED, OUR_FAULT, "plugin", everyone)]), []
     slots.release()  # the settle below writes before it first waits, so the next lease is asked for behind it
-    await means.outlet.settle(whole)
-    if not means.host.listens("sender_delivered"):
+    await context.dispatch.settle(whole)
+    if not context.host.listens("sender_delivered"):
         return
     for one, result in parts:
         if any(outcome.verdict == DELIVERED for outcome in result.outcomes):
-            await means.host.call("sender_delivered", delivery=one, result=result)
+            await context.host.call("sender_delivered", delivery=one, result=result)

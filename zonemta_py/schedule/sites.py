@@ -1,10 +1,10 @@
 """Which site a domain's mail goes to: what DNS said, for as long as it may be believed, for the whole queue.
 
 The scheduler counts by site, so the queue's process asks before anything is leased; the answer travels with the lease,
-and all senders share it. A `Scout` asks (answers, their TTLs and their cache are its own business); here is what the
-schedule needs without waiting: known, or being looked up.
+and all senders share it. A `DestinationResolver` asks (answers, their TTLs and their cache are its own business); here
+is what the schedule needs without waiting: known, or being looked up.
 
-Without a scout (tests, a relay with a smart host) nothing is ever asked, and a domain is its own site.
+Without one (tests, a relay with a smart host) nothing is ever asked, and a domain is its own site.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class DestinationResolver(Protocol):
 class Sites:
     """What is known of domains. now: steady seconds."""
 
-    def __init__(self, scout: DestinationResolver | None, now: Callable[[], float]) -> None:
-        self._scout, self._now = scout, now
+    def __init__(self, resolver: DestinationResolver | None, now: Callable[[], float]) -> None:
+        self._resolver, self._now = resolver, now
         self._known: OrderedDict[str, tuple[float, Found]] = OrderedDict()
         self._asked: dict[str, list[Callable[[Found], None]]] = {}
         self._queue: deque[str] = deque()
@@ -51,7 +51,7 @@ class Sites:
 
     @property
     def asks(self) -> bool:
-        return self._scout is not None
+        return self._resolver is not None
 
     def known(self, domain: str) -> Found | None:
         """The domain's site, or why it has none for good; None: it has to be looked up."""
@@ -92,10 +92,10 @@ class Sites:
             task.add_done_callback(self._tasks.discard)
 
     async def _ask(self, domain: str) -> None:
-        assert self._scout is not None
+        assert self._resolver is not None
         found: Found
         try:
-            found = await self._scout.site(domain, self._now())
+            found = await self._resolver.site(domain, self._now())
         except NoRoute as error:
             found = error
         except Exception:

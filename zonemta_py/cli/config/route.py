@@ -180,9 +180,9 @@ def _shown(answer: dict[str, Any]) -> list[Sequence[object]]:
 
 async def _destination(config: Config, host: str, domain: str) -> dict[str, Any]:
     """What DNS says: hosts in an order to try them, site and provider; or why there is no way."""
-    from zonemta_py.delivery.dns.destination import DnsScout
+    from zonemta_py.delivery.dns.destination import DnsDestinationResolver
 
-    scout = DnsScout(config)
+    scout = DnsDestinationResolver(config)
     try:
         if host:
             return {"site": host, "provider": "", "hosts": [[host, list(await scout.addresses(host, 0.0))]]}

@@ -100,7 +100,7 @@ def _rows(reports: list[TlsReport]) -> list[list[Any]]:
 async def _send(settings: Config, day: datetime.date) -> list[str]:
     """Mail goes through our own listener, and so through our own queue."""
     from zonemta_py.cli.send import commands as sending
-    from zonemta_py.delivery.dns.destination import DnsScout
+    from zonemta_py.delivery.dns.destination import DnsDestinationResolver
     from zonemta_py.delivery.tls.mail import send_day
 
     async def hand_in(sender: str, recipients: list[str], message: bytes) -> None:
@@ -111,4 +111,4 @@ async def _send(settings: Config, day: datetime.date) -> list[str]:
         except CommandError as stop:
             raise OSError(stop.sentence) from None
 
-    return await send_day(settings, day, DnsScout(settings), hand_in)
+    return await send_day(settings, day, DnsDestinationResolver(settings), hand_in)

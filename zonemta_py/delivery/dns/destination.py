@@ -45,7 +45,7 @@ class Host:
     error: NoRoute | None = None
 
 
-class DnsScout:
+class DnsDestinationResolver:
     """Asks for whole destinations. Raises ConfigError if the providers' file is not as it should be."""
 
     def __init__(

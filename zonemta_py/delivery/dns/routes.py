@@ -48,8 +48,8 @@ class Choice:
 
     __slots__ = ("_barred", "_free", "_open", "_port", "_roads")
 
-    def __init__(self, roads: Routes, port: int, free: bool) -> None:
-        self._roads, self._port, self._free = roads, port, free
+    def __init__(self, routes: Routes, port: int, free: bool) -> None:
+        self._roads, self._port, self._free = routes, port, free
         self._barred: dict[str, str] = {}
         self._open = False
 

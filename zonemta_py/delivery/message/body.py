@@ -2,7 +2,7 @@
 
 Chunks come from the queue when the server is ready for them, so no process ever holds a whole large message. A large
 merged message is in pieces, of which those that are everybody's are in memory once.
-Failures: `Outlet.chunk` raises QueueRefusal; the transaction then cuts the connection before the final dot.
+Failures: `Dispatch.chunk` raises QueueRefusal; the transaction then cuts the connection before the final dot.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from zonemta_py.queue.api import Delivery, Dispatch
 class Body:
     """One message. whole: all of it, or None if it comes in chunks, or is in pieces. size: bytes to announce."""
 
-    __slots__ = ("_chunks", "_delivery", "_head", "_next", "_outlet", "_pieces", "size", "whole")
+    __slots__ = ("_chunks", "_delivery", "_dispatch", "_head", "_next", "_pieces", "size", "whole")
 
-    def __init__(self, delivery: Delivery, outlet: Dispatch, pieces: list[bytes] | None = None) -> None:
-        self._delivery, self._outlet = delivery, outlet
+    def __init__(self, delivery: Delivery, dispatch: Dispatch, pieces: list[bytes] | None = None) -> None:
+        self._delivery, self._dispatch = delivery, dispatch
         self._pieces = None if pieces is None else _cut(pieces)
         self._chunks = delivery.chunks if self._pieces is None else len(self._pieces)
         self.whole = delivery.body
@@ -105,7 +105,7 @@ class Body:
 
     async def _chunk(self, number: int) -> bytes:
         if self._pieces is None:
-            return await self._outlet.chunk(self._delivery.id, number)
+            return await self._dispatch.chunk(self._delivery.id, number)
         return bytes(self._pieces[number - 1])
 
 

@@ -37,7 +37,7 @@ SLOW_S = 0.003
 
 
 @dataclass(slots=True)
-class Kept:
+class CachedTemplate:
     """A template in memory. bytes: as it is packed. slow: its latest message took long."""
 
     template: Compiled
@@ -48,11 +48,11 @@ class Kept:
 class Templates:
     """The compiled templates of one sender. making: where to note what is being made; None: nowhere."""
 
-    def __init__(self, outlet: Dispatch, making: Making | None = None, bytes_max: int = TEMPLATES_BYTES_MAX) -> None:
-        self._outlet, self._making, self._bytes_max = outlet, making, bytes_max
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
+    def __init__(self, dispatch: Dispatch, making: Making | None = None, bytes_max: int = TEMPLATES_BYTES_MAX) -> None:
+        self._dispatch, self._making, self._bytes_max = dispatch, making, bytes_max
+        self._kept: OrderedDict[str, CachedTemplate] = OrderedDict()
         self._bytes = 0
-        self._coming: dict[str, asyncio.Task[Kept]] = {}
+        self._coming: dict[str, asyncio.Task[CachedTemplate]] = {}
         self._turn = asyncio.Lock()
 
     async def make(self, delivery: Delivery) -> list[bytes] | None:
@@ -74,7 +74,7 @@ class Templates:
         delivery.body = b"".join(pieces)
         return None
 
-    def _pieces(self, kept: Kept, delivery: Delivery) -> tuple[list[bytes], float]:
+    def _pieces(self, kept: CachedTemplate, delivery: Delivery) -> tuple[list[bytes], float]:
         """The message, and how long it took."""
         fields = dict(zip(delivery.columns, delivery.values[0] if delivery.values else (), strict=True))
         address, making = delivery.recipients[0].address, self._making
@@ -88,14 +88,14 @@ class Templates:
                 making.end()
         return pieces, perf_counter() - began
 
-    def _known(self, name: str) -> Kept | None:
+    def _known(self, name: str) -> CachedTemplate | None:
         found = self._kept.get(name)
         if found is None:
             return None
         self._kept.move_to_end(name)
         return found
 
-    async def _fetched(self, delivery: Delivery) -> Kept:
+    async def _fetched(self, delivery: Delivery) -> CachedTemplate:
         task = self._coming.get(delivery.template)
         if task is None:
             task = asyncio.ensure_future(self._fetch(delivery.campaign, delivery.template))
@@ -103,12 +103,12 @@ class Templates:
             task.add_done_callback(lambda _: self._coming.pop(delivery.template, None))
         return await asyncio.shield(task)
 
-    async def _fetch(self, campaign: str, name: str) -> Kept:
+    async def _fetch(self, campaign: str, name: str) -> CachedTemplate:
         from zonemta_py.merge.compile import compile as compiled  # most senders never need Jinja2 in memory
 
-        packed = await self._outlet.template(campaign)
+        packed = await self._dispatch.template(campaign)
         template = await asyncio.to_thread(lambda: compiled(TemplateSource.unpack(packed)))
-        kept = self._kept[name] = Kept(template, len(packed))
+        kept = self._kept[name] = CachedTemplate(template, len(packed))
         self._bytes += kept.bytes
         while self._bytes > self._bytes_max and len(self._kept) > 1:
             _, gone = self._kept.popitem(last=False)

@@ -1,4 +1,4 @@
-"""What TLS policies ask of DNS; `delivery.scout` answers."""
+"""What TLS policies ask of DNS; `dns.destination` answers."""
 
 from __future__ import annotations
 
