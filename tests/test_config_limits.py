@@ -80,13 +80,13 @@ def test_the_time_is_between_a_second_and_a_year(text: str) -> None:
 @pytest.mark.parametrize(
     ("values", "remedy"),
     [
-        ({}, "limits nothing: give it messages"),
-        ({"only": {"provider": "google"}}, "limits nothing: give it messages"),
-        ({"messages": "10MB/s"}, "counts messages: leave the B out, or set bytes"),
-        ({"new_connections": "10KB/s"}, "counts new connections: leave the B out"),
+        ({}, "limits nothing; set messages"),
+        ({"only": {"provider": "google"}}, "limits nothing; set messages"),
+        ({"messages": "10MB/s"}, "counts messages; omit the B, or set bytes"),
+        ({"new_connections": "10KB/s"}, "counts new connections; omit the B"),
         ({"recipients": "10"}, "write it like 100/s"),
         ({"bytes": "10MB"}, "write it like 100/s"),
-        ({"messages": "10/s", "bytes": "1MB/s", "burst": 20}, "put bytes in one of its own"),
+        ({"messages": "10/s", "bytes": "1MB/s", "burst": 20}, "move bytes to a throttle of its own"),
         ({"connections": 3, "burst": 20}, "has a burst but no rate"),
         ({"connections": -1}, "greater than or equal to 0"),
         ({"messages": "1/s", "per": ["domain"]}, "'site', 'provider'"),
@@ -120,7 +120,7 @@ def test_one_limit_of_any_kind_is_enough(values: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("values", "remedy"),
     [
-        ({"rate_min": ""}, "write the slowest rate"),
+        ({"rate_min": ""}, "write the slowest useful rate"),
         ({"rate_min": "10/s", "rate_max": "600/min"}, "not below rate_max"),
         ({"rate_max": "10MB/s"}, "counts messages"),
         ({"rate_decrease": 1}, "less than 1"),
@@ -161,7 +161,7 @@ def test_what_are_no_hours_is_told_how_they_are_written(hours: str) -> None:
         ({"time_zone": "Mars/Olympus"}, "not a time zone such as Europe/Berlin"),
         ({"time_zone": "../etc/passwd"}, "not a time zone such as Europe/Berlin"),
         ({"time_zone": ""}, "not a time zone such as Europe/Berlin"),
-        ({"days": []}, "name some or leave days out"),
+        ({"days": []}, "name some, or omit days"),
         ({"days": ["monday"]}, "'mon'"),
     ],
 )

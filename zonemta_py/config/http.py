@@ -67,7 +67,7 @@ class Http(Section):
             raise ValueError(
                 f"address {self.address} is not loopback and there is no certificate; keys must not "
                 "travel in the clear:"
-                " give certificate = a PEM file, or keep 127.0.0.1 behind a TLS proxy"
+                " set certificate = a PEM file, or keep 127.0.0.1 behind a TLS proxy"
             )
         for names in ([key.name for key in self.keys], [key.hash for key in self.keys]):
             for name in names:
