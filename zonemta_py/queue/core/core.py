@@ -15,7 +15,7 @@ from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged, StoreError
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.receipts import Receipts
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import StandingRecord, Type
 from zonemta_py.disk.space import LEAST_BYTES, Space
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.queue.core.bodies import Bodies, Uncommitted
@@ -147,7 +147,8 @@ class Core:
 
     def _clock_set(self, steps: list[list[Any]]) -> None:
         """The machine's clock was set: when messages came is known by both clocks from now on."""
-        self.ledger.append(Type.STANDING, records.pack(["clock", ["clock", ""], steps, "the machine's clock was set"]))
+        change = StandingRecord("clock", ["clock", ""], steps, "the machine's clock was set")
+        self.ledger.append(Type.STANDING, change.pack())
 
     def _requeued(self, zone: str, address: str) -> None:
         """A deferred recipient is due and was parked: it counts as queued from now on."""
@@ -162,7 +163,7 @@ class Core:
         self.message_count -= 1
         self.message_bytes -= message.metadata["size"]
         if message.id not in self.finished:
-            self.ledger.append(Type.FINISH, records.pack([message.id]))
+            self.ledger.append(Type.FINISH, records.pack([message.id]))  # a `FinishRecord`, for every message
             self.segments.ended(message.id)
         if self.hooks.releases:
             envelope = Envelope.from_metadata(message.metadata, [])

@@ -16,7 +16,7 @@ from functools import partial
 
 from zonemta_py.config.server import Queue
 from zonemta_py.disk import keys, records
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import END_BODY, SegmentRecord, Type
 from zonemta_py.queue.core.commit import JournalLine
 from zonemta_py.queue.core.segments import Segments
 from zonemta_py.schedule.time.steady import Steady
@@ -85,12 +85,12 @@ class Ledger:
         """Closes the segment that is being written, if there is one, and begins the next."""
         now_ms = self._clock.ms()
         if self._writing:
-            self._journal.append(Type.END, records.pack(None), now_ms)
+            self._journal.append(Type.END, END_BODY, now_ms)
         self.rotated.set()
         self._writing = True
         floor = self._ids.next(now_ms)
         first = self._journal.next_seq
-        body = {"version": 1, "first": first, "floor": floor, "clock": self._clock.state()}
+        body: SegmentRecord = {"version": 1, "first": first, "floor": floor, "clock": self._clock.state()}
         self._journal.append(Type.SEGMENT, records.pack(body), now_ms)
         self._segments.begin(first, floor)
         self._bytes, self._began_ms, self._news = 0, self._clock.steady_ms(), False

@@ -160,6 +160,7 @@ class Acceptance:
         campaign = campaign_of(metadata)
         self._count(placed, envelope.size, 1, campaign, count)
         rows = [[row.zone.zone.name, row.recipient.address, *row.note[:2]] for row in placed]
+        # An `EnvelopeRecord`, by hand: its metadata are packed for the store already.
         told = b"\x93" + records.pack(message_id) + packed + records.pack(rows)
 
         def finish(reply: Reply | None) -> None:

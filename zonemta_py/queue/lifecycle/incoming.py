@@ -7,10 +7,9 @@ import errno
 from functools import partial
 from typing import TypeVar
 
-from zonemta_py.disk import records
 from zonemta_py.disk.bodies import Shrinker
 from zonemta_py.disk.body_file import BodyFile
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import OpenRecord, Type
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
@@ -80,7 +79,7 @@ class LocalIncoming:
         core = self._core
         self._id = core.ids.next(core.clock.ms())
         core.arriving.add(self._id)
-        core.ledger.append(Type.OPEN, records.pack([self._id]))
+        core.ledger.append(Type.OPEN, OpenRecord(self._id).pack())
         return BodyFile(core.bodies.folder, self._id)
 
     async def _written(self) -> None:

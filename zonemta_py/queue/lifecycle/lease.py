@@ -52,10 +52,7 @@ class Lease:
         self.answered = self.answered.union(indices)
 
     def row(self) -> list[Any]:
-        """For start and position records: [lease, id, zone, destination, recipients, since_ms, provider, size].
-
-        A recipient is its address, or [address, due_ms] where it was deferred. The last two: what limits count by.
-        """
+        """The fields of its `StartRecord`, for the journal and for position records. By hand: there is one a lease."""
         recipients = [_who(entry) for entry in self.open]
         zone, place = self.group.zone.zone.name, self.group.strand.key
         provider, size = self.group.lane.provider, self.message.metadata["size"]

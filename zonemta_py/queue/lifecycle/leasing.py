@@ -16,7 +16,7 @@ from zlib import crc32
 
 from zonemta_py.disk import records
 from zonemta_py.disk.leveldb.store import StoreError, StoreFenced
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import InDoubtRecord, Type
 from zonemta_py.mail.envelope import Notify, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, POSTPONED, Delivery, Outcome, Result
@@ -101,7 +101,7 @@ class Leases:
     def take_back(self, lease: Lease) -> None:
         """A lease whose sender never heard of it. The journal is told: it is over, and nobody is in doubt."""
         if self.out.pop(lease.number, None) is not None:
-            self._core.ledger.append(Type.IN_DOUBT, records.pack([[lease.number], []]))
+            self._core.ledger.append(Type.IN_DOUBT, InDoubtRecord([lease.number], []).pack())
             self._put_back(lease.group)
 
     def _put_back(self, group: Batch) -> None:

@@ -84,10 +84,9 @@ def check(lease: Lease, result: Result) -> None:
 
 
 def told(rows: list[Row], outcomes: list[Outcome], rulings: list[Classified | None]) -> list[list[Any]]:
-    """[[verdict, code, enhanced, text, stage, recipients, relayed, class, rule]…]: those that share all, together.
+    """The fields of an `OutcomeRow` for each of those that share all: by hand, for it is done with every result.
 
-    A recipient is its address, or [address, due_ms before, due_ms now] where it was or is deferred. rows: those of the
-    first outcome's recipients, then of the second's …
+    rows: those of the first outcome's recipients, then of the second's …
     """
     grouped: dict[tuple[Any, ...], list[Any]] = {}
     following = iter(rows)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from zonemta_py.disk import records
 from zonemta_py.disk.leveldb.store import Operation
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import RemovedRecord, Type
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Done, Receipt
@@ -64,7 +63,7 @@ def name(
     if metadata is not None:
         where["envelope"] = metadata
     for (zone, reason), addresses in found.items():
-        core.ledger.append(Type.REMOVED, records.pack([message_id, zone, addresses, reason, where]))
+        core.ledger.append(Type.REMOVED, RemovedRecord(message_id, zone, addresses, reason, where).pack())
 
 
 def stored_metadata(envelope: Envelope) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from functools import partial
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import PositionRecord, Type
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance import archive
@@ -95,7 +95,7 @@ class Maintenance:
         core.standing_copy.save(core.schedule.standing.state(), core.schedule.permits.state())
         batches = core.batches
         await core.lines.stable()
-        body = {
+        body: PositionRecord = {
             "batches": batches,
             "applied": applied,
             "working": working,

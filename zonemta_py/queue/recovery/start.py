@@ -372,6 +372,7 @@ async def _leftovers(queue: LocalQueue, suffix: Suffix, last_id: str, clear: boo
         known = suffix.opened | suffix.finished | suffix.tried | core.bodies.ending
         stray_bodies.clear(core, suffix.floor, known)
     for message_id, metadata, rows in await unrecorded.without_envelope(core.store, suffix.enveloped, *among):
+        # An `EnvelopeRecord` whose metadata are packed already.
         core.ledger.append(Type.ENVELOPE, b"\x93" + records.pack(message_id) + metadata + records.pack(rows))
         core.segments.born(message_id)
         suffix.owed(message_id, records.unpack(metadata), len(rows))
