@@ -194,7 +194,7 @@ class Settling:
         return bool(late and not note.noticed and wanted("delayed", note.notify, message.metadata, now_ms))
 
     def _record(self, settlement: Settlement, result: Result, done: Callable[[], None]) -> None:
-        # A `DeliveryRecord`, by hand: it is written with every result, and the class costs as much again as the packing.
+        # A `DeliveryRecord`, by hand: the class costs as much again as the packing, with every result.
         trace = [result.remote, result.local, result.tls, result.started_ms, result.took_ms]
         lease = settlement.lease
         number, target = (lease.number, lease.group.strand.key) if lease else (0, "")
