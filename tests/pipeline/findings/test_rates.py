@@ -159,3 +159,35 @@ def test_any_source_and_provider_make_a_table(source: str, provider: str) -> Non
     table = tomllib.loads(fragment(ROW | {"source": source, "provider": provider}))["throttles"][0]
     assert table["only"] == {"source": source, "provider": provider}
     assert throttle_name(source, provider).startswith("lake")
+
+
+TRAP = '''\
+[server]
+banner = """
+[[throttles]]
+name = "lake-google-192-0-2-1"
+recipients = "1/s"
+"""
+
+[[throttles]]
+name = "lake-google-192-0-2-1"
+only = { source = "192.0.2.1", provider = "google", tenant = [
+  "[a]",
+] }
+recipients = "1/s"
+'''
+
+
+def test_what_only_looks_like_a_table_is_none() -> None:
+    """In a string of several lines, or in brackets: the table itself is replaced, and all of it."""
+    before, after = tomllib.loads(TRAP), tomllib.loads(proposed(TRAP, [ROW]))
+    assert after["server"] == before["server"]
+    assert [one["recipients"] for one in after["throttles"]] == ["48.3/s"]
+
+
+def test_tables_apart_stay_where_they_are() -> None:
+    """An operator keeps throttles in several places, each under its comment: only the one that changes does."""
+    text = BASE + "\n# mine\n[[throttles]]\n" + 'name = "lake-google-192-0-2-1"\nrecipients = "1/s"\n\n# end\n[dns]\n'
+    after = proposed(text, [ROW])
+    assert [line for line in text.splitlines() if line not in after.splitlines()] == ['recipients = "1/s"']
+    assert after.index("# mine") < after.index("48.3/s") < after.index("# end")

@@ -107,6 +107,14 @@ def test_a_bad_day_repeats_the_cap() -> None:
     assert after["warmups"][-1]["caps"][0] == 500
 
 
+def test_an_address_elsewhere_is_another_matter() -> None:
+    """A listener may have the source's address: it gets no line, and the pools get theirs all the same."""
+    text = '[[listeners]]\naddress = "192.0.2.11"\nport = 25\n\n' + BASE
+    after = proposed(text, [OLD, row()])
+    assert tomllib.loads(after)["listeners"] == tomllib.loads(text)["listeners"]
+    assert after.count('warmup = "lake-192-0-2-11"') == 2
+
+
 @given(st.text(min_size=1, max_size=40), st.text(max_size=40))
 def test_whatever_stands_in_the_journal(source: str, provider: str) -> None:
     """The text stays TOML, with or without a warm-up more."""

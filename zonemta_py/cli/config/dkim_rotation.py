@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from zonemta_py.config import DkimKey
+from zonemta_py.pipeline.findings.toml_text import own_end, tables
 
 DUAL_DAYS = 1
 """How long both sign: until no resolver remembers that the new one was not there."""
 ARRIVE_DAYS = 7
 """Behind the retry life: forwarders and mailboxes verify late."""
-_TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
 _STATE = re.compile(r"^[ \t]*state[ \t]*=.*$", re.MULTILINE)
 
 
@@ -98,7 +98,7 @@ def _quoted(text: str) -> str:
 
 def diff(text: str, name: str, settings: DkimKey, state: str) -> str:
     """How the configuration's text has to change, as a unified diff; in words if the table cannot be found."""
-    for start, end in _tables(text):
+    for start, end in tables(text):
         part = text[start:end]
         if not _is(part, settings):
             continue
@@ -107,11 +107,6 @@ def diff(text: str, name: str, settings: DkimKey, state: str) -> str:
         before, after = text.splitlines(), (text[:start] + changed + text[end:]).splitlines()
         return "\n".join(difflib.unified_diff(before, after, name, name, lineterm=""))
     return f'set state = "{state}" in the [[dkim]] table of {settings.domain}, {settings.selector}'
-
-
-def _tables(text: str) -> list[tuple[int, int]]:
-    starts = [found.start() for found in _TABLE.finditer(text)]
-    return list(zip(starts, [*starts, len(text)][1:], strict=True))
 
 
 def _is(part: str, settings: DkimKey) -> bool:
@@ -124,9 +119,6 @@ def _is(part: str, settings: DkimKey) -> bool:
 
 
 def _added(part: str, line: str) -> str:
-    """Behind the table's own lines; comments at its end are about what follows."""
-    lines = part.splitlines()
-    end = len(lines)
-    while not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#"):
-        end -= 1
-    return "\n".join((*lines[:end], line, *lines[end:])) + "\n"
+    """Behind the table's own lines."""
+    end = own_end(part, 0, len(part))
+    return part[:end].rstrip("\n") + f"\n{line}\n" + part[end:]

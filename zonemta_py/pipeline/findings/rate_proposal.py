@@ -14,15 +14,14 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable
-from itertools import pairwise
 from typing import Any
+
+from zonemta_py.pipeline.findings.toml_text import own_end, tables
 
 NAME_CHARACTERS_MAX = 60
 CONFIDENT = ("medium", "high")
 _UNENDED = "\n\\ No newline at end of file\n"
 """What `patch` wants to know of a file's last line."""
-_HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
-_NAME = re.compile(r'^[ \t]*name[ \t]*=[ \t]*(["\'])(.*?)\1', re.MULTILINE)
 
 
 def fragment(row: dict[str, Any]) -> str:
@@ -74,32 +73,18 @@ def rate_text(per_second: float) -> str:
 
 def _put(text: str, name: str, table: str) -> str:
     """In place of the table of that name, with the comment that stands right above it; else at the end."""
-    for start, end in _tables(text):
-        found = _NAME.search(text, start, end)
-        if found and found[2] == name:
-            return text[: _comment_above(text, start)] + table + text[_last_line(text, start, end) :]
+    for start, end in tables(text):
+        throttles = tomllib.loads(text[start:end]).get("throttles")
+        if isinstance(throttles, list) and throttles[0].get("name") == name:
+            return text[: _comment_above(text, start)] + table + text[own_end(text, start, end) :]
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     return f"{text}{gap}{table}"
-
-
-def _tables(text: str) -> list[tuple[int, int]]:
-    """Where each [[throttles]] table begins and the next header stands."""
-    headers = [found.start() for found in _HEADER.finditer(text)] + [len(text)]
-    return [(a, b) for a, b in pairwise(headers) if re.match(r"[ \t]*\[\[[ \t]*throttles[ \t]*\]\]", text[a:b])]
 
 
 def _comment_above(text: str, start: int) -> int:
     """One line of comment of ours belongs to the table."""
     above = text.rfind("\n", 0, max(0, start - 1)) + 1
     return above if re.match(r"# .*; confidence ", text[above:start]) else start
-
-
-def _last_line(text: str, start: int, end: int) -> int:
-    """Behind the table's last line that is neither blank nor a comment: those belong to what follows."""
-    lines = text[start:end].splitlines(keepends=True)
-    while lines and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
-        lines.pop()
-    return start + sum(map(len, lines))
 
 
 def _check(text: str) -> None:

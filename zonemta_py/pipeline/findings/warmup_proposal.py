@@ -17,11 +17,13 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from zonemta_py.pipeline.findings.toml_text import tables
+
 CAPS = (50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 20_000, 40_000, 75_000, 150_000, 250_000, 500_000)
 """The schedule that a warm-up has if nothing else is configured."""
 NEW = datetime.timedelta(days=30)
 _BEFORE = datetime.timedelta(days=1)
-_ADDRESS = re.compile(r'^[ \t]*address[ \t]*=[ \t]*(["\'])(.*?)\1.*\n?', re.MULTILINE)
+_ADDRESS = re.compile(r"^[ \t]*address[ \t]*=.*\n?", re.MULTILINE)
 _Rows = Iterable[Mapping[str, Any]]
 
 
@@ -80,11 +82,13 @@ def _with(text: str, source: str, found: _Rows, caps: Sequence[int]) -> str:
         return text
     if any("warmup" in one or "warmup_since" in one for one in theirs):
         return text  # warmup = "" is a decision
-    places = [place for place in _ADDRESS.finditer(text) if _same(place[2], source)]
     after = text
-    for place in reversed(places):
-        line = place[0] if place[0].endswith("\n") else place[0] + "\n"
-        after = f'{after[: place.start()]}{line}warmup = "{name}"\n{after[place.end() :]}'
+    for start, end in reversed(tables(text)):
+        part = text[start:end]
+        line = _ADDRESS.search(part)
+        if line and _same(_address(tomllib.loads(part)), source):
+            whole = part[: line.end()] if line[0].endswith("\n") else part[: line.end()] + "\n"
+            after = f'{after[:start]}{whole}warmup = "{name}"\n{after[start + line.end() :]}'
     why = "; ".join(
         f"{row['provider']}: {row['good_days']} good days, the best with {row['best_day'] or 0}" for row in found
     )
@@ -109,6 +113,13 @@ def _is(text: str, was: Mapping[str, Any], source: str, name: str) -> bool:
 
 def _sources(told: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [source for pool in told.get("pools", []) for source in pool.get("sources", [])]
+
+
+def _address(part: Mapping[str, Any]) -> object:
+    """Of a [[pools.sources]] table that stands by itself; None of any other."""
+    pools = part.get("pools")
+    sources = pools.get("sources") if isinstance(pools, dict) else None
+    return sources[0].get("address") if isinstance(sources, list) else None
 
 
 def _schedule(source: str, told: Mapping[str, Any]) -> dict[str, Any] | None:
