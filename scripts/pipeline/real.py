@@ -85,7 +85,9 @@ async def run(folder: Path, messages: int) -> None:
     queue = await open_queue(Config.model_validate({"server": server, "queue": bounds}), None, clock)
     for start in range(0, messages, 50):
         numbers = range(start, min(start + 50, messages))
-        await asyncio.gather(*(queue.put(envelope(die, n, clock.ms()), b"Subject: x\r\n\r\nHi\r\n") for n in numbers))
+        await asyncio.gather(
+            *(queue.accept(envelope(die, n, clock.ms()), b"Subject: x\r\n\r\nHi\r\n") for n in numbers)
+        )
         await work_off(queue, die, clock)
         clock.now_s += 1200
         queue.core.changed()

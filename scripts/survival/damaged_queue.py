@@ -167,12 +167,12 @@ async def _put(queue: LocalQueue, numbers: range) -> None:
         envelope = _envelope(number)
         chunks = [one.data[at : at + CHUNK_BYTES] for at in range(0, len(one.data), CHUNK_BYTES)]
         if len(chunks) == 1:
-            message_id = await queue.put(envelope, chunks[0])
+            message_id = (await queue.accept(envelope, chunks[0])).id
         else:
             incoming = queue.begin()
             for chunk in chunks[:-1]:
                 await incoming.write(chunk)
-            message_id = await incoming.commit(envelope, chunks[-1])
+            message_id = (await incoming.accept(envelope, chunks[-1])).id
         with (queue.core.config.folder / "acknowledged").open("a") as ids:
             ids.write(json.dumps(dict.fromkeys(one.recipients, message_id)) + "\n")
 

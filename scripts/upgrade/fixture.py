@@ -169,7 +169,7 @@ async def first(trial: Trial) -> None:
     await trial.ask("unsuppress", addresses=["gone@default.test"])
     await trial.put("ended", "delivered1@default.test", "bounced1@default.test", "delivered2@hold.test")
     await trial.put("left out", "listed@default.test", "queued1@default.test")
-    await trial.queue.put(batch("mia@default.test", "bounced2@default.test", "deferred2@default.test"), b"")
+    await trial.queue.accept(batch("mia@default.test", "bounced2@default.test", "deferred2@default.test"), b"")
     await trial.round(bounced=BOUNCED, deferred=DEFERRED, queued=DEFERRED)
     await trial.round()
     await trial.ask("rotate")
@@ -195,7 +195,7 @@ async def second(trial: Trial) -> None:
     await trial.put("stopped", "waits11@stopped.test")
     await trial.put("later", "later12@default.test", hold_until_ms=FAR_MS)
     await trial.put("large", "large13@default.test", text=large())
-    await trial.queue.put(batch("ben@default.test", "tired@default.test", "zoë@hold.test"), b"")
+    await trial.queue.accept(batch("ben@default.test", "tired@default.test", "zoë@hold.test"), b"")
     await trial.put("asked once", "asked14@default.test", **REQUEST)
     await trial.put("fresh", "fresh15@default.test", "fresh15@hold.test")
 

@@ -21,7 +21,7 @@ async def mail(queue: LocalQueue) -> None:
         envelope = Envelope(
             "news@src.test", [Recipient(f"{name}@x.test", 0, None)], 9, received_ms=queue.core.clock.ms()
         )
-        await queue.put(envelope, b"A: b\r\n\r\n")
+        await queue.accept(envelope, b"A: b\r\n\r\n")
         (delivery,) = await queue.lease(1)
         await queue.settle(Result(delivery.lease, [Outcome(verdict, reply, "dot", [0])]))
 

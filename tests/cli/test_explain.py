@@ -19,10 +19,11 @@ Told = Callable[..., Any]
 
 
 def put(*addresses: str, **more: Any) -> Callable[[LocalQueue], Awaitable[str]]:
-    def work(queue: LocalQueue) -> Awaitable[str]:
+    async def work(queue: LocalQueue) -> str:
         now_ms = int(time.time() * 1000)
         recipients = [Recipient(address) for address in addresses]
-        return queue.put(Envelope("ann@example.com", recipients, len(BODY), received_ms=now_ms, **more), BODY)
+        envelope = Envelope("ann@example.com", recipients, len(BODY), received_ms=now_ms, **more)
+        return (await queue.accept(envelope, BODY)).id
 
     return work
 

@@ -109,7 +109,7 @@ def busy(served: Callable[..., Any]) -> str:
             "ann@example.com", [Recipient(ADDRESS)], len(body), received_ms=1_700_000_000_000,
             user="ann", headers={"subject": "Hello"}, hashes={"relaxed": b"\xe6\x00"},
         )  # fmt: skip
-        return await queue.put(envelope, body)
+        return (await queue.accept(envelope, body)).id
 
     return str(served().do(put))
 

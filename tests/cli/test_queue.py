@@ -47,7 +47,7 @@ class Running:
             envelope = Envelope(
                 sender, recipients, len(BODY), received_ms=1_700_000_000_000, headers={"subject": "Hello"}
             )
-            self.ids.append(await queue.put(envelope, BODY))
+            self.ids.append((await queue.accept(envelope, BODY)).id)
         if self.crash:
             await self.lose_a_sender(queue)
         self.ready.set()
@@ -234,7 +234,7 @@ def test_show_for_people_has_no_bytes_in_it(served: Callable[..., object], told:
             "", [Recipient("bob@x.org")], len(BODY), received_ms=1_700_000_000_000, user="ann", smtputf8=True,
             hashes={"relaxed": b"\xe6\x00'"}, hold_until_ms=1_700_000_060_000,
         )  # fmt: skip
-        return await queue.put(envelope, BODY)
+        return (await queue.accept(envelope, BODY)).id
 
     text = told("queue", "show", served().do(put)).out  # type: ignore[attr-defined]
     lines = [" ".join(line.split()) for line in text.splitlines()]

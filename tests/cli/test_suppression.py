@@ -17,7 +17,7 @@ Told = Callable[..., Any]
 
 async def two_wait(queue: LocalQueue) -> None:
     for address in ("ann@x.test", "bob@x.test"):
-        await queue.put(Envelope("src@x.test", [Recipient(address)], 10), b"Subject: x\r\n\r\n")
+        await queue.accept(Envelope("src@x.test", [Recipient(address)], 10), b"Subject: x\r\n\r\n")
 
 
 def test_add_show_list_remove(served: Told, told: Told) -> None:

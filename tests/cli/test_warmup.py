@@ -27,7 +27,7 @@ async def send(queue: LocalQueue) -> None:
     for number, (verdict, code) in enumerate(((DELIVERED, 250), (DEFERRED, 451))):
         envelope = Envelope("ann@example.com", [Recipient(f"r{number}@x.org")], len(BODY))
         envelope.received_ms = int(time.time() * 1000)
-        await queue.put(envelope, BODY)
+        await queue.accept(envelope, BODY)
         (delivery,) = await queue.lease(1, "sender-1")
         await queue.settle(Result(delivery.lease, [Outcome(verdict, Reply(code, "", "said"), "dot", [0])]))
 

@@ -51,7 +51,7 @@ async def test_who_has_killed_its_sender_twice_is_held_and_named(scripted: Any, 
     )  # fmt: skip
     people = [Recipient(f"{name}@d.example", values=[name]) for name in ("ann", "deadly", "bob")]
     await queue.accept(Envelope("", people, columns=["name"], campaign="c", request="campaign c 1"), b"")
-    await queue.put(Envelope("x@y.example", [Recipient("plain@d.example")]), b"Subject: x\r\n\r\ny\r\n")
+    await queue.accept(Envelope("x@y.example", [Recipient("plain@d.example")]), b"Subject: x\r\n\r\ny\r\n")
     deaths = 0
     try:
         for _ in range(6):

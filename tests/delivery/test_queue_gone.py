@@ -42,7 +42,7 @@ async def test_a_result_that_nobody_takes_any_more_is_no_bug(scripted: Any, tmp_
     queue = await open_queue(config)
     wire = await serve(queue, tmp_path)
     try:
-        await queue.put(Envelope("x@y.example", [Recipient("plain@d.example")]), b"Subject: x\r\n\r\ny\r\n")
+        await queue.accept(Envelope("x@y.example", [Recipient("plain@d.example")]), b"Subject: x\r\n\r\ny\r\n")
         sender = await asyncio.create_subprocess_exec(
             sys.executable, "-c", SENDER, str(tmp_path), str(server.port), stderr=asyncio.subprocess.PIPE
         )

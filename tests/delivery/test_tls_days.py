@@ -16,7 +16,7 @@ from zonemta_py.disk.records import Type, pack
 from zonemta_py.mail.envelope import Envelope, Notify
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.api import QueueRefusal, Receipt
 
 DAY_S = 86_400
 DAY = 20_000
@@ -38,25 +38,12 @@ class Intake:
     def __init__(self, most: int = 100, refusal: Reply | None = None) -> None:
         self.most, self.refusal = most, refusal or Reply(451, "4.3.0", "gone")
         self.taken: list[tuple[Envelope, bytes]] = []
-        self._chunks: list[bytes] = []
 
-    async def put(self, envelope: Envelope, body: bytes) -> str:
+    async def accept(self, envelope: Envelope, body: bytes) -> Receipt:
         if len(self.taken) >= self.most:
             raise QueueRefusal(self.refusal)
         self.taken.append((envelope, body))
-        return "id"
-
-    def begin(self) -> Intake:
-        self._chunks = []
-        return self
-
-    async def write(self, chunk: bytes) -> None:
-        assert len(chunk) == CHUNK_BYTES
-        self._chunks.append(chunk)
-
-    async def commit(self, envelope: Envelope, last_chunk: bytes) -> str:
-        assert 0 < len(last_chunk) <= CHUNK_BYTES
-        return await self.put(envelope, b"".join((*self._chunks, last_chunk)))
+        return Receipt("id", 1, 0)
 
     @property
     def recipients(self) -> list[str]:

@@ -147,7 +147,7 @@ class House:
         return await self.put_envelope(envelope, body)
 
     async def put_envelope(self, envelope: Envelope, body: bytes = BODY) -> str:
-        return await self.queue.put(envelope, body)
+        return (await self.queue.accept(envelope, body)).id
 
     async def lease(self, most: int = 1) -> list[Delivery]:
         return await asyncio.wait_for(self.queue.lease(most), PATIENCE_S)
@@ -372,9 +372,8 @@ class Named:
 
     def __init__(self, queue: LocalQueue, name: str) -> None:
         self._queue, self._name = queue, name
-        self.accept = queue.accept
-        self.put, self.begin, self.settle, self.chunk, self.template, self.ask = (
-            queue.put, queue.begin, queue.settle, queue.chunk, queue.template, queue.ask,
+        self.accept, self.begin, self.settle, self.chunk, self.template, self.ask = (
+            queue.accept, queue.begin, queue.settle, queue.chunk, queue.template, queue.ask,
         )  # fmt: skip
 
     async def lease(self, most: int) -> list[Delivery]:

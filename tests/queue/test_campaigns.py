@@ -34,7 +34,7 @@ async def opened(house: Make, *addresses: str, settings: dict[str, Any] | None =
     home = await house(**options)
     await home.queue.ask("campaign-put", name="spring", sender="news@src.test", template=template(), **(settings or {}))
     if addresses:
-        await home.queue.put(batch(*addresses), b"")
+        await home.queue.accept(batch(*addresses), b"")
     return home
 
 
@@ -135,7 +135,7 @@ async def test_each_recipient_is_delivered_alone(house: Make) -> None:
 async def test_a_template_without_fields_is_merged_too(house: Make) -> None:
     """No columns and no values are what it is filled with."""
     home = await opened(house)
-    await home.queue.put(Envelope("", [Recipient("ann@x.test", values=[])], campaign="spring"), b"")
+    await home.queue.accept(Envelope("", [Recipient("ann@x.test", values=[])], campaign="spring"), b"")
     (delivery,) = await home.leases()
     assert (delivery.values, delivery.columns, delivery.chunks) == ([[]], [], 0)
     await home.settle(delivery)
@@ -155,7 +155,7 @@ async def test_a_batch_that_cannot_be_merged_is_refused(house: Make, envelope: E
     """554 5.5.0 with the reason, and nothing of it is counted."""
     home = await opened(house)
     with pytest.raises(QueueRefusal, match=f"554 5.5.0 .*{sentence}"):
-        await home.queue.put(envelope, b"")
+        await home.queue.accept(envelope, b"")
     assert await row(home, "accepted", "waiting") == (0, 0)
 
 
@@ -163,7 +163,7 @@ async def test_a_source_that_the_zone_has_is_taken(house: Make) -> None:
     """Every recipient goes out from there."""
     zones = [{"name": "default", "sources": ["127.0.0.7", "127.0.0.8"]}]
     home = await opened(house, zones=zones)
-    await home.queue.put(batch("ann@x.test", "bob@y.test", source="127.0.0.8"), b"")
+    await home.queue.accept(batch("ann@x.test", "bob@y.test", source="127.0.0.8"), b"")
     assert {delivery.source for delivery in await home.leases()} == {"127.0.0.8"}
 
 
@@ -171,7 +171,7 @@ async def test_the_values_are_not_in_the_journal(house: Make) -> None:
     """The archive is kept for weeks and read by many: it names who got mail, and not what was known of them."""
     home = await opened(house)
     people = [Recipient("ann@x.test", values=["Geheim"])]
-    await home.queue.put(Envelope("", people, columns=["name"], campaign="spring", request="r1", digest=b"d"), b"")
+    await home.queue.accept(Envelope("", people, columns=["name"], campaign="spring", request="r1", digest=b"d"), b"")
     (delivery,) = await home.leases()
     await home.settle(delivery)
     await home.rest()
@@ -244,7 +244,7 @@ async def test_a_batch_that_the_crash_cost_is_not_counted(house: Make) -> None:
     home = await opened(house, "ann@x.test")
     await home.rest()
     home.dead = True
-    put = asyncio.ensure_future(home.queue.put(batch("bob@x.test"), b""))
+    put = asyncio.ensure_future(home.queue.accept(batch("bob@x.test"), b""))
     await asyncio.sleep(0)
     await home.crash(drop=True)
     put.cancel()
@@ -294,14 +294,14 @@ async def test_a_canceled_campaign_ends_wherever_it_waits(house: Make, crash: bo
     assert (total["queued"], total["deferred"], total["held"], total["messages"]) == (0, 0, 0, 0)
     await home.sound()
     with pytest.raises(QueueRefusal, match=r"554 5\.5\.0 campaign 'spring' was canceled"):
-        await home.queue.put(batch("ann@x.test"), b"")
+        await home.queue.accept(batch("ann@x.test"), b"")
 
 
 async def test_a_damaged_message_stops_no_removal(house: Make) -> None:
     """Its recipients are left to whoever leases them, which sets it aside; all others go at once."""
     home = await opened(house, *(f"r{number}@x.test" for number in range(5)))
-    damaged = await home.queue.put(batch(*(f"s{number}@x.test" for number in range(5))), b"")
-    await home.queue.put(batch(*(f"t{number}@x.test" for number in range(5))), b"")
+    damaged = (await home.queue.accept(batch(*(f"s{number}@x.test" for number in range(5))), b"")).id
+    await home.queue.accept(batch(*(f"t{number}@x.test" for number in range(5))), b"")
     await home.crash()  # nothing of it is in memory
     home.queue.core.store.write([(keys.metadata(damaged), None)], True)
     await home.queue.ask("campaign-cancel", name="spring", cause="wrong list")
@@ -346,7 +346,7 @@ async def test_a_complete_campaign_ends_with_its_last_recipient(house: Make) -> 
     await tick(home)
     assert await row(home, "state", "delivered") == ("ended", 1)
     with pytest.raises(QueueRefusal, match="has ended"):
-        await home.queue.put(batch("ann@x.test"), b"")
+        await home.queue.accept(batch("ann@x.test"), b"")
     for order in ("pause", "resume", "cancel"):
         with pytest.raises(ValueError, match="has ended"):
             await home.queue.ask(f"campaign-{order}", name="spring")
@@ -472,7 +472,7 @@ async def test_what_a_recipient_asks_for_stands(house: Make) -> None:
     """A batch that says itself who wants to hear is obeyed."""
     home = await opened(house)
     people = [Recipient("ann@x.test", int(Notify.FAILURE), values=[])]
-    await home.queue.put(Envelope("", people, campaign="spring"), b"")
+    await home.queue.accept(Envelope("", people, campaign="spring"), b"")
     (delivery,) = await home.leases()
     assert delivery.recipients[0].notify == Notify.FAILURE
     await home.settle(delivery, BOUNCED)
@@ -542,7 +542,7 @@ def standing(home: Any) -> list[list[Any]]:
 async def test_show_says_that_each_has_his_own(house: Make) -> None:
     """There is no header that would be everybody's."""
     home = await opened(house)
-    message_id = await home.queue.put(batch("ann@x.test"), b"")
+    message_id = (await home.queue.accept(batch("ann@x.test"), b"")).id
     shown = await home.queue.ask("show", id=message_id)
     assert shown["header"] == "(each recipient's own, made from the template of campaign spring)"
 
@@ -551,11 +551,11 @@ async def test_parked_recipients_of_a_canceled_campaign_go(house: Make) -> None:
     """Those behind a destination that is down; another campaign's there stay."""
     home = await opened(house)
     await home.queue.ask("campaign-put", name="other", sender="news@src.test", template=template())
-    await home.queue.put(batch("first@x.test"), b"")
+    await home.queue.accept(batch("first@x.test"), b"")
     (first,) = await home.leases()
     await home.settle(first, DEFERRED, down_s=600, stage="connect")
     for name in ("spring", "other"):
-        await home.queue.put(batch(*(f"r{number}@x.test" for number in range(20)), campaign=name), b"")
+        await home.queue.accept(batch(*(f"r{number}@x.test" for number in range(20)), campaign=name), b"")
     await home.rest()
     assert len(list(home.queue.core.store.keys(b"parked ", b"parked!"))) == 40
     await home.queue.ask("campaign-cancel", name="spring")
@@ -571,7 +571,7 @@ async def test_parked_recipients_of_a_canceled_campaign_go(house: Make) -> None:
 async def test_fsck_names_a_merged_recipient_whose_key_is_gone(house: Make) -> None:
     """His values were nowhere else: his request is to be made again, and the tally says that he is gone."""
     home = await opened(house)
-    message_id = await home.queue.put(batch("ann@x.test", "bob@x.test", "cid@x.test"), b"")
+    message_id = (await home.queue.accept(batch("ann@x.test", "bob@x.test", "cid@x.test"), b"")).id
     await home.rest()
     home.queue.core.lines.submit(
         [(keys.fresh("default", message_id, "bob@x.test"), None)], lambda _: None, sync=True, keep=True

@@ -25,11 +25,11 @@ async def test_a_closed_queue_leaves_no_thread_and_no_file(memory: Path) -> None
     before = set(threading.enumerate())
     queue = await open_queue(Config.model_validate({"server": {"folder": memory}, "queue": {"reserve_bytes": 0}}))
     queue.start()
-    await queue.put(Envelope("ann@src.test", [Recipient("bob@x.test")], 1), b"x")
+    await queue.accept(Envelope("ann@src.test", [Recipient("bob@x.test")], 1), b"x")
     incoming = queue.begin()
     for _ in range(20):
         await incoming.write(bytes(CHUNK_BYTES))
-    await incoming.commit(Envelope("ann@src.test", [Recipient("bob@x.test")], 20 * CHUNK_BYTES), b"")
+    await incoming.accept(Envelope("ann@src.test", [Recipient("bob@x.test")], 20 * CHUNK_BYTES), b"")
     await queue.core.journal.stable()
     assert {"store", "journal", "receipts"} <= {Path(path).parent.name for path in held(memory)}
     assert set(threading.enumerate()) > before
@@ -43,7 +43,7 @@ async def test_what_still_waits_when_a_queue_is_closed_is_no_damage(memory: Path
     found: list[StoreDamaged] = []
     config = Config.model_validate({"server": {"folder": memory}, "queue": {"reserve_bytes": 0}})
     queue = await open_queue(config, hire=Inline)
-    await queue.put(Envelope("ann@src.test", [Recipient("bob@x.test")], 1), b"x")
+    await queue.accept(Envelope("ann@src.test", [Recipient("bob@x.test")], 1), b"x")
     queue.close()
     queue = await open_queue(config, damaged=found.append, hire=Inline)
     queue.core.changed()  # the schedule has not read yet

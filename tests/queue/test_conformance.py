@@ -53,7 +53,7 @@ async def test_put_lease_settle(house: Make, front: Make) -> None:
     queue = await front(home)
     envelope = mail("bob@x.test", ret="HDRS", envid="e1", smtputf8=True, body="8BITMIME")
     envelope.recipients = [Recipient("bob@x.test", 4, "rfc822;bob@x.test")]
-    message_id = await queue.put(envelope, BODY)
+    message_id = (await queue.accept(envelope, BODY)).id
     (delivery,) = await take(queue)
     assert (delivery.id, delivery.zone, delivery.destination) == (message_id, "default", "x.test")
     assert (delivery.sender, delivery.recipients) == ("ann@src.test", envelope.recipients)
@@ -73,7 +73,7 @@ async def test_a_large_message_comes_back_chunk_by_chunk(house: Make, front: Mak
     incoming = queue.begin()
     for chunk in chunks:
         await incoming.write(chunk)
-    await incoming.commit(mail("bob@x.test", size=9 * 65_536 + 3), b"end")
+    await incoming.accept(mail("bob@x.test", size=9 * 65_536 + 3), b"end")
     (delivery,) = await take(queue)
     assert (delivery.chunks, delivery.body) == (10, None)
     assert [await queue.chunk(delivery.id, number) for number in range(1, 11)] == [*chunks, b"end"]
@@ -94,7 +94,7 @@ async def test_an_aborted_message_leaves_nothing(house: Make, front: Make, writt
         await incoming.write(bytes(65_536))
     incoming.abort()
     incoming.abort()
-    await queue.put(mail("bob@x.test"), BODY)
+    await queue.accept(mail("bob@x.test"), BODY)
     await home.rest()
     assert len(list(home.queue.core.store.keys(b"message ", b"message!"))) == 3
     assert home.queue.core.arriving == set()
@@ -105,8 +105,8 @@ async def test_a_lease_has_recipients_of_one_message_up_to_the_limit(house: Make
     """One message, one destination, recipients_per_delivery at most; order kept, nobody left out or twice."""
     home = await house(zones=[{"name": "z", "recipients_per_delivery": 4}])
     queue = await front(home)
-    await queue.put(mail(*(f"r{n}@x.test" for n in range(10)), *(f"r{n}@y.test" for n in range(3))), BODY)
-    await queue.put(mail("last@x.test"), BODY)
+    await queue.accept(mail(*(f"r{n}@x.test" for n in range(10)), *(f"r{n}@y.test" for n in range(3))), BODY)
+    await queue.accept(mail("last@x.test"), BODY)
     deliveries: list[Delivery] = []
     while not await home.idle():
         some = await take(queue)
@@ -124,9 +124,9 @@ async def test_destinations_take_turns(house: Make, front: Make) -> None:
     home = await house()
     queue = await front(home)
     for _ in range(20):
-        await queue.put(mail("r@busy.test"), BODY)
+        await queue.accept(mail("r@busy.test"), BODY)
     for domain in ("a.test", "b.test"):
-        await queue.put(mail(f"r@{domain}"), BODY)
+        await queue.accept(mail(f"r@{domain}"), BODY)
     await home.rest()
     assert {d.destination for d in await take(queue, 3)} == {"busy.test", "a.test", "b.test"}
 
@@ -137,7 +137,7 @@ async def test_connection_limits_are_exact(house: Make, front: Make) -> None:
     home = await house(zones=[zone])
     one, two = await front(home, "one"), await front(home, "two")
     for number in range(30):
-        await one.put(mail(f"r@{'abc'[number % 3]}.test"), BODY)
+        await one.accept(mail(f"r@{'abc'[number % 3]}.test"), BODY)
     await home.rest()
     out = await take(one, 4)
     assert sorted(d.destination for d in out) == ["a.test", "b.test", "c.test"], "nobody knows yet how quick they are"
@@ -160,7 +160,7 @@ async def test_every_verdict_does_what_it_says(house: Make, front: Make) -> None
     """One delivery whose recipients fare differently: each by its own reply."""
     home = await house()
     queue = await front(home)
-    await queue.put(mail(*(f"r{n}@x.test" for n in range(6))), BODY)
+    await queue.accept(mail(*(f"r{n}@x.test" for n in range(6))), BODY)
     (delivery,) = await take(queue)
     verdicts = (DELIVERED, DEFERRED, BOUNCED, HELD, RELEASED)
     outcomes = [Outcome(v, Reply(450 if v != 3 else 550, "", str(v)), "rcpt", [v - 1]) for v in verdicts]
@@ -178,7 +178,7 @@ async def test_a_result_must_name_every_recipient_once(house: Make, front: Make,
     """One left out would wait for ever: such a result is refused, and changes nothing."""
     home = await house()
     queue = await front(home)
-    await queue.put(mail("a@x.test", "b@x.test"), BODY)
+    await queue.accept(mail("a@x.test", "b@x.test"), BODY)
     (delivery,) = await take(queue)
     with pytest.raises((ValueError, QueueRefusal)):
         await queue.settle(Result(delivery.lease, [Outcome(DELIVERED, Reply(250), "dot", indices)]))
@@ -190,7 +190,7 @@ async def test_deferred_mail_comes_when_it_is_due(house: Make, front: Make) -> N
     """By the schedule, its last entry repeated; attempts are counted; never before its time."""
     home = await house(retry={"schedule_min": [5, 10], "jitter": 0})
     queue = await front(home)
-    await queue.put(mail("bob@x.test"), BODY)
+    await queue.accept(mail("bob@x.test"), BODY)
     for attempt, minutes in enumerate((5, 10, 10, 10)):
         (delivery,) = await take(queue)
         assert delivery.attempts == [attempt]
@@ -211,12 +211,12 @@ async def test_a_clock_that_goes_back_delays_nothing_for_ever(house: Make, front
     """A deferral made after the clock went back is due before others that were read already, and still comes."""
     home = await house(retry={"schedule_min": [5], "jitter": 0})
     queue = await front(home)
-    await queue.put(mail("a@x.test"), BODY)
+    await queue.accept(mail("a@x.test"), BODY)
     await queue.settle(reply_to(home, (await take(queue))[0], DEFERRED))
     await home.move(301)
     (late,) = await take(queue)
     await home.move(-3000)
-    await queue.put(mail("b@y.test"), BODY)
+    await queue.accept(mail("b@y.test"), BODY)
     (early,) = await take(queue)
     await queue.settle(reply_to(home, early, DEFERRED))
     await home.rest()
@@ -229,9 +229,9 @@ async def test_a_lost_sender_leaves_its_mail_in_doubt(house: Make, front: Make) 
     """Listed, and sent again; another sender's leases stay where they are; a late result changes nothing."""
     home = await house()
     one, two = await front(home, "sender"), await front(home, "sender2")
-    await one.put(mail("a@x.test"), BODY)
+    await one.accept(mail("a@x.test"), BODY)
     (lost,) = await take(one, 1)
-    await one.put(mail("b@x.test"), BODY)
+    await one.accept(mail("b@x.test"), BODY)
     (kept,) = await take(two, 1)
     close(one)
     (again,) = await take(two, 1)
@@ -250,7 +250,7 @@ async def test_a_zone_may_hold_what_is_in_doubt(house: Make, front: Make) -> Non
     """Held for an operator, counted, and not sent."""
     home = await house(zones=[{"name": "z", "in_doubt": "hold"}])
     queue = await front(home)
-    await queue.put(mail("a@x.test", "b@x.test"), BODY)
+    await queue.accept(mail("a@x.test", "b@x.test"), BODY)
     await take(queue)
     close(queue)
     async with asyncio.timeout(30):
@@ -274,7 +274,8 @@ async def test_many_at_once(house: Make, front: Make) -> None:
     """Hundreds of messages in flight, by several senders: each is delivered once, and counted."""
     home = await house()
     queues = [await front(home, f"s{n}") for n in range(4)]
-    ids = await asyncio.gather(*(queues[n % 4].put(mail(f"r{n}@{n % 7}.test"), BODY) for n in range(300)))
+    receipts = await asyncio.gather(*(queues[n % 4].accept(mail(f"r{n}@{n % 7}.test"), BODY) for n in range(300)))
+    ids = [receipt.id for receipt in receipts]
     seen: list[str] = []
 
     async def work(queue: Any) -> None:
@@ -307,7 +308,7 @@ async def test_a_campaign_from_its_template_to_its_end(house: Make, front: Make)
     with pytest.raises(QueueRefusal, match=r"451 4\.3\.0 the campaign's template is not there"):
         await queue.template("summer")
     people = [Recipient(f"r{number}@x.test", values=[f"N{number}"]) for number in range(3)]
-    await queue.put(Envelope("", people, columns=["name"], campaign="spring", received_ms=1_700_000_000_000), b"")
+    await queue.accept(Envelope("", people, columns=["name"], campaign="spring", received_ms=1_700_000_000_000), b"")
     first, second, third = await take(queue)
     assert [(one.values, one.columns, one.chunks, one.body) for one in (first, second, third)] == [
         ([[f"N{number}"]], ["name"], 0, None) for number in range(3)
@@ -326,4 +327,4 @@ async def test_a_campaign_from_its_template_to_its_end(house: Make, front: Make)
     (row,) = await queue.ask("campaigns")
     assert (row["accepted"], row["delivered"], row["deferred"], row["removed"], row["waiting"]) == (3, 2, 1, 1, 0)
     with pytest.raises(QueueRefusal, match=r"554 5\.5\.0 campaign 'spring' was canceled"):
-        await queue.put(Envelope("", people, columns=["name"], campaign="spring"), b"")
+        await queue.accept(Envelope("", people, columns=["name"], campaign="spring"), b"")

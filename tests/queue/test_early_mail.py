@@ -59,7 +59,7 @@ async def test_mail_comes_while_recovery_goes_on(house: Make, power: bool) -> No
         await asyncio.sleep(0)
     await recovering
     await large.write(bytes(65_536))
-    taken.append(await large.commit(Envelope("ann@src.test", [Recipient("large@x.test")], 131_073), b"x"))
+    taken.append((await large.accept(Envelope("ann@src.test", [Recipient("large@x.test")], 131_073), b"x")).id)
     assert min(taken) > before
     assert len(set(taken)) == len(taken) > 3
     await home.sound()
@@ -126,7 +126,7 @@ async def test_a_canceled_campaign_takes_nothing_more(house: Make) -> None:
     order.cancel()
     batch = Envelope("", [Recipient("ann@x.test", values=["Ann"])], columns=["name"], campaign="spring")
     with pytest.raises(QueueRefusal, match="was canceled"):
-        await home.queue.put(batch, b"")
+        await home.queue.accept(batch, b"")
     await opening.finish()
     await home.sound()
 

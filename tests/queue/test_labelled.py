@@ -33,7 +33,7 @@ async def figures(home: Any) -> tuple[int, ...]:
 
 async def merged(home: Any, address: str = "ann@x.test") -> None:
     people = [Recipient(address, values=["Ann"])]
-    await home.queue.put(Envelope("", people, columns=["name"], campaign="spring"), b"")
+    await home.queue.accept(Envelope("", people, columns=["name"], campaign="spring"), b"")
 
 
 async def tick(home: Any) -> None:

@@ -168,7 +168,7 @@ async def test_broken_off_bodies_leave_nothing(house: Make, front: Make) -> None
         assert disk_bytes(home.folder) > before
         for one in many:
             one.abort()
-    await home.queue.put(mail("small@x.test", TRICKLE), TRICKLE)
+    await home.queue.accept(mail("small@x.test", TRICKLE), TRICKLE)
     await home.rest()
     assert len(bodies(home)) == 1
     assert home.queue.core.arriving == set()
@@ -199,7 +199,7 @@ async def test_what_is_begun_is_bounded_for_each_client_and_in_all(house: Make, 
     assert await refused(queue, "2001:db8::ffff") == (452, "4.3.1")
     kept += [await begin(queue, 24, f"192.0.2.{number}") for number in range(2)]
     assert await refused(queue, "192.0.2.9") == (452, "4.3.1")
-    await home.queue.put(mail("small@x.test", TRICKLE), TRICKLE)
+    await home.queue.accept(mail("small@x.test", TRICKLE), TRICKLE)
     for one in kept:
         one.abort()
     await home.rest()
@@ -214,7 +214,7 @@ async def test_half_of_the_disk_is_for_other_mail(house: Make, monkeypatch: pyte
     monkeypatch.setattr(core.space, "room", lambda now: free - disk_bytes(core.bodies.folder))
     one = await begin(home.queue, 56)
     assert await refused(home.queue) == (452, "4.3.1")
-    await home.queue.put(mail("small@x.test", TRICKLE), TRICKLE)
+    await home.queue.accept(mail("small@x.test", TRICKLE), TRICKLE)
     one.abort()
 
 
@@ -263,7 +263,7 @@ async def test_a_batch_that_fails_leaves_no_file(house: Make, monkeypatch: pytes
     one = await begin(home.queue, 20)
     monkeypatch.setattr(store, "write", failing)
     with pytest.raises(QueueRefusal) as refusal:
-        await one.commit(mail(), b"x")
+        await one.accept(mail(), b"x")
     assert refusal.value.reply.code == 452
     one.abort()
     await home.rest()
@@ -284,7 +284,7 @@ async def test_each_instant_of_the_crash_table(house: Make, power: bool, instant
     if instant == "whole":
         await one._complete()
     elif instant not in ("open", "part"):
-        message_id = await one.commit(mail(body=b""), b"end")
+        message_id = (await one.accept(mail(body=b""), b"end")).id
     if instant in ("leased", "delivered", "applied", "removed"):
         (delivery,) = await home.lease()
     if instant in ("delivered", "applied", "removed"):
@@ -427,7 +427,7 @@ async def test_bodies_are_read_off_the_loop(house: Make, monkeypatch: pytest.Mon
     monkeypatch.setattr(body_file, "read", slow)
     reading = asyncio.ensure_future(home.queue.chunk(delivery.id, 1))
     await held.wait()
-    await home.queue.put(mail("small@x.test", TRICKLE), TRICKLE)
+    await home.queue.accept(mail("small@x.test", TRICKLE), TRICKLE)
     assert not reading.done()
     go.set()
     assert (await reading)[:20] == LARGE[:20]

@@ -114,7 +114,7 @@ async def prepared(house: Make, case: Case) -> Any:
     home = await house()
     await home.queue.ask("campaign-put", name="spring", sender="news@src.test", template=TEMPLATE)
     await home.queue.ask("suppress", rows=[["zoe@z.test", "manual"]])
-    await home.queue.put(batch(*MERGED), b"")
+    await home.queue.accept(batch(*MERGED), b"")
     await home.put(*PLAIN)
     for order in case.before:
         await order(home)

@@ -165,7 +165,7 @@ async def test_a_position_while_large_messages_arrive(house: Make) -> None:
     later = [await home.put(f"r{number}@x.test") for number in range(30)]
     await home.rest()
     await home.queue.position()
-    message_id = await incoming.commit(Envelope("ann@src.test", [Recipient("big@x.test")], 65_537), b"x")
+    message_id = (await incoming.accept(Envelope("ann@src.test", [Recipient("big@x.test")], 65_537), b"x")).id
     await home.crash(drop=True)
     await home.sound()
     await home.queue.position()

@@ -34,7 +34,7 @@ async def test_dropping_everyone_is_an_acceptance_that_leaves_nothing(house: Mak
     assert await home.put("drop1@x.test", "drop2@x.test")
     incoming = home.queue.begin()
     await incoming.write(bytes(65_536))
-    assert await incoming.commit(Envelope("a@b.test", [Recipient("drop@x.test")]), b"end")
+    assert (await incoming.accept(Envelope("a@b.test", [Recipient("drop@x.test")]), b"end")).id
     await home.rest()
     assert list(home.queue.core.store.keys(b"message ", b"message!")) == []
     await home.sound()

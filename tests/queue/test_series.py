@@ -35,7 +35,7 @@ async def quick(house: Make, count: int, took_ms: int = 10, **options: Any) -> A
     await home.settle(first, took_ms=took_ms)
     await home.queue.ask("campaign-put", name="spring", sender="news@src.test", template=TEMPLATE)
     people = [Recipient(f"r{number}@x.test", values=[f"N{number}"]) for number in range(count)]
-    await home.queue.put(Envelope("", people, columns=["name"], campaign="spring"), b"")
+    await home.queue.accept(Envelope("", people, columns=["name"], campaign="spring"), b"")
     return home
 
 
@@ -91,7 +91,7 @@ async def test_a_newcomer_gets_one(house: Make) -> None:
     home = await house()
     await home.queue.ask("campaign-put", name="spring", sender="news@src.test", template=TEMPLATE)
     people = [Recipient(f"r{number}@x.test", values=["N"]) for number in range(3)]
-    await home.queue.put(Envelope("", people, columns=["name"], campaign="spring"), b"")
+    await home.queue.accept(Envelope("", people, columns=["name"], campaign="spring"), b"")
     assert sizes(await home.leases()) == [1, 1, 1]
 
 

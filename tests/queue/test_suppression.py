@@ -85,7 +85,7 @@ async def test_a_message_of_which_nobody_is_left_is_taken_and_forgotten(house: M
     home = await house()
     await suppress(home, "bob@x.test", kind="complaint")
     intake = await front(home)
-    assert await intake.put(envelope("bob@x.test", campaign="spring"), BODY)
+    assert (await intake.accept(envelope("bob@x.test", campaign="spring"), BODY)).id
     receipt = await intake.accept(envelope("bob@x.test"), b"x" * 200_000)
     assert receipt[1:] == (0, 1, False)
     await home.crash(power=power)
@@ -116,7 +116,7 @@ async def test_plain_smtp_clients_hear_of_success(house: Make, front: Any) -> No
     home = await house()
     await suppress(home, "bob@x.test")
     intake = await front(home)
-    assert len(await intake.put(envelope("bob@x.test", "cid@x.test"), BODY)) == 16
+    assert len((await intake.accept(envelope("bob@x.test", "cid@x.test"), BODY)).id) == 16
 
 
 @pytest.mark.parametrize("state", ["queued", "deferred", "held", "after a crash"])
@@ -278,10 +278,10 @@ async def test_a_store_that_cannot_be_read_refuses_mail(house: Make, monkeypatch
     await suppress(home, "bob@x.test")
     monkeypatch.setattr(home.queue.core.store, "fenced", True)
     with pytest.raises(QueueRefusal, match=r"451 4\.3\.0"):
-        await home.queue.put(envelope("bob@x.test"), BODY)
+        await home.queue.accept(envelope("bob@x.test"), BODY)
     heard: list[Any] = []
-    home.queue.put_soon(envelope("bob@x.test"), BODY, lambda *answer: heard.append(answer))
-    assert heard[0][1].code == 451
+    home.queue.acceptance.admit(envelope("bob@x.test"), [BODY], heard.append)
+    assert heard[0].code == 451
     monkeypatch.undo()
 
 

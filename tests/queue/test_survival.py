@@ -70,9 +70,9 @@ class Life:
                 incoming.abort()
                 self.maybe.difference_update(addresses)
                 return
-            await incoming.commit(envelope, body)
+            await incoming.accept(envelope, body)
         else:
-            await self.house.queue.put(envelope, body)
+            await self.house.queue.accept(envelope, body)
         if epoch == self.epoch:
             self.alive.update(addresses)
             self.maybe.difference_update(addresses)

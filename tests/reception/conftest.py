@@ -31,7 +31,7 @@ from zonemta_py.config import Config
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.plugin.host import Host
-from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.api import QueueRefusal, Receipt
 from zonemta_py.reception.listeners import serve
 
 PASSWORD = "correct horse"
@@ -49,7 +49,7 @@ class MemoryIntake:
     aborted: int = 0
     writes: int = 0
     refusal: QueueRefusal | None = None
-    refuse_at: str = "put"
+    refuse_at: str = "accept"
     keep_nothing: bool = False
     gate: threading.Event = field(default_factory=threading.Event)
     waiting: threading.Event = field(default_factory=threading.Event)
@@ -57,16 +57,16 @@ class MemoryIntake:
     def __post_init__(self) -> None:
         self.gate.set()
 
-    async def settle(self, envelope: Envelope, body: bytes) -> str:
+    async def settle(self, envelope: Envelope, body: bytes) -> Receipt:
         self.waiting.set()
         await asyncio.to_thread(self.gate.wait)
         assert envelope.size == len(body) or self.keep_nothing
         self.kept.append((envelope, body))
-        return f"id{len(self.kept)}"
+        return Receipt(f"id{len(self.kept)}", len(envelope.recipients), 0)
 
-    async def put(self, envelope: Envelope, body: bytes) -> str:
+    async def accept(self, envelope: Envelope, body: bytes) -> Receipt:
         assert len(body) <= CHUNK_BYTES
-        if self.refusal and self.refuse_at == "put":
+        if self.refusal and self.refuse_at == "accept":
             raise self.refusal
         return await self.settle(envelope, body)
 
@@ -92,14 +92,14 @@ class MemoryIncoming:
         if not self.intake.keep_nothing:
             self.chunks.append(chunk)
 
-    async def commit(self, envelope: Envelope, last_chunk: bytes) -> str:
+    async def accept(self, envelope: Envelope, last_chunk: bytes) -> Receipt:
         assert 0 < len(last_chunk) <= CHUNK_BYTES
         if self.intake.refusal and self.intake.refuse_at == "commit":
             raise self.intake.refusal
         assert envelope.size == self.size + len(last_chunk)
-        name = await self.intake.settle(envelope, b"".join(self.chunks) + last_chunk)
+        receipt = await self.intake.settle(envelope, b"".join(self.chunks) + last_chunk)
         self.done = True
-        return name
+        return receipt
 
     def abort(self) -> None:
         if not self.done:

@@ -243,13 +243,13 @@ def test_helo_has_no_extensions(door: Any) -> None:
     assert door.intake.kept[0][0].protocol == "SMTP"
 
 
-@pytest.mark.parametrize("refuse_at", ["put", "write", "commit"])
+@pytest.mark.parametrize("refuse_at", ["accept", "write", "commit"])
 def test_what_the_queue_refuses_is_refused(door: Any, refuse_at: str) -> None:
     """The queue's own reply is the client's, after the whole message; the connection goes on, nothing is left over."""
     door.intake.refusal = QueueRefusal(Reply(452, "4.3.1", "No space"))
     door.intake.refuse_at = refuse_at
-    body = MESSAGE if refuse_at == "put" else MESSAGE + b"x" * 70 + b"\r\n"
-    body += b"" if refuse_at == "put" else (b"y" * 98 + b"\r\n") * 5000
+    body = MESSAGE if refuse_at == "accept" else MESSAGE + b"x" * 70 + b"\r\n"
+    body += b"" if refuse_at == "accept" else (b"y" * 98 + b"\r\n") * 5000
     with door.greeted() as wire:
         assert wire.mail(body) == "452 4.3.1 No space"
         door.intake.refusal = None

@@ -20,10 +20,8 @@ def mail() -> Envelope:
 
 
 async def hand_in(receiver: Any, way: str) -> str:
-    """put, accept or commit; the id."""
-    if way == "put":
-        return str(await receiver.put(mail(), BODY))
-    if way == "accept":
+    """In one frame or in parts; the id."""
+    if way == "whole":
         receipt = await receiver.accept(mail(), BODY)
     else:
         incoming = receiver.begin()
@@ -56,7 +54,7 @@ async def dead(service: Any, monkeypatch: pytest.MonkeyPatch, way: str, stored: 
 
 
 @pytest.mark.parametrize("told", [True, False])
-@pytest.mark.parametrize("way", ["put", "accept", "commit"])
+@pytest.mark.parametrize("way", ["whole", "parts"])
 async def test_what_is_stored_is_answered_with_250(
     service: Any, monkeypatch: pytest.MonkeyPatch, way: str, told: bool
 ) -> None:
@@ -70,7 +68,7 @@ async def test_what_is_stored_is_answered_with_250(
 
 
 async def test_what_is_not_stored_is_refused(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting = await dead(service, monkeypatch, "put", stored=False, told=True)
+    waiting = await dead(service, monkeypatch, "whole", stored=False, told=True)
     await service.start()
     with pytest.raises(QueueRefusal) as caught:
         await asyncio.wait_for(waiting, 30)
@@ -81,7 +79,7 @@ async def test_what_is_not_stored_is_refused(service: Any, monkeypatch: pytest.M
 
 async def test_without_a_queue_nobody_is_told_anything(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "ASK_S", 0.3)
-    waiting = await dead(service, monkeypatch, "put", stored=True, told=True)
+    waiting = await dead(service, monkeypatch, "whole", stored=True, told=True)
     with pytest.raises(Unanswered):
         await asyncio.wait_for(waiting, 30)
     await service.start()

@@ -48,7 +48,7 @@ async def test_who_stands_still_loses_his_leases(short: Any) -> None:
     """Listed as in doubt, and another sender's at once. What he then says of one that nobody has begun, holds."""
     first = await sender(short, "first")
     for name in "abc":
-        await short.queue.put(mail(name), BODY)
+        await short.queue.accept(mail(name), BODY)
     mine = [delivery for _ in range(3) for delivery in await first.lease(1)]
     assert first.pulse is not None
     first.pulse.stop()
@@ -71,7 +71,7 @@ async def test_who_stands_still_loses_his_leases(short: Any) -> None:
 
 async def test_who_is_busy_keeps_them(short: Any) -> None:
     """His loop stands for longer than the deadline, his pulse goes on."""
-    await short.queue.put(mail("a"), BODY)
+    await short.queue.accept(mail("a"), BODY)
     code = f"""
 import asyncio, sys, time
 from pathlib import Path
@@ -112,7 +112,7 @@ asyncio.run(main())
     while not short.queue.leases._takers:  # noqa: ASYNC110 (nobody says when)
         await asyncio.sleep(0.02)
     os.kill(process.pid, signal.SIGSTOP)
-    await short.queue.put(mail("a"), BODY)
+    await short.queue.accept(mail("a"), BODY)
     until = time.monotonic() + 30
     while not await short.queue.ask("in-doubt") and time.monotonic() < until:  # noqa: ASYNC110 (nobody says when)
         await asyncio.sleep(0.05)

@@ -110,7 +110,7 @@ async def test_garbage_closes_only_its_own_connection(service: Any, garbage: byt
     writer.write(garbage)
     assert await asyncio.wait_for(reader.read(), 30) == b""
     writer.close()
-    await good.put(mail(), BODY)
+    await good.accept(mail(), BODY)
     assert (await good.ask("size"))["total"]["messages"] == 1
     assert service.queue.core.lines.trouble is None
 
@@ -157,14 +157,14 @@ async def test_a_receiver_outlives_the_queue(service: Any) -> None:
     """451 for what was half handed over, and for the rest if it stays away; afterwards everything works again."""
     receiver = await service.connect()
     receiver._patience_s = 0.05
-    first = await receiver.put(mail(), BODY)
+    first = (await receiver.accept(mail(), BODY)).id
     half, little = receiver.begin(), receiver.begin()
     for _ in range(CHUNKS_AT_ONCE):
         await half.write(bytes(65_536))
     await little.write(bytes(65_536))  # none of it has left yet
     await service.stop()
     await asyncio.sleep(0)
-    for attempt in (receiver.put(mail(), BODY), half.commit(mail(), b"x"), receiver.ask("size")):
+    for attempt in (receiver.accept(mail(), BODY), half.accept(mail(), b"x"), receiver.ask("size")):
         with pytest.raises(QueueRefusal) as caught:
             await attempt
         assert caught.value.reply.code == 451
@@ -172,10 +172,10 @@ async def test_a_receiver_outlives_the_queue(service: Any) -> None:
     while receiver._protocol is None:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     with pytest.raises(QueueRefusal):
-        await half.commit(mail(), b"x")
+        await half.accept(mail(), b"x")
     half.abort()
-    second = await receiver.put(mail(), BODY)
-    third = await little.commit(mail(), b"x")
+    second = (await receiver.accept(mail(), BODY)).id
+    third = (await little.accept(mail(), b"x")).id
     assert third > second > first
     assert (await receiver.ask("size"))["total"]["messages"] == 3
 
@@ -186,7 +186,7 @@ async def test_what_comes_while_the_queue_starts_waits_for_it(service: Any) -> N
     receiver = RemoteQueue.lasting(service.folder, "receiver")
     service.remotes.append(receiver)
     large = receiver.begin()
-    waiting = [asyncio.ensure_future(receiver.put(mail(), BODY)), asyncio.ensure_future(receiver.ask("size"))]
+    waiting = [asyncio.ensure_future(receiver.accept(mail(), BODY)), asyncio.ensure_future(receiver.ask("size"))]
     waiting.append(asyncio.ensure_future(_whole(large)))
     await asyncio.sleep(0.05)
     assert not any(task.done() for task in waiting)
@@ -198,23 +198,23 @@ async def test_what_comes_while_the_queue_starts_waits_for_it(service: Any) -> N
 async def _whole(incoming: Any) -> str:
     for _ in range(2 * CHUNKS_AT_ONCE):
         await incoming.write(bytes(65_536))
-    return str(await incoming.commit(mail(), b"x"))
+    return str((await incoming.accept(mail(), b"x")).id)
 
 
 async def test_mail_is_taken_before_recovery_is_over(service: Any) -> None:
     """What comes is stored at once; questions are answered, and mail leaves, when recovery is over."""
     opening = await service.stop_and_begin()
     receiver = await service.connect()
-    first = await asyncio.wait_for(receiver.put(mail(), BODY), 30)
+    first = await asyncio.wait_for(receiver.accept(mail(), BODY), 30)
     question, lease = asyncio.ensure_future(receiver.ask("size")), asyncio.ensure_future(receiver.lease(1))
-    second = await asyncio.wait_for(receiver.put(mail(), BODY), 30)
+    second = await asyncio.wait_for(receiver.accept(mail(), BODY), 30)
     assert not question.done()
     assert not lease.done()
     await opening.finish()
     assert (await asyncio.wait_for(question, 30))["total"]["messages"] == 2
     (delivery,) = await asyncio.wait_for(lease, 30)
-    assert first < second
-    assert delivery.id == first
+    assert first.id < second.id
+    assert delivery.id == first.id
 
 
 async def test_a_sender_learns_that_the_queue_is_gone(service: Any) -> None:
@@ -233,7 +233,7 @@ async def test_two_senders_of_one_name_are_two(service: Any) -> None:
     """The end of one does not put the other's leases in doubt, in whatever order they said hello."""
     one, two = await asyncio.gather(service.connect("sender", False), service.connect("sender", False))
     for address in ("a@x.test", "b@x.test"):
-        await one.put(mail(address), BODY)
+        await one.accept(mail(address), BODY)
     (lost,), (kept,) = await one.lease(1), await two.lease(1)
     one._protocol._transport.abort()
     (again,) = await two.lease(1)
@@ -252,7 +252,7 @@ async def test_a_client_that_goes_between_chunks_and_commit(service: Any) -> Non
         incoming = receiver.begin()
         await incoming.write(bytes(65_536))
         await incoming.write(bytes(65_536))
-        commit = asyncio.ensure_future(incoming.commit(mail(size=131_073), b"x"))
+        commit = asyncio.ensure_future(incoming.accept(mail(size=131_073), b"x"))
         for _ in range(turns):
             await asyncio.sleep(0)
         receiver._protocol._transport.abort()
@@ -283,7 +283,7 @@ async def test_large_bodies_side_by_side(service: Any) -> None:
         incoming = receiver.begin()
         for _ in range(number):
             await incoming.write(text(number))
-        return await incoming.commit(mail(f"r{number}@x.test", number * 65_536), b"")
+        return (await incoming.accept(mail(f"r{number}@x.test", number * 65_536), b"")).id
 
     ids = await asyncio.gather(*(send(number) for number in range(2, 12)))
     left = set(ids)
@@ -311,7 +311,7 @@ async def test_a_long_answer(service: Any) -> None:
     """Larger than one read of a socket."""
     receiver = await service.connect()
     envelope = Envelope("ann@src.test", [Recipient(f"r{n}@x.test") for n in range(3000)], len(BODY))
-    await receiver.put(envelope, BODY)
+    await receiver.accept(envelope, BODY)
     loop = asyncio.get_running_loop()
     answer = await loop.run_in_executor(None, lambda: client.ask(service.folder, "list", limit=5000))
     assert len(answer["rows"]) == 3000

@@ -47,8 +47,8 @@ class Receipt(NamedTuple):
     repeated: bool = False
 
 
-Done = Callable[[str, Reply | None], None]
-"""Told the id of a message that is taken, and None; or why it is not."""
+Done = Callable[[Receipt | Reply], None]
+"""Told of a message that it is taken, or why it is not."""
 
 
 class Incoming(Protocol):
@@ -57,28 +57,22 @@ class Incoming(Protocol):
     async def write(self, chunk: bytes) -> None:
         """One chunk of exactly CHUNK_BYTES; waits while the queue is behind. Raises QueueRefusal."""
 
-    async def commit(self, envelope: Envelope, last_chunk: bytes) -> str:
-        """Returns the message's id once the whole message is on stable storage. Raises QueueRefusal."""
-
     async def accept(self, envelope: Envelope, last_chunk: bytes) -> Receipt:
-        """The same, with all there is to say about it."""
+        """Returns once the whole message is on stable storage. Raises QueueRefusal."""
 
     def abort(self) -> None:
-        """Forgets the message: client gone, or refused. May be called after a failed commit; harmless twice."""
+        """Forgets the message: client gone, or refused. May be called after `accept` has failed; harmless twice."""
 
 
 class Submission(Protocol):
     """What reception sees."""
 
-    async def put(self, envelope: Envelope, body: bytes) -> str:
-        """Takes a message of one chunk (≤ CHUNK_BYTES); returns its id once it is stable. Raises QueueRefusal.
+    async def accept(self, envelope: Envelope, body: bytes) -> Receipt:
+        """Takes a message whose body is all there; returns once it is stable. Raises QueueRefusal.
 
         Recipients on the suppression list are left out. `envelope.request`: the same key with the same digest is
         answered with the first receipt, and stores nothing; with another digest it is refused (554).
         """
-
-    async def accept(self, envelope: Envelope, body: bytes) -> Receipt:
-        """The same for a body of any length, with all there is to say about it."""
 
     def begin(self, client: str = "") -> Incoming:
         """Starts a message of several chunks. client: the IP address that hands it in, whose share is bounded."""

@@ -16,14 +16,13 @@ from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.admin import answers
-from zonemta_py.queue.api import Delivery, Done, QueueRefusal, Receipt, Result, accept_whole
+from zonemta_py.queue.api import Delivery, QueueRefusal, Receipt, Result, accept_whole
 from zonemta_py.queue.campaigns.commands import CampaignCommands
 from zonemta_py.queue.core.campaigns import NO_TEMPLATE, whole
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle import in_doubt
 from zonemta_py.queue.lifecycle.context import QueueContext
-from zonemta_py.queue.lifecycle.incoming import LocalIncoming, take
-from zonemta_py.queue.lifecycle.suppressed import forgo
+from zonemta_py.queue.lifecycle.incoming import LocalIncoming
 from zonemta_py.queue.maintenance.maintenance import Maintenance
 
 log = logging.getLogger(__name__)
@@ -58,38 +57,12 @@ class LocalQueue(QueueContext):
         while await self.upkeep.sweep():
             await self.core.lines.stable()
 
-    # -- Intake
-
-    async def put(self, envelope: Envelope, body: bytes) -> str:
-        return (await self.accept_kept(envelope, shrink(body))).id
+    # -- Submission
 
     async def accept(self, envelope: Envelope, body: bytes) -> Receipt:
         if len(body) > CHUNK_BYTES:
             return await accept_whole(self, envelope, body)
-        return await self.accept_kept(envelope, shrink(body))
-
-    async def accept_kept(self, envelope: Envelope, kept: bytes) -> Receipt:
-        """The same for a body of one chunk that is in the form in which it is kept already (`disk.bodies`)."""
-        return await take(self.acceptance, self.core, envelope, [kept])
-
-    def put_soon(self, envelope: Envelope, kept: bytes, done: Done) -> None:
-        """The same for callers that keep no task for it: `done(id, refusal)`. Not for requests, nor with plugins."""
-        acceptance = self.acceptance
-        refusal = acceptance.refusal() or acceptance.unfit(envelope)
-        routed = acceptance.routes(envelope) if refusal is None else []
-        refusal = refusal or acceptance.wrong_source(envelope, routed)
-        if refusal is not None:
-            done("", refusal)
-            return
-        try:
-            left_out = acceptance.left_out(envelope, routed)
-        except QueueRefusal as refused:
-            done("", refused.reply)
-            return
-        if len(left_out) == len(routed):
-            forgo(self.core, acceptance.requests, envelope, routed, left_out, done)
-        else:
-            acceptance.commit(envelope, routed, [kept], done, left_out=left_out)
+        return await self.acceptance.accept(envelope, [shrink(body)])
 
     def begin(self, client: str = "") -> LocalIncoming:
         return LocalIncoming(self.acceptance, self.core, client)

@@ -72,17 +72,8 @@ class Receiver:
             await self._show_plugins(self._arrival)
         await self._write_chunks()
 
-    async def store(self, eightbit: bool) -> str:
-        """The message is complete; its id. eightbit: whether it has bytes that are not ASCII."""
-        last = await self._complete(eightbit)
-        if self._incoming is None:
-            return await self._site.intake.put(self.envelope, last)
-        name = await self._incoming.commit(self.envelope, last)
-        self._incoming = None
-        return name
-
     async def accept(self, eightbit: bool) -> Receipt:
-        """The same, with all there is to say about it."""
+        """The message is complete. eightbit: whether it has bytes that are not ASCII."""
         last = await self._complete(eightbit)
         if self._incoming is None:
             return await self._site.intake.accept(self.envelope, last)

@@ -19,7 +19,7 @@ from zonemta_py.config import Config
 from zonemta_py.disk.bodies import shrink
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import RELEASED, Delivery, Outcome, Result
+from zonemta_py.queue.api import RELEASED, Delivery, Outcome, Receipt, Result
 from zonemta_py.queue.core.commit import Inline
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery.start import open_queue
@@ -185,17 +185,19 @@ async def _run(
     queue.start()
     refused = 0
 
-    def taken(was: str, message_id: str, refusal: Reply | None) -> None:
+    def told(was: str, taken: Receipt | Reply) -> None:
         nonlocal refused
-        refused += refusal is not None
-        names[message_id] = was
+        if isinstance(taken, Receipt):
+            names[taken.id] = was
+        else:
+            refused += 1
 
     for arrival in arrivals(history, span):
         wait_s = (arrival.ms - clock.ms()) / 1000
         if wait_s > 0:
             await asyncio.sleep(wait_s)
             progress(clock.ms())
-        queue.put_soon(arrival.envelope, _BODY, partial(taken, arrival.id))
+        queue.acceptance.admit(arrival.envelope, [_BODY], partial(told, arrival.id))
     while clock.ms() < span.until_ms + span.drain_ms and queue.core.message_count:
         await asyncio.sleep(60)
         progress(clock.ms())

@@ -153,14 +153,7 @@ class RemoteQueue:
             raise QueueRefusal(GONE)
         return self._protocol.request_chunks(token, chunks, client)
 
-    # -- Intake
-
-    async def put(self, envelope: Envelope, body: bytes) -> str:
-        self._mark(envelope)
-        try:
-            return str(await self._asked(Operation.PUT, envelope.to_wire(), shrink(body)))
-        except Lost:
-            return (await self._found(envelope)).id
+    # -- Submission
 
     async def accept(self, envelope: Envelope, body: bytes) -> Receipt:
         if len(body) > CHUNK_BYTES:
@@ -301,9 +294,6 @@ class RemoteIncoming:
             raise
         answer.add_done_callback(lambda _: room.release())
         return answer
-
-    async def commit(self, envelope: Envelope, last_chunk: bytes) -> str:
-        return (await self.accept(envelope, last_chunk)).id
 
     async def accept(self, envelope: Envelope, last_chunk: bytes) -> Receipt:
         await self._check()

@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import struct
 import threading
 import time
 from pathlib import Path
@@ -63,3 +64,16 @@ class Pulse:
                     if now - self._turned < LOOP_S:
                         connection.sendall(pack((int(Operation.BEAT), 0, self.token)))
             self._stopped.wait(self._lease_s / BEATS)
+
+
+def sibling(transport: asyncio.Transport | None) -> int:
+    """The process at the other end, if the same supervisor has started it; 0: it has not, or is gone."""
+    peer = transport.get_extra_info("socket") if transport is not None else None
+    if peer is None:
+        return 0
+    pid: int = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return pid if int(after_name[1]) == os.getppid() else 0

@@ -10,12 +10,11 @@ import asyncio
 import logging
 import os
 import signal
-import socket
 import stat
-import struct
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -24,10 +23,12 @@ import msgpack
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Delivery, QueueRefusal, Receipt
+from zonemta_py.queue.lifecycle.accept import Acceptance
 from zonemta_py.queue.lifecycle.incoming import LocalIncoming
 from zonemta_py.queue.lifecycle.leasing import Taker
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row, pack, pack_chunks, result_of, unpacker
+from zonemta_py.wire.pulse import sibling
 
 log = logging.getLogger(__name__)
 
@@ -143,11 +144,8 @@ class Connection(asyncio.Protocol):
             self._transport.write(b"".join(self._out))
         self._out = []
 
-    def _stored(self, number: int, message_id: str, refused: Reply | None) -> None:
-        if refused is None:
-            self._answer(number, OK, message_id)
-        else:
-            self._answer(number, REFUSED, (refused.code, refused.enhanced, refused.text))
+    def _refuse(self, number: int, reply: Reply) -> None:
+        self._answer(number, REFUSED, (reply.code, reply.enhanced, reply.text))
 
     def _run(self, number: int, work: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
         """Answers with what the coroutine returns or raises."""
@@ -164,7 +162,7 @@ class Connection(asyncio.Protocol):
         try:
             self._answer(number, OK, await work)
         except QueueRefusal as refusal:
-            self._stored(number, "", refusal.reply)
+            self._refuse(number, refusal.reply)
         except ValueError as error:
             self._answer(number, WRONG, str(error))
         except Exception:  # a fault of ours: whoever waits must not wait for ever, nor take it for an answer
@@ -204,7 +202,7 @@ class Connection(asyncio.Protocol):
 
     def _end_silent(self) -> None:
         """As long again: the supervisor has another one in its place, which may be the only one there is."""
-        pid = _sibling(self._transport) if self._silent else 0
+        pid = sibling(self._transport) if self._silent else 0
         if pid:
             log.warning("%s, process %d, still stands still: it is killed, and started again", self._name, pid)
             with suppress(ProcessLookupError, PermissionError):
@@ -219,17 +217,24 @@ class Connection(asyncio.Protocol):
                 self._lease(number, taker.most)
 
     def _put(self, number: int, envelope: list[Any], body: bytes) -> None:
-        message = _checked(envelope, body)
-        if message.request or self._queue.core.hooks.routes:
-            self._run(number, self._put_one(message, body))
-        else:
-            self._queue.put_soon(message, body, partial(self._stored, number))
-
-    async def _put_one(self, envelope: Envelope, body: bytes) -> str:
-        return (await self._queue.accept_kept(envelope, body)).id
+        """Answered with the id alone."""
+        self._take(number, _checked(envelope, body), body, attrgetter("id"))
 
     def _accept(self, number: int, envelope: list[Any], body: bytes) -> None:
-        self._run(number, self._queue.accept_kept(_checked(envelope, body), body))
+        self._take(number, _checked(envelope, body), body, tuple)
+
+    def _take(self, number: int, message: Envelope, body: bytes, told: Callable[[Receipt], Any]) -> None:
+        acceptance = self._queue.acceptance
+        if acceptance.waits(message):
+            self._run(number, _accepted(acceptance, message, body, told))
+        else:
+            acceptance.admit(message, [body], partial(self._taken, number, told))
+
+    def _taken(self, number: int, told: Callable[[Receipt], Any], taken: Receipt | Reply) -> None:
+        if isinstance(taken, Receipt):
+            self._answer(number, OK, told(taken))
+        else:
+            self._refuse(number, taken)
 
     def _known(self, number: int, token: str) -> None:
         self._run(number, _owed(self._queue, token))
@@ -308,13 +313,13 @@ class Connection(asyncio.Protocol):
         try:
             self._answer_chunks(number, await self._queue.chunks(message_id, first, most))
         except QueueRefusal as refusal:
-            self._stored(number, "", refusal.reply)
+            self._refuse(number, refusal.reply)
 
     def _template(self, number: int, campaign: str, first: int, most: int) -> None:
         try:
             self._answer_chunks(number, self._queue.template_chunks(campaign, first, most))
         except QueueRefusal as refusal:
-            self._stored(number, "", refusal.reply)
+            self._refuse(number, refusal.reply)
 
     def _answer_chunks(self, number: int, chunks: list[bytes]) -> None:
         if not self._out:
@@ -327,21 +332,12 @@ class Connection(asyncio.Protocol):
         self._run(number, _outlived(work))
 
 
+async def _accepted(acceptance: Acceptance, message: Envelope, body: bytes, told: Callable[[Receipt], Any]) -> Any:
+    return told(await acceptance.accept(message, [body]))
+
+
 def _nothing() -> None:
     """A part has no answer."""
-
-
-def _sibling(transport: asyncio.Transport | None) -> int:
-    """The process at the other end, if the same supervisor has started it; 0: it has not, or is gone."""
-    peer = transport.get_extra_info("socket") if transport is not None else None
-    if peer is None:
-        return 0
-    pid: int = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-    try:
-        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return pid if int(after_name[1]) == os.getppid() else 0
 
 
 async def _answered(queue: LocalQueue, question: str, arguments: dict[str, Any]) -> Any:

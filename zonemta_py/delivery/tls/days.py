@@ -25,7 +25,6 @@ from zonemta_py.config import Config
 from zonemta_py.delivery.tls.mail import HandIn, send_day
 from zonemta_py.delivery.tls.names import Names
 from zonemta_py.mail.envelope import Envelope, Notify, Recipient
-from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue.api import QueueRefusal, Submission
 
 log = logging.getLogger(__name__)
@@ -109,24 +108,13 @@ def through(intake: Submission, now: float) -> HandIn:
             smtputf8=not "".join((sender, *recipients)).isascii(), protocol="LOCAL", received_ms=int(now * 1000),
         )  # fmt: skip
         try:
-            await _put(intake, envelope, message)
+            await intake.accept(envelope, message)
         except QueueRefusal as refusal:
             if not refusal.reply.permanent:
                 raise
             raise OSError(str(refusal.reply)) from None
 
     return hand_in
-
-
-async def _put(intake: Submission, envelope: Envelope, message: bytes) -> None:
-    if len(message) <= CHUNK_BYTES:
-        await intake.put(envelope, message)
-        return
-    incoming = intake.begin()
-    last = (len(message) - 1) // CHUNK_BYTES * CHUNK_BYTES
-    for at in range(0, last, CHUNK_BYTES):
-        await incoming.write(message[at : at + CHUNK_BYTES])
-    await incoming.commit(envelope, message[last:])
 
 
 def _offset(name: str) -> int:

@@ -2,12 +2,15 @@
 
 The batch is the commit; a crash between the two leaves a message without its record, which recovery writes. A large
 body has a file, which is on stable storage before, and is garbage until that batch (`bodies`).
+
+Every message that is handed in comes by `accept`, or by `admit`, which needs no task; our own notices by `commit`.
 """
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
@@ -35,6 +38,16 @@ from zonemta_py.schedule.zone import ZoneSchedule
 NO_RECIPIENTS = Reply(554, "5.5.1", "no valid recipients")
 
 
+class Arriving(Protocol):
+    """A message of several chunks that is all there (`LocalIncoming`)."""
+
+    def hand_over(self) -> Stored | None:
+        """Its file, which is the queue's from now on; None: it has none. Raises QueueRefusal: it was given up."""
+
+    def abort(self) -> None:
+        """Forgets its body: nothing will be stored."""
+
+
 class _Placed(NamedTuple):
     zone: ZoneSchedule
     strand: FlowQueue | None
@@ -50,6 +63,67 @@ class Acceptance:
     def __init__(self, core: Core, suppression: SuppressionList) -> None:
         self._core, self._suppression = core, suppression
         self.requests = Requests(core)
+
+    # -- the way in
+
+    async def accept(self, envelope: Envelope, chunks: list[bytes], arriving: Arriving | None = None) -> Receipt:
+        """Takes a message, or answers as before if its request was answered before. Raises QueueRefusal.
+
+        chunks: its body in the form in which it is kept (`disk.bodies`), but for what `arriving` has in a file.
+        """
+        reply = self.refusal()
+        if reply is not None:
+            raise QueueRefusal(reply)
+        if not envelope.request:
+            return await self._accept(envelope, chunks, arriving)
+        receipt = await self.requests.once(envelope, partial(self._accept, envelope, chunks, arriving))
+        if receipt.repeated and arriving:
+            arriving.abort()
+        return receipt
+
+    async def _accept(self, envelope: Envelope, chunks: list[bytes], arriving: Arriving | None) -> Receipt:
+        reply = self.unfit(envelope)
+        if reply is not None:
+            raise QueueRefusal(reply)
+        routed = await self.asked_routes(envelope) if self._core.hooks.routes else self.routes(envelope)
+        future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        self._admit(envelope, routed, chunks, arriving, partial(_answer, future))
+        return await future
+
+    def waits(self, envelope: Envelope) -> bool:
+        """Whether it may have to wait before it is taken: for plugins, or for the same request."""
+        return bool(envelope.request) or self._core.hooks.routes
+
+    def admit(self, envelope: Envelope, chunks: list[bytes], done: Done) -> None:
+        """As `accept`, for callers that keep no task for it; not for what `waits`."""
+        reply = self.refusal() or self.unfit(envelope)
+        if reply is not None:
+            done(reply)
+        else:
+            self._admit(envelope, self.routes(envelope), chunks, None, done)
+
+    def _admit(
+        self, envelope: Envelope, routed: list[Routed], chunks: list[bytes], arriving: Arriving | None, done: Done
+    ) -> None:
+        """Whose routes are known."""
+        reply = self.wrong_source(envelope, routed)
+        if reply is not None:
+            done(reply)
+            return
+        try:
+            left_out = self.left_out(envelope, routed)
+            if len(left_out) < len(routed):
+                stored = arriving.hand_over() if arriving else None
+                self.commit(envelope, routed, chunks, done, stored=stored, left_out=left_out)
+                return
+        except QueueRefusal as refused:
+            done(refused.reply)
+            return
+        if arriving:
+            arriving.abort()
+        suppressed.forgo(self._core, self.requests, envelope, routed, left_out, done)
+
+    # -- whether, and where to
 
     def refusal(self) -> Reply | None:
         """Why nothing can be accepted now."""
@@ -111,6 +185,8 @@ class Acceptance:
                 self._core.read_failed(error)
             raise QueueRefusal(DISK_ERROR) from None
 
+    # -- the batch
+
     def commit(
         self,
         envelope: Envelope,
@@ -122,7 +198,7 @@ class Acceptance:
         along: list[Operation] | None = None,
         left_out: dict[str, str] | None = None,
     ) -> None:
-        """Stores a message; `done(id, None)` once it is stable. stored: its body, where that has a file and no chunks.
+        """Stores a message; `done` hears of it once it is stable. stored: its body, where that is a file.
 
         along: operations for the same batch (the end of the recipients a notification is about); such a message
         survives a write error, since its cause stands in the journal. left_out: those that are suppressed (not all),
@@ -153,8 +229,9 @@ class Acceptance:
         operations.append((keys.metadata(message_id), packed))
         operations += [(row.key, row.note.value()) for row in placed]
         count = len(left_out) if left_out else 0
+        receipt = Receipt(message_id, len(placed), count)
         if envelope.request:
-            operations += self.requests.operations(envelope, Receipt(message_id, len(placed), count))
+            operations += self.requests.operations(envelope, receipt)
         core.arriving.add(message_id)
         core.schedule.busy.update([row.key for row in placed])
         campaign = campaign_of(metadata)
@@ -174,9 +251,9 @@ class Acceptance:
                     core.bodies.ended(message_id)
             if left_out and reply is None:
                 suppressed.name(core, message_id, routed, left_out)
-                core.journal.when_stable(partial(done, message_id, None))
+                core.journal.when_stable(partial(done, receipt))
             else:
-                done(message_id, reply)
+                done(receipt if reply is None else reply)
 
         core.lines.submit(operations, finish, sync=True, keep=along is not None, envelope=told)
 
@@ -278,3 +355,12 @@ class Acceptance:
             core.schedule.busy.discard(row.key)
             zone.left_unread(row.key, row.note.deadline_ms)
         return 0
+
+
+def _answer(future: asyncio.Future[Receipt], taken: Receipt | Reply) -> None:
+    if future.done():
+        return
+    if isinstance(taken, Receipt):
+        future.set_result(taken)
+    else:
+        future.set_exception(QueueRefusal(taken))

@@ -1,4 +1,4 @@
-"""What is on its way in: messages of several chunks, and the one way in which every message that is given is taken."""
+"""What is on its way in: messages of several chunks. The last one hands them to `Acceptance.accept`, as any other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from zonemta_py.queue.core.bodies import Stored, client_of
 from zonemta_py.queue.core.commit import DISK_ERROR, NO_SPACE
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.accept import Acceptance
-from zonemta_py.queue.lifecycle.suppressed import forgo
 
 GONE = Reply(451, "4.3.0", "the message was given up, try again")
 IN_STORE_BYTES_MAX = 8 * CHUNK_BYTES
@@ -106,9 +105,6 @@ class LocalIncoming:
         if self._trouble is not None:
             raise QueueRefusal(self._trouble)
 
-    async def commit(self, envelope: Envelope, last_chunk: bytes) -> str:
-        return (await self.accept(envelope, last_chunk)).id
-
     async def accept(self, envelope: Envelope, last_chunk: bytes) -> Receipt:
         return await self.accept_kept(envelope, [self._shrink(last_chunk)] if last_chunk else [])
 
@@ -118,7 +114,7 @@ class LocalIncoming:
         self._gather(last_chunks)
         if self._gathered_bytes > IN_STORE_BYTES_MAX or self._file is not None:
             await self._complete()
-        receipt = await take(self._acceptance, self._core, envelope, self._gathered, self)
+        receipt = await self._acceptance.accept(envelope, self._gathered, self)
         self.release()
         return receipt
 
@@ -165,51 +161,3 @@ def _ignore(job: asyncio.Future[None]) -> None:
     """Nobody waits for it any more."""
     if not job.cancelled():
         job.exception()
-
-
-async def take(
-    acceptance: Acceptance, core: Core, envelope: Envelope, chunks: list[bytes], incoming: LocalIncoming | None = None
-) -> Receipt:
-    """Takes a message, or answers as before if its request was answered before. Raises QueueRefusal."""
-    reply = acceptance.refusal()
-    if reply is not None:
-        raise QueueRefusal(reply)
-    store = partial(_store, acceptance, core, envelope, chunks, incoming)
-    if not envelope.request:
-        return await store()
-    receipt = await acceptance.requests.once(envelope, store)
-    if receipt.repeated and incoming:
-        incoming.abort()
-    return receipt
-
-
-async def _store(
-    acceptance: Acceptance, core: Core, envelope: Envelope, chunks: list[bytes], incoming: LocalIncoming | None
-) -> Receipt:
-    """Commits a message and waits for it. Raises QueueRefusal."""
-    reply = acceptance.unfit(envelope)
-    if reply is not None:
-        raise QueueRefusal(reply)
-    routed = await acceptance.asked_routes(envelope) if core.hooks.routes else acceptance.routes(envelope)
-    reply = acceptance.wrong_source(envelope, routed)
-    if reply is not None:
-        raise QueueRefusal(reply)
-    left_out = acceptance.left_out(envelope, routed)
-    future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-    def done(stored: str, refused: Reply | None) -> None:
-        if not future.done():
-            if refused is None:
-                future.set_result(stored)
-            else:
-                future.set_exception(QueueRefusal(refused))
-
-    accepted = len(routed) - len(left_out)
-    if not accepted:
-        if incoming:
-            incoming.abort()
-        forgo(core, acceptance.requests, envelope, routed, left_out, done)
-        return Receipt(await future, 0, len(left_out))
-    stored = incoming.hand_over() if incoming else None
-    acceptance.commit(envelope, routed, chunks, done, stored=stored, left_out=left_out)
-    return Receipt(await future, accepted, len(left_out))

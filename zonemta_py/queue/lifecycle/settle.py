@@ -311,7 +311,7 @@ class Settling:
                 envelope,
                 self._acceptance.routes(envelope),
                 chunks,
-                (lambda _, reply: written(reply)) if last else (lambda *_: None),
+                (lambda taken: written(taken if isinstance(taken, Reply) else None)) if last else (lambda _: None),
                 along=operations if index == 0 else [],
             )
 

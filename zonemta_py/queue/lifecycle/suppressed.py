@@ -25,13 +25,14 @@ from zonemta_py.queue.suppression.register import because
 def forgo(
     core: Core, requests: Requests, envelope: Envelope, routed: list[Routed], left_out: dict[str, str], done: Done
 ) -> None:
-    """Takes a message of which nobody is left, and forgets it; `done(id, refusal)` once the journal has it."""
+    """Takes a message of which nobody is left, and forgets it; `done` hears of it once the journal has it."""
     now_ms = core.clock.ms()
     message_id = core.ids.next(now_ms)
     metadata = stored_metadata(envelope)
     operations: list[Operation] = []
+    receipt = Receipt(message_id, 0, len(left_out))
     if envelope.request:
-        operations = requests.operations(envelope, Receipt(message_id, 0, len(left_out)))
+        operations = requests.operations(envelope, receipt)
     campaign = campaign_of(metadata)
     if campaign:
         core.campaigns.tallies.add(campaign, SUPPRESSED, len(left_out))
@@ -39,13 +40,13 @@ def forgo(
     def finish(reply: Reply | None) -> None:
         if reply is None:
             name(core, message_id, routed, left_out, metadata)
-            core.journal.when_stable(partial(done, message_id, None))
+            core.journal.when_stable(partial(done, receipt))
             return
         if campaign:
             core.campaigns.tallies.add(campaign, SUPPRESSED, -len(left_out))
         forgotten = requests.undo(envelope) if envelope.request else immediately
         core.lines.submit([(key, None) for key, _ in operations], lambda _: forgotten(), sync=False, keep=True)
-        done(message_id, reply)
+        done(reply)
 
     core.lines.submit(operations, finish, sync=True, keep=False)
 

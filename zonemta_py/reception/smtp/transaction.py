@@ -93,7 +93,7 @@ class MailTransaction:
         assert self._passage is not None
         try:
             if self.decoder.refusal is None:
-                name = await self._passage.store(self.decoder.eightbit)
+                name = (await self._passage.accept(self.decoder.eightbit)).id
                 return Reply(250, "2.0.0", f"OK: queued as {name}")
         except Unanswered:
             raise
