@@ -95,8 +95,7 @@ def apply_release(queue: QueueContext, moved: MovedRecord) -> None:
         if value is None:
             continue
         domain = address.rpartition("@")[2]
-        core.sizes.add(zone, domain, sizes.HELD, -1)
-        core.sizes.add(zone, domain, sizes.DEFERRED, 1)
+        core.sizes.move(zone, domain, sizes.HELD, sizes.DEFERRED)
         operations += [(key, None), (due, _freed(value, due_ms))]
 
     def arrived(_: Reply | None) -> None:
@@ -127,7 +126,7 @@ def apply_drop(
         if entry is not None:
             key, state = entry
             operations.append((key, None))
-            core.sizes.add(zone, address.rpartition("@")[2], state, -1)
+            core.sizes.move(zone, address.rpartition("@")[2], state, None)
             ended += 1
     if not ended:
         return 0

@@ -153,8 +153,7 @@ class Core:
     def _requeued(self, zone: str, address: str) -> None:
         """A deferred recipient is due and was parked: it counts as queued from now on."""
         domain = address.rpartition("@")[2]
-        self.sizes.add(zone, domain, DEFERRED, -1)
-        self.sizes.add(zone, domain, QUEUED, 1)
+        self.sizes.move(zone, domain, DEFERRED, QUEUED)
 
     # -- the end of a message
 

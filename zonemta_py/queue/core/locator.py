@@ -9,6 +9,7 @@ from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.notes import Note
 from zonemta_py.disk.records import RemovedRecord, StartRecord, Who
 from zonemta_py.queue.core import sizes
+from zonemta_py.queue.core.state import counted_as
 from zonemta_py.schedule.batch import Entry
 
 Get = Callable[[bytes], bytes | None]
@@ -38,13 +39,6 @@ def leased_keys(get: Get, start: StartRecord) -> list[tuple[str, bytes, bytes]]:
     return found
 
 
-def state_of(entry: Entry) -> int:
-    """How a recipient is counted."""
-    if entry.key.startswith(b"held "):
-        return sizes.HELD
-    return sizes.DEFERRED if entry.key.startswith(b"deferred ") else sizes.QUEUED
-
-
 def places_of(get: Get, removed: RemovedRecord) -> dict[str, tuple[bytes, int]]:
     """Of those that are still where the record, which says that, found them: the key, and how they are counted; by
     address."""
@@ -54,7 +48,7 @@ def places_of(get: Get, removed: RemovedRecord) -> dict[str, tuple[bytes, int]]:
         before = where["due"][place] if where["due"] else 0
         held = keys.held(removed.zone, removed.id, address)
         if (entry := find(get, removed.zone, where["destination"], removed.id, address, before)) is not None:
-            found[address] = entry[0], sizes.DEFERRED if entry[0].startswith(b"deferred ") else sizes.QUEUED
+            found[address] = entry[0], counted_as(entry[0])
         elif get(held) is not None:
             found[address] = held, sizes.HELD
     return found
@@ -66,7 +60,7 @@ def find_any(store: Store, zone: str, message_id: str, address: str) -> tuple[by
     if store.get(key) is not None:
         return key, sizes.HELD
     entry = find_entry(store, zone, message_id, address)
-    return (entry.key, state_of(entry)) if entry is not None else None
+    return (entry.key, counted_as(entry.key)) if entry is not None else None
 
 
 def find_entry(store: Store, zone: str, message_id: str, address: str) -> Entry | None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store
+from zonemta_py.queue.core.state import COUNTED, COUNTED_MOVES
 
-QUEUED, DEFERRED, HELD = 0, 1, 2
-NAMES = ("queued", "deferred", "held")
+QUEUED, DEFERRED, HELD = COUNTED.values()
+NAMES = tuple(map(str, COUNTED))
 
 
 class Sizes:
@@ -28,18 +29,35 @@ class Sizes:
             for state in range(3):
                 total[state] += counts[state]
 
-    def add(self, zone: str, domain: str, state: int, count: int) -> None:
-        """Adds to one counter (or takes from it, if negative)."""
+    def move(self, zone: str, domain: str, before: int | None, after: int | None, count: int = 1) -> None:
+        """A recipient changes its state; None: it comes, or ends. count: -1 where the same is undone.
+
+        Raises ValueError for a move that is not in `state.MOVES`: nothing has been counted.
+        """
+        if (before, after) not in COUNTED_MOVES:
+            raise ValueError(f"{domain} in {zone}: no recipient goes from state {before} to {after}; see state.MOVES")
         key = (zone, domain)
         counts = self.domains.get(key)
         if counts is None:
             counts = self.domains[key] = [0, 0, 0]
-        counts[state] += count
         self._changed.add(key)
         total = self.zones.get(zone)
         if total is None:
             total = self.zones[zone] = [0, 0, 0]
-        total[state] += count
+        if before is not None:
+            counts[before] -= count
+            total[before] -= count
+        if after is not None:
+            counts[after] += count
+            total[after] += count
+
+    def rezone(self, zone: str, home: str, domain: str, before: int, after: int) -> None:
+        """The same of one whose zone has gone from the configuration, into that one."""
+        if (before, after) not in COUNTED_MOVES:
+            raise ValueError(f"{domain} in {zone}: no recipient goes from state {before} to {after}; see state.MOVES")
+        self.move(zone, domain, before, None)
+        self.move(home, domain, None, DEFERRED)
+        self.move(home, domain, DEFERRED, after)
 
     def changes(self) -> list[Operation]:
         """Operations that write what has changed since the last call."""

@@ -1,19 +1,22 @@
-"""The states of a recipient and every legal move between them. All that changes a recipient's state goes by this table.
+"""The states of a recipient and every legal move between them. All that changes a recipient's state goes by this table:
+`Sizes.move` counts each change, and refuses one that is not here.
 
 A recipient is in one state. QUEUED: may go as soon as its destination can take it (its key is in `delivery-zone`, or in
-`parked` while the destination cannot). LEASED: a sender has it; a start record says so, its key stays where it was, so
-that a lost sender or a crash is nothing but the move back. DEFERRED: waits for its due time. HELD: waits for an
-operator. The rest are ends: the recipient's key is gone, and with a message's last recipient all the message's keys.
+`parked` while the destination cannot). DEFERRED: waits for its due time, and goes from there when it has come.
+LEASED: a sender has it; a start record says so, its key stays where it was, so that a lost sender or a crash is nothing
+but the move back. HELD: waits for an operator. NEW is before all, and the rest are ends: there is no key of the
+recipient, and with a message's last recipient all the message's keys are gone.
 
-              lease                 delivered
-    QUEUED ───────────► LEASED ───────────────► DELIVERED
-      ▲ ▲ ◄─────────────  │ │ ────────────────► BOUNCED
-      │ │  not tried,     │ │     bounced
-      │ │  worker lost    │ └─ held ► HELD ─ release ► DEFERRED
-      │ └──── due ──── DEFERRED ◄─ deferred
-      └ accepted               (any) ─ removed ► REMOVED
+    NEW ─ accepted ► QUEUED ──────── lease ───────► LEASED ─ delivered ► DELIVERED
+     │                  ▲ ◄─ not tried, sender lost ─┘ │ │ ── bounced ─► BOUNCED
+     │             due, but parked                     │ └─── held ────► HELD
+     └─ accepted, ► DEFERRED ◄──────── deferred ───────┘                  │
+        for later       ▲ ─────── lease ──────► LEASED                    │
+                        └───────────────────── release ───────────────────┘
+                                 (any) ─ removed, or lost by damage ► REMOVED
 
-A released recipient is DEFERRED, due at once, so that its key is a new one (see `orders`).
+Who expires is BOUNCED through a lease that no sender hears of. A released recipient is DEFERRED, due at once, so that
+its key is a new one (see `orders`).
 
 Which record makes a move durable is in MOVES; a move without one is derived again after a crash.
 """
@@ -27,6 +30,7 @@ from zonemta_py.disk.records import Type
 
 
 class State(StrEnum):
+    NEW = "new"
     QUEUED = "queued"
     LEASED = "leased"
     DEFERRED = "deferred"
@@ -46,25 +50,57 @@ class Move(NamedTuple):
 
 
 MOVES = (
+    Move("accepted", State.NEW, State.QUEUED, Type.ENVELOPE),
+    Move("accepted, for later", State.NEW, State.DEFERRED, Type.ENVELOPE),
+    Move("suppressed", State.NEW, State.REMOVED, Type.REMOVED),
     Move("lease", State.QUEUED, State.LEASED, Type.START),
+    Move("lease, due", State.DEFERRED, State.LEASED, Type.START),
     Move("delivered", State.LEASED, State.DELIVERED, Type.DELIVERY),
-    Move("deferred", State.LEASED, State.DEFERRED, Type.DELIVERY),
     Move("bounced", State.LEASED, State.BOUNCED, Type.DELIVERY),
+    Move("deferred", State.LEASED, State.DEFERRED, Type.DELIVERY),
+    Move("postponed", State.LEASED, State.DEFERRED, Type.DELIVERY),
     Move("held", State.LEASED, State.HELD, Type.DELIVERY),
-    Move("released", State.LEASED, State.QUEUED, Type.DELIVERY),
-    Move("worker lost", State.LEASED, State.QUEUED, Type.IN_DOUBT),
-    Move("worker lost, held", State.LEASED, State.HELD, Type.IN_DOUBT),
-    Move("due", State.DEFERRED, State.QUEUED, None),
+    Move("not tried", State.LEASED, State.QUEUED, Type.DELIVERY),
+    Move("sender lost", State.LEASED, State.QUEUED, Type.IN_DOUBT),
+    Move("sender lost, was deferred", State.LEASED, State.DEFERRED, Type.IN_DOUBT),
+    Move("sender lost, held", State.LEASED, State.HELD, Type.IN_DOUBT),
+    Move("due, but parked", State.DEFERRED, State.QUEUED, None),
+    Move("its zone is gone", State.QUEUED, State.DEFERRED, None),
+    Move("its zone is gone", State.DEFERRED, State.DEFERRED, None),
+    Move("its zone is gone", State.HELD, State.HELD, None),
     Move("release", State.HELD, State.DEFERRED, Type.MOVED),
-    Move("remove", State.QUEUED, State.REMOVED, Type.REMOVED),
-    Move("remove", State.LEASED, State.REMOVED, Type.REMOVED),
-    Move("remove", State.DEFERRED, State.REMOVED, Type.REMOVED),
-    Move("remove", State.HELD, State.REMOVED, Type.REMOVED),
+    Move("removed", State.QUEUED, State.REMOVED, Type.REMOVED),
+    Move("removed", State.LEASED, State.REMOVED, Type.REMOVED),
+    Move("removed", State.DEFERRED, State.REMOVED, Type.REMOVED),
+    Move("removed", State.HELD, State.REMOVED, Type.REMOVED),
 )
 
 FAMILY = {"delivery-zone": State.QUEUED, "parked": State.QUEUED, "deferred": State.DEFERRED, "held": State.HELD}
 """The state that a recipient key's family stands for (a leased recipient keeps its key)."""
 
+COUNTED = {State.QUEUED: 0, State.DEFERRED: 1, State.HELD: 2}
+"""The states that have a key, and each one's place in the value of `size` keys."""
 
-def legal(before: State, after: State) -> bool:
-    return any(move.before == before and move.after == after for move in MOVES)
+
+def counted_as(key: bytes) -> int:
+    """How the recipient of that key is counted."""
+    if key.startswith(b"deferred "):
+        return 1
+    return 2 if key.startswith(b"held ") else 0
+
+
+def _places(state: State) -> tuple[int | None, ...]:
+    """As what a recipient may be counted that is in that state; None: it is not."""
+    if state == State.LEASED:
+        return COUNTED[State.QUEUED], COUNTED[State.DEFERRED]
+    return (COUNTED.get(state),)
+
+
+COUNTED_MOVES = frozenset(
+    (before, after)
+    for move in MOVES
+    if move.after != State.LEASED  # the key stays
+    for before in _places(move.before)
+    for after in _places(move.after)
+)
+"""MOVES as `Sizes` sees them."""

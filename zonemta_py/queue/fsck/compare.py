@@ -23,7 +23,7 @@ from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.notes import Existence, Note
 from zonemta_py.queue.core import sizes
-from zonemta_py.queue.core.state import FAMILY
+from zonemta_py.queue.core.state import COUNTED, FAMILY
 from zonemta_py.queue.fsck import bodies as check_bodies
 from zonemta_py.queue.fsck import campaigns as check_campaigns
 from zonemta_py.queue.fsck import suppressions
@@ -31,8 +31,7 @@ from zonemta_py.queue.fsck.journal_view import Truth
 from zonemta_py.schedule.flow import FlowId as Flow
 from zonemta_py.zones.zone import destination
 
-_STATE_OF = {"delivery-zone": sizes.QUEUED, "parked": sizes.QUEUED, "deferred": sizes.DEFERRED, "held": sizes.HELD}
-assert {name: FAMILY[name].value for name in FAMILY} == {name: sizes.NAMES[_STATE_OF[name]] for name in _STATE_OF}
+_COUNTED_AS = {family: COUNTED[state] for family, state in FAMILY.items()}
 
 
 class StoreState(NamedTuple):
@@ -234,7 +233,7 @@ class Comparison:
                 self._drop(place, key)
                 continue
             seen.add(who)
-            self._count(place.zone, place.recipient, _STATE_OF[place.family], place.id)
+            self._count(place.zone, place.recipient, _COUNTED_AS[place.family], place.id)
             note = Note.of(value)
             if place.id in self._merged or note.counted:
                 campaign = Flow.of(note.flow).campaign

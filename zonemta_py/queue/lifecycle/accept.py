@@ -323,7 +323,7 @@ class Acceptance:
         core.message_count += sign
         core.message_bytes += sign * size
         for row in placed:
-            core.sizes.add(row.zone.zone.name, row.recipient.domain, row.state, sign)
+            core.sizes.move(row.zone.zone.name, row.recipient.domain, None, row.state, sign)
 
     def _accepted(self, message: Message, told: bytes, placed: list[_Placed], body: bytes | None) -> None:
         core = self._core

@@ -18,7 +18,8 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.locator import find_entry, leased_keys, state_of
+from zonemta_py.queue.core.locator import find_entry, leased_keys
+from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.poison import checksum
@@ -147,7 +148,6 @@ def _listed(message_id: str, address: str, zone: str, since_ms: int, action: str
 
 def _hold(core: Core, zone: str, entry: Entry) -> list[Operation]:
     domain = entry.address.rpartition("@")[2]
-    core.sizes.add(zone, domain, state_of(entry), -1)
-    core.sizes.add(zone, domain, sizes.HELD, 1)
+    core.sizes.move(zone, domain, counted_as(entry.key), sizes.HELD)
     note = entry.note.held(core.clock.steady_ms())
     return [(entry.key, None), (keys.held(zone, entry.id, entry.address), note.value())]

@@ -18,7 +18,7 @@ from zonemta_py.disk.quarantine import Incident, Quarantine
 from zonemta_py.disk.records import LOST_CASE, FinishRecord, RemovedRecord, Type
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import REMOVED
-from zonemta_py.queue.core.locator import state_of
+from zonemta_py.queue.core.state import counted_as
 from zonemta_py.schedule.batch import Batch
 
 REASON = "lost by damage"
@@ -91,7 +91,7 @@ def apply(
     """
     operations: list[Operation] = []
     for address, (key, state) in found.items():
-        core.sizes.add(zone, address.rpartition("@")[2], state, -1)
+        core.sizes.move(zone, address.rpartition("@")[2], state, None)
         operations.append((key, None))
     left = rests(core.store, message_id) if first else []
     if left:
@@ -138,7 +138,7 @@ class DamagedMessages:
         for entry in group.entries:
             if entry.note.tallied:
                 core.campaigns.tallies.result(group.strand.path.campaign, REMOVED, core.clock.ms())
-        found = {entry.address: (entry.key, state_of(entry)) for entry in group.entries}
+        found = {entry.address: (entry.key, counted_as(entry.key)) for entry in group.entries}
         operations = apply(core, message_id, zone, found, first, self._merged_size(group))
         gone = [entry.key for entry in group.entries]
         core.lines.submit(operations, lambda _: core.schedule.busy.difference_update(gone), sync=False, keep=True)

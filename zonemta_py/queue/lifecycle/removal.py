@@ -19,8 +19,8 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import REMOVED, SUPPRESSED, campaign_of
-from zonemta_py.queue.core.locator import state_of
 from zonemta_py.queue.core.messages import Message
+from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.lifecycle.lost import DamagedMessages
 from zonemta_py.schedule.batch import Batch, Entry, FlowQueue, ZoneFace
 from zonemta_py.schedule.zone import ZoneSchedule
@@ -142,7 +142,7 @@ def _apply(
     operations: list[Operation] = [(entry.key, None) for entry in entries]
     campaign = campaign_of(message.metadata)
     for entry in entries:
-        core.sizes.add(zone, entry.address.rpartition("@")[2], state_of(entry), -1)
+        core.sizes.move(zone, entry.address.rpartition("@")[2], counted_as(entry.key), None)
         if campaign:
             core.campaigns.tallies.result(campaign, REMOVED, ms, suppressed=suppressed)
     operations += core.messages.finish(message, len(entries))

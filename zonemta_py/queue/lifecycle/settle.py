@@ -31,6 +31,7 @@ from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import campaign_of
 from zonemta_py.queue.core.messages import Message
+from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.lifecycle.accept import Acceptance
 from zonemta_py.queue.lifecycle.classification import Classification
 from zonemta_py.queue.lifecycle.lease import Lease
@@ -148,7 +149,7 @@ class Settling:
     ) -> Row:
         """down: the destination as a whole could not be reached."""
         note, reply, verdict, due_ms = entry.note, outcome.reply, outcome.verdict, 0
-        state = sizes.DEFERRED if entry.key.startswith(b"deferred ") else sizes.QUEUED
+        state = counted_as(entry.key)
         if verdict == RELEASED:
             return Row(entry.key, entry.address, note, verdict, reply, entry=entry, state=state)
         config, terms, delayed = self._core.config, message.metadata, False
@@ -322,16 +323,16 @@ class Settling:
             return 0
         domain = row.address.rpartition("@")[2]
         operations.append((row.key, None))
-        core.sizes.add(zone, domain, row.state, -1)
         if row.verdict in WAITING:
             operations.append((deferred_key(settlement, row), row.note._replace(seq=settlement.seq).value()))
-            core.sizes.add(zone, domain, sizes.DEFERRED, 1)
+            core.sizes.move(zone, domain, row.state, sizes.DEFERRED)
             return 0
         if row.verdict == HELD:
             note = row.note._replace(seq=settlement.seq).held(core.clock.steady_ms())
             operations.append((keys.held(zone, message_id, row.address), note.value()))
-            core.sizes.add(zone, domain, sizes.HELD, 1)
+            core.sizes.move(zone, domain, row.state, sizes.HELD)
             return 0
+        core.sizes.move(zone, domain, row.state, None)
         return 1
 
     def _notifications(self, settlement: Settlement) -> list[tuple[Envelope, bytes]]:

@@ -27,9 +27,9 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
 from zonemta_py.queue.admin.orders import apply_drop, apply_release
 from zonemta_py.queue.api import DEFERRED, POSTPONED, RELEASED
-from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.locator import find, places_of
+from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.fsck.compare import state_of
 from zonemta_py.queue.lifecycle import in_doubt, lost
 from zonemta_py.queue.lifecycle.context import QueueContext
@@ -150,9 +150,10 @@ class Replay:
             return None  # applied; it was deferred by this result, came due, and was parked
         note = note._replace(put_off_ms=record.ms) if verdict == POSTPONED else note.tried(record.ms, str(reply))
         note = note._replace(away=verdict == DEFERRED and outcome.stage in AWAY)
-        state = sizes.DEFERRED if before else sizes.QUEUED
         blocked = outcome.kind in BLOCKED_CLASSES
-        return Row(key, who.address, note, verdict, reply, who.due_ms, outcome.relayed, state=state, blocked=blocked)
+        return Row(
+            key, who.address, note, verdict, reply, who.due_ms, outcome.relayed, state=counted_as(key), blocked=blocked
+        )
 
     def _ended_already(self, message_id: str, zone: str) -> None:
         """The store had it; the FINISH record may not have reached the disk."""

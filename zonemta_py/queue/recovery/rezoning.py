@@ -11,7 +11,7 @@ from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.state import FAMILY
+from zonemta_py.queue.core.state import FAMILY, counted_as
 
 BATCH = 1_000
 
@@ -34,11 +34,10 @@ async def _adopt_zone(core: Core, zone: str) -> int:
                 before = after = sizes.HELD
                 new = keys.held(home, place.id, place.recipient)
             else:
-                before = sizes.DEFERRED if family == "deferred" else sizes.QUEUED
+                before = counted_as(key)
                 after = sizes.DEFERRED
                 new = keys.deferred(home, place.due_ms or now_ms, place.id, place.recipient)
-            core.sizes.add(zone, domain, before, -1)
-            core.sizes.add(home, domain, after, 1)
+            core.sizes.rezone(zone, home, domain, before, after)
             operations += [(key, None), (new, value)]
             count += 1
             if len(operations) >= BATCH:
