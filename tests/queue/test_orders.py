@@ -119,3 +119,21 @@ async def test_recipients_of_a_zone_that_is_gone_go_on_in_the_default_zone(house
     await home.rest()
     assert (await home.sizes())["messages"] == 0
     await home.sound()
+
+
+@pytest.mark.parametrize("orders", [("release", "drop"), ("drop", "release"), ("drop", "drop"), ("release", "release")])
+async def test_of_two_orders_at_once_one_is_carried_out(house: Make, orders: tuple[str, str]) -> None:
+    """The second asker is told so, and nobody is counted twice."""
+    home = await house()
+    message_id = await held(home)
+    asked = [home.queue.ask(order, id=message_id) for order in orders]
+    first, second = await asyncio.gather(*asked, return_exceptions=True)
+    assert first == 2
+    assert isinstance(second, ValueError)
+    assert "is being released or dropped" in str(second)
+    await home.rest()
+    sizes = await home.sizes()
+    assert (sizes["held"], sizes["deferred"] + sizes["queued"]) == (0, 2 if orders[0] == "release" else 0)
+    with pytest.raises(ValueError, match="has no held recipient"):
+        await home.queue.ask(orders[1], id=message_id)
+    await home.sound()

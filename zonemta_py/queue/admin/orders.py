@@ -54,8 +54,7 @@ async def _release(queue: QueueContext, message_id: str) -> int:
     for seq, moved in written:
         apply_release(queue, moved)
         core.ledger.close(seq)
-    await _written(queue)
-    return sum(map(len, found.values()))
+    return await _done(queue, message_id, found)
 
 
 async def _drop(queue: QueueContext, message_id: str) -> int:
@@ -68,12 +67,12 @@ async def _drop(queue: QueueContext, message_id: str) -> int:
     for seq, one in zip(written, removed, strict=True):
         apply_drop(queue, one, core.clock.ms())
         core.ledger.close(seq)
-    await _written(queue)
-    return sum(map(len, found.values()))
+    return await _done(queue, message_id, found)
 
 
 def _held(queue: QueueContext, message_id: str) -> dict[str, list[str]]:
-    store, found = queue.core.store, dict[str, list[str]]()
+    """By zone. Nobody else may have them until `_done`: what two orders did at once would be counted twice."""
+    store, found, busy = queue.core.store, dict[str, list[str]](), queue.core.schedule.busy
     for zone in queue.core.schedule.zones:
         prefix = keys.held_range(zone) + message_id.encode() + b" "
         addresses = [keys.place(key).recipient for key in store.keys(prefix, keys.end(prefix))]
@@ -81,7 +80,23 @@ def _held(queue: QueueContext, message_id: str) -> dict[str, list[str]]:
             found[zone] = addresses
     if not found:
         raise ValueError(f"message {message_id!r} has no held recipient; `zonemta queue list --state held` shows them")
+    if not busy.isdisjoint(theirs := _keys(message_id, found)):
+        raise ValueError(
+            f"message {message_id!r} is being released or dropped by somebody else; look again in a moment"
+        )
+    busy.update(theirs)
     return found
+
+
+def _keys(message_id: str, found: dict[str, list[str]]) -> list[bytes]:
+    return [keys.held(zone, message_id, address) for zone, addresses in found.items() for address in addresses]
+
+
+async def _done(queue: QueueContext, message_id: str, found: dict[str, list[str]]) -> int:
+    """Once the store has it. How many they were."""
+    await _written(queue)
+    queue.core.schedule.busy.difference_update(theirs := _keys(message_id, found))
+    return len(theirs)
 
 
 def apply_release(queue: QueueContext, moved: MovedRecord) -> None:
