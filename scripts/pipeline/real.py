@@ -97,7 +97,7 @@ async def run(folder: Path, messages: int) -> None:
         await work_off(queue, die, clock)
     for _ in range(2):
         await queue.core.lines.stable()
-        await queue.upkeep.position()
+        await queue.maintenance.position()
 
 
 def main() -> None:

@@ -56,7 +56,7 @@ def refused(home: Any, delivery: Delivery, verdict: int, reply: Reply) -> Result
 
 async def tick(home: Any) -> None:
     """A second's chores, until nothing is left of them."""
-    while home.queue.campaigning.tick():
+    while home.queue.campaign_commands.tick():
         await home.rest()
     await home.rest()
 
@@ -329,7 +329,7 @@ async def test_removals_that_the_store_has_not_seen_are_made_up_for(house: Make,
     """Whether the crash comes before or behind the store's batch: each is removed once, and counted once."""
     home = await opened(house, *(f"r{number}@x.test" for number in range(50)))
     await home.queue.ask("campaign-cancel", name="spring")
-    home.queue.campaigning.tick()
+    home.queue.campaign_commands.tick()
     await home.queue.core.journal.stable()
     await home.crash(drop=drop)
     await tick(home)
@@ -397,7 +397,7 @@ async def test_the_course_is_followed_and_bounded(house: Make) -> None:
         for delivery in leased:
             await home.settle(delivery)
             await home.move(1)
-            home.queue.campaigning.tick()
+            home.queue.campaign_commands.tick()
     await home.rest()
     found = await home.queue.ask("campaign", name="spring")
     assert 100 < len(found["history"]) <= 240

@@ -34,10 +34,10 @@ async def test_bodies_do_not_outlive_their_mail_for_days(house: Make, crash: boo
         if crash:
             await home.queue.position()
             await home.crash()
-        await home.queue.upkeep.cleanse()
+        await home.queue.maintenance.cleanse()
         assert traces(home) >= 20  # it is not time yet
         await home.move(3601)
-        await home.queue.upkeep.cleanse()
+        await home.queue.maintenance.cleanse()
         assert traces(home) == 0
     assert traces(home, b"this stays") == 1
     await home.sound()
@@ -49,31 +49,31 @@ async def test_it_is_done_at_once_when_space_is_short(house: Make, monkeypatch: 
     await home.move(100)
     await send(home, 0, 20)
     monkeypatch.setattr(home.queue.core.space, "room", lambda now: -1)
-    await home.queue.upkeep.cleanse()
+    await home.queue.maintenance.cleanse()
     assert traces(home) == 0
     monkeypatch.undo()
     await send(home, 20, 1)
     monkeypatch.setattr(home.queue.core.space, "room", lambda now: -1)
-    await home.queue.upkeep.cleanse()
+    await home.queue.maintenance.cleanse()
     assert traces(home) > 0
     await home.move(61)
-    await home.queue.upkeep.cleanse()
+    await home.queue.maintenance.cleanse()
     assert traces(home) == 0
 
 
 async def test_a_queue_at_rest_is_left_alone(house: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing has ended: nothing is written anew."""
     home = await house()
-    await home.queue.upkeep.cleanse()
+    await home.queue.maintenance.cleanse()
     await home.move(3601)
-    await home.queue.upkeep.cleanse()
+    await home.queue.maintenance.cleanse()
     await home.put("bob@x.test")
     await home.queue.position()
     await home.crash()
-    assert home.queue.core.cleansing.slice == ()
+    assert home.queue.core.compaction.slice == ()
     await home.move(36_000)
     monkeypatch.setattr(home.queue.core.store, "compact", None)
-    await home.queue.upkeep.cleanse()
+    await home.queue.maintenance.cleanse()
 
 
 async def test_values_of_recipients_go_too(house: Make) -> None:
@@ -81,7 +81,7 @@ async def test_values_of_recipients_go_too(house: Make) -> None:
     home = await house()
     await send(home, 0, 5)
     assert traces(home, b"r3@x.test") > 0
-    await home.queue.upkeep.cleanse()
+    await home.queue.maintenance.cleanse()
     await home.move(3601)
-    await home.queue.upkeep.cleanse()
+    await home.queue.maintenance.cleanse()
     assert traces(home, b"r3@x.test") == 0

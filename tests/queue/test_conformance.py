@@ -321,7 +321,7 @@ async def test_a_campaign_from_its_template_to_its_end(house: Make, front: Make)
     assert (await queue.ask("campaign-pause", name="spring", cause="no"))["state"] == "paused"
     assert (await queue.ask("campaign-resume", name="spring", cause="yes"))["state"] == "running"
     assert (await queue.ask("campaign-cancel", name="spring", cause="wrong"))["state"] == "canceled"
-    while home.queue.campaigning.tick():
+    while home.queue.campaign_commands.tick():
         await home.rest()
     await home.sound()
     (row,) = await queue.ask("campaigns")

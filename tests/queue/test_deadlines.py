@@ -166,10 +166,10 @@ async def test_a_deadline_is_met_without_a_sweep(house: Any, way: str, mode: str
     await put(home, way, mode)
     zone = home.queue.core.schedule.zones["default"]
     assert zone.deadline_ms == home.clock.ms() + SPAN_S * 1000
-    assert not await home.queue.upkeep.deadlines()
+    assert not await home.queue.maintenance.deadlines()
     assert notices(home) == []
     await home.move(SPAN_S)
-    await home.queue.upkeep.deadlines()
+    await home.queue.maintenance.deadlines()
     await home.rest()
     (notice,) = notices(home)
     assert ("Action: delayed" if mode == "N" else "Status: 5.4.7") in notice.as_string()
@@ -189,7 +189,7 @@ async def test_nothing_is_walked_while_no_deadline_has_passed(house: Any, monkey
     monkeypatch.setattr(home.queue.core.store, "scan", walked)
     monkeypatch.setattr("zonemta_py.queue.maintenance.deadlines.strands_in_turn", walked)
     await home.move(SPAN_S - 1)
-    assert not await home.queue.upkeep.deadlines()
+    assert not await home.queue.maintenance.deadlines()
     monkeypatch.undo()
 
 
@@ -203,7 +203,7 @@ async def test_many_deadlines_at_once_are_dealt_with_in_stretches(house: Any, mo
     assert not await home.leases()
     await home.move(SPAN_S)
     stretches = 1
-    while await home.queue.upkeep.deadlines():
+    while await home.queue.maintenance.deadlines():
         await home.rest()
         stretches += 1
     await home.rest()

@@ -45,13 +45,13 @@ async def test_a_compaction_that_finds_no_room_keeps_none(
     with (folder / "ballast").open("wb") as ballast:
         ballast.write(bytes(free_bytes(folder) - 2 * 1024 * 1024))
     await home.move(100)
-    await home.queue.upkeep.cleanse()
+    await home.queue.maintenance.cleanse()
     settling = asyncio.gather(*map(home.settle, deliveries[50:]))
     await asyncio.wait([settling], timeout=1.0)
     assert not settling.done()
     assert home.queue.core.journal.trouble is not None
     for _ in range(60):
-        await home.queue.upkeep.cleanse()
+        await home.queue.maintenance.cleanse()
         if (await asyncio.wait([settling], timeout=0.5))[0]:
             break
     assert settling.done()

@@ -37,7 +37,7 @@ async def merged(home: Any, address: str = "ann@x.test") -> None:
 
 
 async def tick(home: Any) -> None:
-    while home.queue.campaigning.tick():
+    while home.queue.campaign_commands.tick():
         await home.rest()
     await home.rest()
 

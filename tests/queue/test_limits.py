@@ -111,7 +111,7 @@ async def test_a_restart_grants_no_second_helping(house: Any) -> None:
     assert len(await drain(home)) == 10
     await home.crash()
     assert not await home.leases()
-    await home.queue.upkeep.position()
+    await home.queue.maintenance.position()
     await home.crash()
     assert not await home.leases()
     await home.move(120)

@@ -62,7 +62,7 @@ async def test_in_position_records_too(house: Any) -> None:
     home = await house()
     await home.put(*people(20))
     await home.queue.settle(ten_only((await home.lease())[0]))
-    await home.queue.upkeep.position()
+    await home.queue.maintenance.position()
     assert home.queue.core.schedule.standing.state()["manners"][0][:3] == ["recipients", "x.test", 10]
     await home.crash()
     assert [row["most"] for row in await rows(home)] == [10]

@@ -70,7 +70,7 @@ async def lease(home: Any) -> None:
 
 async def sweep(home: Any) -> None:
     """What a canceled campaign has left is removed."""
-    while home.queue.campaigning.tick():
+    while home.queue.campaign_commands.tick():
         await home.rest()
 
 

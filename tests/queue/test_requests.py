@@ -156,7 +156,7 @@ async def test_an_aborted_large_message_is_not_stored_in_part(house: Make) -> No
 
 
 async def test_keys_are_forgotten_when_their_time_is_over(house: Make) -> None:
-    """After queue.request_h hours a key is new again, and upkeep deletes what is left of the old one."""
+    """After queue.request_h hours a key is new again, and maintenance deletes what is left of the old one."""
     home = await house(queue={"request_h": 1})
     await home.queue.accept(request(), BODY)
     await home.queue.accept(request("another"), BODY)

@@ -192,7 +192,7 @@ async def test_nor_after_a_crash_of_the_queue(house: Make, power: bool, position
     home.queue.settle_part(settled(lease, [DELIVERED, DEFERRED], more=True))
     await home.rest()
     if position:
-        await home.queue.upkeep.position()
+        await home.queue.maintenance.position()
         await home.rest()
     await home.crash(power)
     assert await doubtful(home) == ["r2@x.test", "r3@x.test"]
@@ -251,8 +251,8 @@ async def test_an_answer_that_is_not_recorded_is_in_doubt(house: Make, slow: Slo
         home.queue.lost("one")
     await home.rest()
     if position:
-        await home.queue.upkeep.position()
-        await home.queue.upkeep.position()
+        await home.queue.maintenance.position()
+        await home.queue.maintenance.position()
     await home.crash()
     assert await doubtful(home) == ["r0@x.test", "r1@x.test"]
     if end == "settled":

@@ -60,7 +60,7 @@ async def test_fewer_connections_are_seen_journalled_and_undone(house: Any) -> N
     assert [body[0] for body in changes(home)] == ["concurrency"]
     await home.crash()
     assert await row(home, "concurrency") == found
-    await home.queue.upkeep.position()
+    await home.queue.maintenance.position()
     await home.crash()
     assert await row(home, "concurrency") == found
     assert await home.queue.ask("lift", kind="concurrency", name="default x.test")
@@ -177,7 +177,7 @@ async def test_a_warm_up_is_put_forward_and_what_waits_goes_at_once(house: Any) 
     assert changes(home)[-1] == order
     for position in (False, True):
         if position:
-            await home.queue.upkeep.position()
+            await home.queue.maintenance.position()
         await home.crash()
         assert await warmups(home) == [("x.test", 1, 5)]
         assert not await leases(home)
@@ -193,7 +193,7 @@ async def test_an_order_of_a_new_day_counts_once_after_a_crash(house: Any) -> No
     for delivery in await leases(home):
         await home.settle(delivery)
     await home.rest()
-    await home.queue.upkeep.position()
+    await home.queue.maintenance.position()
     await home.move(86_400)
     await home.queue.ask("warm", source="127.0.0.3", provider="x.test", step=1)
     await fill(home, 5)
@@ -219,7 +219,7 @@ async def test_a_warm_up_is_set_before_the_first_message(house: Any) -> None:
     for provider in ("google", "y.test"):
         await home.queue.ask("warm", source="127.0.0.3", provider=provider, step=1)
     await home.move(86_400)
-    await home.queue.upkeep.position()
+    await home.queue.maintenance.position()
     await home.crash()
     assert await warmups(home) == [("google", 0, 2), ("y.test", 0, 2)]
 

@@ -112,7 +112,7 @@ async def test_a_request_of_which_nobody_is_left_is_a_request(house: Make) -> No
 
 
 async def test_plain_smtp_clients_hear_of_success(house: Make, front: Any) -> None:
-    """`put` returns an id as always, whoever of the recipients is left out."""
+    """`accept` returns an id as always, whoever of the recipients is left out."""
     home = await house()
     await suppress(home, "bob@x.test")
     intake = await front(home)

@@ -192,7 +192,7 @@ async def test_unread_deadlines_are_looked_for_in_stretches(house: Any, monkeypa
     await home.rest()
     await home.move(601)
     zone, sweeps = home.queue.core.schedule.zones["default"], 1
-    while await home.queue.upkeep.sweep():
+    while await home.queue.maintenance.sweep():
         sweeps += 1
     assert sweeps >= 4
     await home.rest()

@@ -1,4 +1,4 @@
-"""The queue as the rest of the house sees it: `Intake` for reception, `Outlet` for delivery, `Office` for operators.
+"""The queue as others see it: `Submission` for reception, `Dispatch` for delivery, `Admin` for operators.
 
 The same three faces whether the queue is in this process (`queue.queue.LocalQueue`) or behind the unix socket
 (`wire.client.RemoteQueue`); one conformance suite runs against both.

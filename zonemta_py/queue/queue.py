@@ -1,6 +1,6 @@
-"""The queue: `LocalQueue` is `Intake`, `Outlet` and `Office` in one object; the process that has it owns the disk.
+"""The queue: `LocalQueue` is `Submission`, `Dispatch` and `Admin` in one; the process that has it owns the disk.
 
-`recovery.open_queue` makes it: there is no other way up; the way down is the end of the process.
+`recovery.start` makes it: there is no other way up; the way down is the end of the process.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ UNREADABLE = Reply(451, "4.3.0", "the body cannot be read")
 
 
 class LocalQueue(QueueContext):
-    """The queue in this process. Made by `recovery.open_queue`."""
+    """The queue in this process. Made by `recovery.start`."""
 
     def __init__(self, core: Core, first_lease: int) -> None:
         super().__init__(core, first_lease)
-        self.campaigning = CampaignCommands(core)
-        self.upkeep = Maintenance(self, self.campaigning.tick)
+        self.campaign_commands = CampaignCommands(core)
+        self.maintenance = Maintenance(self, self.campaign_commands.tick)
 
     def start(self) -> None:
         """Begins the work that time drives: positions, the archive, expiry."""
-        self.upkeep.start()
+        self.maintenance.start()
         self.core.changed()
 
     def close(self) -> None:
         """For a process that goes on; the others just end."""
-        self.upkeep.stop()
+        self.maintenance.stop()
         self.core.close()
 
     async def position(self) -> None:
         """Writes a position record now."""
-        await self.upkeep.position()
+        await self.maintenance.position()
 
     async def sweep(self) -> None:
         """Ends now what has outlived its time."""
-        while await self.upkeep.sweep():
+        while await self.maintenance.sweep():
             await self.core.lines.stable()
 
     # -- Submission
@@ -67,7 +67,7 @@ class LocalQueue(QueueContext):
     def begin(self, client: str = "") -> LocalIncoming:
         return LocalIncoming(self.acceptance, self.core, client)
 
-    # -- Outlet
+    # -- Dispatch
 
     async def lease(self, most: int, worker: str = "") -> list[Delivery]:
         future: asyncio.Future[list[Delivery]] = asyncio.get_running_loop().create_future()
@@ -134,10 +134,10 @@ class LocalQueue(QueueContext):
             log.error("%s", error)
             raise QueueRefusal(NO_TEMPLATE) from None
 
-    # -- Office
+    # -- Admin
 
     async def ask(self, question: str, **arguments: Any) -> Any:
-        return await answers.answer(self, self.campaigning, question, arguments)
+        return await answers.answer(self, self.campaign_commands, question, arguments)
 
     # -- what goes wrong
 

@@ -192,7 +192,7 @@ class RemoteQueue:
         self._token += 1
         return RemoteIncoming(self, self._token, client)
 
-    # -- Outlet
+    # -- Dispatch
 
     async def lease(self, most: int) -> list[Delivery]:
         asked = time.monotonic()
@@ -255,7 +255,7 @@ class RemoteQueue:
             if len(more) < CHUNKS_AT_ONCE:
                 return b"".join(map(_restored, chunks))
 
-    # -- Office
+    # -- Admin
 
     async def ask(self, question: str, **arguments: Any) -> Any:
         return await self._asked(Operation.ASK, question, arguments)

@@ -270,15 +270,15 @@ def _deadline(queue: QueueContext, terms: dict[str, Any]) -> list[Row]:
 
 
 def _life(queue: QueueContext, strand: FlowQueue, message_id: str, note: Note) -> Row:
-    """Until when it is tried (UNIX ms, 0: not known), and how long it has waited that is not of its life (`lives`)."""
+    """Until when it is tried (UNIX ms, 0: not known), and how long it has waited that is not of its `lifetime`."""
     core = queue.core
     try:
         message = core.messages.look(message_id)
     except StoreError:
         return {"until_ms": 0, "chosen_ms": 0}
     now_ms = core.clock.steady_ms()
-    ends_ms = core.lives.ends_ms(strand, message, note, now_ms)
-    chosen_ms = core.lives.chosen_ms(strand, message, note, now_ms)
+    ends_ms = core.lifetime.ends_ms(strand, message, note, now_ms)
+    chosen_ms = core.lifetime.chosen_ms(strand, message, note, now_ms)
     return {"until_ms": ends_ms - core.clock.apart_ms(), "chosen_ms": chosen_ms}
 
 

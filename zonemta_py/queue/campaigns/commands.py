@@ -1,7 +1,7 @@
 """Orders about campaigns and what they answer: put, pause, resume, cancel, complete; how each is doing.
 
 An order is on stable storage before it is answered. Canceling takes effect at once: nothing of the campaign is leased
-any more, and what waits is removed in the background (`following.py`, by `tick`).
+any more, and what waits is removed in the background (`monitor.py`, by `tick`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class CampaignCommands:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._following = CampaignMonitor(core)
-        self.tick = self._following.tick
+        self._monitor = CampaignMonitor(core)
+        self.tick = self._monitor.tick
 
     # -- orders
 
@@ -94,7 +94,7 @@ class CampaignCommands:
             if self._core.campaigns.over(campaign):
                 raise ValueError(f"campaign {name!r} has ended; nothing of it waits any more")
             self._order(campaign, CANCEL, cause or "by an operator")
-            self._following.sweep_soon()
+            self._monitor.sweep_soon()
         await self._core.journal.stable()
         return self.row(campaign)
 
@@ -133,7 +133,7 @@ class CampaignCommands:
         """All figures, without the history."""
         tally, now_ms = self._core.campaigns.tally(campaign.name), self._core.clock.ms()
         stop = stop_of(self._core, campaign)
-        rate = self._following.course(campaign).rate_per_s(now_ms, tally)
+        rate = self._monitor.course(campaign).rate_per_s(now_ms, tally)
         state = self._state(campaign, stop)
         eta_ms = now_ms + int(1000 * tally.waiting / rate) if rate > 0 and tally.waiting > 0 else None
         return {
@@ -157,7 +157,7 @@ class CampaignCommands:
         campaign = self._core.campaigns.get(name)
         now = [self._core.clock.ms(), (tally := self._core.campaigns.tally(name)).waiting, tally.delivered]
         return self.row(campaign) | {
-            "history": [*self._following.course(campaign).points, now],
+            "history": [*self._monitor.course(campaign).points, now],
             "bounds": campaign.bounds,
             "priority": campaign.priority,
             "life_h": campaign.life_h,

@@ -1,7 +1,7 @@
 """Campaigns: one sender, one template, many recipients; what was agreed for each, and how far it has come.
 
 A campaign is a record, its template in chunks, a tally and its course over time, all under `campaign <name>` in the
-store. It is paused by a stop of the schedule (`standing.py`, journalled). That it was canceled, or is complete, is a
+store. It is paused by a stop of the schedule (journalled). That it was canceled, or is complete, is a
 record of the journal too, stable before anybody is told; the store follows. Ended ones go `campaign_days` later, with
 all that belongs to them.
 
@@ -42,7 +42,7 @@ NO_TEMPLATE = Reply(451, "4.3.0", "the campaign's template is not there")
 class Campaign:
     """What is kept of a campaign. tenant, zone, sender, priority: of messages that do not say otherwise.
 
-    planned: recipients there will be, 0: not said. bounds: see `bounds.py`. life_h: a recipient is given up after so
+    planned: recipients there will be, 0: not said. bounds: see `thresholds`. life_h: a recipient is given up after so
     many hours. template: SHA-256 of its bytes, in hex, shortened to a name; chunks, size: of it. notify: who tells the
     return path of a bounce, see NOTIFY. cause: of the latest order. canceled_ms, complete_ms, ended_ms: UNIX ms, 0: not
     yet. base: [delivered, deferred, bounced, blocked, complaints] when it was last resumed, bounds count from there.

@@ -71,8 +71,8 @@ class Core:
         self.space = Space(config.folder, max(LEAST_BYTES, config.queue.reserve_bytes))
         uncommitted = Uncommitted(config.queue, lambda: self.space.room(clock.monotonic()))
         self.bodies = bodies or Bodies(config.folder, uncommitted, self.lines.after_sync)
-        self.cleansing = Compaction()
-        self.messages = Messages(store, self.bodies, self.cleansing)
+        self.compaction = Compaction()
+        self.messages = Messages(store, self.bodies, self.compaction)
         self.router = Router(config.zones)
         self.segments = segments
         self.ids = keys.Ids(last_id)
@@ -95,13 +95,13 @@ class Core:
         """Messages whose FINISH record recovery has seen; it must not be written twice."""
         self.pump: Callable[[], None]
         """Lets the schedule read on; set by who leases (`Leases`)."""
-        self.standing_copy = PolicyCopy(store, journal, self.lines)
+        self.policy_copy = PolicyCopy(store, journal, self.lines)
         callbacks = QueueCallbacks(
             rekey=self._rekey, changed=self.changed, unpin=self._unpin, requeued=self._requeued,
             terms_of=self._terms_of, record=self._stand,
         )  # fmt: skip
         self.schedule = Schedule(config, store, marks, clock, scout, callbacks)
-        self.lives = Lifetime(config, clock, self.campaigns, self.schedule)
+        self.lifetime = Lifetime(config, clock, self.campaigns, self.schedule)
 
     def close(self) -> None:
         """In a process that goes on: no thread and no file stays. Lost is at most what its end would have lost."""
@@ -143,7 +143,7 @@ class Core:
     def _stand(self, body: list[object]) -> None:
         """A change of standing: a suspension, a rest, a rate learned."""
         packed = records.pack(body)
-        self.standing_copy.add(self.ledger.append(Type.STANDING, packed), packed)
+        self.policy_copy.add(self.ledger.append(Type.STANDING, packed), packed)
 
     def _clock_set(self, steps: list[list[Any]]) -> None:
         """The machine's clock was set: when messages came is known by both clocks from now on."""

@@ -7,7 +7,7 @@ destination, tenant, campaign or source is stopped by an order or a bound of its
 is all other waiting, also what a limit, a rule's rest or a destination that is away costs it, and the time in which the
 machine was off; but after more than an hour of that nothing is given up before it could be tried for an hour.
 
-It is given up at the first attempt that fails after its end, or, where it cannot be tried, by the sweep (`endings.py`).
+It is given up at the first attempt that fails after its end, or, where it cannot be tried, by the sweep (`expiry`).
 """
 
 from __future__ import annotations

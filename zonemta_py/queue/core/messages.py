@@ -46,8 +46,8 @@ class Message:
 class Messages:
     """The pinned messages, by id."""
 
-    def __init__(self, store: Store, bodies: Bodies, cleansing: Compaction) -> None:
-        self._store, self._bodies, self._cleansing = store, bodies, cleansing
+    def __init__(self, store: Store, bodies: Bodies, compaction: Compaction) -> None:
+        self._store, self._bodies, self._compaction = store, bodies, compaction
         self._known: dict[str, Message] = {}
         self._warm = 0
         self._fewer: dict[str, Message] = {}
@@ -170,7 +170,7 @@ class Messages:
         if message.filed:
             self._bodies.ended(message.id)
         else:
-            self._cleansing.ended(message.id)
+            self._compaction.ended(message.id)
         numbers = range(1, 0 if message.filed else message.chunks + 1)
         operations: list[Operation] = [(keys.existence(message.id), None), (keys.metadata(message.id), None)]
         operations += [(keys.chunk(message.id, number), None) for number in numbers]

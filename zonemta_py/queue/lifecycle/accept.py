@@ -144,7 +144,7 @@ class Acceptance:
         return [Routed(r, route(sender, r.address, origin, wish, fields).zone, routing) for r in recipients]
 
     def unfit(self, envelope: Envelope) -> Reply | None:
-        """Why this message is not taken; before its routes are asked for. A merged one is completed (`merging`)."""
+        """Why this message is not taken; before its routes are asked for. A merged one is completed (`admission`)."""
         if not envelope.recipients:
             return NO_RECIPIENTS
         core = self._core

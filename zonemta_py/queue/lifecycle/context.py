@@ -24,7 +24,7 @@ class QueueContext:
         self.acceptance = Acceptance(core, self.suppression)
         self.leases = Leases(core, first_lease, self.suppression, self.damaged, self._settle)
         self.settling = Settling(core, self.leases, self.acceptance)
-        self.deaths = PoisonMessages(core.config.folder)
+        self.poison = PoisonMessages(core.config.folder)
 
     def _settle(self, result: Result, done: Callable[[], None]) -> None:
         """For leases that end before a sender has them; who settles needs the leases first."""

@@ -2,7 +2,7 @@
 
 They are the only ones that can get a message twice. They are listed under keys of their own, and sent again or held for
 an operator as their zone says (`in_doubt`). Recovery finds them as start records without a result. Whose message has
-killed its sender while it was made, again and again (`making`), is held whatever the zone says.
+killed its sender while it was made, again and again (`poison`), is held whatever the zone says.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def lost(queue: QueueContext, worker: str, silent: bool = False) -> None:
 
     silent: it stands still, and may go on: what it then has to tell is heard (`Settling.late`).
     """
-    doubtful, making = [], NOTHING_MADE if silent else queue.deaths.of(worker)
+    doubtful, making = [], NOTHING_MADE if silent else queue.poison.of(worker)
     for lease in queue.leases.of(worker):
         if lease.settling:
             continue
@@ -64,7 +64,7 @@ def _deadly(queue: QueueContext, lease: Lease, making: tuple[int, int]) -> list[
     return [
         entry
         for entry in lease.open
-        if checksum(entry.address) == found and queue.deaths.count(lease.message.id, entry.address)
+        if checksum(entry.address) == found and queue.poison.count(lease.message.id, entry.address)
     ]
 
 

@@ -75,7 +75,7 @@ class Leases:
         self._timer: asyncio.TimerHandle | None = None
         self._workers: set[str] = set()
         self._held: dict[str, list[FlowQueue]] = {}
-        """Strands that wait for their sender to come for more."""
+        """Flow queues that wait for their sender to come for more."""
         self._missed: dict[str, float] = {}
         """Since when a sender was wanted and not there."""
 
@@ -279,8 +279,8 @@ class Leases:
 
     def _outlived(self, lease: Lease, now_ms: int) -> bool:
         """Whether its campaign's hours are over: other mail is tried, however long it had to wait for that."""
-        lives, message, note = self._core.lives, lease.message, lease.group.entries[0].note
-        return lives.perhaps_over(message.id, now_ms) and lives.over(lease.group.strand, message, note, now_ms)
+        life, message, note = self._core.lifetime, lease.message, lease.group.entries[0].note
+        return life.perhaps_over(message.id, now_ms) and life.over(lease.group.strand, message, note, now_ms)
 
     def grant(self, group: Batch, worker: str) -> Lease | None:
         """A lease with its start record; None when the message's metadata is damaged (it has been dealt with).

@@ -85,7 +85,7 @@ class Aside:
 def apply(
     core: Core, message_id: str, zone: str, found: dict[str, tuple[bytes, int]], first: bool = True, size: int = 0
 ) -> list[Operation]:
-    """Counts out what such a record has ended; what it takes in the store. found: as of `places.places_of`.
+    """Counts out what such a record has ended; what it takes in the store. found: as of `locator.places_of`.
 
     first: no other record has ended the message. size: what a merged one counted for, since it has no body of its own.
     """
@@ -96,7 +96,7 @@ def apply(
     left = rests(core.store, message_id) if first else []
     if left:
         core.bodies.ended(message_id)
-        core.cleansing.ended(message_id)
+        core.compaction.ended(message_id)
         try:
             bytes_left = core.messages.size_left(message_id)
         except StoreError:

@@ -55,7 +55,7 @@ class Settling:
     def __init__(self, core: Core, leases: Leases, acceptance: Acceptance) -> None:
         self._core, self._leases, self._acceptance = core, leases, acceptance
         self._notices = Notices(core.messages, core.config.server.name)
-        self._judging = Classification(core)  # reads its rules when they are first needed
+        self._classification = Classification(core)  # reads its rules when they are first needed
 
     # -- from a result to a record
 
@@ -68,7 +68,7 @@ class Settling:
         if lease.answered:
             leave_out(lease, result)
         check(lease, result)
-        rulings = self._judging.judge(lease, result)
+        rulings = self._classification.judge(lease, result)
         settlement = self._settlement(lease, result, rulings)
         if result.more:
             lease.answer(index for outcome in result.outcomes for index in outcome.recipients)
@@ -116,7 +116,7 @@ class Settling:
                 group.zone.took(group.lane, result.took_ms, settlement.message.metadata["size"])
         else:  # all were heard of before
             self._core.journal.when_stable(done)
-        self._judging.learn(lease, result, settlement.rulings)
+        self._classification.learn(lease, result, settlement.rulings)
         if result.more:
             lease.recorded = lease.recorded.union(index for o in result.outcomes for index in o.recipients)
             return
@@ -164,7 +164,7 @@ class Settling:
         note = note.tried(now_ms, str(reply))
         if verdict == DEFERRED:
             retry = config.retry
-            ends_ms = self._core.lives.ends_ms(strand, message, note, steady_ms)
+            ends_ms = self._core.lifetime.ends_ms(strand, message, note, steady_ms)
             if steady_ms >= ends_ms:
                 verdict = BOUNCED
             elif hours.too_late(terms, steady_ms):

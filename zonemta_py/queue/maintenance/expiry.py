@@ -28,7 +28,7 @@ class Endings:
     def over(self, strand: FlowQueue, now_ms: int, entry: Entry) -> bool:
         """Whether its life is over."""
         core = self._core
-        if not core.lives.perhaps_over(entry.id, now_ms):
+        if not core.lifetime.perhaps_over(entry.id, now_ms):
             return False
         try:
             message = core.messages.look(entry.id)
@@ -36,7 +36,7 @@ class Endings:
             return False
         except StoreError:
             return True  # it is dealt with when it is leased
-        return core.lives.over(strand, message, entry.note, now_ms)
+        return core.lifetime.over(strand, message, entry.note, now_ms)
 
     def expire(self, zone: ZoneSchedule, strand: FlowQueue, now_ms: int) -> bool:
         """Ends those parked whose life is over. True: there may be more."""
@@ -46,7 +46,7 @@ class Endings:
             place = keys.place(key)
             if len(dead) >= AT_ONCE or count >= WALKED_AT_ONCE:
                 break
-            if not self._core.lives.perhaps_over(place.id, now_ms):
+            if not self._core.lifetime.perhaps_over(place.id, now_ms):
                 break  # ids grow with time: nobody behind is older
             entry = Entry(key, place.id, place.recipient, Note.of(value))
             if key not in self._core.schedule.busy and self.over(strand, now_ms, entry):

@@ -29,7 +29,7 @@ RECORDS_BETWEEN_POSITIONS = 20_000
 SWEEP_S = 60.0
 DEADLINES_S = 1.0
 CAMPAIGNS_S = 1.0
-CLEANSING_S = 5.0
+COMPACTION_S = 5.0
 _LOOK_S = 0.25
 
 
@@ -52,7 +52,7 @@ class Maintenance:
             asyncio.create_task(self._forever(self._next_sweep)),
             asyncio.create_task(self._forever(self._next_deadlines)),
             asyncio.create_task(self._forever(self._next_campaigns)),
-            asyncio.create_task(self._forever(self._next_cleansing)),
+            asyncio.create_task(self._forever(self._next_compaction)),
         ]
 
     def stop(self) -> None:
@@ -92,7 +92,7 @@ class Maintenance:
             zone_marks["due"] = _to_id(zone_marks["due"], 4)
         working = [lease.row() for lease in self._queue.leases.out.values()]
         await core.journal.stable()
-        core.standing_copy.save(core.schedule.standing.state(), core.schedule.permits.state())
+        core.policy_copy.save(core.schedule.standing.state(), core.schedule.permits.state())
         batches = core.batches
         await core.lines.stable()
         body: PositionRecord = {
@@ -105,7 +105,7 @@ class Maintenance:
             "permits": core.schedule.permits.state(),
             "standing": core.schedule.standing.state(),
             "opened": arriving,
-            "ended": list(core.cleansing.slice),
+            "ended": list(core.compaction.slice),
             "clock": core.clock.state(),
         }
         await core.bodies.settled()  # a start from here need not wonder about files of messages that ended before
@@ -139,8 +139,8 @@ class Maintenance:
         while not self._core.store.fenced and self._campaigns():
             await self._core.lines.stable()  # as fast as the disk takes it, and no faster
 
-    async def _next_cleansing(self) -> None:
-        await asyncio.sleep(CLEANSING_S)
+    async def _next_compaction(self) -> None:
+        await asyncio.sleep(COMPACTION_S)
         await self.cleanse()
 
     async def cleanse(self) -> None:
@@ -156,8 +156,8 @@ class Maintenance:
             # A compaction that found no room left its tables where they are, until a write meets its error and LevelDB
             # is opened again; they may be what the journal has no room for, without which nothing is written.
             core.lines.submit([], immediately, sync=True, keep=True)
-        if not core.store.fenced and core.cleansing.due(now_s, short):
-            await core.cleansing.run(core.store, core.lines, now_s)
+        if not core.store.fenced and core.compaction.due(now_s, short):
+            await core.compaction.run(core.store, core.lines, now_s)
 
     async def deadlines(self) -> bool:
         """Looks where a deadline may have passed; True: there is more to look at."""

@@ -286,9 +286,9 @@ def _name_what_the_store_alone_had(folder: Path, before: list[Path], found: comp
 def _take_up(core: Core, suffix: Suffix) -> None:
     """Limits, suspensions and what was learned go on where they were: a restart grants no second helping."""
     schedule = core.schedule
-    core.cleansing.resume(suffix.ended)
+    core.compaction.resume(suffix.ended)
     for message_id in suffix.finished:
-        core.cleansing.ended(message_id)
+        core.compaction.ended(message_id)
     standing, permits, changes = policy_copy.taken_up(
         core.store, suffix.position_seq, suffix.standing, suffix.permits, suffix.changes
     )
