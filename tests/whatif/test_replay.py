@@ -140,8 +140,8 @@ def test_rules_that_cannot_be_read_are_one_sentence(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--day", "2020-01-01"], "the archive has no mail of the 24 hours from 2020-01-01 00:00 UTC on"),
-        (["--archive", "/nowhere"], "/nowhere is no folder"),
+        (["--day", "2020-01-01"], "the archive has no mail in the 24 hours from 2020-01-01 00:00 UTC on"),
+        (["--archive", "/nowhere"], "/nowhere is not a folder"),
     ],
 )
 def test_mistakes_are_one_sentence(
