@@ -19,7 +19,9 @@ from zonemta_py.config import ConfigError
 from zonemta_py.plugin.calls import line_in
 
 ENTRY_POINTS = "zonemta.plugins"
-BUNDLED = Path(zonemta_py.__file__).resolve().parent.parent / "plugins"
+_HERE = Path(zonemta_py.__file__).resolve().parent
+BUNDLED = next((here for here in (_HERE / "plugins",) if here.is_dir()), _HERE.parent / "plugins")
+"""As it is installed; in a checkout beside the package."""
 
 
 class PluginError(ConfigError):

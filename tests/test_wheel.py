@@ -1,0 +1,52 @@
+"""What is installed is what is in the repository, and the bundled plugins are found there."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[1]
+
+
+def tracked(*folders: str) -> list[str]:
+    done = subprocess.run(["git", "ls-files", *folders], cwd=TOP, capture_output=True, text=True, check=True)
+    return [name for name in done.stdout.splitlines() if (TOP / name).is_file()]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, for building leaves folders behind."""
+    copy, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in tracked("zonemta_py", "plugins", "pyproject.toml", "setup.py", "LICENSE"):
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy / name).write_bytes((TOP / name).read_bytes())
+    build = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(out), str(copy)]
+    subprocess.run([sys.executable, "-m", "pip", *build], check=True, capture_output=True, timeout=300)
+    (made,) = out.iterdir()
+    return made
+
+
+def test_all_of_it_is_installed(wheel: Path) -> None:
+    """Every file of the package, and no other; the folder plugins as zonemta_py.plugins."""
+    installed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    ours = {f"zonemta_py/{name}" if name.startswith("plugins/") else name for name in tracked("zonemta_py", "plugins")}
+    assert installed == ours
+
+
+def test_an_installed_copy_finds_the_bundled_plugins(wheel: Path, tmp_path: Path) -> None:
+    """Far from any checkout."""
+    site = tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(site)
+    (tmp_path / "zonemta.toml").write_text('[plugins]\nenabled = ["custom_routing"]\n')
+    code = (
+        "from zonemta_py.plugin.loading import find; import zonemta_py.plugins.custom_routing as bundled;"
+        " print(find('custom_routing', None).file, bundled.__file__)"
+    )
+    run = {"cwd": tmp_path, "env": {"PYTHONPATH": str(site)}, "capture_output": True, "text": True, "timeout": 60}
+    told = subprocess.run([sys.executable, "-c", code], check=False, **run)  # type: ignore[call-overload]
+    assert told.stdout.split() == [str(site / "zonemta_py/plugins/custom_routing.py")] * 2, told.stderr
+    check = [sys.executable, "-m", "zonemta_py", "config", "check", "zonemta.toml"]
+    done = subprocess.run(check, check=False, **run)  # type: ignore[call-overload]
+    assert done.returncode == 0, done.stderr
