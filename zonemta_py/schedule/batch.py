@@ -89,13 +89,13 @@ class FlowQueue:
     There may be as many as campaigns times sites, so all that flows or lanes have in common is theirs.
     """
 
-    __slots__ = ("deadline_ms", "entries", "gates", "held", "key", "lane", "listed", "parked", "turn", "zone")
+    __slots__ = ("deadline_ms", "entries", "held", "key", "lane", "limits", "listed", "parked", "turn", "zone")
 
     def __init__(
-        self, zone: ZoneFace, key: str, lane: EgressPath, turn: Turn, gates: tuple[Limit, ...], parked: Shelf
+        self, zone: ZoneFace, key: str, lane: EgressPath, turn: Turn, limits: tuple[Limit, ...], parked: Shelf
     ) -> None:
         self.key, self.zone, self.lane, self.turn = key, zone, lane, turn
-        self.gates, self.parked = gates, parked
+        self.limits, self.parked = limits, parked
         self.entries: list[Entry] = []  # short; an empty deque is ten times as large
         self.listed = False
         self.held: Blocked | None = None
@@ -187,8 +187,21 @@ class Batch:
     """
 
     __slots__ = (
-        "charge", "connect", "day", "entries", "gates", "idle_s", "keep", "kept", "learned", "refusal", "since",
-        "site", "strand", "taken", "worker",
+        "charge",
+        "connect",
+        "day",
+        "entries",
+        "idle_s",
+        "keep",
+        "kept",
+        "learned",
+        "limits",
+        "refusal",
+        "since",
+        "site",
+        "strand",
+        "taken",
+        "worker",
     )  # fmt: skip
 
     def __init__(
@@ -201,7 +214,7 @@ class Batch:
         self.kept: IdleConnection | None = None
         self.worker = ""
         self.charge: tuple[int, int, int, int] | None = None
-        self.gates: tuple[Limit, ...] = ()
+        self.limits: tuple[Limit, ...] = ()
         self.day = 0
         self.learned: Learned | None = None
 
@@ -215,12 +228,12 @@ class Batch:
 
 
 class IdleConnection:
-    """gates: what it counts at. since: when its lane was given it. worker: who has it. until: when it ends, unused."""
+    """limits: what it counts at. since: when its lane was given it. worker: who has it. until: when it ends, unused."""
 
-    __slots__ = ("gates", "since", "until", "worker")
+    __slots__ = ("limits", "since", "until", "worker")
 
     def __init__(self, group: Batch, until: float) -> None:
-        self.gates, self.since, self.worker, self.until = group.gates, group.since, group.worker, until
+        self.limits, self.since, self.worker, self.until = group.limits, group.since, group.worker, until
 
 
 class QueuesOfZone(Protocol):
@@ -249,7 +262,7 @@ class ZoneFace(Protocol):
     def strands(self) -> QueuesOfZone: ...
 
     @property
-    def gates(self) -> tuple[Limit, ...]: ...
+    def limits(self) -> tuple[Limit, ...]: ...
 
     @property
     def fresh(self) -> Cursor: ...

@@ -119,14 +119,14 @@ class FlowQueues:
             concurrency = self._shared.permits.concurrency(self.zone, target.key, source)
             lane = self.lanes[target.key, source] = EgressPath(target, source, concurrency, provider)
         turn = self._turn_of(FlowId.of(flow))
-        strand = self._new(key, lane, turn, self._gates_of(lane, turn.path), Shelf(self._ground, key))
+        strand = self._new(key, lane, turn, self._limits_of(lane, turn.path), Shelf(self._ground, key))
         self.by_key[key] = lane.strands[turn.text] = strand
         turn.members += 1
         return strand
 
-    def _gates_of(self, lane: EgressPath, path: FlowId) -> tuple[Limit, ...]:
+    def _limits_of(self, lane: EgressPath, path: FlowId) -> tuple[Limit, ...]:
         scope = Scope(self.zone.name, lane.source, lane.site, lane.provider, path.tenant, path.campaign)
-        return self._shared.permits.gates(scope)
+        return self._shared.permits.limits(scope)
 
     def _turn_of(self, path: FlowId) -> Turn:
         turn = self._turns.get(path)
@@ -153,7 +153,7 @@ class FlowQueues:
         if lane.provider != provider:
             lane.provider = provider
             for strand in lane.strands.values():
-                strand.gates = self._gates_of(lane, strand.path)
+                strand.limits = self._limits_of(lane, strand.path)
 
     def known(self, strand: FlowQueue) -> FlowQueue:
         """It may have been forgotten meanwhile: then it is taken in again, unless there is another of its name."""

@@ -75,7 +75,7 @@ def _holds(schedule: Schedule, strand: FlowQueue) -> Iterator[Blocked]:
         yield _looked_up(schedule, strand, strand.held) if strand.held.kind == "dns" else strand.held
     if zone.held is not None and zone.held.until > now:
         yield zone.held
-    elif (hold := permits.zone_hold(zone.zone, zone.gates)) is not None:
+    elif (hold := permits.zone_hold(zone.zone, zone.limits)) is not None:
         yield hold if hold.kind == "suspended" else hold._replace(since_ms=0)
     if (hold := permits.hold(strand)) is not None:
         yield hold
@@ -109,6 +109,6 @@ def _limits(schedule: Schedule, strand: FlowQueue, now: float) -> Iterator[Block
     learned = schedule.standing.learned(strand.lane)
     if learned is not None and (wait := learned.wait(now)):
         yield Blocked("rate", schedule.standing.rate_cause(strand.lane), now + wait, 0)
-    for gate in strand.gates:
-        if wait := gate.wait(now):
-            yield Blocked("limit", f"{gate.label} ({gate.blocking})", now + wait, 0)
+    for limit in strand.limits:
+        if wait := limit.wait(now):
+            yield Blocked("limit", f"{limit.label} ({limit.blocking})", now + wait, 0)

@@ -32,7 +32,7 @@ class ZoneSchedule(ZoneWindow):
         self._pace = ZoneShare(zone.connections)
         tls = shared.config.tls
         self.by_domain = tls.mta_sts or tls.dane or bool(zone.tls_required_domains)
-        self.gates = shared.permits.zone_gates(zone.name)
+        self.limits = shared.permits.zone_limits(zone.name)
 
     # -- what goes out
 
@@ -103,7 +103,7 @@ class ZoneSchedule(ZoneWindow):
         before = self.held
         if before is not None and self._shared.now() < before.until < math.inf:
             return False
-        self.held = self._shared.permits.zone_hold(self.zone, self.gates)
+        self.held = self._shared.permits.zone_hold(self.zone, self.limits)
         if self.held is not None:
             if before is not None and before.cause == self.held.cause:
                 self.held = before._replace(until=self.held.until)  # it has waited since then

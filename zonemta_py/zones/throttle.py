@@ -1,16 +1,16 @@
-"""Limits that hold exactly: buckets, and the gates that a delivery must pass.
+"""Limits that hold exactly: a throttle of the configuration is a `Limit` for each combination of what it counts by.
 
 A Bucket is the generic cell rate algorithm (ITU-T I.371, virtual scheduling): one number, the theoretical arrival time,
-is the whole state, so it costs nothing while idle and is journalled as it is. A Gate is one configured throttle for one
-combination of the values it counts by; `Throttles.of(scope)` gives all gates in the way of a delivery.
+is the whole state, so it costs nothing while idle and is journalled as it is. A Limit is one configured throttle for one
+combination of the values it counts by; `Throttles.of(scope)` gives all limits in the way of a delivery.
 
 Promises: what is taken with a wait of 0 never exceeds rate × time + burst over any interval (one cost above the burst
 counts as the burst there); what is given back is never more than what the limit would have allowed had it not been
-taken; a restored state grants nothing twice; memory is bounded by the gates in use.
+taken; a restored state grants nothing twice; memory is bounded by the limits in use.
 
 `now` is seconds on a clock that goes on while the program is down (wall time) and does not step back: a state saved
-before the clock was set back waits for that clock to catch up. Every gate is found by its key, so the caller need
-not keep gates, but may: the same key is the same gate for as long as anybody holds it.
+before the clock was set back waits for that clock to catch up. Every limit is found by its key, so the caller need
+not keep limits, but may: the same key is the same limit for as long as anybody holds it.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class Limit:
                 bucket.give(now, costs[index], taken)
 
     def idle(self, now: float) -> bool:
-        """Whether nothing of it is in use, so that a new gate would be the same."""
+        """Whether nothing of it is in use, so that a new limit would be the same."""
         return not self.connections and all(bucket.idle(now) for _, _, bucket in self._limits)
 
     def state(self, now: float = 0.0) -> dict[str, list[float]]:
@@ -248,16 +248,16 @@ class Throttles:
 
     def __init__(self, throttles: Iterable[Throttle]) -> None:
         self._rules = [_Rule(throttle) for throttle in throttles]
-        self._gates: WeakValueDictionary[tuple[str, ...], Limit] = WeakValueDictionary()
+        self._limits: WeakValueDictionary[tuple[str, ...], Limit] = WeakValueDictionary()
         self._round: deque[Limit] = deque()
         self._cache: dict[Scope, tuple[Limit, ...]] = {}
         self._most: dict[Scope, Most] = {}
 
     def of(self, scope: Scope) -> tuple[Limit, ...]:
-        """The gates that a delivery of this scope must pass, in the order of the configuration."""
+        """The limits that a delivery of this scope must pass, in the order of the configuration."""
         found = self._cache.get(scope)
         if found is None:
-            found = tuple(self._gate(rule, scope) for rule in self._rules if rule.applies(scope))
+            found = tuple(self._limit(rule, scope) for rule in self._rules if rule.applies(scope))
             if len(self._cache) >= _SCOPES_MAX:
                 self._cache.clear()
             self._cache[scope] = found
@@ -267,7 +267,7 @@ class Throttles:
         """Messages per connection, recipients per delivery and idle time: the strictest that applies."""
         found = self._most.get(scope)
         if found is None:
-            throttles = [gate.throttle for gate in self.of(scope)]
+            throttles = [limit.throttle for limit in self.of(scope)]
             found = Most(
                 min((t.messages_per_connection for t in throttles if t.messages_per_connection), default=0),
                 min((t.recipients_per_delivery for t in throttles if t.recipients_per_delivery), default=0),
@@ -279,42 +279,42 @@ class Throttles:
         return found
 
     def __iter__(self) -> Iterator[Limit]:
-        """The gates that something was taken from and that are not forgotten."""
+        """The limits that something was taken from and that are not forgotten."""
         return iter(list(self._round))
 
     def forget(self, now: float, most: int = 1000) -> int:
-        """Drops idle gates among the next `most`; returns how many are left. To be called now and then."""
+        """Drops idle limits among the next `most`; returns how many are left. To be called now and then."""
         for _ in range(min(most, len(self._round))):
-            gate = self._round.popleft()
-            if gate.idle(now):
-                gate._drop()
+            limit = self._round.popleft()
+            if limit.idle(now):
+                limit._drop()
             else:
-                self._round.append(gate)
+                self._round.append(limit)
         return len(self._round)
 
     def state(self, now: float) -> list[list[Any]]:
-        """[key as a list, Gate.state()] of every gate with something used, for the journal."""
-        states = ([list(gate.key), gate.state(now)] for gate in self._round)
+        """[key as a list, Limit.state()] of every limit with something used, for the journal."""
+        states = ([list(limit.key), limit.state(now)] for limit in self._round)
         return [entry for entry in states if entry[1]]
 
     def restore(self, state: list[list[Any]], now: float) -> None:
-        """Takes over `state()`; gates of throttles that are no longer configured, or count by something else, go."""
+        """Takes over `state()`; limits of throttles that are no longer configured, or count by something else, go."""
         rules = {rule.throttle.name: rule for rule in self._rules}
         for (name, *values), used in state:
             rule = rules.get(name)
             if rule and len(values) == len(rule.indices):
                 self._find(rule, tuple(values)).restore(used, now)
 
-    def _gate(self, rule: _Rule, scope: Scope) -> Limit:
+    def _limit(self, rule: _Rule, scope: Scope) -> Limit:
         return self._find(rule, rule.values(scope))
 
     def _find(self, rule: _Rule, values: tuple[str, ...]) -> Limit:
         key = (rule.throttle.name, *values)
-        gate = self._gates.get(key)
-        if gate is None:
-            gate = Limit(rule.throttle, key, rule.label(values), rule.level, self._round)
-            self._gates[key] = gate
-        return gate
+        limit = self._limits.get(key)
+        if limit is None:
+            limit = Limit(rule.throttle, key, rule.label(values), rule.level, self._round)
+            self._limits[key] = limit
+        return limit
 
 
 class _Rule:

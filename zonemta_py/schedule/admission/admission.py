@@ -1,7 +1,7 @@
 """What may go now: every limit of the queue is asked here, granted here, and given back here.
 
-A strand that is refused waits where it was refused: at the gate (a limit for some combination of zone, source, site,
-provider, tenant, campaign), or for the end of a hold (`standing.py`). A gate wakes one strand of each flow that waits
+A strand that is refused waits where it was refused: at the limit (for some combination of zone, source, site,
+provider, tenant, campaign), or for the end of a hold (`standing.py`). A limit wakes one strand of each flow that waits
 at it, so that flows share by weight what a limit leaves, however many strands wait. All senders together are held to
 each limit exactly, since nobody sends without a lease.
 
@@ -29,7 +29,7 @@ _NOTHING_SAID = Most(0, 0, None)
 
 
 class _Waiting:
-    """Who waits at a gate: strands by flow. when: of the timer that is set."""
+    """Who waits at a limit: strands by flow. when: of the timer that is set."""
 
     __slots__ = ("_blocking", "_cause", "strands", "when")
 
@@ -38,10 +38,10 @@ class _Waiting:
         self.when = math.inf
         self._blocking = self._cause = ""
 
-    def cause(self, gate: Limit) -> str:
+    def cause(self, limit: Limit) -> str:
         """What those are told that begin to wait now: one text for all of them."""
-        if gate.blocking != self._blocking:
-            self._blocking, self._cause = gate.blocking, f"{gate.label} ({gate.blocking})"
+        if limit.blocking != self._blocking:
+            self._blocking, self._cause = limit.blocking, f"{limit.label} ({limit.blocking})"
         return self._cause
 
 
@@ -63,18 +63,18 @@ class Admission:
 
     # -- what applies
 
-    def gates(self, scope: Scope) -> tuple[Limit, ...]:
+    def limits(self, scope: Scope) -> tuple[Limit, ...]:
         """Those that a delivery has to pass, but for the ones of the zone as a whole."""
         if not self._config.throttles:
             return ()
-        gates = self.throttles.of(scope)
-        if not any(gate.level == "zone" for gate in gates):
-            return gates  # one tuple for all strands of that scope
-        return tuple(gate for gate in gates if gate.level != "zone")
+        limits = self.throttles.of(scope)
+        if not any(limit.level == "zone" for limit in limits):
+            return limits  # one tuple for all strands of that scope
+        return tuple(limit for limit in limits if limit.level != "zone")
 
-    def zone_gates(self, zone: str) -> tuple[Limit, ...]:
+    def zone_limits(self, zone: str) -> tuple[Limit, ...]:
         scope = Scope(zone, "", "", "", "", "")
-        return tuple(gate for gate in self.throttles.of(scope) if gate.level == "zone")
+        return tuple(limit for limit in self.throttles.of(scope) if limit.level == "zone")
 
     def most(self, strand: FlowQueue) -> Most:
         """The strictest bounds on connections and transactions that throttles set."""
@@ -86,7 +86,7 @@ class Admission:
 
     def counts_connections(self, strand: FlowQueue) -> bool:
         """Whether a limit on connections is in its way."""
-        return self._counting and any(gate.throttle.connections for gate in (*strand.gates, *strand.zone.gates))
+        return self._counting and any(limit.throttle.connections for limit in (*strand.limits, *strand.zone.limits))
 
     def spans(self, strand: FlowQueue) -> bool:
         """Whether such a limit counts other connections too than those of its lane, which its lane cannot use."""
@@ -94,8 +94,8 @@ class Admission:
             return False
         zone = strand.zone
         return any(
-            gate.throttle.connections and (zone.by_domain or not self._of_lane(zone.zone, set(gate.throttle.per)))
-            for gate in (*strand.gates, *zone.gates)
+            limit.throttle.connections and (zone.by_domain or not self._of_lane(zone.zone, set(limit.throttle.per)))
+            for limit in (*strand.limits, *zone.limits)
         )
 
     def _of_lane(self, zone: Zone, per: set[str]) -> bool:
@@ -110,16 +110,18 @@ class Admission:
 
     # -- what holds
 
-    def zone_hold(self, zone: Zone, gates: tuple[Limit, ...]) -> Blocked | None:
+    def zone_hold(self, zone: Zone, limits: tuple[Limit, ...]) -> Blocked | None:
         """Why the zone as a whole may not send now."""
         hold = self.standing.zone_hold(zone)
-        if hold is not None or not gates:
+        if hold is not None or not limits:
             return hold
         now = self._timers.now()
-        for gate in gates:
-            wait = gate.wait(now)
-            if wait and not (gate.blocking == "connections" and self._kept.at(gate)):  # else somebody may use that one
-                return Blocked("limit", f"{gate.label} ({gate.blocking})", now + wait, self._timers.now_ms())
+        for limit in limits:
+            wait = limit.wait(now)
+            if wait and not (
+                limit.blocking == "connections" and self._kept.at(limit)
+            ):  # else somebody may use that one
+                return Blocked("limit", f"{limit.label} ({limit.blocking})", now + wait, self._timers.now_ms())
         return None
 
     def hold(self, strand: FlowQueue) -> Blocked | None:
@@ -132,12 +134,12 @@ class Admission:
     # -- grants
 
     def grant(self, strand: FlowQueue, take: Callable[[FlowQueue, int], list[Entry]]) -> Batch | None:
-        """A group whose limits are charged; None: the strand waits at a gate now.
+        """A group whose limits are charged; None: the strand waits at a limit now.
 
         Merged messages go in series only where no limit counts them: then none needs to know of it.
         """
         lane, merged = strand.lane, strand.entries[0].note.values is not None
-        gates = (*strand.gates, *strand.zone.gates)
+        limits = (*strand.limits, *strand.zone.limits)
         learned = self.standing.learned(lane)
         zone = strand.zone.zone
         most = zone.recipients_per_delivery
@@ -147,10 +149,10 @@ class Admission:
         if self.standing.manners.known and not merged:
             most = self.standing.manners.recipients(lane.site, most)
         days = self.standing.warmups.of(lane.source, lane.provider or lane.site) if lane.source else None
-        if not gates and learned is None and days is None:
+        if not limits and learned is None and days is None:
             return Batch(strand, take(strand, strand.zone.series(lane) if merged else most))
         if merged:
-            counted = learned is not None or days is not None or any(gate.counts_mail for gate in gates)
+            counted = learned is not None or days is not None or any(limit.counts_mail for limit in limits)
             most = 1 if counted else strand.zone.series(lane)
         now = self._timers.now()
         size = self._terms_of(strand.entries[0].id).get("size", 0) if self._sized else 0
@@ -162,30 +164,30 @@ class Admission:
         if self._connects:
             opening = 0 if lane.idle > 0 and lane.idle_until > now else 1
         kept = self._kept.take(lane) if self._counting else None
-        for gate in gates:
-            wait = gate.wait(now, 1, 1, opening, size)
+        for limit in limits:
+            wait = limit.wait(now, 1, 1, opening, size)
             if wait:
                 if kept is not None:
                     self._kept.back(lane, kept)
-                self._wait_at(gate, strand, now, wait)
+                self._wait_at(limit, strand, now, wait)
                 return None
-            if gate.recipients is not None:
-                most = max(1, min(most, int(gate.recipients.level(now))))
+            if limit.recipients is not None:
+                most = max(1, min(most, int(limit.recipients.level(now))))
         if days is not None:
             most = max(1, min(most, days.room(round(self._timers.now() * 1000))))
         stricter = self.most(strand).recipients_per_delivery
         entries = take(strand, min(most, stricter) if stricter else most)
         group = Batch(strand, entries, connect=bool(opening) or not self._connects)
-        group.taken, group.charge, group.gates = now, (1, len(entries), opening, size), gates
+        group.taken, group.charge, group.limits = now, (1, len(entries), opening, size), limits
         group.kept, group.since = kept, now if kept is None else kept.since
         if days is not None:
             group.day = days.take(len(entries))
         if opening == 0 and self._connects:
             lane.idle -= 1
-        for gate in gates:
-            gate.take(now, *group.charge)
-            if gate in self._waiting:
-                self._let_one(gate, strand.turn)
+        for limit in limits:
+            limit.take(now, *group.charge)
+            if limit in self._waiting:
+                self._let_one(limit, strand.turn)
         if learned is not None:
             learned.take(now)
             group.learned = learned
@@ -199,9 +201,9 @@ class Admission:
             self._kept.keep(group)
             self._go_on(group.strand)
             return
-        for gate in group.gates:
-            gate.release()
-        self._room(group.gates)
+        for limit in group.limits:
+            limit.release()
+        self._room(group.limits)
 
     def keeps(self, group: Batch) -> bool:
         """Whether its lane has other connections, open or in use, that its sender alone can use."""
@@ -211,11 +213,11 @@ class Admission:
         """A sender has died."""
         self._kept.lost(worker)
 
-    def _room(self, gates: tuple[Limit, ...]) -> None:
+    def _room(self, limits: tuple[Limit, ...]) -> None:
         now = self._timers.now()
-        for gate in gates:
-            if gate in self._waiting:
-                self._wake(gate, now)
+        for limit in limits:
+            if limit in self._waiting:
+                self._wake(limit, now)
 
     def idle_s(self, group: Batch, most: float | None) -> float:
         """How long a group's connection may stay open without mail. most: as throttles say; None: as the zone says."""
@@ -223,7 +225,7 @@ class Admission:
         idle_s = strand.zone.zone.idle_s if most is None else most
         if self.spans(strand):
             crowded = strand.zone.strands.fair.pick() is not None or any(
-                gate in self._waiting and gate.throttle.connections for gate in group.gates
+                limit in self._waiting and limit.throttle.connections for limit in group.limits
             )
             over = not strand.entries or self._timers.now() - group.since >= TURN_S
             idle_s = 0.0 if crowded and over else min(idle_s, IDLE_S)
@@ -234,10 +236,10 @@ class Admission:
         """Gives back everything: no sender has heard of it. The connection it was to go over is as it was."""
         self.unused(group, opened=False, tried=False, kept=False)
         if group.kept is not None:
-            for gate in group.gates:
-                gate.release()
+            for limit in group.limits:
+                limit.release()
             self._kept.back(group.lane, group.kept)
-            group.gates = ()
+            group.limits = ()
 
     def unused(self, group: Batch, opened: bool, tried: bool, kept: bool, released: int = 0) -> None:
         """Gives back what a lease did not need: the new connection, or everything. kept: its connection stays open;
@@ -259,22 +261,22 @@ class Admission:
             days.give(recipients, group.day)
         if group.learned is not None and not tried:
             group.learned.give(now, 1, group.taken)
-        for gate in group.gates:
-            gate.give(now, group.taken, messages, recipients, 0 if opened else opening, size)
+        for limit in group.limits:
+            limit.give(now, group.taken, messages, recipients, 0 if opened else opening, size)
 
-    # -- who waits at a gate
+    # -- who waits at a limit
 
-    def _wait_at(self, gate: Limit, strand: FlowQueue, now: float, wait: float) -> None:
-        waiting = self._waiting.get(gate)
+    def _wait_at(self, limit: Limit, strand: FlowQueue, now: float, wait: float) -> None:
+        waiting = self._waiting.get(limit)
         if waiting is None:
-            waiting = self._waiting[gate] = _Waiting()
-        strand.hold(Blocked("limit", waiting.cause(gate), now + wait, self._timers.now_ms()))
+            waiting = self._waiting[limit] = _Waiting()
+        strand.hold(Blocked("limit", waiting.cause(limit), now + wait, self._timers.now_ms()))
         line = waiting.strands.get(strand.turn)
         if line is None:
             waiting.strands[strand.turn] = Line(strand)
         else:
             line.append(strand)
-        self._set_timer(gate, waiting, now + wait)
+        self._set_timer(limit, waiting, now + wait)
 
     def _go_on(self, strand: FlowQueue) -> None:
         """Its lane has a connection: it need not wait for one, nor, if it has no more mail, another of the lane."""
@@ -285,8 +287,8 @@ class Admission:
                 return
 
     def _wait_no_longer(self, strand: FlowQueue) -> None:
-        for gate in (*strand.gates, *strand.zone.gates):
-            waiting = self._waiting.get(gate)
+        for limit in (*strand.limits, *strand.zone.limits):
+            waiting = self._waiting.get(limit)
             line = waiting.strands.get(strand.turn) if waiting else None
             if waiting is not None and line is not None and strand in line:
                 if line.remove(strand):
@@ -294,31 +296,31 @@ class Admission:
                 strand.free()
                 strand.enlist()
 
-    def _set_timer(self, gate: Limit, waiting: _Waiting, when: float) -> None:
+    def _set_timer(self, limit: Limit, waiting: _Waiting, when: float) -> None:
         if when < waiting.when:
             waiting.when = when
-            self._timers.wake_at(when, lambda: self._timer(gate, when))
+            self._timers.wake_at(when, lambda: self._timer(limit, when))
 
-    def _timer(self, gate: Limit, when: float) -> None:
-        waiting = self._waiting.get(gate)
+    def _timer(self, limit: Limit, when: float) -> None:
+        waiting = self._waiting.get(limit)
         if waiting is not None and waiting.when == when:
             waiting.when = math.inf
-            self._wake(gate, self._timers.now())
+            self._wake(limit, self._timers.now())
 
-    def _wake(self, gate: Limit, now: float) -> None:
+    def _wake(self, limit: Limit, now: float) -> None:
         """One strand of each flow may try again; the fairest gets what there is, and the others wait again."""
-        waiting = self._waiting[gate]
+        waiting = self._waiting[limit]
         for turn in list(waiting.strands):
-            self._let_one(gate, turn)
+            self._let_one(limit, turn)
         if not waiting.strands:
-            del self._waiting[gate]
+            del self._waiting[limit]
             return
-        wait = max(gate.wait(now), WAKE_AT_LEAST_S)
+        wait = max(limit.wait(now), WAKE_AT_LEAST_S)
         if wait < math.inf:
-            self._set_timer(gate, waiting, now + wait)
+            self._set_timer(limit, waiting, now + wait)
 
-    def _let_one(self, gate: Limit, turn: Turn) -> None:
-        waiting = self._waiting[gate]
+    def _let_one(self, limit: Limit, turn: Turn) -> None:
+        waiting = self._waiting[limit]
         line = waiting.strands.get(turn)
         if line is None:
             return
@@ -338,20 +340,20 @@ class Admission:
 
     def restore(self, state: dict[str, Any]) -> None:
         now = self._timers.now()
-        gates = state.get("gates", [])
+        limits = state.get("gates", [])
         if (back := state.get("at", now) - now) > 0:  # the clock was set back: as if no time had passed since
-            for _, buckets in gates:
+            for _, buckets in limits:
                 for bucket in buckets.values():
                     bucket[0] -= back
-        self.throttles.restore(gates, now)
+        self.throttles.restore(limits, now)
         self.standing.earned.restore(state.get("concurrency", []))
 
     def charge_again(self, scope: Scope, recipients: int, size: int, ms: int) -> None:
         """A lease that was given after the last position record. ms: steady time."""
         at = min(ms / 1000, self._timers.now())
-        for gate in self.throttles.of(scope):
-            gate.take(at, 1, recipients, 1 if self._connects else 0, size)
-            gate.release()
+        for limit in self.throttles.of(scope):
+            limit.take(at, 1, recipients, 1 if self._connects else 0, size)
+            limit.release()
         days = self.standing.warmups.of(scope.source, scope.provider or scope.site)
         if days is not None and days.room(ms) and days.day == ms // 86_400_000:
             days.take(recipients)

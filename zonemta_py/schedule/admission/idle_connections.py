@@ -21,7 +21,7 @@ _LATE_S = 0.1
 
 
 class IdleConnections:
-    """The kept ones, by lane. ended(gates): the limits that one of them counted at have room again."""
+    """The kept ones, by lane. ended(limits): the limits that one of them counted at have room again."""
 
     def __init__(self, timers: Timers, ended: Callable[[tuple[Limit, ...]], None]) -> None:
         self._timers, self._ended = timers, ended
@@ -31,9 +31,9 @@ class IdleConnections:
     def __contains__(self, lane: EgressPath) -> bool:
         return lane in self._by_lane
 
-    def at(self, gate: Limit) -> int:
+    def at(self, limit: Limit) -> int:
         """How many count there."""
-        return self._at[gate] if self._at else 0
+        return self._at[limit] if self._at else 0
 
     def keep(self, group: Batch) -> None:
         """A lease has ended and left its connection open, which goes on counting where the lease did."""
@@ -50,8 +50,8 @@ class IdleConnections:
 
     def back(self, lane: EgressPath, kept: IdleConnection) -> None:
         """It was not used after all, and counts again."""
-        for gate in kept.gates:
-            gate.hold()
+        for limit in kept.limits:
+            limit.hold()
         self._add(lane, kept)
 
     def lost(self, worker: str) -> None:
@@ -60,11 +60,11 @@ class IdleConnections:
         for lane, kept in gone:
             self._release(lane, kept)
         for _, kept in gone:
-            self._ended(kept.gates)
+            self._ended(kept.limits)
 
     def _add(self, lane: EgressPath, kept: IdleConnection) -> None:
         self._by_lane.setdefault(lane, []).append(kept)
-        self._at.update(kept.gates)
+        self._at.update(kept.limits)
         self._timers.wake_at(kept.until, lambda: self._end(lane, kept))
 
     def _release(self, lane: EgressPath, kept: IdleConnection) -> None:
@@ -72,13 +72,13 @@ class IdleConnections:
         every.remove(kept)
         if not every:
             del self._by_lane[lane]
-        self._at.subtract(kept.gates)
+        self._at.subtract(kept.limits)
         if not self._by_lane:
             self._at.clear()
-        for gate in kept.gates:
-            gate.release()
+        for limit in kept.limits:
+            limit.release()
 
     def _end(self, lane: EgressPath, kept: IdleConnection) -> None:
         if kept in self._by_lane.get(lane, ()):
             self._release(lane, kept)
-            self._ended(kept.gates)
+            self._ended(kept.limits)
