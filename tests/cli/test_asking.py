@@ -62,7 +62,7 @@ def test_options_become_fields_and_parameters(options: dict[str, Any], expected:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"campaign": "a b"}, "--campaign: 'a b' is no name"),
+        ({"campaign": "a b"}, "--campaign: 'a b' is not a valid name"),
         ({"window": "x\r\nBcc: y"}, "--window: .* is no name"),
         ({"time_zone": "x\r\nBcc: y"}, "--time-zone: .* is not a time zone"),
         ({"at": "tomorrow"}, "--at: 'tomorrow' is not a moment in time; write it like 2h, 14:30, tomorrow 9:00"),

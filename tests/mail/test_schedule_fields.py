@@ -25,7 +25,7 @@ OFFSETS = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minute
 
 def asked(parameters: str) -> ScheduleParameters:
     """What MAIL with these parameters wishes for, settled now."""
-    wishes = parse_mail(f"<a@b.test> {parameters}").wishes
+    wishes = parse_mail(f"<a@b.test> {parameters}").schedule
     assert wishes is not None
     wishes.settle(NOW, TERMS.hold_days)
     return wishes
@@ -133,10 +133,10 @@ def test_what_fields_may_ask_for(fields: dict[str, str], expected: dict[str, obj
     ("fields", "said"),
     [
         ({"campaign": "a b"}, "X-Campaign: 'a b' is not a valid name; use up to 63 letters"),
-        ({"campaign": ""}, "X-Campaign: '' is no name"),
-        ({"tenant": ".hidden"}, "X-Tenant: '.hidden' is no name"),
+        ({"campaign": ""}, "X-Campaign: '' is not a valid name"),
+        ({"tenant": ".hidden"}, "X-Tenant: '.hidden' is not a valid name"),
         ({"tenant": "a" * 64}, "X-Tenant: 'aaa"),
-        ({"campaign": "grün"}, r"X-Campaign: 'gr\\xfcn' is no name"),
+        ({"campaign": "grün"}, r"X-Campaign: 'gr\\xfcn' is not a valid name"),
         ({"priority_level": "high"}, "X-Priority-Level: 'high' is no priority; say a number from -9 to 9"),
         ({"deliver_after": "tomorrow"}, "X-Deliver-After: 'tomorrow' is no date; say it as 2026-11-21T08:00:00Z"),
         ({"deliver_after": "2026-11-21T09:00:00"}, "X-Deliver-After: .* is no date"),
@@ -242,8 +242,8 @@ def test_no_parameter_breaks_mail(parameters: dict[str, str]) -> None:
     code = 250
     try:
         command = parse_mail(f"<a@b.test> {words}")
-        if command.wishes:
-            command.wishes.settle(NOW, 30)
+        if command.schedule:
+            command.schedule.settle(NOW, 30)
     except AddressRefused as refused:
         code = refused.reply.code
     except InvalidValue:

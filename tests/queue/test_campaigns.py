@@ -79,8 +79,8 @@ async def test_the_same_campaign_twice_is_one(house: Make) -> None:
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"name": "a b"}, "no name; use up to 63 letters"),
-        ({"tenant": "a~b"}, "no name; use up to 63 letters"),
+        ({"name": "a b"}, "not a valid name; use up to 63 letters"),
+        ({"tenant": "a~b"}, "not a valid name; use up to 63 letters"),
         ({"zone": "nowhere"}, "there is no zone 'nowhere'; there are default"),
         ({"priority": 10}, "the priority is 10; take -9 to 9"),
         ({"life_h": 0}, "life_h is 0"),

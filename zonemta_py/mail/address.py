@@ -65,7 +65,7 @@ class AddressRefused(ValueError):
 class MailCommand:
     """What MAIL FROM said. address: "" for the null sender. size: declared bytes, 0 if none was (RFC 1870).
 
-    wishes: what was asked of the schedule, None if nothing.
+    schedule: what was asked of the schedule, None if nothing.
     """
 
     address: str
@@ -75,7 +75,7 @@ class MailCommand:
     smtputf8: bool = False
     ret: str | None = None
     envid: str | None = None
-    wishes: ScheduleParameters | None = None
+    schedule: ScheduleParameters | None = None
 
 
 def parse_mail(argument: str) -> MailCommand:
@@ -201,11 +201,11 @@ def _mail_parameters(command: MailCommand, parameters: dict[str, str]) -> None:
 
 
 def _wish(command: MailCommand, keyword: str, value: str) -> None:
-    command.wishes = command.wishes or ScheduleParameters()
+    command.schedule = command.schedule or ScheduleParameters()
     try:
-        command.wishes.say(keyword, value)
-    except InvalidValue as unclear:
-        raise AddressRefused(501, "5.5.4", f"{keyword}: {unclear}") from None
+        command.schedule.say(keyword, value)
+    except InvalidValue as invalid:
+        raise AddressRefused(501, "5.5.4", f"{keyword}: {invalid}") from None
 
 
 def _rcpt_parameters(address: str, parameters: dict[str, str], smtputf8: bool) -> Recipient:

@@ -5,7 +5,7 @@ X-Campaign, X-Tenant, X-Priority-Level, X-Deliver-After, X-Deliver-By, X-Window,
 MAIL says goes before what a field says; of several equal fields the first one speaks.
 
 Promise: nothing is guessed. What cannot be understood, or cannot be kept, is refused with a sentence that names it and
-the remedy (`Unclear`). Moments are UNIX ms; the clock is an argument.
+the remedy (`InvalidValue`). Moments are UNIX ms; the clock is an argument.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def moment(text: str, now_ms: int) -> int:
 def name(text: str) -> str:
     """Of a campaign, tenant or window: it stands in keys, labels and file names."""
     if not _NAME.fullmatch(text):
-        raise _unclear(text, "no name; use up to 63 letters, digits, dots, underscores and hyphens")
+        raise _unclear(text, "not a valid name; use up to 63 letters, digits, dots, underscores and hyphens")
     return text
 
 
@@ -289,6 +289,6 @@ def obey(envelope: Envelope, fields: dict[str, str], terms: Terms, now_ms: int) 
     for field, value in fields.items():
         try:
             FIELDS[field](envelope, value, terms, now_ms)
-        except InvalidValue as unclear:
-            raise InvalidValue(f"{field}: {unclear}") from None
+        except InvalidValue as invalid:
+            raise InvalidValue(f"{field}: {invalid}") from None
     _check_order(envelope.hold_until_ms, envelope.deadline_ms, envelope.deadline_mode)

@@ -205,8 +205,8 @@ class Ingest:
             return
         try:
             obey(self.envelope, said, self._rules.terms, self.now_ms)
-        except InvalidValue as unclear:
-            self.refusal = Reply(550, "5.6.0", str(unclear))
+        except InvalidValue as invalid:
+            self.refusal = Reply(550, "5.6.0", str(invalid))
         self._said |= {name.lower(): value for name, value in said.items() if name.lower() in self._rules.kept}
 
     def _add_missing(self, headers: Headers) -> bytes:

@@ -125,17 +125,19 @@ async def _origin(site: ListenerSettings, connection: socket.socket) -> Origin |
     return origin
 
 
-async def _connect(site: ListenerSettings, connection: socket.socket, door: ServerSession) -> None:
+async def _connect(site: ListenerSettings, connection: socket.socket, session: ServerSession) -> None:
     """Raises OSError."""
     if site.listener.tls != "implicit":
-        await site.loop.connect_accepted_socket(lambda: door, connection)
+        await site.loop.connect_accepted_socket(lambda: session, connection)
         return
-    if not door.admit(connection.getpeername()[:2], connection.getsockname()[0]):
+    if not session.admit(connection.getpeername()[:2], connection.getsockname()[0]):
         connection.close()  # only a handshake, which it may not have, could say why
         return
     timeout_s = min(HANDSHAKE_S_MAX, site.limits.timeout_s)
     try:
-        await site.loop.connect_accepted_socket(lambda: door, connection, ssl=site.tls, ssl_handshake_timeout=timeout_s)
+        await site.loop.connect_accepted_socket(
+            lambda: session, connection, ssl=site.tls, ssl_handshake_timeout=timeout_s
+        )
     finally:
-        if door.transport is None:
-            site.gate.leave(door, door.session.client)
+        if session.transport is None:
+            site.gate.leave(session, session.session.client)

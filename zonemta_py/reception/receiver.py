@@ -1,6 +1,6 @@
-"""A message on its way from its first decoded byte to the queue, by whatever door it came.
+"""A message on its way from its first decoded byte to the queue, however it came.
 
-Its header section is completed (`arrival`), plugins see it, its chunks are handed on as they come. Promise: `store`
+Its header section is completed (`ingest`), plugins see it, its chunks are handed on as they come. Promise: `store`
 and `accept` return only after the queue has said that the message is on stable storage.
 
 Failures: `pump`, `store` and `accept` raise QueueRefusal and Verdict; then call `abort`. What is wrong with the header
@@ -44,7 +44,7 @@ def mark(site: ListenerSettings, session: Session, envelope: Envelope) -> None:
 class Receiver:
     """opening: the Received field up to its id (`Trace.opening`). transaction: that id."""
 
-    __slots__ = ("_ahead_ms", "_arrival", "_hooks", "_incoming", "_session", "_site", "envelope")
+    __slots__ = ("_ahead_ms", "_hooks", "_incoming", "_ingest", "_session", "_site", "envelope")
 
     def __init__(
         self, site: ListenerSettings, session: Session, envelope: Envelope, opening: str, transaction: str
@@ -52,24 +52,24 @@ class Receiver:
         self._site, self._session, self.envelope = site, session, envelope
         envelope.received_ms = site.clock_ms()
         self._ahead_ms = site.ahead_ms(envelope.received_ms)
-        self._arrival = Ingest(site.rules, envelope, opening, transaction, envelope.received_ms, session.senders)
+        self._ingest = Ingest(site.rules, envelope, opening, transaction, envelope.received_ms, session.senders)
         mark(site, session, envelope)
         self._incoming: Incoming | None = None
         self._hooks: BodyHooks | None = None
 
     @property
     def refusal(self) -> Reply | None:
-        return self._arrival.refusal
+        return self._ingest.refusal
 
     def take(self, content: bytes) -> bool:
         """The next bytes, line ends already CRLF; returns whether `pump` has something to do."""
-        self._arrival.add(content)
-        return bool(self._arrival.chunks.ready or self._arrival.unseen)
+        self._ingest.add(content)
+        return bool(self._ingest.chunks.ready or self._ingest.unseen)
 
     async def pump(self) -> None:
         """Hands on what has come so far, plugins first; waits for them and for the queue."""
-        if self._site.hooked and self._arrival.headers is not None:
-            await self._show_plugins(self._arrival)
+        if self._site.hooked and self._ingest.headers is not None:
+            await self._show_plugins(self._ingest)
         await self._write_chunks()
 
     async def accept(self, eightbit: bool) -> Receipt:
@@ -83,27 +83,27 @@ class Receiver:
 
     async def _complete(self, eightbit: bool) -> bytes:
         """The last chunk; those before it have been handed on."""
-        site, envelope, arrival = self._site, self.envelope, self._arrival
-        arrival.finish()
+        site, envelope, ingest = self._site, self.envelope, self._ingest
+        ingest.finish()
         if eightbit:
             envelope.body = "8BITMIME"  # whatever was declared: the next server has to know
-        if arrival.refusal is not None:
-            raise MessageRefused(arrival.refusal)
+        if ingest.refusal is not None:
+            raise MessageRefused(ingest.refusal)
         if site.hooked:
             await self.pump()
             if self._hooks is not None:
                 await self._hooks.finish()
-        envelope.size = arrival.chunks.total
-        arrival.note_hash()
+        envelope.size = ingest.chunks.total
+        ingest.note_hash()
         if site.host.listens("message_queue"):
-            info = Info(self._session, envelope.size, arrival.headers)
+            info = Info(self._session, envelope.size, ingest.headers)
             await site.host.call("message_queue", envelope=envelope, info=info)
         if not envelope.recipients:
             raise MessageRefused(NOBODY)
         if envelope.deadline_ms or envelope.hold_for:
             envelope.clock_ahead_ms = envelope.clock_ahead_ms or self._ahead_ms
         await self._write_chunks()
-        return arrival.chunks.last()
+        return ingest.chunks.last()
 
     def abort(self) -> None:
         """Lets go of everything that is not committed; harmless twice, and after a commit."""
@@ -114,24 +114,24 @@ class Receiver:
             self._hooks.abort()
             self._hooks = None
 
-    async def _show_plugins(self, arrival: Ingest) -> None:
+    async def _show_plugins(self, ingest: Ingest) -> None:
         if self._hooks is None:
-            assert arrival.headers is not None
-            self._hooks = BodyHooks(self._site.host, self.envelope, arrival.headers, self._sink)
+            assert ingest.headers is not None
+            self._hooks = BodyHooks(self._site.host, self.envelope, ingest.headers, self._sink)
             await self._hooks.on_headers()
-            arrival.note_headers()
-            arrival.store_header()
-        while arrival.unseen:
-            block = arrival.unseen.popleft()
+            ingest.note_headers()
+            ingest.store_header()
+        while ingest.unseen:
+            block = ingest.unseen.popleft()
             if block:
                 await self._hooks.feed(block)
 
     async def _sink(self, block: bytes) -> None:
-        self._arrival.keep(block)
+        self._ingest.keep(block)
         await self._write_chunks()
 
     async def _write_chunks(self) -> None:
-        ready = self._arrival.chunks.ready
+        ready = self._ingest.chunks.ready
         if ready and self._incoming is None:
             self._incoming = self._site.intake.begin(self._session.client)
         while ready and self._incoming is not None:

@@ -1,6 +1,6 @@
 """Steering: an operator's orders about what is stopped, rests or was learned, and the list of all of it.
 
-Stops and what was learned are `standing.py`'s, and survive a restart; that a destination cannot be reached is the
+Stops and what was learned are `policy/state.py`'s, and survive a restart; that a destination cannot be reached is the
 schedule's own, and is found out again. All are named alike here: a kind and a name, as `rows` gives them.
 """
 

@@ -1,7 +1,7 @@
 """The schedule: all zones in turns, and the clock for whatever waits for a moment.
 
-Zones take turns; within each, `zone.py` says who is next, and `permits.py` whether that is allowed. Time is steady
-seconds (`now`) for rests and limits, UNIX milliseconds for due times.
+Zones take turns; within each, `zone.py` says who is next, and `admission/admission.py` whether that is allowed. Time is
+steady seconds (`now`) for rests and limits, UNIX milliseconds for due times.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Intake: which of a zone's recipients are in memory, and how the others wait in the store.
+"""The window: which of a zone's recipients are in memory, and how the others wait in the store.
 
 The zone walks its range of fresh recipients and its due deferred ones by turns and keeps a bounded window of them in
-memory, in strands (`lane.py`). A recipient whose strand cannot take it now (its list is full, its destination is down)
-is parked: re-keyed into a range of that strand's own, once, and read from there when there is room again. So nobody
-walks over it twice, and it holds up no one else, however many there are.
+memory, in flow queues (`batch.py`). A recipient whose queue cannot take it now (its list is full, its destination is
+down) is parked: re-keyed into a range of that queue's own, once, and read from there when there is room again. So
+nobody walks over it twice, and it holds up no one else, however many there are.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One zone's part of the schedule: who goes next.
 
-Flows share the zone by weight (`fair.py`), a flow's strands take turns, each lane has the connections that it has
-earned (`feedback.py`), and every limit is asked (`permits.py`). A destination that cannot be reached is down for a time
-that doubles; then one probe may try, and a success opens it. Who is in memory to be chosen from: `intake.py`.
+Flows share the zone by weight (`fair.py`), a flow's queues take turns, each egress path has the connections that it has
+earned (`feedback.py`), and every limit is asked (`admission`). A destination that cannot be reached is down for a time
+that doubles; then one probe may try, and a success opens it. Who is in memory to be chosen from: `window.py`.
 """
 
 from __future__ import annotations

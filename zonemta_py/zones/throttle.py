@@ -1,8 +1,8 @@
 """Limits that hold exactly: a throttle of the configuration is a `Limit` for each combination of what it counts by.
 
 A Bucket is the generic cell rate algorithm (ITU-T I.371, virtual scheduling): one number, the theoretical arrival time,
-is the whole state, so it costs nothing while idle and is journalled as it is. A Limit is one configured throttle for one
-combination of the values it counts by; `Throttles.of(scope)` gives all limits in the way of a delivery.
+is the whole state, so it costs nothing while idle and is journalled as it is. A Limit is one configured throttle for
+one combination of the values it counts by; `Throttles.of(scope)` gives all limits in the way of a delivery.
 
 Promises: what is taken with a wait of 0 never exceeds rate × time + burst over any interval (one cost above the burst
 counts as the burst there); what is given back is never more than what the limit would have allowed had it not been

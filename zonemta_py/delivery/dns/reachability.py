@@ -1,7 +1,7 @@
 """Which addresses the outside may send us to: DNS is written by strangers, and may say 127.0.0.1 or 10.0.0.5.
 
 `refusal` is asked about the address that is connected to, not about a name, so an answer that changes between looking
-and connecting changes nothing. `Ourselves` knows whether a host or an address is this machine's own SMTP service.
+and connecting changes nothing. `LocalIdentity` knows whether a host or an address is this machine's own SMTP service.
 
 Failures: none; what is not an IP address is refused.
 """

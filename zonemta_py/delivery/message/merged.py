@@ -3,7 +3,7 @@
 A template is fetched and compiled once in a process and kept while there is room, by the name of its content: the same
 campaign name with other content is another template. Whoever waits for the same one waits together. It is compiled
 beside the loop; a template that takes long to fill in gets half of the sender's time at most, one message at a time, so
-that other mail need not wait for it. What is being made is noted (`queue.making`), should the sender die of it.
+that other mail need not wait for it. What is being made is noted (`queue.poison`), should the sender die of it.
 
 Failures: `make` raises RenderRefused (or TemplateRefused) for values that make no message, which is final, for the
 same values will never make one; QueueRefusal where the template cannot be had now.

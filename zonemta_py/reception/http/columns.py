@@ -75,8 +75,8 @@ class Columns:
     def _obey(self, found: Found, envelope: Envelope, now_ms: int) -> None:
         try:
             obey(envelope, found.said, self._terms, now_ms)
-        except InvalidValue as unclear:
-            raise invalid([Fault("template", str(unclear))]) from None
+        except InvalidValue as wrong:
+            raise invalid([Fault("template", str(wrong))]) from None
 
     async def _look(self, packed: bytes) -> Found:
         async with self._turn:

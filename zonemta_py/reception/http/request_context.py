@@ -1,4 +1,4 @@
-"""What all requests share, and how mail passes through: the same passage as a message that came by SMTP."""
+"""What all requests share, and how mail passes through: the same way as a message that came by SMTP."""
 
 from __future__ import annotations
 
@@ -80,21 +80,21 @@ class Entrance:
             if site.host.listens("api_mail"):
                 await site.host.call("api_mail", envelope=envelope, session=session)
             opening = Trace(f"[{visit.client}]", visit.client, site.hostname, envelope.protocol).opening()
-            passage = Receiver(site, session, envelope, opening, visit.id)
+            receiver = Receiver(site, session, envelope, opening, visit.id)
             decoder = Undotted(
                 limits.message_bytes, limits.line_bytes, limits.line_ends == "normalise", limits.nul == "refuse"
             )
             try:
                 async for block in blocks:
-                    if passage.take(decoder.feed(block)):
-                        await passage.pump()
+                    if receiver.take(decoder.feed(block)):
+                        await receiver.pump()
                     _raise_refusal(decoder)
-                passage.take(decoder.finish())
+                receiver.take(decoder.finish())
                 _raise_refusal(decoder)
                 digest.put_into(envelope)
-                return await passage.accept(decoder.eightbit)
+                return await receiver.accept(decoder.eightbit)
             finally:
-                passage.abort()
+                receiver.abort()
         except Drop:
             return DROPPED
 

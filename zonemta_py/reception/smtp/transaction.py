@@ -26,7 +26,7 @@ class MailTransaction:
     """decoder: None before DATA. recipients: by address, so that one named twice is kept once."""
 
     __slots__ = (
-        "_passage",
+        "_receiver",
         "_session",
         "_site",
         "_taken",
@@ -42,13 +42,13 @@ class MailTransaction:
             command.address, [], ret=command.ret, envid=command.envid, body=command.body, smtputf8=command.smtputf8,
             origin=session.client, origin_name=session.helo, user=session.user or None, protocol=session.protocol,
         )  # fmt: skip
-        if command.wishes is not None:
-            command.wishes.put_into(self.envelope)
+        if command.schedule is not None:
+            command.schedule.put_into(self.envelope)
         self.recipients: dict[str, Recipient] = {}
         self.rcpts = 0
         self._taken = 0
         self.decoder: Decoder | None = None
-        self._passage: Receiver | None = None
+        self._receiver: Receiver | None = None
 
     @property
     def endless(self) -> bool:
@@ -66,14 +66,14 @@ class MailTransaction:
         self.decoder = Decoder(
             limits.message_bytes, limits.line_bytes, limits.line_ends == "normalise", limits.nul == "refuse"
         )
-        self._passage = Receiver(self._site, self._session, self.envelope, opening, transaction)
+        self._receiver = Receiver(self._site, self._session, self.envelope, opening, transaction)
 
     def take(self, block: bytes) -> bool:
         """Takes raw bytes of DATA; returns whether `pump` has something to do."""
         assert self.decoder is not None
-        assert self._passage is not None
+        assert self._receiver is not None
         self._taken += len(block)
-        busy = self._passage.take(self.decoder.feed(block))
+        busy = self._receiver.take(self.decoder.feed(block))
         if self.decoder.refusal is not None:
             self.abort()
             return False
@@ -81,19 +81,19 @@ class MailTransaction:
 
     async def pump(self) -> None:
         """Hands on what has come so far, plugins first; waits for them and for the queue."""
-        assert self._passage is not None
+        assert self._receiver is not None
         try:
-            await self._passage.pump()
+            await self._receiver.pump()
         except (QueueRefusal, Verdict) as refusal:
             self._refuse(refusal.reply)
 
     async def commit(self) -> Reply:
         """DATA is complete: the reply behind the dot. Raises Unanswered: there is none that would be true."""
         assert self.decoder is not None
-        assert self._passage is not None
+        assert self._receiver is not None
         try:
             if self.decoder.refusal is None:
-                name = (await self._passage.accept(self.decoder.eightbit)).id
+                name = (await self._receiver.accept(self.decoder.eightbit)).id
                 return Reply(250, "2.0.0", f"OK: queued as {name}")
         except Unanswered:
             raise
@@ -105,8 +105,8 @@ class MailTransaction:
 
     def abort(self) -> None:
         """Lets go of everything that is not committed; harmless twice, and after a commit."""
-        if self._passage is not None:
-            self._passage.abort()
+        if self._receiver is not None:
+            self._receiver.abort()
 
     def _refuse(self, reply: Reply) -> None:
         assert self.decoder is not None

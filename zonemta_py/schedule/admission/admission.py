@@ -1,9 +1,9 @@
 """What may go now: every limit of the queue is asked here, granted here, and given back here.
 
-A strand that is refused waits where it was refused: at the limit (for some combination of zone, source, site,
-provider, tenant, campaign), or for the end of a hold (`standing.py`). A limit wakes one strand of each flow that waits
-at it, so that flows share by weight what a limit leaves, however many strands wait. All senders together are held to
-each limit exactly, since nobody sends without a lease.
+A flow queue that is refused waits where it was refused: at the limit (for some combination of zone, source, site,
+provider, tenant, campaign), or for the end of a hold (`policy/state.py`). A limit wakes one of each flow's queues that
+wait at it, so that flows share by weight what a limit leaves, however many wait. All senders together are held to each
+limit exactly, since nobody sends without a lease.
 
 Time is steady seconds (`steady.py`).
 """

@@ -1,6 +1,6 @@
 """For how long mail was stopped by choice: stretches of steady time, by what was stopped.
 
-A message does not grow older while an operator has its way stopped. What is stopped now is `standing.py`'s; here is
+A message does not grow older while an operator has its way stopped. What is stopped now is `policy/state.py`'s; here is
 what was, for as long as a message may live that waited through it. Pure, but for what it remembers.
 """
 

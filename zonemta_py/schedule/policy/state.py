@@ -1,9 +1,9 @@
-"""Standing: what holds back sources, sites, tenants and campaigns for a while, and what was learned about them.
+"""The state of policy: what holds back sources, sites, tenants and campaigns a while, and what was learned.
 
     suspend   a destination, tenant, campaign or zone sends nothing until a time (a rule, or an operator)
     rest      a source sends nothing to a site until a time (it is blocked there); other sources take over
     rate      a source's rate at a provider, lowered when that asked for it, and raised again
-    concurrency   how many connections a destination bears (`earned.py`)
+    concurrency   how many connections a destination bears (`learned_concurrency.py`)
     recipients, pipelining   how a site wants to be spoken to (`manners.py`)
     warmup    how far a new source has come at a provider
 
