@@ -63,7 +63,7 @@ def test_options_become_fields_and_parameters(options: dict[str, Any], expected:
     ("options", "said"),
     [
         ({"campaign": "a b"}, "--campaign: 'a b' is not a valid name"),
-        ({"window": "x\r\nBcc: y"}, "--window: .* is no name"),
+        ({"window": "x\r\nBcc: y"}, "--window: .* is not a valid name"),
         ({"time_zone": "x\r\nBcc: y"}, "--time-zone: .* is not a time zone"),
         ({"at": "tomorrow"}, "--at: 'tomorrow' is not a moment in time; write it like 2h, 14:30, tomorrow 9:00"),
         ({"by": "0"}, "--by: '0' is in the past"),
