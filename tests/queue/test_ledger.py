@@ -1,5 +1,6 @@
 """The ledger: a record is stable before the store is given what it says, and counts as applied after that only."""
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -76,3 +77,34 @@ async def test_who_is_in_doubt_is_in_the_journal_before_the_store(house: Make, m
 
 def stumble(*_: Any) -> None:
     raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_no_record_counts_as_applied_before_its_turn(house: Make, seed: int) -> None:
+    """Written, opened, closed in any order: the mark stays below the oldest that is open, and never goes back."""
+    home, die = await house(), random.Random(seed)
+    ledger, journal = home.queue.core.ledger, home.queue.core.journal
+    body = records.pack(["nobody", ["none", ""], [], ""])
+    waiting, given, mark = list[int](), set[int](), ledger.applied()
+
+    def write() -> None:
+        number = ledger.write(Type.STANDING, body, lambda: given.add(number))
+        written.append(number)
+
+    written = list[int]()
+    for _ in range(60):
+        act = die.choice((write, write, lambda: waiting.append(ledger.open(Type.STANDING, body)), None))
+        if act is not None:
+            act()
+        elif waiting:
+            ledger.close(waiting.pop(die.randrange(len(waiting))))
+        if die.random() < 0.2:
+            await journal.stable()
+        owed = [*waiting, *(number for number in written if number not in given)]
+        assert mark <= ledger.applied() < min(owed, default=journal.next_seq)
+        mark = ledger.applied()
+    await journal.stable()
+    for number in die.sample(waiting, len(waiting)):
+        ledger.close(number)
+    assert given == set(written)
+    assert ledger.applied() == journal.stable_seq == journal.next_seq - 1
