@@ -76,7 +76,6 @@ _.rolled
 _.full_name
 
 # the table of states is held against its moves by it
-legal
 
 # what was set aside, for tests to look at
 _.cases

@@ -371,19 +371,3 @@ class UnsuppressRecord(NamedTuple):
     @classmethod
     def of(cls, fields: Sequence[Any]) -> UnsuppressRecord:
         return cls(*fields[:3])
-
-
-FIELDS: dict[int, tuple[str, ...]] = {
-    Type.ENVELOPE: EnvelopeRecord._fields,
-    Type.OPEN: OpenRecord._fields,
-    Type.START: StartRecord._fields,
-    Type.DELIVERY: DeliveryRecord._fields,
-    Type.FINISH: FinishRecord._fields,
-    Type.IN_DOUBT: InDoubtRecord._fields,
-    Type.REMOVED: RemovedRecord._fields,
-    Type.MOVED: MovedRecord._fields,
-    Type.STANDING: StandingRecord._fields,
-    Type.UNSUPPRESS: UnsuppressRecord._fields,
-    Type.LOST: LostRecord._fields,
-}
-"""Of the bodies that are lists of fields."""
