@@ -10,7 +10,7 @@ from typing import Protocol
 from zonemta_py.sink.options import SinkOptions
 from zonemta_py.sink.record import Recorder
 from zonemta_py.sink.rules import SinkRule, parse_rules
-from zonemta_py.sink.throttle import Throttle
+from zonemta_py.sink.throttle import SinkThrottle
 
 
 class Closable(Protocol):
@@ -28,7 +28,7 @@ class Service:
         self.jitter = Random(options.seed)
         self.size_max = options.size_max
         self.prompt = not self.rules and not options.latency_s and not options.dot_latency_s
-        self.throttle: Throttle | None = None
+        self.throttle: SinkThrottle | None = None
         self.change(options)
         self.sessions: set[Closable] = set()
         self.tasks: set[asyncio.Task[None]] = set()
@@ -39,7 +39,7 @@ class Service:
         if self.throttle is not None:
             self.throttle.change(options)
         elif options.rate_limit:
-            self.throttle = Throttle(options)
+            self.throttle = SinkThrottle(options)
 
     def rule(self, stage: str, subjects: list[str]) -> SinkRule | None:
         return next((rule for rule in self.rules.get(stage, ()) if rule.applies(subjects)), None)

@@ -19,7 +19,7 @@ from zonemta_py.sink.body import SinkBody
 from zonemta_py.sink.record import Capture, ReceivedMessage
 from zonemta_py.sink.rules import SinkRule
 from zonemta_py.sink.service import Service
-from zonemta_py.sink.throttle import Throttle
+from zonemta_py.sink.throttle import SinkThrottle
 
 _PATH = r':[ ]?<((?:"(?:\\.|[^"\\])*"|[^>"])*)>[ ]*(.*)'
 _MAIL = re.compile(r"MAIL FROM" + _PATH, re.IGNORECASE)
@@ -278,7 +278,7 @@ class SinkSession(asyncio.Protocol):
 
         self._answer("mail", [sender], "250 2.1.0 Ok", begun)
 
-    def _refuse_rate(self, throttle: Throttle) -> None:
+    def _refuse_rate(self, throttle: SinkThrottle) -> None:
         replies, name = self._counters.replies, f"rate {throttle.code}"
         replies[name] = replies.get(name, 0) + 1
         if self._timeline is not None:

@@ -20,10 +20,12 @@ from statistics import median
 from typing import NamedTuple
 from zlib import crc32
 
+from zonemta_py.config.limits import Rate
 from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.mail.reply import Reply
 from zonemta_py.whatif.history import History, PastAttempt
 from zonemta_py.zones.site import Site
+from zonemta_py.zones.throttle import Bucket
 
 RATE = frozenset(("rate", "too-many-connections"))
 BLOCK = frozenset(("blocked-ip", "poor-reputation", "reverse-dns"))
@@ -51,15 +53,13 @@ class _Pressure:
 
     def __init__(self, per_s: float, burst: int, reply: Reply, stage: str) -> None:
         self.per_s, self.burst, self.reply, self.stage = per_s, burst, reply, stage
-        self._room, self._at_ms = float(burst), 0
+        self._bucket = Bucket(Rate(per_s, 1), burst)
 
     def admits(self, now_ms: int) -> bool:
-        grown = (now_ms - self._at_ms) / 1000 * self.per_s
-        self._room = min(float(self.burst), self._room + grown)
-        self._at_ms = now_ms
-        if self._room < 1:
+        now = now_ms / 1000
+        if self._bucket.wait(now):
             return False
-        self._room -= 1
+        self._bucket.take(now)
         return True
 
 
