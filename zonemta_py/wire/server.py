@@ -223,16 +223,16 @@ class Connection(asyncio.Protocol):
     def _accept(self, number: int, envelope: list[Any], body: bytes) -> None:
         self._take(number, _checked(envelope, body), body, tuple)
 
-    def _take(self, number: int, message: Envelope, body: bytes, told: Callable[[Receipt], Any]) -> None:
+    def _take(self, number: int, message: Envelope, body: bytes, shape: Callable[[Receipt], Any]) -> None:
         acceptance = self._queue.acceptance
         if acceptance.waits(message):
-            self._run(number, _accepted(acceptance, message, body, told))
+            self._run(number, _accepted(acceptance, message, body, shape))
         else:
-            acceptance.admit(message, [body], partial(self._taken, number, told))
+            acceptance.admit(message, [body], partial(self._taken, number, shape))
 
-    def _taken(self, number: int, told: Callable[[Receipt], Any], taken: Receipt | Reply) -> None:
+    def _taken(self, number: int, shape: Callable[[Receipt], Any], taken: Receipt | Reply) -> None:
         if isinstance(taken, Receipt):
-            self._answer(number, OK, told(taken))
+            self._answer(number, OK, shape(taken))
         else:
             self._refuse(number, taken)
 
@@ -332,8 +332,8 @@ class Connection(asyncio.Protocol):
         self._run(number, _outlived(work))
 
 
-async def _accepted(acceptance: Acceptance, message: Envelope, body: bytes, told: Callable[[Receipt], Any]) -> Any:
-    return told(await acceptance.accept(message, [body]))
+async def _accepted(acceptance: Acceptance, message: Envelope, body: bytes, shape: Callable[[Receipt], Any]) -> Any:
+    return shape(await acceptance.accept(message, [body]))
 
 
 def _nothing() -> None:

@@ -155,7 +155,7 @@ class Acceptance:
         return None
 
     async def asked_routes(self, envelope: Envelope) -> list[Routed]:
-        """The same, after plugins had their say; empty if they dropped everyone. Raises QueueRefusal."""
+        """`routes`, after plugins had their say; empty if they dropped everyone. Raises QueueRefusal."""
         hooks = self._core.hooks
         asked = [await hooks.route(envelope, routed) for routed in self.routes(envelope)]
         kept = [routed for routed in asked if not routed.drop]
@@ -238,12 +238,12 @@ class Acceptance:
         self._count(placed, envelope.size, 1, campaign, count)
         rows = [[row.zone.zone.name, row.recipient.address, *row.note[:2]] for row in placed]
         # An `EnvelopeRecord`, by hand: its metadata are packed for the store already.
-        told = b"\x93" + records.pack(message_id) + packed + records.pack(rows)
+        record = b"\x93" + records.pack(message_id) + packed + records.pack(rows)
 
         def finish(reply: Reply | None) -> None:
             core.arriving.discard(message_id)
             if reply is None:
-                self._accepted(message, told, placed, chunks[0] if len(chunks) == 1 else None)
+                self._accepted(message, record, placed, chunks[0] if len(chunks) == 1 else None)
             else:
                 self._count(placed, envelope.size, -1, campaign, count)
                 self._undo(operations, placed, envelope)
@@ -255,7 +255,7 @@ class Acceptance:
             else:
                 done(receipt if reply is None else reply)
 
-        core.lines.submit(operations, finish, sync=True, keep=along is not None, envelope=told)
+        core.lines.submit(operations, finish, sync=True, keep=along is not None, envelope=record)
 
     def _as_it_is_set(self, envelope: Envelope) -> None:
         """Its intervals began when it came in, and the clock may have been set since: they end by the clock of now."""
@@ -325,9 +325,9 @@ class Acceptance:
         for row in placed:
             core.sizes.move(row.zone.zone.name, row.recipient.domain, None, row.state, sign)
 
-    def _accepted(self, message: Message, told: bytes, placed: list[_Placed], body: bytes | None) -> None:
+    def _accepted(self, message: Message, record: bytes, placed: list[_Placed], body: bytes | None) -> None:
         core = self._core
-        core.ledger.append(Type.ENVELOPE, told)
+        core.ledger.append(Type.ENVELOPE, record)
         core.segments.born(message.id)
         pins = 0
         for row in placed:

@@ -27,13 +27,13 @@ async def publish(core: Core) -> None:
 
 async def rotate(core: Core) -> str:
     """Closes the segment that is being written, if there is news in it: its name, or "". Raises ValueError."""
-    told = core.ledger.rotate_with_news()
+    closed = core.ledger.rotate_with_news()
     try:
         await publish(core)
     except OSError as error:
         raise ValueError(f"{error.filename}: {error.strerror}; free space or repair the disk, then ask again") from None
     newest = journal.files(core.config.folder / "archive")[-1:]
-    return newest[0].name if told and newest else ""
+    return newest[0].name if closed and newest else ""
 
 
 async def retire(core: Core, suppression: SuppressionList, before_seq: int) -> None:
