@@ -137,7 +137,7 @@ class _Run:
     async def _explained(self) -> None:
         """Asks about every bucket until its limit is what holds the mail back, but not for ever."""
         left = [(limit, key) for limit in self._limits for key in limit.buckets()]
-        end = time.monotonic() + min(EXPLAINED_S, self._seconds / 3 - 0.5)
+        end = time.monotonic() + EXPLAINED_S
         while left and time.monotonic() < end:
             left = [owner for owner in left if not await asyncio.to_thread(self._names_it, *owner)]
             await asyncio.sleep(0.05)
