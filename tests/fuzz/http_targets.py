@@ -9,7 +9,7 @@ from zonemta_py.merge.problems import RenderRefused, TemplateRefused
 from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.reception.http.documents import batch, models, reading
 from zonemta_py.reception.http.documents.compose import compose
-from zonemta_py.reception.http.documents.problem import Problem
+from zonemta_py.reception.http.documents.problem import RequestProblem
 
 FIELDS = {"x": "x" * 2_000, "words": "a. <b> " * 300, "wide": "漢é" * 200}
 _BROKEN = re.compile(rb"\r(?!\n)|(?<!\r)\n|\r\n\.\r\n|\0")
@@ -36,6 +36,6 @@ def json_body(data: bytes) -> None:
         message = reading.checked(models.MessageDocument, content)
         files = [reading.bytes_of(one.content, "") for one in message.attachments]
         whole = compose(message, files) if message.raw is None else b""
-    except (Problem, RenderRefused):
+    except (RequestProblem, RenderRefused):
         return
     assert not _BROKEN.search(whole), "a message has a line that ends it, or a bare line end"

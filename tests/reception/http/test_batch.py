@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from zonemta_py.merge.source import File, TemplateSource, Text
 from zonemta_py.reception.http.documents import batch
-from zonemta_py.reception.http.documents.problem import Problem
+from zonemta_py.reception.http.documents.problem import RequestProblem
 
 ROWS = [["anna@example.org", "Anna"], ["Ben@EXAMPLE.net", "Bén"]]
 
@@ -169,7 +169,7 @@ def test_what_is_read_quickly_is_what_is_read_slowly(rows: Any, columns: list[st
     content = {"campaign": "c", "columns": columns, "recipients": rows}
     try:
         envelope = batch.read(json.loads(json.dumps(content)), 1000)
-    except Problem as problem:
+    except RequestProblem as problem:
         assert (problem.status, bool(problem.errors)) == (422, True)  # noqa: PT017 (either end is right)
         return
     assert [one.values for one in envelope.recipients] == [row[1:] for row in rows]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zonemta_py.config import HttpKey
-from zonemta_py.reception.http.documents.problem import Problem
+from zonemta_py.reception.http.documents.problem import RequestProblem
 from zonemta_py.reception.http.keys import ApiKeys, hashed, new_key, renew_token
 
 GOOD = {"from": "a@b.test", "to": ["c@d.test"], "subject": "x", "text": "y"}
@@ -87,7 +87,7 @@ def test_keys_are_kept_as_hashes() -> None:
     keys = ApiKeys([HttpKey(name="shop", hash=hashed(key))], other)
     assert keys.holder(f"bearer {key}").name == "shop"
     assert keys.holder(f"Bearer {other}").rights >= {"inject", "campaigns", "suppressions", "read"}
-    with pytest.raises(Problem):
+    with pytest.raises(RequestProblem):
         keys.holder(f"Bearer {hashed(key)}")
 
 

@@ -17,7 +17,7 @@ from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.http import campaigns, inject, suppressions
 from zonemta_py.reception.http.authentication import OPEN, answer, described, entrance, told
 from zonemta_py.reception.http.documents import models, people
-from zonemta_py.reception.http.documents.problem import MEDIA_TYPE, Problem, of_status
+from zonemta_py.reception.http.documents.problem import MEDIA_TYPE, RequestProblem, of_status
 from zonemta_py.reception.http.documents.reading import of_validation
 from zonemta_py.reception.receiver import MessageRefused
 
@@ -31,7 +31,7 @@ _BODIES = (
     people.Forget, models.PersonDocument,
 )  # fmt: skip
 _MODULES = (inject, campaigns, suppressions)
-_REFUSALS = (Problem, QueueRefusal, Verdict, MessageRefused)
+_REFUSALS = (RequestProblem, QueueRefusal, Verdict, MessageRefused)
 
 
 def make() -> FastAPI:

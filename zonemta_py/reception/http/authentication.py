@@ -13,7 +13,7 @@ from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.connection_limits import plain_ip
 from zonemta_py.reception.http.documents import models
-from zonemta_py.reception.http.documents.problem import KINDS, MEDIA_TYPE, Problem, of_reply, of_verdict
+from zonemta_py.reception.http.documents.problem import KINDS, MEDIA_TYPE, RequestProblem, of_reply, of_verdict
 from zonemta_py.reception.http.keys import LOCAL
 from zonemta_py.reception.http.request_context import Entrance, Visit
 from zonemta_py.reception.receiver import MessageRefused
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 OPEN = frozenset(("/v1/health", "/v1/openapi.json"))
 """What may be asked without a key."""
-_BUG = Problem(
+_BUG = RequestProblem(
     "bug", "the server failed on this request; send it again, and if it fails again, show its operator the instance"
 )
 _ALWAYS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
@@ -48,7 +48,7 @@ class AuthenticationMiddleware:
             who.holder = here.keys.holder(_authorization(scope))
             with here.shares.one(who.holder.name, operator=who.holder.name == LOCAL):
                 await self._app(scope, receive, send)
-        except Problem as problem:
+        except RequestProblem as problem:
             await told(Request(scope), problem)(scope, receive, send)
 
 
@@ -58,11 +58,11 @@ def _authorization(scope: Scope) -> str:
 
 
 def _one_length(scope: Scope) -> None:
-    """Who says it twice means to be read in two ways (RFC 9112 6.1). Raises Problem."""
+    """Who says it twice means to be read in two ways (RFC 9112 6.1). Raises RequestProblem."""
     names = [name for name, _ in scope["headers"]]
     if b"transfer-encoding" in names and b"content-length" in names:
         sentence = "the body's length is given by both Content-Length and Transfer-Encoding; send only one"
-        raise Problem("malformed", sentence, headers={"connection": "close"})
+        raise RequestProblem("malformed", sentence, headers={"connection": "close"})
 
 
 def entrance(request: Request) -> Entrance:
@@ -92,8 +92,8 @@ def told(request: Request, error: Exception) -> Response:
     )
 
 
-def as_problem(error: Exception) -> Problem:
-    if isinstance(error, Problem):
+def as_problem(error: Exception) -> RequestProblem:
+    if isinstance(error, RequestProblem):
         return error
     if isinstance(error, Verdict):
         return of_verdict(error)

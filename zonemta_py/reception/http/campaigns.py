@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from zonemta_py.reception.http.authentication import answer, described, entrance, visit
 from zonemta_py.reception.http.documents import models, reading
-from zonemta_py.reception.http.documents.problem import Fault, invalid
+from zonemta_py.reception.http.documents.problem import FieldError, invalid
 
 router = APIRouter(prefix="/v1/campaigns")
 _Name = Annotated[models.Name, Path(description="The campaign's name.")]
@@ -35,7 +35,7 @@ async def put(request: Request, name: _Name) -> Response:
     who.speak(content.sender)
     await here.columns.sound(template, here.site.clock_ms(), who.senders)
     if content.zone and here.config.zone(content.zone) is None:
-        raise invalid([Fault("zone", f"there is no zone {content.zone[:80]!a}; name one from the configuration")])
+        raise invalid([FieldError("zone", f"there is no zone {content.zone[:80]!a}; name one from the configuration")])
     settings = content.model_dump(exclude={"template", "bounds"})
     bounds = content.bounds.model_dump(exclude_none=True) if content.bounds else {}
     return answer(await here.ask("campaign-put", name=name, template=template, bounds=bounds, **settings))

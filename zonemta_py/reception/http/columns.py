@@ -17,7 +17,7 @@ from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.schedule_fields import InvalidValue, Terms, obey
 from zonemta_py.merge.trial import Found
 from zonemta_py.queue.api import QueueRefusal
-from zonemta_py.reception.http.documents.problem import ERRORS_MAX, Fault, invalid
+from zonemta_py.reception.http.documents.problem import ERRORS_MAX, FieldError, invalid
 from zonemta_py.reception.http.keys import NOT_AS, REMEDY
 
 TRIAL_S = 20.0
@@ -42,20 +42,20 @@ class Columns:
         self._turn = asyncio.Semaphore(1)
 
     async def sound(self, packed: bytes, now_ms: int, senders: Senders = ANYBODY) -> None:
-        """Raises Problem for a template that no sender could fill, or whose author is none of `senders`: it must not
-        wait for its first recipient."""
+        """Raises RequestProblem for a template that no sender could fill, or whose author is none of `senders`: it must
+        not wait for its first recipient."""
         found = await self._look(packed)
         if found.problems:
-            raise invalid([Fault("template", one) for one in found.problems])
+            raise invalid([FieldError("template", one) for one in found.problems])
         self._obey(found, Envelope("", []), now_ms)
         address = found.author.rpartition("<")[2].rstrip("> \n")
         if senders.bound and ("{" in address or not senders.may(address)):
-            raise invalid([Fault("template", f"is from {address[:80]}, and this key {NOT_AS} that; {REMEDY}")])
+            raise invalid([FieldError("template", f"is from {address[:80]}, and this key {NOT_AS} that; {REMEDY}")])
 
     async def check(self, envelope: Envelope) -> None:
         """Puts what the template says to this server into a batch's envelope.
 
-        Raises Problem for columns that leave a field open. No such campaign: the queue says so.
+        Raises RequestProblem for columns that leave a field open. No such campaign: the queue says so.
         """
         campaign = envelope.campaign or ""
         found = self._known.get(campaign)
@@ -76,7 +76,7 @@ class Columns:
         try:
             obey(envelope, found.said, self._terms, now_ms)
         except InvalidValue as wrong:
-            raise invalid([Fault("template", str(wrong))]) from None
+            raise invalid([FieldError("template", str(wrong))]) from None
 
     async def _look(self, packed: bytes) -> Found:
         async with self._turn:
@@ -94,7 +94,7 @@ class Columns:
             return Found.unpack(said) if said and looking.returncode == 0 else _TOO_MUCH
 
 
-def _missing(name: str, place: str, columns: list[str]) -> Fault:
+def _missing(name: str, place: str, columns: list[str]) -> FieldError:
     near = get_close_matches(name, columns, 1)
-    return Fault("columns", f"{place}: the list has no column {name!r}; "
+    return FieldError("columns", f"{place}: the list has no column {name!r}; "
                  + (f"did you mean {near[0]}?" if near else f"it has {', '.join(columns)[:300]}"))  # fmt: skip

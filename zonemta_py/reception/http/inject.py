@@ -16,7 +16,7 @@ from zonemta_py.queue.api import Receipt
 from zonemta_py.reception.http.authentication import answer, described, entrance, visit
 from zonemta_py.reception.http.documents import batch, models, reading
 from zonemta_py.reception.http.documents.compose import compose
-from zonemta_py.reception.http.documents.problem import Fault, Problem, invalid
+from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.http.request_context import Digest, Entrance, Visit
 
 router = APIRouter()
@@ -128,13 +128,13 @@ def _written(message: models.MessageDocument) -> bytes:
     try:
         return compose(message, files)
     except RenderRefused as refused:
-        raise invalid([Fault("", str(refused))]) from None
+        raise invalid([FieldError("", str(refused))]) from None
 
 
 async def _batch(here: Entrance, who: Visit, request: Request, content: dict[str, Any]) -> Receipt:
     key = reading.request_key(request)
     if not key:
-        raise Problem(
+        raise RequestProblem(
             "malformed",
             "a batch needs the header Idempotency-Key; send one that names this batch, the same one each "
             "time you send it",
@@ -152,7 +152,7 @@ def _recipients(addresses: list[str]) -> list[Recipient]:
 def _check_recipients(here: Entrance, envelope: Envelope) -> None:
     most = here.config.limits.recipients
     if not 1 <= len(envelope.recipients) <= most:
-        raise invalid([Fault("to", f"names {len(envelope.recipients):,} recipients; name 1 to {most:,}")])
+        raise invalid([FieldError("to", f"names {len(envelope.recipients):,} recipients; name 1 to {most:,}")])
     envelope.smtputf8 = not (envelope.sender + "".join(one.address for one in envelope.recipients)).isascii()
 
 

@@ -17,7 +17,7 @@ from typing import get_args
 
 from zonemta_py.config import HttpKey, Right
 from zonemta_py.mail.addresses.senders import ANYBODY, Senders
-from zonemta_py.reception.http.documents.problem import Problem
+from zonemta_py.reception.http.documents.problem import RequestProblem
 from zonemta_py.reception.permission import Permissions
 
 TOKEN_FILE = "http.token"
@@ -52,16 +52,16 @@ class Holder:
     senders: Senders = ANYBODY
 
     def speak(self, *addresses: str) -> None:
-        """Whether mail may come from all of these. Raises Problem."""
+        """Whether mail may come from all of these. Raises RequestProblem."""
         for address in addresses:
             if not self.senders.may(address):
-                raise Problem("no-right", f"the key {self.name!r} {NOT_AS} {address[:80]}; {REMEDY}")
+                raise RequestProblem("no-right", f"the key {self.name!r} {NOT_AS} {address[:80]}; {REMEDY}")
 
     def check(self, *rights: Right) -> None:
-        """Any of these will do. Raises Problem."""
+        """Any of these will do. Raises RequestProblem."""
         if not self.rights.intersection(rights):
             wanted = " or ".join(rights)
-            raise Problem(
+            raise RequestProblem(
                 "no-right", f"the key {self.name!r} lacks the right {wanted}; give it in [[http.keys]] rights"
             )
 
@@ -77,7 +77,7 @@ class ApiKeys:
         self._holders.append((hashed(local).encode(), Holder(LOCAL, frozenset(RIGHTS))))
 
     def holder(self, authorization: str) -> Holder:
-        """authorization: the field's value, "" if there is none. Raises Problem."""
+        """authorization: the field's value, "" if there is none. Raises RequestProblem."""
         if not authorization:
             raise _refused("no key was sent; send Authorization: Bearer <key>; `zonemta api-key new NAME` makes one")
         if authorization[: len(_SCHEME)].lower() != _SCHEME or len(authorization) > _KEY_MAX:
@@ -96,8 +96,8 @@ def _senders(key: HttpKey, permissions: Permissions | None) -> Senders:
     return Senders(key.senders) if permissions is None else permissions.key(key.senders)
 
 
-def _refused(detail: str) -> Problem:
-    return Problem("no-key", detail, headers=dict(_CHALLENGE))
+def _refused(detail: str) -> RequestProblem:
+    return RequestProblem("no-key", detail, headers=dict(_CHALLENGE))
 
 
 def renew_token(folder: Path) -> str:

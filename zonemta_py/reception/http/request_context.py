@@ -17,7 +17,7 @@ from zonemta_py.plugin.verdicts import Drop
 from zonemta_py.queue.api import Admin, Receipt, Submission
 from zonemta_py.reception.connection_limits import ConnectionLimits
 from zonemta_py.reception.http.columns import Columns, TemplateStore
-from zonemta_py.reception.http.documents.problem import Fault, Problem, invalid
+from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.http.keys import ApiKeys, Holder
 from zonemta_py.reception.http.shares import RequestShares
 from zonemta_py.reception.listener import ListenerSettings
@@ -59,21 +59,21 @@ class Entrance:
     # -- mail
 
     def address(self, envelope: Envelope, visit: Visit) -> Session:
-        """Says in the envelope who handed it in. Raises Problem for a zone that there is not."""
+        """Says in the envelope who handed it in. Raises RequestProblem for a zone that there is not."""
         protocol = "HTTPS" if visit.secure else "HTTP"
         envelope.origin, envelope.user, envelope.protocol = visit.client, visit.key.name, protocol
         envelope.received_ms = self.site.clock_ms()
         envelope.clock_ahead_ms = self.site.ahead_ms(envelope.received_ms)
         if envelope.sending_zone is not None and self.config.zone(envelope.sending_zone) is None:
             names = ", ".join(zone.name for zone in self.config.zones)
-            raise invalid([Fault("zone", f"there is no zone {envelope.sending_zone[:80]!a}; there are {names}")])
+            raise invalid([FieldError("zone", f"there is no zone {envelope.sending_zone[:80]!a}; there are {names}")])
         return Session(
             id=visit.id, listener="http", client=visit.client, server=self.config.http.address, user=visit.key.name,
             protocol=protocol, senders=visit.key.senders,
         )  # fmt: skip
 
     async def hand_in(self, envelope: Envelope, visit: Visit, blocks: AsyncIterator[bytes], digest: Digest) -> Receipt:
-        """A message: its bytes as they come. Raises Problem, QueueRefusal, Verdict, MessageRefused."""
+        """A message: its bytes as they come. Raises RequestProblem, QueueRefusal, Verdict, MessageRefused."""
         session, site, limits = self.address(envelope, visit), self.site, self.config.limits
         visit.key.speak(envelope.sender)
         try:
@@ -99,7 +99,7 @@ class Entrance:
             return DROPPED
 
     async def hand_in_batch(self, envelope: Envelope, visit: Visit) -> Receipt:
-        """Recipients of a campaign. Raises Problem, QueueRefusal, Verdict, MessageRefused."""
+        """Recipients of a campaign. Raises RequestProblem, QueueRefusal, Verdict, MessageRefused."""
         session, host = self.address(envelope, visit), self.site.host
         await self.own(envelope.campaign or "", visit)
         mark(self.site, session, envelope)
@@ -124,26 +124,26 @@ class Entrance:
             await host.call("message_queue", envelope=envelope, info=Info(session, envelope.size, None))
 
     async def own(self, campaign: str, visit: Visit) -> None:
-        """A key that is bound to senders has only campaigns of these. Raises Problem, QueueRefusal."""
+        """A key that is bound to senders has only campaigns of these. Raises RequestProblem, QueueRefusal."""
         if visit.key.senders.bound:
             visit.key.speak((await self.campaign(campaign))["sender"] or "<>")
 
     # -- questions
 
     async def campaign(self, name: str) -> dict[str, Any]:
-        """Its full row. Raises Problem, QueueRefusal."""
+        """Its full row. Raises RequestProblem, QueueRefusal."""
         try:
             row: dict[str, Any] = await self.queue.ask("campaign", name=name)
         except ValueError as error:
-            raise Problem("not-found", str(error)) from None
+            raise RequestProblem("not-found", str(error)) from None
         return row
 
     async def ask(self, question: str, **arguments: Any) -> Any:
-        """A question whose refusal is a conflict. Raises Problem, QueueRefusal."""
+        """A question whose refusal is a conflict. Raises RequestProblem, QueueRefusal."""
         try:
             return await self.queue.ask(question, **arguments)
         except ValueError as error:
-            raise Problem("conflict", str(error)) from None
+            raise RequestProblem("conflict", str(error)) from None
 
 
 class Digest:

@@ -23,7 +23,7 @@ from zonemta_py.plugin.host import Host
 from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
 from zonemta_py.reception.http.app import make
 from zonemta_py.reception.http.authentication import AuthenticationMiddleware
-from zonemta_py.reception.http.documents.problem import BUSY_S, MEDIA_TYPE, Problem
+from zonemta_py.reception.http.documents.problem import BUSY_S, MEDIA_TYPE, RequestProblem
 from zonemta_py.reception.http.keys import renew_token
 from zonemta_py.reception.http.pace import HEAD_S, LEAST_BYTES_S, WINDOW_S, RequestPace
 from zonemta_py.reception.http.request_context import Entrance, QueueFace
@@ -31,9 +31,9 @@ from zonemta_py.reception.http.sharing import Parser, TurnTaking
 
 _KEEP_ALIVE_S = 75
 HEAD_BYTES_MAX = 64 * 1024
-_SLOW = Problem("slow", "the request comes too slowly; send it again over a faster connection")
-_NO_HTTP = Problem("malformed", "this is not HTTP/1.1; send a request according to RFC 9112")
-_CROWDED = Problem("unavailable", "too many connections; reuse yours, or try again later", retry_s=BUSY_S)
+_SLOW = RequestProblem("slow", "the request comes too slowly; send it again over a faster connection")
+_NO_HTTP = RequestProblem("malformed", "this is not HTTP/1.1; send a request according to RFC 9112")
+_CROWDED = RequestProblem("unavailable", "too many connections; reuse yours, or try again later", retry_s=BUSY_S)
 
 
 async def serve(config: Config, bound: socket.socket, queue: QueueFace, host: Host) -> None:
@@ -140,7 +140,7 @@ def _guarded(gate: ConnectionLimits) -> type[Any]:
     return Guarded
 
 
-def _write(transport: Any, problem: Problem) -> None:
+def _write(transport: Any, problem: RequestProblem) -> None:
     """A whole response, and the end."""
     body = problem.document("")
     fields = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from zonemta_py.reception.http.documents.problem import BUSY_S, Problem
+from zonemta_py.reception.http.documents.problem import BUSY_S, RequestProblem
 
 
 class RequestShares:
@@ -20,13 +20,15 @@ class RequestShares:
 
     @contextmanager
     def one(self, key: str, operator: bool = False) -> Iterator[None]:
-        """Counts a request in, and out at the end. Raises Problem (429, 503)."""
+        """Counts a request in, and out at the end. Raises RequestProblem (429, 503)."""
         here = self._under_way.get(key, 0)
         if here >= self._most_per_key:
             sentence = f"{here} requests with the key {key!r} are in progress; try again when one of them is answered"
-            raise Problem("share", sentence, retry_s=BUSY_S)
+            raise RequestProblem("share", sentence, retry_s=BUSY_S)
         if self._all >= (self._most if operator else self._most_of_others):
-            raise Problem("unavailable", f"{self._all} requests are in progress; try again in a moment", retry_s=BUSY_S)
+            raise RequestProblem(
+                "unavailable", f"{self._all} requests are in progress; try again in a moment", retry_s=BUSY_S
+            )
         self._all += 1
         self._under_way[key] = here + 1
         try:

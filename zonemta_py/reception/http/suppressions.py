@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from zonemta_py.reception.http.authentication import answer, described, entrance, visit
 from zonemta_py.reception.http.documents import models, people, reading
-from zonemta_py.reception.http.documents.problem import Fault, Problem, invalid
+from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 
 router = APIRouter(prefix="/v1")
 _AT_ONCE = 500
@@ -33,7 +33,7 @@ async def add(request: Request) -> Response:
     given, rows = content.get("rows"), list[list[Any]]()
     if not isinstance(given, list) or not 1 <= len(given) <= people.SUPPRESSIONS_MAX or len(content) > 1:
         reading.checked(people.Suppressions, content | {"rows": given[:1] if isinstance(given, list) else given})
-        raise invalid([Fault("rows", f"is not 1 to {people.SUPPRESSIONS_MAX:,} rows; send fewer at once")])
+        raise invalid([FieldError("rows", f"is not 1 to {people.SUPPRESSIONS_MAX:,} rows; send fewer at once")])
     for at in range(0, len(given), _AT_ONCE):
         part = reading.checked(people.Suppressions, {"rows": given[at : at + _AT_ONCE]}, within=("rows", at))
         rows += [[one.address, one.kind, one.reason, one.evidence, one.by or who.key.name, one.campaign, 0, one.scope]
@@ -108,5 +108,5 @@ async def forget(request: Request) -> Response:
     return answer(await here.ask("forget", address=content.address, keep=content.keep, by=who.key.name))
 
 
-def _not_there(address: str) -> Problem:
-    return Problem("not-found", f"{address} is not on the suppression list; GET /v1/suppressions shows who is")
+def _not_there(address: str) -> RequestProblem:
+    return RequestProblem("not-found", f"{address} is not on the suppression list; GET /v1/suppressions shows who is")

@@ -16,7 +16,7 @@ import msgpack
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.reception.http.documents import values
 from zonemta_py.reception.http.documents.models import BatchHead
-from zonemta_py.reception.http.documents.problem import Fault, invalid
+from zonemta_py.reception.http.documents.problem import FieldError, invalid
 from zonemta_py.reception.http.documents.reading import checked
 
 _SEEN_MAX = 1_000
@@ -24,14 +24,14 @@ _SEEN_MAX = 1_000
 
 
 def read(content: dict[str, Any], most: int) -> Envelope:
-    """content: the JSON. most: recipients. Envelope without a sender: the campaign's. Raises Problem."""
+    """content: the JSON. most: recipients. Envelope without a sender: the campaign's. Raises RequestProblem."""
     rows = content.pop("recipients")
     head = checked(BatchHead, content)
     faults = list(_twice(head.columns))
     if not isinstance(rows, list) or not rows:
-        faults.append(Fault("recipients", "is not a list of rows; give [[address, value, …], …]"))
+        faults.append(FieldError("recipients", "is not a list of rows; give [[address, value, …], …]"))
     elif len(rows) > most:
-        faults.append(Fault("recipients", f"has {len(rows):,} rows; send {most:,} at most in one request"))
+        faults.append(FieldError("recipients", f"has {len(rows):,} rows; send {most:,} at most in one request"))
     if faults:
         raise invalid(faults)
     recipients = _recipients(rows, len(head.columns) + 1)
@@ -64,38 +64,38 @@ def _all_good(rows: list[Any], width: int) -> list[str] | None:
     return addresses if len({address.lower() for address in addresses}) == len(rows) else None
 
 
-def _faults(rows: list[Any], width: int) -> Iterator[Fault]:
+def _faults(rows: list[Any], width: int) -> Iterator[FieldError]:
     seen: dict[str, int] = {}
     for number, row in enumerate(rows):
         where = f"recipients[{number}]"
         if not isinstance(row, list) or not row:
-            yield Fault(where, "is not a row; give [address, value, …]")
+            yield FieldError(where, "is not a row; give [address, value, …]")
             continue
         if len(row) != width:
-            yield Fault(where, f"has {len(row) - 1} values for {width - 1} columns; give one for each")
+            yield FieldError(where, f"has {len(row) - 1} values for {width - 1} columns; give one for each")
             continue
         for column, cell in enumerate(row):
             yield from _cell_faults(f"{where}[{column}]", cell, column == 0)
         if isinstance(row[0], str) and (first := seen.setdefault(row[0].lower(), number)) != number:
-            yield Fault(f"{where}[0]", f"is the same address as recipients[{first}]; remove one of them")
+            yield FieldError(f"{where}[0]", f"is the same address as recipients[{first}]; remove one of them")
 
 
-def _cell_faults(where: str, cell: Any, address: bool) -> Iterator[Fault]:
+def _cell_faults(where: str, cell: Any, address: bool) -> Iterator[FieldError]:
     if not isinstance(cell, str):
-        yield Fault(where, "is not a string; put it in quotes")
+        yield FieldError(where, "is not a string; put it in quotes")
         return
     try:
         values.field(cell)
         if address:
             values.address(cell)
     except ValueError as error:
-        yield Fault(where, str(error))
+        yield FieldError(where, str(error))
 
 
-def _twice(columns: list[str]) -> Iterator[Fault]:
+def _twice(columns: list[str]) -> Iterator[FieldError]:
     for number, name in enumerate(columns):
         if name in columns[:number]:
-            yield Fault(f"columns[{number}]", f"{name!r} appears twice; give each column its own name")
+            yield FieldError(f"columns[{number}]", f"{name!r} appears twice; give each column its own name")
 
 
 def _digest(head: BatchHead, rows: list[Any]) -> bytes:

@@ -49,18 +49,18 @@ KINDS: dict[str, Kind] = {
 _BY_STATUS = {kind.status: slug for slug, kind in KINDS.items()}
 
 
-class Fault(NamedTuple):
+class FieldError(NamedTuple):
     """where: the place in the request, as "recipients[3][0]" or "header Idempotency-Key". what: what is wrong there."""
 
     where: str
     what: str
 
 
-class Problem(Exception):
+class RequestProblem(Exception):
     """slug: of KINDS. headers: more of the response's, lower-case names."""
 
     def __init__(
-        self, slug: str, detail: str, errors: Iterable[Fault] = (), retry_s: int = 0,
+        self, slug: str, detail: str, errors: Iterable[FieldError] = (), retry_s: int = 0,
         headers: dict[str, str] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(detail)
@@ -87,38 +87,40 @@ class Problem(Exception):
         return json.dumps(row, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _shortened(faults: list[Fault]) -> list[Fault]:
+def _shortened(faults: list[FieldError]) -> list[FieldError]:
     if len(faults) <= ERRORS_MAX:
         return faults
-    more = Fault("", f"and {len(faults) - ERRORS_MAX + 1} more like these")
+    more = FieldError("", f"and {len(faults) - ERRORS_MAX + 1} more like these")
     return [*faults[: ERRORS_MAX - 1], more]
 
 
-def invalid(faults: list[Fault]) -> Problem:
+def invalid(faults: list[FieldError]) -> RequestProblem:
     """One or more places that are wrong; the first is the sentence."""
     first = faults[0]
     others = f" (and {len(faults) - 1} more, see errors)" if len(faults) > 1 else ""
-    return Problem("invalid", f"{first.where}: {first.what}{others}" if first.where else first.what, faults)
+    return RequestProblem("invalid", f"{first.where}: {first.what}{others}" if first.where else first.what, faults)
 
 
-def of_reply(reply: Reply, retry_s: int = 0) -> Problem:
+def of_reply(reply: Reply, retry_s: int = 0) -> RequestProblem:
     """What an SMTP client would have been told. 4xx: come again."""
     sentence = reply.text or "the message was refused"
     if ";" not in sentence and ":" not in sentence:
         sentence += "; change it before you send it again" if reply.permanent else "; send the same after Retry-After"
     if not reply.permanent:
-        return Problem("unavailable", sentence, retry_s=retry_s or (DISK_S if reply.code == _NO_SPACE else QUEUE_S))
+        return RequestProblem(
+            "unavailable", sentence, retry_s=retry_s or (DISK_S if reply.code == _NO_SPACE else QUEUE_S)
+        )
     if reply.code == _TOO_LARGE:
-        return Problem("too-large", sentence)
-    return Problem("conflict" if reply.enhanced == _CONFLICT else "invalid", sentence)
+        return RequestProblem("too-large", sentence)
+    return RequestProblem("conflict" if reply.enhanced == _CONFLICT else "invalid", sentence)
 
 
-def of_verdict(verdict: Verdict) -> Problem:
+def of_verdict(verdict: Verdict) -> RequestProblem:
     """A plugin's no."""
     retry_s = max(1, math.ceil(min(verdict.seconds, 86_400))) if isinstance(verdict, Defer) else 0
     return of_reply(verdict.reply, retry_s)
 
 
-def of_status(status: int, detail: str, headers: dict[str, str] | None = None) -> Problem:
+def of_status(status: int, detail: str, headers: dict[str, str] | None = None) -> RequestProblem:
     """What the framework found: no such path, no such method."""
-    return Problem(_BY_STATUS.get(status, "malformed"), detail, headers=headers)
+    return RequestProblem(_BY_STATUS.get(status, "malformed"), detail, headers=headers)

@@ -1,4 +1,4 @@
-"""Requests read: bodies within their limits, JSON, types; everything that is wrong is a Problem."""
+"""Requests read: bodies within their limits, JSON, types; everything that is wrong is a RequestProblem."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jiter import from_json
 from pydantic import BaseModel, ValidationError
 
 from zonemta_py.reception.http.documents import values
-from zonemta_py.reception.http.documents.problem import ERRORS_MAX, Fault, Problem, invalid
+from zonemta_py.reception.http.documents.problem import ERRORS_MAX, FieldError, RequestProblem, invalid
 
 JSON, MAIL = "application/json", "message/rfc822"
 _M = TypeVar("_M", bound=BaseModel)
@@ -26,20 +26,20 @@ _SURROGATES = ("surrogate", "hex escape")
 
 
 def media_type(request: Request, *known: str) -> str:
-    """The body's, lower case, without parameters. Raises Problem for what is none of `known`."""
+    """The body's, lower case, without parameters. Raises RequestProblem for what is none of `known`."""
     said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if said not in known:
-        raise Problem(
+        raise RequestProblem(
             "media-type", f"the body's Content-Type is {said[:80]!a}; send it as Content-Type: {' or '.join(known)}"
         )
     coding = request.headers.get("content-encoding", "identity").strip().lower()
     if coding != "identity":
-        raise Problem("media-type", f"the body is encoded as {coding[:80]!a}; send it without Content-Encoding")
+        raise RequestProblem("media-type", f"the body is encoded as {coding[:80]!a}; send it without Content-Encoding")
     return said
 
 
 async def blocks(request: Request, most: int) -> AsyncIterator[bytes]:
-    """The body as it comes. Raises Problem for one of more than `most` bytes, before it is read if it says so."""
+    """The body as it comes. Raises RequestProblem for one of more than `most` bytes, unread if it says so."""
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and len(declared) < 20 and int(declared) > most:
         raise _too_large(most, int(declared))
@@ -52,36 +52,36 @@ async def blocks(request: Request, most: int) -> AsyncIterator[bytes]:
             yield block
 
 
-def _too_large(most: int, size: int = 0) -> Problem:
+def _too_large(most: int, size: int = 0) -> RequestProblem:
     """size: as declared, 0 if it was not. What is not much more is read away, so that the client reads the answer."""
     headers = {} if 0 < size <= _READ_AWAY * most else {"connection": "close"}
-    return Problem("too-large", f"the body is larger than {most:,} bytes; send less at once", headers=headers)
+    return RequestProblem("too-large", f"the body is larger than {most:,} bytes; send less at once", headers=headers)
 
 
 async def json_object(request: Request, most: int, elements: int = ELEMENTS_MAX) -> dict[str, Any]:
-    """elements: members of objects and lists, at most; "recipients" is not counted. Raises Problem."""
+    """elements: members of objects and lists, at most; "recipients" is not counted. Raises RequestProblem."""
     media_type(request, JSON)
     return parsed(b"".join([block async for block in blocks(request, most)]), elements)
 
 
 def parsed(body: bytes, elements: int) -> dict[str, Any]:
-    """The same of the whole body. Raises Problem."""
+    """The same of the whole body. Raises RequestProblem."""
     _check_marks(body)
     try:
         content = from_json(body, allow_inf_nan=False, catch_duplicate_keys=True)
     except ValueError as error:
         reason = str(error)
         if any(word in reason for word in _SURROGATES):
-            raise invalid([Fault("body", "has one half of a surrogate pair; write the whole character")]) from None
-        raise Problem("malformed", f"the body is not JSON ({reason[:200]}); correct it there") from None
+            raise invalid([FieldError("body", "has one half of a surrogate pair; write the whole character")]) from None
+        raise RequestProblem("malformed", f"the body is not JSON ({reason[:200]}); correct it there") from None
     if not isinstance(content, dict):
-        raise Problem("malformed", "the body is not a JSON object; put it in braces")
+        raise RequestProblem("malformed", "the body is not a JSON object; put it in braces")
     _count(content, elements)
     return content
 
 
 def _check_marks(body: bytes) -> None:
-    """What is large as a list of next to nothing is larger still in memory, and takes its time. Raises Problem."""
+    """What is large as a list of next to nothing is larger still in memory, and slow. Raises RequestProblem."""
     what = ""
     if body.count(b"[") + body.count(b"{") > BRACKETS_MAX:
         what = f"{BRACKETS_MAX:,} brackets and braces"
@@ -90,11 +90,11 @@ def _check_marks(body: bytes) -> None:
     elif body.count(b":") > KEYS_MAX and next(islice(_KEY.finditer(body), KEYS_MAX, None), None) is not None:
         what = f"{KEYS_MAX:,} keys"
     if what:
-        raise Problem("too-large", f"the body has more than {what}; send less at once")
+        raise RequestProblem("too-large", f"the body has more than {what}; send less at once")
 
 
 def _count(content: dict[str, Any], most: int) -> None:
-    """Before each is looked at. Raises Problem."""
+    """Before each is looked at. Raises RequestProblem."""
     left, inner = most, [value for key, value in content.items() if key != "recipients"]
     left -= len(content)
     while inner and left >= 0:
@@ -104,11 +104,13 @@ def _count(content: dict[str, Any], most: int) -> None:
             if left >= 0:
                 inner += value.values() if isinstance(value, dict) else value
     if left < 0:
-        raise invalid([Fault("body", f"has more than {most:,} members, all objects and lists together; send fewer")])
+        raise invalid(
+            [FieldError("body", f"has more than {most:,} members, all objects and lists together; send fewer")]
+        )
 
 
 def checked(model: type[_M], content: Any, within: tuple[str, int] = ("", 0)) -> _M:
-    """within: a list, and where in the whole of it the given part of it begins. Raises Problem."""
+    """within: a list, and where in the whole of it the given part of it begins. Raises RequestProblem."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -122,9 +124,9 @@ def _shifted(parts: tuple[int | str, ...], name: str, by: int) -> tuple[int | st
     return parts
 
 
-def of_validation(errors: list[Any]) -> Problem:
+def of_validation(errors: list[Any]) -> RequestProblem:
     """pydantic's finds, as ours."""
-    found = [Fault(where(error["loc"]), _what(error)) for error in errors]
+    found = [FieldError(where(error["loc"]), _what(error)) for error in errors]
     return invalid(found[: 50 * ERRORS_MAX])
 
 
@@ -152,15 +154,15 @@ def _what(error: dict[str, Any]) -> str:
 
 
 def bytes_of(text: str, where: str) -> bytes:
-    """Base64. Raises Problem."""
+    """Base64. Raises RequestProblem."""
     try:
         return base64.b64decode(text.encode("ascii").translate(None, b" \t\r\n"), validate=True)
     except (binascii.Error, ValueError):
-        raise invalid([Fault(where, "is not base64; encode it so (RFC 4648 4)")]) from None
+        raise invalid([FieldError(where, "is not base64; encode it so (RFC 4648 4)")]) from None
 
 
 def request_key(request: Request) -> str:
-    """Of the field Idempotency-Key, "" if there is none. Raises Problem."""
+    """Of the field Idempotency-Key, "" if there is none. Raises RequestProblem."""
     said = request.headers.getlist("idempotency-key")
     if not said:
         return ""
@@ -169,7 +171,7 @@ def request_key(request: Request) -> str:
             raise ValueError("appears more than once; send one")
         return values.request_key(said[0])
     except ValueError as error:
-        raise invalid([Fault("header Idempotency-Key", str(error))]) from None
+        raise invalid([FieldError("header Idempotency-Key", str(error))]) from None
 
 
 def body_of(model: str) -> dict[str, Any]:
