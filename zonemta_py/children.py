@@ -272,7 +272,7 @@ def places(config: Config) -> int:
     soft = _open_files(wanted)
     if soft < wanted:
         log.warning(
-            "%d connections are configured for a sender process, but it may open %d files only: a busy zone can hold "
+            "%d connections are configured for a sender process, but it may open only %d files: a busy zone can hold "
             "up others; raise the limit (LimitNOFILE=, ulimit -n) or server.senders", share, soft,
         )  # fmt: skip
     return min(share, max(100, soft - FILES_BESIDES_LEASES))

@@ -42,7 +42,7 @@ def identity(config: Config) -> Identity | None:
     if os.geteuid() in (0, who.uid):
         return who if os.geteuid() != who.uid else None
     raise ConfigError(
-        f"server.user: {me()!r} cannot become {who.name!r}; start it as root or as {who.name!r}, or leave the key out"
+        f"server.user: {me()!r} cannot become {who.name!r}; start it as root or as {who.name!r}, or remove the key"
     )
 
 
@@ -88,7 +88,7 @@ def interface_fault(name: str) -> str:
         try:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, name.encode() + b"\0")
         except PermissionError:
-            return f"{me()!r} lacks the capability CAP_NET_RAW, without which this kernel binds to no interface"
+            return f"{me()!r} lacks the capability CAP_NET_RAW, without which this kernel does not bind to interfaces"
         except OSError as error:
             return (error.strerror or str(error)).lower()
     return ""
@@ -99,7 +99,7 @@ def _known(user: str, group: str) -> Identity:
         entry = pwd.getpwnam(user)
     except KeyError:
         raise ConfigError(
-            f"server.user: this machine has no user {user!r}; `useradd --system {user}` makes one"
+            f"server.user: this machine has no user {user!r}; `useradd --system {user}` creates it"
         ) from None
     if not group:
         return Identity(user, entry.pw_uid, entry.pw_gid, os.getgrouplist(user, entry.pw_gid))
@@ -107,7 +107,7 @@ def _known(user: str, group: str) -> Identity:
         gid = grp.getgrnam(group).gr_gid
     except KeyError:
         raise ConfigError(
-            f"server.group: this machine has no group {group!r}; `groupadd --system {group}` makes one"
+            f"server.group: this machine has no group {group!r}; `groupadd --system {group}` creates it"
         ) from None
     return Identity(user, entry.pw_uid, gid, [gid])
 

@@ -91,7 +91,7 @@ def bind(listeners: list[Listener]) -> list[tuple[Listener, socket.socket]]:
             bound.listen(1024)
         except OSError as error:
             where = f"{listener.address}:{listener.port}"
-            remedy = f"give listener {listener.name!r} another address or port, or stop who has it"
+            remedy = f"give listener {listener.name!r} another address or port, or stop the program that has it"
             raise StartError(f"cannot listen on {where} ({error.strerror}); {remedy}") from None
         bound.setblocking(False)
         rows.append((listener, bound))
@@ -211,7 +211,7 @@ class Supervisor:
         if self._roles[role].due_s is not None:
             self._due[role] = now + (AGAIN_S if status else 0.0)
             if status:
-                how = f"{_how(status)}; starting it again in {AGAIN_S:g} s"
+                how = f"{_how(status)}; restarting it in {AGAIN_S:g} s"
                 print(f"zonemta: {role} (process {pid}) ended, {how}", file=sys.stderr, flush=True)
             return
         if now - self._started[role] > 5:
@@ -219,7 +219,7 @@ class Supervisor:
         pause = self._pause.get(role, 0.0)
         self._due[role] = now + pause
         self._pause[role] = min(PAUSE_MAX_S, pause * 2 or 0.05)
-        print(f"zonemta: {role} (process {pid}) ended, {_how(status)}; starting it again", file=sys.stderr, flush=True)
+        print(f"zonemta: {role} (process {pid}) ended, {_how(status)}; restarting it", file=sys.stderr, flush=True)
 
     def _fork(self, role: str) -> int:
         parent = os.getpid()
@@ -252,7 +252,7 @@ def _hung_up(*_: object) -> None:
     """Rotating logs or reloading services may send it; children ignore it. A terminal that is gone (EIO) is an end."""
     try:
         print(
-            "zonemta: SIGHUP changes nothing; start it again to take up a new configuration",
+            "zonemta: SIGHUP changes nothing; restart to load a new configuration",
             file=sys.stderr,
             flush=True,
         )

@@ -109,7 +109,7 @@ def test_a_good_key_survives_its_file(configure: Configure, tmp_path: Path, capl
     os.unlink(tmp_path / "a")
     assert keys.of("d.example", 2) == keys.of("d.example", 4) == (before,)
     assert caplog.text.count("cannot be read (no such file or directory)") == 1
-    assert "goes on signing" in caplog.text
+    assert "keeps signing" in caplog.text
 
 
 def test_check(configure: Configure, tmp_path: Path) -> None:
@@ -117,5 +117,5 @@ def test_check(configure: Configure, tmp_path: Path) -> None:
     config = configure(a="d.example")
     check(config)
     (tmp_path / "a").unlink()
-    with pytest.raises(ConfigError, match=r"dkim: a\._domainkey\.d\.example: .*cannot be read.*; mend it"):
+    with pytest.raises(ConfigError, match=r"dkim: a\._domainkey\.d\.example: .*cannot be read.*; check the path"):
         check(config)

@@ -27,7 +27,7 @@ from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery, QueueRefusal
 
 SECRET = "0123456789abcdef"
-GONE = QueueRefusal(Reply(451, "4.3.0", "the campaign's template is not there"))
+GONE = QueueRefusal(Reply(451, "4.3.0", "the campaign's template is missing"))
 
 
 def template(text: str = "Hello {{ name }}, welcome to {{ city }}", **fields: Any) -> bytes:

@@ -35,7 +35,7 @@ async def test_another_sender_takes_its_place(tmp_path: Path) -> None:
             arrived = await until(lambda: enter(server, ledger) or server.counters.recipients)
             assert arrived == 1
             assert stopped not in mta.children()
-            assert "still stands still: it is killed" in mta.log_tail(20)
+            assert "is still stuck: it is killed" in mta.log_tail(20)
         finally:
             mta.end()
 

@@ -200,7 +200,7 @@ async def test_sigterm_ends_what_is_under_way_and_begins_nothing(tmp_path: Path)
             writer.write(b"\r\nHi\r\n.\r\n")
             assert (await asyncio.wait_for(reader.readline(), 30)).startswith(b"250")
             assert await asyncio.to_thread(mta._process.wait, 60) == -signal.SIGTERM
-            assert "starting it again" not in mta.log.read_text()
+            assert "restarting it" not in mta.log.read_text()
             with pytest.raises(OSError, match="Connect call failed"):
                 await asyncio.open_connection("127.0.0.1", mta.port)
             mta.start()

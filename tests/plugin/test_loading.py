@@ -16,7 +16,7 @@ MakeHost = Callable[..., Host]
 WRONG = {
     "unknown hook": ("\nasync def smtp_rcptto(address): pass", "p1.py:2: there is no hook 'smtp_rcptto', did you mean"),
     "helper": ("async def fetch(): pass", "A helper's name begins with _"),
-    "not async": ("def smtp_rcpt_to(address): pass", "p1.py:1: smtp_rcpt_to is a hook, define it with async def"),
+    "not async": ("def smtp_rcpt_to(address): pass", "p1.py:1: smtp_rcpt_to is a hook; define it with async def"),
     "generator": ("async def smtp_rcpt_to(address): yield 1", "define it with async def"),
     "no function": ("smtp_rcpt_to = 3", "define it with async def"),
     "argument": ("async def smtp_rcpt_to(adress): pass", "unknown argument 'adress', did you mean 'address'?"),
@@ -37,7 +37,7 @@ WRONG = {
         "def setup(api):\n    api.command('a', print)\n    api.command('a', print)",
         "'a' is registered twice",
     ),
-    "command name": ("def setup(api): api.command('A b', print)", "'A b' is no command name"),
+    "command name": ("def setup(api): api.command('A b', print)", "'A b' is not a command name"),
     "no model": ("class Options: pass", "must be a class Options(BaseModel)"),
 }
 

@@ -21,7 +21,7 @@ def test_reject_replies() -> None:
 @pytest.mark.parametrize(("code", "enhanced"), [(250, ""), (600, ""), ("550", ""), (550, "4.1.1"), (550, "no")])
 def test_reject_needs_a_refusing_code(code: int, enhanced: str) -> None:
     """A Reject that would accept, or contradict itself, is a mistake of the plugin."""
-    with pytest.raises(ValueError, match=r"needs a code|no enhanced"):
+    with pytest.raises(ValueError, match=r"needs a code|not an enhanced"):
         Reject(code, "No", enhanced)
 
 

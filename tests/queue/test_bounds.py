@@ -41,7 +41,7 @@ def test_a_cause_names_figure_and_bound() -> None:
         "100 of 1,000 attempts were deferred (10.0%), the bound is 5.0%"
     )  # fmt: skip
     assert passed({"complaints": 0.001}, tally, []) == (
-        "9 of 900 delivered messages were complained about (1.0%), the bound is 0.1%"
+        "9 of 900 delivered messages drew complaints (1.0%), the bound is 0.1%"
     )
     assert passed({"deferred": 0.05, "least": 2000}, tally, []) == ""
 

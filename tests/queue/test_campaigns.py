@@ -71,7 +71,7 @@ async def test_the_same_campaign_twice_is_one(house: Make) -> None:
     first, second = await asyncio.gather(*(home.queue.ask("campaign-put", **ask) for _ in range(2)))
     assert [first, second] == [{"created": True}, {"created": False}]
     for other in ({"sender": "other@src.test"}, {"template": template("Bye {{ name }}\n")}, {"planned": 5}):
-        with pytest.raises(ValueError, match="is there with other content; choose another name"):
+        with pytest.raises(ValueError, match="already exists with other content; choose another name"):
             await home.queue.ask("campaign-put", **ask | other)
     assert [one["name"] for one in await home.queue.ask("campaigns")] == ["spring"]
 
@@ -84,8 +84,8 @@ async def test_the_same_campaign_twice_is_one(house: Make) -> None:
         ({"zone": "nowhere"}, "there is no zone 'nowhere'; there are default"),
         ({"priority": 10}, "the priority is 10; take -9 to 9"),
         ({"life_h": 0}, "life_h is 0"),
-        ({"template": b"\x90"}, "this is no template"),
-        ({"template": b""}, "this is no template"),
+        ({"template": b"\x90"}, "this is not a template"),
+        ({"template": b""}, "this is not a template"),
         ({"template": TemplateSource("t", Text("s"), Text("a@b.c"), text=Text("x")).pack()}, "not prepared"),
         ({"notify": "often"}, "there is no notify 'often'; take remote, never, failure"),
         ({"bounds": {"soft": 1}}, "there is no bound 'soft'; take least, deferred"),
@@ -145,7 +145,7 @@ async def test_a_template_without_fields_is_merged_too(house: Make) -> None:
 @pytest.mark.parametrize(
     ("envelope", "sentence"),
     [
-        (batch("ann@x.test", campaign="summer"), "there is no campaign 'summer', put it first"),
+        (batch("ann@x.test", campaign="summer"), "there is no campaign 'summer', create it first"),
         (batch("ann@x.test", source="127.0.0.7"), "zone 'default' does not send from 127.0.0.7"),
         (Envelope("", [Recipient("ann@x.test", values=["a", "b"])], columns=["name"], campaign="spring"), "1 values"),
         (Envelope("", [Recipient("ann@x.test")], columns=["name"], campaign="spring"), "needs 1 values"),

@@ -305,7 +305,7 @@ async def test_a_campaign_from_its_template_to_its_end(house: Make, front: Make)
         "created": True
     }
     assert await queue.template("spring") == template
-    with pytest.raises(QueueRefusal, match=r"451 4\.3\.0 the campaign's template is not there"):
+    with pytest.raises(QueueRefusal, match=r"451 4\.3\.0 the campaign's template is missing"):
         await queue.template("summer")
     people = [Recipient(f"r{number}@x.test", values=[f"N{number}"]) for number in range(3)]
     await queue.accept(Envelope("", people, columns=["name"], campaign="spring", received_ms=1_700_000_000_000), b"")

@@ -146,7 +146,7 @@ async def test_a_journal_that_is_gone_is_made_anew(house: Make, capsys: Any) -> 
     capsys.readouterr()
     await struck(home, gone("journal"))
     said = capsys.readouterr().err
-    assert said.count("the journal is gone, and is made anew") == 1
+    assert said.count("the journal is missing, and is created again") == 1
     (case,) = Quarantine(home.folder / "quarantine").cases()
     note = json.loads((case / "note.json").read_text())
     assert any("stops" in row for row in note["lost"])
@@ -191,7 +191,7 @@ async def test_a_segment_that_is_gone_for_good_is_named(house: Make, capsys: Any
             (folder / place / first).unlink(missing_ok=True)
 
     await struck(home, strike)
-    assert "a segment of the journal is gone, records 1 to " in capsys.readouterr().err
+    assert "a segment of the journal is missing: records 1 to " in capsys.readouterr().err
     await home.crash()
     assert capsys.readouterr().err.count("is gone") == 0
     await home.sound()

@@ -246,7 +246,7 @@ async def test_domains_that_wait_to_be_looked_up(house: Any, monkeypatch: pytest
     causes = [(await first(home, f"r@{name}"))["cause"] for name in names]
     asked, waiting = causes[:2], causes[2:]
     assert asked == ["a.test is being looked up", "b.test is being looked up"]
-    assert waiting == [f"{name} waits to be looked up ({n} before it)" for n, name in enumerate(names[2:])]
+    assert waiting == [f"{name} waits for its DNS lookup ({n} before it)" for n, name in enumerate(names[2:])]
     scout.gate.set()
     for _ in range(10):
         await home.rest()
@@ -332,7 +332,7 @@ async def test_a_source_where_the_system_chooses(house: Any) -> None:
 async def test_a_cursor_that_is_none(house: Any, after: str) -> None:
     """One sentence, not an empty page; a cursor whose recipient has gone is one all the same."""
     home = await house()
-    with pytest.raises(ValueError, match="is no cursor; take the one that the page before ended with"):
+    with pytest.raises(ValueError, match="is not a cursor; use the one that the previous page ended with"):
         await home.queue.ask("list", after=after)
     assert (await home.queue.ask("list", after="held default 0000000000000001 a@b.c"))["rows"] == []
 

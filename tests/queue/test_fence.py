@@ -152,5 +152,5 @@ async def test_a_disk_in_trouble_is_said_once_and_its_end_too(
     await home.rest()
     said = [record.getMessage() for record in caplog.records]
     assert sum("mail is refused with 451" in line for line in said) == 2, "store and journal, once each"
-    assert sum("mail is taken" in line for line in said) == 2
+    assert sum("mail is accepted" in line for line in said) == 2
     await home.put("bob@x.test")

@@ -82,7 +82,7 @@ async def test_where_both_are_damaged_that_is_said(house: Make, capfd: Any) -> N
     for again in (False, True):
         rows = {row["name"]: row["cause"] for row in await home.queue.ask("standing") if row["kind"] == "lost"}
         assert rows.keys() == {"orders"}
-        assert "may be lost; look at zonemta standing" in rows["orders"]
+        assert "may be lost; check zonemta standing" in rows["orders"]
         if again:
             await home.queue.position()
         await home.crash()

@@ -249,14 +249,14 @@ async def test_many_at_once_come_in_pages(house: Make) -> None:
     ("question", "arguments", "sentence"),
     [
         ("suppress", {"rows": [["bob@x.test", "hated", "", "", ""]]}, "there is no kind 'hated'; take hard-bounce"),
-        ("suppress", {"rows": [["bob", "manual", "", "", ""]]}, "'bob' is no address"),
-        ("suppress", {"rows": [["b\n@x.test", "manual", "", "", ""]]}, "is no address"),
-        ("suppress", {"rows": [["b" * 400 + "@x.test", "manual"]]}, "is no address"),
-        ("suppress", {"rows": [[1, 2]]}, "is no entry"),
-        ("unsuppress", {"addresses": ["@"]}, "'@' is no address"),
-        ("suppression", {"address": ""}, "'' is no address"),
+        ("suppress", {"rows": [["bob", "manual", "", "", ""]]}, "'bob' is not an address"),
+        ("suppress", {"rows": [["b\n@x.test", "manual", "", "", ""]]}, "is not an address"),
+        ("suppress", {"rows": [["b" * 400 + "@x.test", "manual"]]}, "is not an address"),
+        ("suppress", {"rows": [[1, 2]]}, "is not an entry"),
+        ("unsuppress", {"addresses": ["@"]}, "'@' is not an address"),
+        ("suppression", {"address": ""}, "'' is not an address"),
         ("suppressions", {"kind": "x"}, "there is no kind 'x'"),
-        ("forget", {"address": "nobody"}, "'nobody' is no address"),
+        ("forget", {"address": "nobody"}, "'nobody' is not an address"),
     ],
 )
 async def test_what_makes_no_sense_is_refused_in_one_sentence(

@@ -52,7 +52,7 @@ async def look(config: Config, zone: Zone, domain: str) -> Checked:
     try:
         site = await resolver.site(domain, now)
     except DeliveryError as error:
-        return Checked(problem=f"there is no way to {domain}: {error.reply.text}")
+        return Checked(problem=f"no route to {domain}: {error.reply.text}")
     delivery = Delivery(
         0, "check", zone.name, domain, "", [Recipient(f"postmaster@{domain}")], 0, 0, secure=site.secure
     )

@@ -72,7 +72,7 @@ async def _handle(context: SenderContext, delivery: Delivery, slots: Slots) -> N
     try:
         whole, parts = await deliver(context, delivery)
     except Exception:
-        log.exception("bug while delivering message %s of zone %s", delivery.id, delivery.zone)
+        log.exception("internal error while delivering message %s of zone %s", delivery.id, delivery.zone)
         everyone = [*range(len(delivery.recipients))]
         whole, parts = Result(delivery.lease, [Outcome(DEFERRED, OUR_FAULT, "plugin", everyone)]), []
     slots.release()  # the settle below writes before it first waits, so the next lease is asked for behind it

@@ -96,7 +96,7 @@ class BodyFile:
 
     def _put(self, pieces: list[bytes]) -> None:
         if self._file < 0:
-            raise OSError(errno.EBADF, "it was given up", str(self._path))
+            raise OSError(errno.EBADF, "it was abandoned", str(self._path))
         size = sum(map(len, pieces))
         done = os.writev(self._file, pieces)
         if done < size:  # the disk is nearly full: the next write says so

@@ -104,7 +104,7 @@ class Writer:
                 return
         except FileNotFoundError:
             pass
-        log.warning("%s was removed while it was written; it is made again", self._path)
+        log.warning("%s was removed while it was being written; it is created again", self._path)
         old, path = self._file, self._path
         self._file = -1
         try:

@@ -33,9 +33,9 @@ class PluginApi:
         Raises ValueError if the name is no command name or already taken by this plugin.
         """
         if not re.fullmatch(NAME, name):
-            raise ValueError(f"{name!r} is no command name, use lower-case letters, digits and dashes")
+            raise ValueError(f"{name!r} is not a command name; use lower-case letters, digits and dashes")
         if name in self.commands:
-            raise ValueError(f"command {name!r} is registered twice, give each command a name of its own")
+            raise ValueError(f"command {name!r} is registered twice; give each command its own name")
         self.commands[name] = function
 
     def count(self, name: str, n: float = 1) -> None:

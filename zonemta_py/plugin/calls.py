@@ -67,7 +67,7 @@ class Call(Watched):
         Raises PluginFailed while it is left out.
         """
         if self.out_until and self.left_out():
-            raise PluginFailed(self.plugin, self.hook.name, "is left out, because it blocked its process")
+            raise PluginFailed(self.plugin, self.hook.name, "is skipped, because it blocked its process")
         if self._all is not None:
             arguments = {name: value for name, value in arguments.items() if name in self._all}
         return self.function(**arguments)
@@ -179,7 +179,7 @@ async def limited(coroutine: Coroutine[Any, Any, Any], call: Call) -> Any:
     """Awaits a call's coroutine, which may wait for its limit at most. Raises CutOff when it does."""
     limit_s = call.limit_s
     if not inspect.iscoroutine(coroutine):
-        raise Misbehaved(f"returned {type(coroutine).__name__} instead of a coroutine, define the hook with async def")
+        raise Misbehaved(f"returned {type(coroutine).__name__} instead of a coroutine; define the hook with async def")
     before = WATCH.enter(call)
     try:
         waited_for = coroutine.send(None)
@@ -229,7 +229,7 @@ def _too_long(limit_s: float) -> str:
 
 def _without_waiting(coroutine: Coroutine[Any, Any, Any], call: Call) -> Any:
     if not inspect.iscoroutine(coroutine):
-        raise Misbehaved(f"returned {type(coroutine).__name__} instead of a coroutine, define the hook with async def")
+        raise Misbehaved(f"returned {type(coroutine).__name__} instead of a coroutine; define the hook with async def")
     before = WATCH.enter(call)
     try:
         coroutine.send(None)

@@ -52,9 +52,7 @@ def set_up(source: PluginSource, api: PluginApi, chosen: BaseModel | None) -> No
     if setup is None:
         return
     if not inspect.isfunction(setup) or inspect.iscoroutinefunction(setup):
-        raise PluginError(
-            source.name, source.file, _line(setup), "setup must be a plain def, nothing can wait for it yet"
-        )
+        raise PluginError(source.name, source.file, _line(setup), "setup must be a plain def; nothing can await it yet")
     arguments = {"api": api, "options": chosen}
     for name in inspect.signature(setup).parameters:
         if name not in arguments:
@@ -78,7 +76,7 @@ def _looks_like_hook(source: PluginSource, name: str, value: Any) -> bool:
 def _check_hook(source: PluginSource, hook: Hook, value: Any) -> None:
     generator = hook.name == "message_rewrite" and inspect.isasyncgenfunction(value)
     if not inspect.iscoroutinefunction(value) and not generator:
-        raise PluginError(source.name, source.file, _line(value), f"{hook.name} is a hook, define it with async def")
+        raise PluginError(source.name, source.file, _line(value), f"{hook.name} is a hook; define it with async def")
     for parameter in inspect.signature(value).parameters.values():
         sentence = _argument_problem(hook, parameter)
         if sentence:

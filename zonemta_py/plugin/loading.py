@@ -123,6 +123,6 @@ def _import_failure(name: str, file: str, error: BaseException) -> BaseException
         remedy = "install it into the environment zonemta runs in"
         return PluginError(name, file, line, f"needs the module {error.name!r}, which is not installed; {remedy}")
     sentence = (
-        f"importing it raised {type(error).__name__} ({error}); correct the plugin or take it out of plugins.enabled"
+        f"importing it raised {type(error).__name__} ({error}); correct the plugin, or remove it from plugins.enabled"
     )
     return PluginError(name, file, line, sentence)

@@ -42,7 +42,9 @@ class Reject(Verdict):
         if not isinstance(code, int) or not 400 <= code <= 599:
             raise ValueError(f"Reject needs a code from 400 to 599, not {code!r}")
         if enhanced and not (_ENHANCED.fullmatch(enhanced) and enhanced[0] == str(code)[0]):
-            raise ValueError(f"{enhanced!r} is no enhanced status code for {code}, write {code // 100}.7.1 or the like")
+            raise ValueError(
+                f"{enhanced!r} is not an enhanced status code for {code}; write {code // 100}.7.1 or the like"
+            )
         reply = Reply.from_lines(code, [_plain(text)])
         super().__init__(Reply(code, enhanced or reply.enhanced or f"{code // 100}.7.1", reply.text))
 

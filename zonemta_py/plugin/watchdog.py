@@ -97,7 +97,7 @@ class Watch:
                 line = mostly or max(_line(frame, call.file) for frame in frames.values())
                 log.error(
                     "plugin %s, hook %s, %s:%d: blocks its whole process, for %.1f s so far (the limit is %g s; await "
-                    "what takes time); nothing else goes on there",
+                    "what takes time); nothing else runs there",
                     call.plugin, call.hook.name, call.file, line, seconds, call.limit_s, extra=UNFILTERED,
                 )  # fmt: skip
 
@@ -121,10 +121,10 @@ def strike(call: Watched, seconds: float) -> None:
     if call.strikes >= STRIKES_MAX:
         call.strikes, call.out_until = 0, now + OUT_S
         decides = call.hook.failing == "raise"
-        meanwhile = "mail that it would decide about is put off (451)" if decides else "it is skipped"
+        meanwhile = "mail that it would decide about is deferred (451)" if decides else "it is skipped"
         log.log(
             logging.ERROR,
-            "plugin %s, hook %s, %s: blocked its process for %.1f s and is left out for %g min; meanwhile %s",
+            "plugin %s, hook %s, %s: blocked its process for %.1f s and is skipped for %g min; meanwhile %s",
             call.plugin, call.hook.name, call.file, seconds, OUT_S / 60, meanwhile, extra=UNFILTERED,
         )  # fmt: skip
 

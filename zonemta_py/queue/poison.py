@@ -44,7 +44,11 @@ class Making:
                 file.flush()
                 return cls(mmap.mmap(file.fileno(), _ROW.size))
         except OSError as error:
-            log.warning("%s cannot be written (%s): a message that its sender dies of will not be known", sender, error)
+            log.warning(
+                "%s cannot be written (%s): a message that kills its sender process will not be identified",
+                sender,
+                error,
+            )
             return None
 
     def begin(self, lease: int, address: str) -> None:
@@ -76,7 +80,7 @@ class PoisonMessages:
         times = self._known[key] = self._known.pop(key, 0) + 1
         if len(self._known) > _KNOWN_MAX:
             self._known.popitem(last=False)
-        what = "it is held; mend the template, then release it" if times >= DEATHS_MAX else "it is tried again"
+        what = "it is held; correct the template, then release it" if times >= DEATHS_MAX else "it is tried again"
         log.error("message %s to %s was being made when its sender died; %s", message_id, address, what)
         return times >= DEATHS_MAX
 

@@ -88,7 +88,7 @@ def _looked_up(schedule: Schedule, strand: FlowQueue, hold: Blocked) -> Blocked:
     """Only so many domains are looked up at once: how many come before this one."""
     domain = domain_of(strand.entries[0].address) if strand.entries else strand.lane.site
     before = schedule.sites.before(domain)
-    return hold if before is None else hold._replace(cause=f"{domain} waits to be looked up ({before:,} before it)")
+    return hold if before is None else hold._replace(cause=f"{domain} waits for its DNS lookup ({before:,} before it)")
 
 
 def _connections(strand: FlowQueue) -> Iterator[Blocked]:

@@ -99,7 +99,7 @@ class Sites:
         except NoRoute as error:
             found = error
         except Exception:
-            log.exception("bug while looking up %s", domain)
+            log.exception("internal error while looking up %s", domain)
             found = NoRoute(451, "4.4.3", f"the lookup of {domain} failed, see the log")
         self._busy -= 1
         self._keep(domain, found)

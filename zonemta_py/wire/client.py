@@ -37,7 +37,7 @@ from zonemta_py.wire.frames import (
 from zonemta_py.wire.pulse import Pulse
 
 SOCKET = "socket"
-STOOD_STILL = Reply(451, "4.3.0", "the sender stood still")
+STOOD_STILL = Reply(451, "4.3.0", "the sender was stuck")
 NO_CHUNK = Reply(451, "4.3.0", "the body has no such chunk")
 UNANSWERED = Reply(451, "4.3.0", "the queue's process ended before it could tell whether the message is stored")
 RECONNECT_S = 0.02

@@ -192,7 +192,7 @@ class Connection(asyncio.Protocol):
             return
         self._silent = True
         log.warning(
-            "%s has not shown for %.0f s that it runs: it loses its leases; what it may have sent is in doubt",
+            "%s has shown no sign of life for %.0f s: it loses its leases; what it may have sent is in doubt",
             self._name, self._loop.time() - self.heard_at,
         )  # fmt: skip
         for taker in self._takers:
@@ -204,7 +204,7 @@ class Connection(asyncio.Protocol):
         """As long again: the supervisor has another one in its place, which may be the only one there is."""
         pid = sibling(self._transport) if self._silent else 0
         if pid:
-            log.warning("%s, process %d, still stands still: it is killed, and started again", self._name, pid)
+            log.warning("%s, process %d, is still stuck: it is killed and restarted", self._name, pid)
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
 

@@ -117,7 +117,7 @@ class DnsDestinationResolver:
         if not found.addresses:
             if found.error is not None and found.error.temporary:
                 raise found.error
-            raise NoRoute(451, "4.4.4", f"host {host} has no address; mend its name or its DNS records")
+            raise NoRoute(451, "4.4.4", f"host {host} has no address; correct its name or its DNS records")
         return tuple(shuffled(found.addresses, self._chance))
 
     async def txt(self, name: str, now: float) -> tuple[bool, list[str]]:

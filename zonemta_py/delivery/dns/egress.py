@@ -237,7 +237,7 @@ def _plain(address: str) -> Source:
     try:
         return Source(address=address)
     except ValidationError:
-        raise SourceUnusable(f"{address!r} is no IP address") from None
+        raise SourceUnusable(f"{address!r} is not an IP address") from None
 
 
 def proxy_header(source: str, source_port: int, address: str, port: int) -> bytes:

@@ -169,7 +169,7 @@ class Resolver:
                 made = dns.asyncresolver.Resolver(configure=not self._nameservers)
             except dns.resolver.NoResolverConfiguration:
                 raise NoRoute(
-                    451, "4.4.3", "no name server: /etc/resolv.conf is missing or empty, mend it or name dns.servers"
+                    451, "4.4.3", "no name server: /etc/resolv.conf is missing or empty; correct it, or set dns.servers"
                 ) from None
             if self._nameservers:
                 made.nameservers = list(self._nameservers)

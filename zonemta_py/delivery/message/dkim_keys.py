@@ -25,7 +25,9 @@ def read(settings: DkimKey) -> Key:
         pem = settings.key.expanduser().read_bytes()
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise KeyUnusable(f"{settings.key} cannot be read ({reason.lower()}); mend it") from None
+        raise KeyUnusable(
+            f"{settings.key} cannot be read ({reason.lower()}); check the path and its permissions"
+        ) from None
     try:
         return Key(settings.domain, settings.selector, pem, settings.identity)
     except KeyUnusable as error:
@@ -71,7 +73,7 @@ class _File:
             log.info("DKIM key %s: %s read", name, self.settings.key)
         except KeyUnusable as error:
             if str(error) != self.fault:
-                kept = "the one read before goes on signing" if self.key else "mail of that domain is deferred"
+                kept = "the previous one keeps signing" if self.key else "mail of that domain is deferred"
                 log.error("DKIM key %s: %s; %s", name, error, kept)
             self.fault = str(error)
 

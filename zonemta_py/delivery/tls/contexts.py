@@ -63,7 +63,7 @@ class TlsContexts:
         try:
             made.context = self._make(*key)
         except TlsFailed as error:
-            log.error("%s; the one read before stays in force", error.reply.text)
+            log.error("%s; the previous one stays in force", error.reply.text)
 
     def _state(self, validate: bool, newest: str, least: str, certificate: str) -> tuple[tuple[int, ...], ...]:
         """What tells one state of its files from another."""

@@ -123,4 +123,4 @@ def _failed(host: str, error: BaseException) -> HttpsFailed:
         beneath = beneath.__cause__ or beneath.__context__
     if isinstance(beneath, ssl.SSLCertVerificationError):
         return HttpsFailed(f"the certificate of {host} is not valid: {beneath.verify_message}", untrusted=True)
-    return HttpsFailed(f"{host} cannot be asked: {str(error) or type(error).__name__}")
+    return HttpsFailed(f"{host} cannot be reached: {str(error) or type(error).__name__}")

@@ -99,7 +99,7 @@ def unnamed(policy: Sts, host: str) -> TlsTrouble:
 
 def unproven(demands: Demands, host: str) -> TlsTrouble:
     """Under REQUIRETLS; it may pass if DNS or a policy host did not answer."""
-    why = f"neither DNSSEC nor MTA-STS says that mail for {' and '.join(demands.domains)} is to go to {host}"
+    why = f"neither DNSSEC nor MTA-STS proves that mail for {' and '.join(demands.domains)} goes to {host}"
     return TlsTrouble(POLICY, "validation-failure", why, Reply(451, UNDECIDED if demands.undecided else "4.7.5", why))
 
 

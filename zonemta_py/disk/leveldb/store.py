@@ -364,10 +364,10 @@ def _named(error: Exception, folder: Path) -> StoreError:
     gone = any(reason in text for reason in reasons) and str(folder) in text
     if isinstance(error, plyvel.CorruptionError) or "Corruption" in text or gone:
         return StoreDamaged(
-            f"{folder}: damaged ({text}); `zonemta fsck --repair` mends it, `zonemta run` does so itself"
+            f"{folder}: damaged ({text}); `zonemta fsck --repair` repairs it, and so does `zonemta run`"
         )
     if "lock" in text.lower() and "LOCK" in text:
         return StoreLocked(
             f"{folder}: another process has this queue open; stop that `zonemta run` or name another folder"
         )
-    return StoreFailed(f"{folder}: {text}; free space or mend the disk, the queue goes on by itself")
+    return StoreFailed(f"{folder}: {text}; free space or repair the disk; the queue continues by itself")

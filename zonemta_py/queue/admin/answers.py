@@ -214,7 +214,7 @@ async def _adopt(queue: QueueContext) -> dict[str, Any]:
     """A copy of a queue takes the original's place. Raises ValueError: it is no copy."""
     core = queue.core
     if not core.copied:
-        raise ValueError(f"{core.config.folder}: this is no copy of a queue, so there is nothing to adopt")
+        raise ValueError(f"{core.config.folder}: this is not a copy of a queue, so there is nothing to adopt")
     adopted = identity.adopt(core.config.folder, identity.this_machine())
     core.copied = ""
     core.changed()
@@ -226,7 +226,7 @@ async def _backup(queue: QueueContext) -> str:
     try:
         return str(await backup.make(queue.core))
     except OSError as error:
-        raise ValueError(f"no backup could be made: {error}; make room, or mend the disk") from None
+        raise ValueError(f"no backup could be made: {error}; free space, or repair the disk") from None
 
 
 QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {

@@ -252,19 +252,19 @@ def _put_off(queue: QueueContext, zone: ZoneSchedule, place: Place, note: Note, 
     closed = [out_of_hours] if opens_ms > now_ms else []
     if note.attempts:
         cause = f"tried {_times(note.attempts)}, the last answer was: {note.last}"
-        cause += "; it goes at once if its destination answers before" if note.away else ""
+        cause += "; it is sent at once if its destination answers earlier" if note.away else ""
         return [reason | {"cause": cause}, *closed]
     apart_ms = queue.core.clock.apart_ms()
     if (hold_ms := hours.hold_ms(terms, apart_ms) - apart_ms) > now_ms:
         return [reason | {"cause": "held until then, as its sender asked", "until_ms": hold_ms}]
-    return closed or [reason | {"cause": f"put off until then {note.last and 'after: '}{note.last}"}]
+    return closed or [reason | {"cause": f"postponed until then {note.last and 'after: '}{note.last}"}]
 
 
 def _deadline(queue: QueueContext, terms: dict[str, Any]) -> list[Row]:
     """What ends its wait, if nothing does before."""
     if terms.get("deadline_mode") != "R":
         return []
-    cause = "it is returned to its sender if it has not gone by then, as its sender asked"
+    cause = "it is returned to its sender if not delivered by then, as its sender asked"
     until_ms = hours.deadline_ms(terms) - queue.core.clock.apart_ms()
     return [{"kind": "deadline", "cause": cause, "since_ms": 0, "until_ms": until_ms}]
 

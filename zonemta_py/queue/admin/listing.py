@@ -46,7 +46,7 @@ async def page(
     if zone is not None and zone not in queue.core.schedule.zones:
         raise ValueError(f"there is no zone {zone!r}; there are {', '.join(queue.core.schedule.zones)}")
     if after and not _is_cursor(after):
-        raise ValueError(f"{after!r} is no cursor; take the one that the page before ended with, or leave it out")
+        raise ValueError(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
     leased = _leased(queue)
     chosen = _chosen(sender, subject, user)
     rows: list[Row] = []
@@ -138,9 +138,7 @@ async def show(queue: QueueContext, id: str) -> dict[str, Any]:
     try:
         message = core.messages.look(id)
     except (StoreError, UnicodeError):
-        raise ValueError(
-            f"there is no message {id!r} in the queue; `zonemta queue list` shows which there are"
-        ) from None
+        raise ValueError(f"there is no message {id!r} in the queue; `zonemta queue list` shows all messages") from None
     envelope, rows = message.metadata, await _recipients(queue, id, message.total)
     answer = {"id": id, "envelope": envelope, "recipients": rows}
     if "columns" in envelope:

@@ -49,7 +49,7 @@ async def stop(queue: QueueContext, kind: str, name: str, seconds: float | None,
 def _check_source(queue: QueueContext, name: str) -> None:
     known = _sources(queue)
     if name not in known:
-        there = f"there are {', '.join(sorted(known))}" if known else "none is configured, the system chooses them"
+        there = f"there are {', '.join(sorted(known))}" if known else "none is configured; the system chooses one"
         raise ValueError(f"there is no source {name!r}; {there}")
 
 

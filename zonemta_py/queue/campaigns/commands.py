@@ -92,7 +92,7 @@ class CampaignCommands:
         campaign = self._core.campaigns.get(name)
         if not campaign.canceled_ms:
             if self._core.campaigns.over(campaign):
-                raise ValueError(f"campaign {name!r} has ended; nothing of it waits any more")
+                raise ValueError(f"campaign {name!r} has ended; nothing of it is waiting")
             self._order(campaign, CANCEL, cause or "by an operator")
             self._monitor.sweep_soon()
         await self._core.journal.stable()
@@ -203,7 +203,7 @@ def _template(template: bytes) -> bytes:
     try:
         source = TemplateSource.unpack(template)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"this is no template ({error}); pack a prepared one") from None
+        raise ValueError(f"this is not a template ({error}); pack a prepared one") from None
     if not source.prepared:
         raise ValueError("the template is not prepared; prepare it first (`zonemta campaign check` does)")
     return template

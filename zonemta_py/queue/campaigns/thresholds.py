@@ -14,7 +14,7 @@ LEAST = 100
 SHARES = ("deferred", "bounced", "blocked", "complaints")
 _SAID = {
     "deferred": "attempts were deferred", "bounced": "attempts bounced", "blocked": "attempts were blocked",
-    "complaints": "delivered messages were complained about",
+    "complaints": "delivered messages drew complaints",
 }  # fmt: skip
 
 

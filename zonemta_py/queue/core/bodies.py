@@ -30,7 +30,7 @@ from zonemta_py.mail.reply import Reply
 
 log = logging.getLogger(__name__)
 
-TOO_MUCH_BEGUN = Reply(452, "4.3.1", "too much mail is being handed in that has not ended yet, try again later")
+TOO_MUCH_BEGUN = Reply(452, "4.3.1", "too much unfinished mail is being handed in, try again later")
 THREADS = 4
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ class Bodies:
         except BodyDamaged as damaged:
             raise StoreDamaged(f"message {message_id}: {damaged}") from None
         except OSError as error:
-            raise StoreFailed(f"{self.folder / message_id}: {error.strerror}; mend the disk") from None
+            raise StoreFailed(f"{self.folder / message_id}: {error.strerror}; repair the disk") from None
 
     def ended(self, message_id: str) -> None:
         """Its last key is deleted by what has been, or is now being, submitted to the store."""
@@ -127,7 +127,7 @@ class Bodies:
         if not self._going:
             self._gone.set()
         if not done.cancelled() and (error := done.exception()) is not None:
-            log.warning("a body that is not needed any more is still there (%s); it goes at the next start", error)
+            log.warning("a body that is no longer needed could not be removed (%s); the next start removes it", error)
 
     async def settled(self) -> None:
         """Waits until all that was to be removed so far is."""

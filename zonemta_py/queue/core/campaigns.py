@@ -35,7 +35,7 @@ deliver; what we find out is in the journal and the tally. "never": nobody, they
 BEGIN, CANCEL, COMPLETE = "begin", "cancel", "complete"
 ORDERS = (CANCEL, COMPLETE)
 """What STANDING records of the kind "campaign" say, besides its stops."""
-NO_TEMPLATE = Reply(451, "4.3.0", "the campaign's template is not there")
+NO_TEMPLATE = Reply(451, "4.3.0", "the campaign's template is missing")
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class Campaigns:
         """Raises ValueError."""
         campaign = self.by_name.get(name)
         if campaign is None:
-            raise ValueError(f"there is no campaign {name!r}; `zonemta campaign list` shows which there are")
+            raise ValueError(f"there is no campaign {name!r}; `zonemta campaign list` shows all campaigns")
         return campaign
 
     def tally(self, name: str) -> Tally:
@@ -132,7 +132,7 @@ class Campaigns:
         known = self.by_name.get(campaign.name)
         if known is not None:
             if known.settings() != campaign.settings():
-                raise ValueError(f"campaign {campaign.name!r} is there with other content; choose another name for it")
+                raise ValueError(f"campaign {campaign.name!r} already exists with other content; choose another name")
             return False
         self._arriving[campaign.name] = asyncio.get_running_loop().create_future()
         try:

@@ -296,7 +296,7 @@ class StoreLine:
             return
         self._unsynced, self._unsynced_bytes = [], 0
         self.trouble = None
-        log.warning("%s can be written again; mail is taken", self.store.folder)
+        log.warning("%s can be written again; mail is accepted", self.store.folder)
         self._kick()
 
 
@@ -363,7 +363,7 @@ class JournalLine:
             return
         if self.trouble is not None:
             self.trouble = None
-            log.warning("the journal can be written again; mail is taken")
+            log.warning("the journal can be written again; mail is accepted")
         if sync:
             self.stable_seq = last
             while self._waiting and self._waiting[0][0] <= last:

@@ -29,16 +29,18 @@ def findings(store: Store, waiting: dict[str, int]) -> Iterator[Finding]:
         parts.setdefault(name, {})[part] = value if part in "*#~" else b""
     for name, found in parts.items():
         if "*" not in found or "#" not in found:
-            yield Finding("damage", "a campaign has lost its record", name, "put it again under another name", [])
+            yield Finding("damage", "a campaign has lost its record", name, "create it again under another name", [])
             continue
         chunks = records.unpack(found["*"])["chunks"]
         missing = [number for number in range(1, chunks + 1) if f"{number:06d}" not in found]
         if missing:
             what = f"a campaign has lost {len(missing)} chunks of its template"
-            yield Finding("damage", what, name, "cancel it, and put it again under another name", [])
+            yield Finding("damage", what, name, "cancel it, and create it again under another name", [])
         yield from _tally(name, Tally(*records.unpack(found["#"])), waiting.get(name, 0))
     for name in waiting.keys() - parts.keys():
-        yield Finding("damage", f"{waiting[name]} recipients wait for a campaign that is gone", name, "they bounce", [])
+        yield Finding(
+            "damage", f"{waiting[name]} recipients wait for a campaign that is missing", name, "they bounce", []
+        )
 
 
 def _tally(name: str, tally: Tally, waiting: int) -> Iterator[Finding]:

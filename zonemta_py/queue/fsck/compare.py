@@ -110,7 +110,7 @@ def compare(
     comparison = Comparison(config, store, truth, bool(faults) or truth.lost, older is not None)
     report = comparison.report
     for fault in faults:
-        report.add("damage", f"the journal: {fault.what}", str(fault.path), "zonemta fsck --repair mends it")
+        report.add("damage", f"the journal: {fault.what}", str(fault.path), "zonemta fsck --repair repairs it")
     progress("reading the messages")
     comparison.messages()
     progress("reading the recipients")
@@ -191,7 +191,7 @@ class Comparison:
         except (KeyError, ValueError, TypeError):
             missing, existence, metadata = [0], Existence(0, 0, 0), {"size": 0}
         if missing and self._ended(message_id):
-            self.report.add("repairable", "rests of a message that has ended", message_id, "they are deleted")
+            self.report.add("repairable", "remains of a message that has ended", message_id, "they are deleted")
             self.operations += self._all_keys(message_id)
             return
         if missing:

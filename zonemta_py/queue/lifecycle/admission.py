@@ -17,7 +17,7 @@ def admit(campaigns: Campaigns, envelope: Envelope) -> Reply | None:
     name = envelope.campaign or ""
     campaign = campaigns.by_name.get(name)
     if campaign is None:
-        return _refused(f"there is no campaign {name!r}, put it first")
+        return _refused(f"there is no campaign {name!r}, create it first")
     if campaign.canceled_ms:
         return canceled(name)
     if campaigns.over(campaign):

@@ -23,7 +23,7 @@ from zonemta_py.queue.api import QueueRefusal, Receipt
 from zonemta_py.queue.core.commit import DISK_ERROR, immediately
 from zonemta_py.queue.core.core import Core
 
-OTHER_CONTENT = Reply(554, "5.5.0", "this key was used for other content; repeat that request, or take a new key")
+OTHER_CONTENT = Reply(554, "5.5.0", "this key was used for other content; repeat that request, or use a new key")
 AT_ONCE = 1_000
 """Keys that are looked at, or deleted, before the loop gets its turn."""
 CAMPAIGN = "campaign "

@@ -161,7 +161,7 @@ class Deadlines:
                 self._endings.end(zone, strand, [entry], late=True)
             return
         why = waited_for(zone, strands[0]) or entries[0].note.last
-        reply = Reply(451, "4.4.7", f"{past_deadline(why)}; it goes on waiting")
+        reply = Reply(451, "4.4.7", f"{past_deadline(why)}; it keeps waiting")
         self._queue.settling.tell(message, zone.zone.name, entries, reply, again)
 
     def _parked_again(self, zone: ZoneSchedule, strand: FlowQueue, entries: list[Entry]) -> None:

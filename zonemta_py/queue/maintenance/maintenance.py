@@ -148,9 +148,7 @@ class Maintenance:
         core, now_s = self._core, self._core.clock.monotonic()
         short = core.space.short(now_s)
         if short and not self._short:
-            log.error(
-                "%s: too little of the disk is free; mail is refused with 452 until there is room", core.config.folder
-            )
+            log.error("%s: too little free space; mail is refused with 452 until there is more", core.config.folder)
         self._short = short
         if short and core.lines.trouble is None:
             # A compaction that found no room left its tables where they are, until a write meets its error and LevelDB

@@ -45,7 +45,9 @@ async def check(
         return await _repaired(config, progress, clock)
     if is_empty(config.folder / "store") and restore.was_here(config.folder):
         report = Report()
-        report.add("damage", "the store is gone", "store", "put it back, or zonemta fsck --repair to name what is lost")
+        report.add(
+            "damage", "the store is gone", "store", "put it back, or run zonemta fsck --repair to list what is lost"
+        )
         return report
     acknowledged, quarantine = receipts.last(config.folder), Quarantine(config.folder / "quarantine")
     store = Store(config.folder / "store", config.queue.write_buffer_bytes, acknowledged, keep(quarantine))
@@ -62,7 +64,7 @@ async def check(
 async def _judged(config: Config, store: Store, progress: Progress, clock: Clock) -> Report:
     folder, archive, view = config.folder / "journal", config.folder / "archive", View(store)
     fresh, faults = Unwritten(folder), list[journal.Fault]()
-    progress("looking what the next start would do")
+    progress("checking what the next start would do")
     suffix, state = read_suffix(folder, []), state_of(store)
     behind = start.store_is_behind(store, state, suffix)
     rebuild = start.Rebuild(

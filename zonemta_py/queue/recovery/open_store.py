@@ -17,7 +17,7 @@ from zonemta_py.disk.quarantine import Quarantine
 
 REPAIR_MARK = "repair-needed"
 """A file in the queue's folder: the process before found the store damaged."""
-_REMEDY = "none needed for what could be read: it was kept; send what is named here and was not delivered once more"
+_REMEDY = "none needed for what could be read: it was kept; send what is listed here and was not delivered again"
 
 
 def open_store(config: Config, quarantine: Quarantine) -> tuple[Store, bool]:
@@ -53,7 +53,7 @@ def keep(quarantine: Quarantine) -> Cut:
         note = {
             "error": f"a power cut has torn {path.name} at byte {end}",
             "messages": _rows(found),
-            "remedy": "none needed: nobody was told that these were accepted",
+            "remedy": "none needed: none of these was acknowledged",
         }
         quarantine.case("torn", note, {path.name: data})
 

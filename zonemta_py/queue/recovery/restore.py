@@ -30,18 +30,19 @@ from zonemta_py.queue.recovery.suffix import Suffix
 
 GONE = [
     "what the audit log said of that time",
-    "results that the store had not got yet: these recipients may get their mail twice, and are not listed as in doubt",
-    "stops, warm-up days, learned rates and limits since then: give such orders again",
+    "results that had not reached the store yet: these recipients may get their mail twice, and are not "
+    "listed as in doubt",
+    "stops, warm-up days, learned rates and limits since then: repeat such orders",
 ]
 GONE_TOO = [
-    "mail that waited, unless it is named here",
-    "the suppression list, but for what the archive knows of it; keys of requests, templates of campaigns",
+    "mail that was waiting, unless it is listed here",
+    "the suppression list, except for what the archive knows of it; keys of requests, templates of campaigns",
 ]
 _NAMELESS = (
     "mail that came since the archive's last segment is lost and cannot be named, and so are suppressions and orders of"
     " that time"
 )
-_REMEDY = "put journal/ back from where it went, if you know, before the MTA starts; else give orders again"
+_REMEDY = "put journal/ back from where it went, if you know, before the MTA starts; otherwise repeat the orders"
 
 
 def restore(config: Config, store: Store, stable: int, suffix: Suffix, quarantine: Quarantine, repaired: bool) -> bool:
@@ -63,7 +64,7 @@ def restore(config: Config, store: Store, stable: int, suffix: Suffix, quarantin
         if first in here or not needed:
             continue
         if first in archived:
-            say(f"the journal's segment {archived[first].name} was gone; it is taken back from the archive")
+            say(f"the journal's segment {archived[first].name} was missing; it is restored from the archive")
             _link(archived[first], folder)
         else:
             _name_lost(folder, first, int(following[0]) - 1, int(row[2]), quarantine)
@@ -97,7 +98,7 @@ def _all_gone(config: Config, store: Store, stable: int, quarantine: Quarantine)
             last = record.seq
     note = {
         "error": "the journal is gone" if stable else "the store and the journal are gone",
-        "segments taken back from the archive": [path.name for path in back],
+        "segments restored from the archive": [path.name for path in back],
         "records lost": [last + 1, stable or "?"],
         "lost": GONE if stable else GONE_TOO + GONE,
         "messages": _only_in_receipts(config, store),
@@ -105,12 +106,14 @@ def _all_gone(config: Config, store: Store, stable: int, quarantine: Quarantine)
     }
     if not stable:
         say(
-            f"damage: the store is gone, and this is no new queue; {_NAMELESS}; if the folder is the wrong one, or its"
-            " disk is not mounted, stop the MTA and mend that"
+            f"damage: the store is gone, and this is not a new queue; {_NAMELESS}; if the folder is the "
+            "wrong one, or its"
+            " disk is not mounted, stop the MTA and correct that"
         )
     say(
-        f"damage: the journal is gone, and is made anew; {len(back)} of its segments are back from the archive; what"
-        " was written since is lost: the audit log, results that the store had not got, stops and other orders"
+        f"damage: the journal is missing, and is created again; {len(back)} of its segments are restored "
+        "from the archive; what was written since is lost: the audit log, results that had not reached the store, "
+        "stops and other orders"
     )
     quarantine.case("journal", note)
     for path in back:
@@ -128,12 +131,12 @@ def _beginning_gone(config: Config, first: int, quarantine: Quarantine, repaired
     names = [path.name for path in back]
     lost = [last + 1, first - 1] if last + 1 < first else []
     what = [*(GONE_TOO if repaired else ()), *GONE] if lost else []
-    note = {"error": error, "segments taken back from the archive": names, "records lost": lost, "lost": what}
+    note = {"error": error, "segments restored from the archive": names, "records lost": lost, "lost": what}
     if lost:
         error += f"; what records {lost[0]} to {lost[1]} said is lost"
     if lost and repaired:
         error += f"; {_NAMELESS}"
-    say(f"damage: {error}; {len(back)} of the journal's segments are back from the archive")
+    say(f"damage: {error}; {len(back)} of the journal's segments are restored from the archive")
     quarantine.case("journal", note | {"remedy": _REMEDY})
     for path in back:
         _link(path, folder)
@@ -175,8 +178,8 @@ def _link(path: Path, folder: Path) -> None:
 
 
 def _name_lost(folder: Path, first: int, last: int, living: int, quarantine: Quarantine) -> None:
-    say(f"damage: a segment of the journal is gone, records {first} to {last}; mail in the store is sent all the same")
-    lost = [f"the audit log of {living} messages that wait still", *GONE[1:]]
+    say(f"damage: a segment of the journal is missing: records {first} to {last}; mail in the store is still sent")
+    lost = [f"the audit log of {living} messages that are still waiting", *GONE[1:]]
     note = {"error": f"the journal's records {first} to {last} are gone", "lost": lost, "remedy": _REMEDY}
     quarantine.case("journal", note)
     _write(folder, first, [journal.lost_record(first, last)])
@@ -213,7 +216,7 @@ def tell(folder: Path, seq: int, envelopes: list[EnvelopeRecord], now_ms: int) -
     rows = [Record(seq + index, now_ms, Type.ENVELOPE, one.pack()) for index, one in enumerate(envelopes)]
     rows.append(journal.end_record(seq + len(rows), now_ms))
     _write(folder, seq, rows)
-    say(f"damage: {len(envelopes)} messages that were acknowledged last are not in the store; they are named below")
+    say(f"damage: {len(envelopes)} messages that were acknowledged last are not in the store; they are listed below")
     return rows[-1].seq + 1
 
 

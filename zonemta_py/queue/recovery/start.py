@@ -148,7 +148,7 @@ class Opening:
         await self.apply(clear=True)
         for zone, count in (await adopt(core)).items():
             home = core.config.default_zone.name
-            say(f"zone {zone!r} is gone from the configuration: its {count} recipients go on in zone {home!r}")
+            say(f"zone {zone!r} is gone from the configuration: its {count} recipients continue in zone {home!r}")
         await core.journal.stable()
         await core.lines.stable()
         core.receipts.forget()
@@ -212,8 +212,8 @@ async def recover(
         next_seq = _tell_lost(config, store, 0 if repaired else state.batches, suffix, next_seq, clock.ms())
     if not repaired and store_is_behind(store, state, suffix):
         repaired = True
-        say("damage in the store: its end is missing; what the journal still knows of it is named here")
-        note = {"error": "the end of the store is missing", "remedy": "send what is named from its source again"}
+        say("damage in the store: its end is missing; what the journal still knows of it is listed here")
+        note = {"error": "the end of the store is missing", "remedy": "send what is listed again from its source"}
         quarantine.case("store", note)
     if not (faults or lost_tail or repaired or thorough or (config.folder / ORDERS_MARK).exists()):
         return rebuild.opening(store, Writer(folder), suffix, next_seq, marks=True), None
@@ -225,7 +225,9 @@ async def recover(
         found.report.add("damage", f"the journal: {fault.what}", str(fault.path), "what could be read was kept")
     if (config.folder / ORDERS_MARK).exists():
         what = "stops, lifts, warm-up days and learned limits of the time that is lost in the journal may be lost"
-        found.report.add("damage", what, _STANDING, "look at zonemta standing before mail goes; give orders again")
+        found.report.add(
+            "damage", what, _STANDING, "check zonemta standing before mail is sent; repeat orders that are missing"
+        )
     suffix = read_suffix(folder, [])
     next_seq = _seal(folder, suffix, clock.ms())
     opening = rebuild.opening(store, Writer(folder), suffix, next_seq, marks=not repaired)
@@ -280,7 +282,7 @@ def _name_what_the_store_alone_had(folder: Path, before: list[Path], found: comp
         what = "the journal and its archive do not go back to the beginning: suppressions from before may be missing"
         report.add("damage", what, _SUPPRESSIONS, "import the list again: zonemta suppression import")
     what = "keys of requests and templates of campaigns are in the store only: what it has lost of them is lost"
-    report.add("damage", what, "store", "a request that is repeated may be taken as new; look at zonemta campaign list")
+    report.add("damage", what, "store", "a repeated request may be taken for a new one; check zonemta campaign list")
 
 
 def _take_up(core: Core, suffix: Suffix) -> None:

@@ -149,7 +149,7 @@ def checked(row: list[Any], now_ms: int) -> Suppressed:
     Raises ValueError.
     """
     if not isinstance(row, list | tuple) or len(row) < 2 or not all(isinstance(text, str) for text in row[:6]):
-        raise ValueError(f"{row!r} is no entry; give address, kind, reason, evidence, by, campaign")
+        raise ValueError(f"{row!r} is not an entry; give address, kind, reason, evidence, by, campaign")
     given: list[Any] = [*row, *["", "", "", "", now_ms, ""][len(row) - 2 :]]
     address, kind, reason, evidence, by, campaign, since_ms, scope = given[:8]
     if kind not in KINDS:
@@ -162,18 +162,18 @@ def checked(row: list[Any], now_ms: int) -> Suppressed:
 def checked_scope(scope: Any) -> str:
     """Raises ValueError."""
     if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
-        raise ValueError(f"{scope!r} is no scope; take {SCOPES}")
+        raise ValueError(f"{scope!r} is not a scope; take {SCOPES}")
     return scope
 
 
 def checked_person(address: Any) -> str:
     """The address in its one spelling, also where it has a name beside it. Raises ValueError for what is no address."""
     if not isinstance(address, str) or not address.isprintable():
-        raise ValueError(f"{address!r} is no address; give one such as ann@example.com")
+        raise ValueError(f"{address!r} is not an address; give one such as ann@example.com")
     try:
         spelling = person(parse_mailbox(bare(address)))
     except AddressRefused:
         spelling = ""
     if not spelling or len(spelling.encode()) > ADDRESS_BYTES_MAX:
-        raise ValueError(f"{address!r} is no address; give one such as ann@example.com")
+        raise ValueError(f"{address!r} is not an address; give one such as ann@example.com")
     return spelling
