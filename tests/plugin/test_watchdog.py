@@ -91,7 +91,7 @@ async def test_left_out_after_a_limit(blocker: Any, caplog: Any, monkeypatch: An
     assert time.monotonic() - begun < 0.5
     await host.call("queue_release", zone="default", delivery=None)
     await host.call("queue_release", zone="default", delivery=None)
-    assert len([r for r in caplog.records if "is left out for 5 min" in r.getMessage()]) == 2
+    assert len([r for r in caplog.records if "is skipped for 5 min" in r.getMessage()]) == 2
     now = time.monotonic()
     monkeypatch.setattr("zonemta_py.plugin.watchdog.monotonic", lambda: now + watchdog.OUT_S + 1)
     await route(host, "quick")

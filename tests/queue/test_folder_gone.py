@@ -51,7 +51,7 @@ async def test_what_the_archive_knows_of_a_queue_that_is_gone_is_named(house: Ma
     last = max(record.seq for record in journal.read(home.folder / "archive"))
     await struck(home, "store", "journal")
     said = capsys.readouterr().err
-    assert "this is no new queue" in said
+    assert "this is not a new queue" in said
     assert "cannot be named" in said
     assert ids["closed@x.test"] in said + cases(home)
     assert [row["address"] for row in (await home.queue.ask("suppressions"))["rows"]] == ["never@x.test"]
@@ -75,7 +75,7 @@ async def test_whatever_is_left_of_a_queue_it_is_not_taken_for_new(house: Make, 
     if left != "identity":
         (home.folder / identity.NAME).unlink()
     await struck(home, *there)
-    assert "this is no new queue" in capsys.readouterr().err
+    assert "this is not a new queue" in capsys.readouterr().err
     await home.crash()
     assert "no new queue" not in capsys.readouterr().err
     await home.sound()
