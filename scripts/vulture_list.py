@@ -75,7 +75,5 @@ _.rolled
 # sendmail's option -F, which changes nothing
 _.full_name
 
-# the table of states is held against its moves by it
-
 # what was set aside, for tests to look at
 _.cases

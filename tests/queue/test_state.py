@@ -58,6 +58,7 @@ def test_places_in_a_size_are_for_ever() -> None:
     """They are on disk."""
     assert (QUEUED, DEFERRED, HELD) == (0, 1, 2)
     assert sizes.NAMES == ("queued", "deferred", "held")
+    assert [str(state) for state in State] == [state.name.lower() for state in State], "as users read them"
 
 
 @pytest.mark.parametrize(
@@ -104,3 +105,23 @@ def test_who_changes_its_zone_is_counted_in_the_other(counts: Sizes) -> None:
     assert counts.domains == {("old", "x.test"): [0, 0, 0], ("new", "x.test"): [0, 1, 0]}
     assert counts.zones == {"old": [0, 0, 0], "new": [0, 1, 0]}
     assert {key for key, _ in counts.changes()} == {keys.size("old", "x.test"), keys.size("new", "x.test")}
+
+
+def test_who_is_held_is_held_in_the_other_zone_too(counts: Sizes) -> None:
+    """However it gets there."""
+    counts.move("old", "x.test", None, DEFERRED)
+    counts.move("old", "x.test", DEFERRED, HELD)
+    counts.rezone("old", "new", "x.test", HELD, HELD)
+    assert counts.zones == {"old": [0, 0, 0], "new": [0, 0, 1]}
+
+
+def test_what_a_lost_batch_had_goes_into_the_next(counts: Sizes) -> None:
+    """Beside what has changed since; a counter that has come to nothing loses its key."""
+    counts.move("z", "x.test", None, QUEUED)
+    counts.move("z", "y.test", None, QUEUED)
+    counts.changes()
+    counts.move("z", "y.test", QUEUED, None)
+    counts.again()
+    written = dict(counts.changes())
+    assert written[keys.size("z", "x.test")] is not None
+    assert written == {keys.size("z", "x.test"): written[keys.size("z", "x.test")], keys.size("z", "y.test"): None}

@@ -4,10 +4,10 @@
 ignore what they do not know and fill in what is not there yet, so old readers read new journals and new readers old
 ones. SEGMENT and POSITION are maps, END is nothing, and a SUPPRESS record is a list of `queue.suppression.entry` rows.
 
-Written by hand, byte for byte the same, because it is written for every message and a class costs as much again as the
-packing: ENVELOPE (`queue.lifecycle.accept`, which has the metadata packed for the store), START (`Lease.row`), and the
-outcomes of a DELIVERY (`queue.lifecycle.settlement`). The lake's reader takes millions of them by position
-(`pipeline.journal.rows`). Values of the store: `notes.py`.
+Four are written for every message, and there a class costs as much again as the packing. So they are packed by hand,
+byte for byte the same (tests/queue/test_journal_records.py): ENVELOPE (`queue.lifecycle.accept`, whose metadata are
+packed for the store already), START (`Lease.row`), DELIVERY (`queue.lifecycle.settle`) and FINISH (`Core`). The lake's
+reader takes millions of them by position (`pipeline.journal.rows`). Values of the store: `notes.py`.
 """
 
 from __future__ import annotations
