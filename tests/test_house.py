@@ -23,17 +23,9 @@ def modules() -> dict[str, ast.Module]:
     return found
 
 
-def statements(node: ast.AST, types: bool) -> Iterator[ast.AST]:
-    """Every node below, without what only the type checker reads unless `types`."""
-    for child in ast.iter_child_nodes(node):
-        if types or not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
-            yield child
-            yield from statements(child, types)
-
-
-def imported(tree: ast.Module, types: bool = True) -> Iterator[str]:
-    """Modules of ours that it names in imports, in functions too."""
-    for node in statements(tree, types):
+def imported(tree: ast.Module) -> Iterator[str]:
+    """Modules of ours that it names in imports: in functions, and for the type checker, too."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules())
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -78,5 +70,26 @@ def test_circles_are_seen() -> None:
 
 
 def test_no_module_leads_back_to_itself() -> None:
-    graph = {name: set(imported(tree, types=False)) - {name} for name, tree in modules().items()}
+    """Not in functions either, nor for the type checker: whoever reads a module has read all that it needs."""
+    graph = {name: set(imported(tree)) - {name} for name, tree in modules().items()}
     assert circles(graph) == []
+
+
+def test_no_class_name_means_two_things() -> None:
+    """What is seen outside its module is named so that nothing else is called that."""
+    seen = set[tuple[str, str]]()
+    for tree in modules().values():
+        heads = dict[str, str]()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                seen |= {(node.module, alias.name) for alias in node.names}
+                heads |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in heads:
+                seen.add((heads[node.value.id], node.attr))
+    places = defaultdict[str, set[str]](set)
+    for name, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and (name, node.name) in seen:
+                places[node.name].add(name)
+    assert {name: found for name, found in places.items() if len(found) > 1 and name not in ("Fault", "Problem")} == {}

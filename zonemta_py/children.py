@@ -175,9 +175,9 @@ def _drain(queue: LocalQueue) -> None:
 
 
 async def _until_drained(queue: LocalQueue) -> None:
-    from zonemta_py.wire.server import Connection
+    from zonemta_py.wire.server import ClientConnection
 
-    while queue.leases.out or Connection.receivers:  # noqa: ASYNC110 (it ends soon, or is killed)
+    while queue.leases.out or ClientConnection.receivers:  # noqa: ASYNC110 (it ends soon, or is killed)
         await asyncio.sleep(0.02)
     await queue.core.journal.stable()
     await queue.core.lines.stable()

@@ -37,7 +37,7 @@ from zonemta_py.reception.connection_limits import ConnectionLimits
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.smtp.session import ServerSession
-from zonemta_py.wire.server import Connection
+from zonemta_py.wire.server import ClientConnection
 
 BYTES_MAX = 100_000
 CPU_S_MAX = 1.0
@@ -289,7 +289,7 @@ def _folder() -> Path:
 
 async def _frames(data: bytes) -> None:
     queue, wire = await _queue(), Wire()
-    connection = Connection(queue)
+    connection = ClientConnection(queue)
     connection.connection_made(wire)  # type: ignore[arg-type]
     for block in blocks(data):
         if not wire.closed:

@@ -10,7 +10,7 @@ from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue.api import QueueRefusal, Unanswered
 from zonemta_py.wire import client
-from zonemta_py.wire.server import Connection
+from zonemta_py.wire.server import ClientConnection
 
 BODY = b"Subject: hello\r\n\r\nHi\r\n"
 
@@ -36,7 +36,7 @@ async def dead(service: Any, monkeypatch: pytest.MonkeyPatch, way: str, stored: 
     receiver = await service.connect()
     core = service.queue.core
     with monkeypatch.context() as patch:
-        patch.setattr(Connection, "_answer", lambda *_: None)
+        patch.setattr(ClientConnection, "_answer", lambda *_: None)
         if not told:  # its ENVELOPE record never reached the disk
             append = core.ledger.append
             patch.setattr(

@@ -17,7 +17,7 @@ GROUPS = ("all", "zone", "provider", "source", "campaign", "tenant")
 
 
 @dataclass(slots=True)
-class Comparison:
+class GroupFigures:
     """Of one group of recipients. deferrals: by class of the reply. waits_s: arrival to delivery of the delivered."""
 
     recipients: int = 0
@@ -53,12 +53,12 @@ class Comparison:
         }  # fmt: skip
 
 
-def facts(history: History, people: History, span: Span) -> dict[tuple[str, str], Comparison]:
+def facts(history: History, people: History, span: Span) -> dict[tuple[str, str], GroupFigures]:
     """(group, name) → what `history` says became of the recipients that `people` (the archive) has in the span.
 
     zone, provider and source are those of a recipient's last attempt; "" where it was never tried.
     """
-    found: dict[tuple[str, str], Comparison] = defaultdict(Comparison)
+    found: dict[tuple[str, str], GroupFigures] = defaultdict(GroupFigures)
     until_ms = span.until_ms + span.drain_ms
     for arrival in arrivals(people, span):
         for recipient in arrival.envelope.recipients:
@@ -75,7 +75,7 @@ def facts(history: History, people: History, span: Span) -> dict[tuple[str, str]
     return dict(found)
 
 
-def _count(into: Comparison, tried: list[PastAttempt], arrived_ms: int, span: Span) -> None:
+def _count(into: GroupFigures, tried: list[PastAttempt], arrived_ms: int, span: Span) -> None:
     into.recipients += 1
     for attempt in tried:
         if attempt.stage not in OURS:
@@ -94,7 +94,7 @@ def _count(into: Comparison, tried: list[PastAttempt], arrived_ms: int, span: Sp
 
 
 def differences(
-    now: dict[tuple[str, str], Comparison], then: dict[tuple[str, str], Comparison]
+    now: dict[tuple[str, str], GroupFigures], then: dict[tuple[str, str], GroupFigures]
 ) -> Iterable[tuple[str, str]]:
     """The groups that have something to say: those with more than one name, in a fixed order."""
     for group in GROUPS:

@@ -43,7 +43,7 @@ async def serve(queue: LocalQueue, folder: Path) -> asyncio.AbstractServer:
     path.unlink(missing_ok=True)
     before = os.umask(0o177)
     try:
-        server = await asyncio.get_running_loop().create_unix_server(lambda: Connection(queue), str(path))
+        server = await asyncio.get_running_loop().create_unix_server(lambda: ClientConnection(queue), str(path))
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -58,25 +58,25 @@ async def _watch(lease_s: float) -> None:
         due = loop.time() + step
         await asyncio.sleep(step)
         now = loop.time()
-        for connection in list(Connection.pulsed.values()):
+        for connection in list(ClientConnection.pulsed.values()):
             if now - due > step:  # this process itself stood still: their pulses are to be read yet
                 connection.heard_at = now
             elif now - connection.heard_at > lease_s:
                 connection.fall_silent()
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """One peer."""
 
     count = 0
-    receivers: ClassVar[set[Connection]] = set()
+    receivers: ClassVar[set[ClientConnection]] = set()
     """Those that hand in mail by SMTP."""
-    pulsed: ClassVar[dict[str, Connection]] = {}
+    pulsed: ClassVar[dict[str, ClientConnection]] = {}
     """Those whose process has to show that it runs, by token."""
 
     def __init__(self, queue: LocalQueue) -> None:
-        Connection.count += 1
-        self._number = Connection.count
+        ClientConnection.count += 1
+        self._number = ClientConnection.count
         self._queue = queue
         self._name = f"connection-{self._number}"
         self._loop = asyncio.get_running_loop()

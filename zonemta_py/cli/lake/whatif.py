@@ -17,11 +17,11 @@ from zonemta_py.cli.terminal.output import printable
 from zonemta_py.config import Config, ConfigError, load
 
 if TYPE_CHECKING:
-    from zonemta_py.whatif.compare import Comparison
+    from zonemta_py.whatif.compare import GroupFigures
     from zonemta_py.whatif.history import History
     from zonemta_py.whatif.replay import Replayed, Span
 
-Rows = dict[tuple[str, str], "Comparison"]
+Rows = dict[tuple[str, str], "GroupFigures"]
 _SHOWN = 12
 
 

@@ -22,7 +22,7 @@ from zonemta_py.pipeline.findings.rates import rates
 from zonemta_py.pipeline.findings.suppressions import suppressions
 from zonemta_py.pipeline.findings.unknown import unknown
 from zonemta_py.pipeline.lake import table
-from zonemta_py.pipeline.lake.update import JOBS, Days, Job, View, bronze_files
+from zonemta_py.pipeline.lake.update import JOBS, Days, Job, LakeView, bronze_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +42,7 @@ def feed(spark: SparkSession, lake: Path, file: Path) -> tuple[int, int]:
         with table.locked(lake):
             days = [row.day for row in _dated(found).select("day").distinct().collect()]
             if days:
-                known = _events(View(spark, lake, ())).where(F.to_date("at").isin(days))
+                known = _events(LakeView(spark, lake, ())).where(F.to_date("at").isin(days))
                 table.write(lake, "events", _dated(found.unionByName(known)).distinct(), days)
         counted = found.count(), unusable(found).count()
     finally:
@@ -54,7 +54,7 @@ def feed(spark: SparkSession, lake: Path, file: Path) -> tuple[int, int]:
 def make(spark: SparkSession, lake: Path, name: str) -> DataFrame:
     """Makes one of the tables anew and gives its rows. Raises table.Busy, table.Missing."""
     with table.locked(lake):
-        table.write(lake, name, _ROWS[name](View(spark, lake, bronze_files(lake)), None))
+        table.write(lake, name, _ROWS[name](LakeView(spark, lake, bronze_files(lake)), None))
     return table.read(spark, lake, name).drop("day")
 
 
@@ -62,41 +62,41 @@ def _dated(found: DataFrame) -> DataFrame:
     return found.where("at is not null").withColumn("day", F.to_date("at"))
 
 
-def _suppressions(view: View, days: Days | None) -> DataFrame:
+def _suppressions(view: LakeView, days: Days | None) -> DataFrame:
     lifted = view.bronze.filter("type = 'UNSUPPRESS'").select(F.col("recipient").alias("address"), "at")
     return _whole(suppressions(view.table(_SOURCE), _events(view), lifted))
 
 
-def _engagement(view: View, days: Days | None) -> DataFrame:
+def _engagement(view: LakeView, days: Days | None) -> DataFrame:
     now = datetime.datetime.now(datetime.UTC)
     return _whole(engagement(_events(view), _deliveries(view), now))
 
 
-def _blocks(view: View, days: Days | None) -> DataFrame:
+def _blocks(view: LakeView, days: Days | None) -> DataFrame:
     return _whole(blocks(_recent(view, "blocks")))
 
 
-def _rates(view: View, days: Days | None) -> DataFrame:
+def _rates(view: LakeView, days: Days | None) -> DataFrame:
     return _whole(rates(_recent(view, "rates")))
 
 
-def _unknown(view: View, days: Days | None) -> DataFrame:
+def _unknown(view: LakeView, days: Days | None) -> DataFrame:
     return _whole(unknown(_recent(view, "unknown")))
 
 
-def _recent(view: View, name: str) -> DataFrame:
+def _recent(view: LakeView, name: str) -> DataFrame:
     latest = sorted(table.manifest(view.lake, _SOURCE).days)[-HISTORY_DAYS[name] :]
     return view.table(_SOURCE, [datetime.date.fromisoformat(day) for day in latest])
 
 
-def _events(view: View) -> DataFrame:
+def _events(view: LakeView) -> DataFrame:
     try:
         return view.table("events").drop("day")
     except table.Missing:
         return view.spark.createDataFrame([], EVENTS)
 
 
-def _deliveries(view: View) -> DataFrame:
+def _deliveries(view: LakeView) -> DataFrame:
     """Engagement may be known before any archive is."""
     try:
         return view.table(_SOURCE)
@@ -108,7 +108,7 @@ def _whole(rows: DataFrame) -> DataFrame:
     return rows.withColumn("day", F.lit(WHOLE))
 
 
-_ROWS: dict[str, Callable[[View, Days | None], DataFrame]] = {
+_ROWS: dict[str, Callable[[LakeView, Days | None], DataFrame]] = {
     "engagement": _engagement,
     "suppressions": _suppressions,
     "blocks": _blocks,

@@ -48,7 +48,7 @@ class NoBronze(Exception):
 
 
 @dataclass(frozen=True)
-class View:
+class LakeView:
     """The lake as one update sees it: bronze files that come meanwhile belong to the next.
 
     files: of bronze, relative to its folder. new: those that the job's table has not seen. days: of the job's source
@@ -90,21 +90,21 @@ class Filling(NamedTuple):
     """
 
     columns: pa.Schema
-    fill: Callable[[View, Mapping[str, Wanted]], None]
+    fill: Callable[[LakeView, Mapping[str, Wanted]], None]
 
 
 @dataclass(frozen=True)
 class Job:
     """How a table is made. source: "bronze", or the table whose changed days it follows.
 
-    rows: the table's rows of these days (None: of all). touched: which days change by what is new in `View`; by default
-    those that have changed in `source`. reads: tables that must be up to date before.
+    rows: the table's rows of these days (None: of all). touched: which days change by what is new in the view; by
+    default those that have changed in `source`. reads: tables that must be up to date before.
     """
 
     name: str
     source: str
-    rows: Callable[[View, Days | None], DataFrame] | Filling
-    touched: Callable[[View], Iterable[date]] = field(default=lambda view: view.days)
+    rows: Callable[[LakeView, Days | None], DataFrame] | Filling
+    touched: Callable[[LakeView], Iterable[date]] = field(default=lambda view: view.days)
     reads: tuple[str, ...] = ()
 
     def beside(self, other: Job) -> bool:
@@ -120,19 +120,19 @@ class Done:
     days: tuple[date, ...] | None
 
 
-def _touched_deliveries(view: View) -> Iterable[date]:
+def _touched_deliveries(view: LakeView) -> Iterable[date]:
     return history.touched_deliveries(view.spark, view.paths(), view.paths(view.new))
 
 
-def _touched_outcomes(view: View) -> Iterable[date]:
+def _touched_outcomes(view: LakeView) -> Iterable[date]:
     return history.touched_outcomes(view.spark, view.paths(view.new))
 
 
-def _history(view: View, wanted: Mapping[str, history.Wanted]) -> None:
+def _history(view: LakeView, wanted: Mapping[str, history.Wanted]) -> None:
     history.fill(view.spark, view.paths(), wanted)
 
 
-def _deliverability(view: View, wanted: Mapping[str, Wanted]) -> None:
+def _deliverability(view: LakeView, wanted: Mapping[str, Wanted]) -> None:
     for folder, days in wanted.values():
         live = table.manifest(view.lake, "deliveries").days
         chosen = sorted(live if days is None else live.keys() & {str(day) for day in days})
@@ -174,7 +174,7 @@ def update(
         files = bronze_files(lake)
         if not files:
             raise NoBronze(f"{lake}: there is no bronze yet; make it with `zonemta lake ingest`")
-        view, done = View(spark, lake, files), list[Done]()
+        view, done = LakeView(spark, lake, files), list[Done]()
         for group in _groups(chosen):
             for job in group:
                 began(job.name)
@@ -218,7 +218,7 @@ class _Due(NamedTuple):
     news: bool
 
 
-def _due(view: View, job: Job, days: Days | None, full: bool) -> _Due:
+def _due(view: LakeView, job: Job, days: Days | None, full: bool) -> _Due:
     before, now = table.manifest(view.lake, job.name), _present(view, job)
     if full or not before.schema:
         return _Due(job, None, now, True)
@@ -230,7 +230,7 @@ def _due(view: View, job: Job, days: Days | None, full: bool) -> _Due:
     return _Due(job, tuple(sorted(touched)), now, bool(changed))
 
 
-def _run(view: View, dues: list[_Due]) -> list[Done]:
+def _run(view: LakeView, dues: list[_Due]) -> list[Done]:
     """Makes what is due, by one call where it is more than one job's, and commits it."""
     busy = [due for due in dues if due.days != ()]
     drafts = {due.job.name: table.draft(view.lake, due.job.name) for due in busy if isinstance(due.job.rows, Filling)}
@@ -249,15 +249,15 @@ def _run(view: View, dues: list[_Due]) -> list[Done]:
     return [Done(due.job.name, due.days) for due in dues]
 
 
-def _present(view: View, job: Job) -> dict[str, object]:
+def _present(view: LakeView, job: Job) -> dict[str, object]:
     """What the job's source consists of: files of bronze, or days of a table with their versions."""
     if job.source == BRONZE:
         return dict.fromkeys(view.files, 1)
     return dict(table.manifest(view.lake, job.source).days)
 
 
-def _narrowed(view: View, job: Job, changed: list[str]) -> View:
+def _narrowed(view: LakeView, job: Job, changed: list[str]) -> LakeView:
     if job.source == BRONZE:  # files that have gone take no rows away: bronze may be kept for less time than the lake
         new = tuple(file for file in changed if file in set(view.files))
-        return View(view.spark, view.lake, view.files, new)
-    return View(view.spark, view.lake, view.files, days=tuple(map(date.fromisoformat, changed)))
+        return LakeView(view.spark, view.lake, view.files, new)
+    return LakeView(view.spark, view.lake, view.files, days=tuple(map(date.fromisoformat, changed)))
