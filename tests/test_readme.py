@@ -68,7 +68,7 @@ def test_files_that_are_named_exist(paper: str, name: str) -> None:
 def test_code_that_is_named_exists(paper: str, name: str) -> None:
     """`folder/file.py`, below `zonemta_py/` or the top, exists, and `folder/file.py:Class.method` is defined in it."""
     path, _, what = name.partition(":")
-    files = [top / path for top in (TOP, TOP / "zonemta_py") if (top / path).exists()]
+    files = [top / path for top in (TOP, TOP / "zonemta_py", (TOP / paper).parent) if (top / path).exists()]
     assert files or path.split("/")[0] in KEPT, f"no such file: {path}"
     tree: ast.AST | None = ast.parse(files[0].read_text()) if what else None
     for part in what.split(".") if what else ():
