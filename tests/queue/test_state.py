@@ -125,3 +125,16 @@ def test_what_a_lost_batch_had_goes_into_the_next(counts: Sizes) -> None:
     written = dict(counts.changes())
     assert written[keys.size("z", "x.test")] is not None
     assert written == {keys.size("z", "x.test"): written[keys.size("z", "x.test")], keys.size("z", "y.test"): None}
+
+
+def test_what_was_counted_is_read_again(tmp_path: Path) -> None:
+    """The sums of a zone are made of its domains."""
+    store = Store(tmp_path / "store")
+    counts = Sizes(store)
+    for domain, state in (("x.test", QUEUED), ("x.test", DEFERRED), ("y.test", DEFERRED)):
+        counts.move("z", domain, None, state)
+    store.write(counts.changes(), sync=False)
+    again = Sizes(store)
+    assert again.domains == {("z", "x.test"): [1, 1, 0], ("z", "y.test"): [0, 1, 0]}
+    assert again.zones == counts.zones == {"z": [1, 2, 0]}
+    assert again.changes() == []

@@ -59,15 +59,14 @@ def restore(config: Config, store: Store, stable: int, suffix: Suffix, quarantin
     if min(here) > 1 and not suffix.position_seq and not _is_told(here[min(here)]):
         return _beginning_gone(config, min(here), quarantine, repaired)
     changed = False
-    for row, following in pairwise(suffix.segments.rows()):
-        first, needed = int(row[0]), row[2] > 0 or bool(row[3])
-        if first in here or not needed:
+    for (first, _, living, elsewhere), following in pairwise(suffix.segments.rows()):
+        if first in here or not (living > 0 or elsewhere):
             continue
         if first in archived:
             say(f"the journal's segment {archived[first].name} was missing; it is restored from the archive")
             _link(archived[first], folder)
         else:
-            _name_lost(folder, first, int(following[0]) - 1, int(row[2]), quarantine)
+            _name_lost(folder, first, following[0] - 1, living, quarantine)
         changed = True
     return changed
 
@@ -83,9 +82,9 @@ def missing(config: Config, known: list[list[Any]]) -> list[tuple[int, int]]:
     """Records of segments that `restore` would name as lost, as (first, last)."""
     there = _by_first(config.folder / "journal").keys() | _by_first(config.folder / "archive").keys()
     return [
-        (int(row[0]), int(following[0]) - 1)
-        for row, following in pairwise(known)
-        if row[0] not in there and (row[2] > 0 or row[3])
+        (first, following[0] - 1)
+        for (first, _, living, elsewhere), following in pairwise(known)
+        if first not in there and (living > 0 or elsewhere)
     ]
 
 
