@@ -59,7 +59,7 @@ def test_a_start_says_what_a_newcomer_asks(mta: Mta) -> None:
             f"queue in {mta.folder}",
             f"127.0.0.1 port {mta.port}",
             "zone 'default' sends to 127.0.0.1 port 9",
-            f"{mta.folder / 'store'}: was open to others",
+            f"{mta.folder / 'store'}: was readable by others",
         ):
             assert words in log
         while list(mta.children().values()).count("sender") < 2:
