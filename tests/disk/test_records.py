@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zonemta_py.disk import records
 from zonemta_py.disk.notes import Existence, Note
 from zonemta_py.disk.records import Type, pack, unpack
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
@@ -63,3 +64,14 @@ def test_type_numbers_are_for_ever() -> None:
         "STANDING": 12, "SUPPRESS": 13, "UNSUPPRESS": 14,
     }  # fmt: skip
     assert unpack(pack({"a": [1, None, b"x", "y"]})) == {"a": [1, None, b"x", "y"]}
+
+
+def test_verdict_numbers_are_for_ever() -> None:
+    """They are in every DELIVERY record."""
+    verdicts = (records.DELIVERED, records.DEFERRED, records.BOUNCED, records.HELD, records.RELEASED, records.POSTPONED)
+    assert verdicts == (1, 2, 3, 4, 5, 6)
+
+
+def test_maps_of_any_keys_are_read() -> None:
+    """Also those whose keys are numbers or bytes, which msgpack would refuse by itself."""
+    assert unpack(pack({1: b"x", b"y": "z"})) == {1: b"x", b"y": "z"}
