@@ -82,4 +82,4 @@ def test_a_rate_that_makes_no_sense() -> None:
     """It is one sentence and the exit status of a wrong call."""
     done = subprocess.run([*COMMAND, "--rate-code", "550"], capture_output=True, text=True)
     assert done.returncode == 64
-    assert "550 is no temporary reply" in done.stderr
+    assert "550 is not a temporary reply" in done.stderr

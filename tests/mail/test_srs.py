@@ -71,9 +71,9 @@ def test_case_may_change() -> None:
 @pytest.mark.parametrize(
     ("address", "says"),
     [
-        ("ann@one.example", "no SRS address"),
-        ("SRS0=abc@one.example", "no whole SRS0"),
-        ("SRS1=abc@one.example", "no whole SRS1"),
+        ("ann@one.example", "not an SRS address"),
+        ("SRS0=abc@one.example", "not a complete SRS0"),
+        ("SRS1=abc@one.example", "not a complete SRS1"),
         ("SRS0=aaaaaaaa=ra=there.example=ann@one.example", "not ours"),
         ("SRS0=aaaaaaaa=..=there.example=ann@one.example", "not ours"),
         ("SRS1=aaaaaaaa=one.example==x@two.example", "not ours"),

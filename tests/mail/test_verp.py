@@ -62,7 +62,7 @@ def test_postmaster_without_a_domain() -> None:
 
 @pytest.mark.parametrize(
     ("old", "new", "says"),
-    [("ann", "eve", "not ours"), ("bra", "brb", "not ours"), ("=", "", "no VERP"), ("-", "", "no VERP")],
+    [("ann", "eve", "not ours"), ("bra", "brb", "not ours"), ("=", "", "not a VERP"), ("-", "", "not a VERP")],
 )
 def test_forged(old: str, new: str, says: str) -> None:
     """Whatever is changed, it is ours no more."""

@@ -163,7 +163,7 @@ def test_whatever_it_is_made_of(body: str) -> None:
         ({"html": "(cid:" * 20_000}, ""),
         ({"html": "'cid:a' " * 20_000}, "there is no inline image 'a'"),
         ({"html": "{{ a.b }}" * 1_500}, ".b is not allowed"),
-        ({"html": '<img src="' + "x" * 200 + '">' + "<img " * 100_000}, "no reader has the image"),
+        ({"html": '<img src="' + "x" * 200 + '">' + "<img " * 100_000}, "no recipient can see the image"),
         ({"html": "<p>" + " " * 200_000 + "x</p>"}, ""),
         ({"html": "<p title='" + " " * 200_000 + "'>x <img alt='" + " " * 200_000 + "'></p>"}, ""),
     ],
@@ -191,5 +191,5 @@ def test_names_and_kinds_of_files_end_no_line(source: Callable[..., TemplateSour
     """They come from whoever puts a template, and stand in the header section of a part."""
     bad = source(text="x", **file)
     assert problems(bad)
-    with pytest.raises(TemplateRefused, match=r"is no media type|cannot name an inline image"):
+    with pytest.raises(TemplateRefused, match=r"is not a media type|cannot name an inline image"):
         compile(bad)

@@ -63,7 +63,7 @@ def test_everyday_templates_work(rendered: Callable[..., bytes], template: str, 
 )
 def test_nothing_runs_long_or_fills_memory(rendered: Callable[..., bytes], template: str) -> None:
     """A refusal with a sentence, soon."""
-    with pytest.raises(RenderRefused, match=r"^text: .*; mend the field or the template") as refused:
+    with pytest.raises(RenderRefused, match=r"^text: .*; correct the field or the template") as refused:
         rendered({"x": "x" * 1000}, text=template)
     assert "undefined" not in str(refused.value)
 

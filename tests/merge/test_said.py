@@ -30,7 +30,7 @@ def test_they_are_heard_and_leave_with_no_message(source: Callable[..., Template
     ("field", "sentence"),
     [
         ({"X_Time_Zone": "{{ zone }}"}, "t:3:5: X-Time-Zone is the same for all recipients of a batch; write what"),
-        ({"X_Campaign": "x"}, "t:3:5: X-Campaign is said to the campaign, not in its template; take it out, and"),
+        ({"X_Campaign": "x"}, "t:3:5: X-Campaign is said to the campaign, not in its template; remove it, and"),
         ({"x_sending_zone": "x"}, "send with --zone"),
         ({"X_Priority_Level": "1"}, "send with --priority"),
     ],
@@ -50,7 +50,7 @@ def test_an_image_that_only_the_writer_has_is_named(
     source: Callable[..., TemplateSource], element: str, src: str
 ) -> None:
     """A path on one's own disk shows nothing to a reader."""
-    with pytest.raises(TemplateRefused, match="no reader has the image"):
+    with pytest.raises(TemplateRefused, match="no recipient can see the image"):
         prepare(source(html=element.format(src + "x.png" if src == "C:" else src)))
 
 

@@ -227,7 +227,7 @@ async def test_a_warm_up_is_set_before_the_first_message(house: Any) -> None:
 @pytest.mark.parametrize(
     ("source", "provider", "step", "said"),
     [
-        ("127.0.0.4", "google", 1, "no source '127.0.0.4' is being warmed up; take 127.0.0.3"),
+        ("127.0.0.4", "google", 1, "no source '127.0.0.4' is warming up; take 127.0.0.3"),
         ("127.0.0.3", "gogle", 1, "there is no provider or site 'gogle'; take one that `zonemta warmup` shows, or a"),
         ("127.0.0.3", "z.test", 1, "there is no provider or site 'z.test'; take one"),
         ("127.0.0.3", "g.test", 1, "what goes to g.test counts for google: set the step there"),

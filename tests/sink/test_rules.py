@@ -48,8 +48,8 @@ def test_every_stage_takes_every_action(stage: str, action: str) -> None:
     [
         ("rcpt", "write STAGE"),
         ("helo 250 ok", "no stage 'helo'"),
-        ("rcpt explode", "no action"),
-        ("rcpt 700 what", "no action"),
+        ("rcpt explode", "not an action"),
+        ("rcpt 700 what", "not an action"),
         ("rcpt:/(/ 450 later", "regular expression"),
         ("rcpt 450 later, 130%", "cannot exceed"),
     ],

@@ -70,7 +70,7 @@ def test_every_plan_can_be_lived_to_its_end(caps: list[int], least: int) -> None
     assert days.warm
 
 
-@pytest.mark.parametrize(("caps", "said"), [([], "has no day"), ([10, 50, 20], "falls from 50 to 20")])
+@pytest.mark.parametrize(("caps", "said"), [([], "caps is empty"), ([10, 50, 20], "falls from 50 to 20")])
 def test_plans_that_are_none(caps: list[int], said: str) -> None:
     """No day at all, or a day with less than the one before; equal days may be."""
     with pytest.raises(ValueError, match=said):
@@ -223,7 +223,7 @@ def test_an_address_that_is_warm_has_no_schedule() -> None:
     """One sentence that says which have."""
     warmups = Warmups([SCHEDULE], [Source(address="192.0.2.1", warmup="slow"), Source(address="192.0.2.2")])
     assert warmups.schedule_of("192.0.2.1") is SCHEDULE
-    with pytest.raises(ValueError, match=r"no source '192\.0\.2\.2' is being warmed up; take 192\.0\.2\.1"):
+    with pytest.raises(ValueError, match=r"no source '192\.0\.2\.2' is warming up; take 192\.0\.2\.1"):
         warmups.schedule_of("192.0.2.2")
     with pytest.raises(ValueError, match="give it a `warmup` in its pool"):
         Warmups([], []).schedule_of("192.0.2.2")
@@ -276,7 +276,7 @@ def test_one_address_has_one_schedule() -> None:
     """Two pools that disagree are refused, in one sentence with the remedy."""
     once = Source(address="192.0.2.1", warmup="slow")
     Warmups([SCHEDULE], [once, once])
-    with pytest.raises(ConfigError, match=r"192\.0\.2\.1 is warmed up in two ways, give it the same"):
+    with pytest.raises(ConfigError, match=r"192\.0\.2\.1 is warmed up in two ways; give it the same"):
         Warmups([SCHEDULE], [once, Source(address="192.0.2.1", warmup="slow", warmup_since="2026-01-01")])
 
 

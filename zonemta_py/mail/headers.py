@@ -193,7 +193,7 @@ def _start(field: bytes) -> str:
 def _field(name: str, value: str) -> bytes:
     raw_name = name.encode("ascii", "replace")
     if not re.fullmatch(rb"[\x21-\x39\x3b-\x7e]+", raw_name):
-        raise ValueError(f"{name!r} is no name of a header field")
+        raise ValueError(f"{name!r} is not the name of a header field")
     if re.search(r"[\r\n\x00]", _FOLD.sub("", value)):
         raise ValueError(f"the value of {name} has line ends that are not folds (CRLF and a space), or NUL")
     return raw_name + b": " + value.encode("utf-8", "surrogateescape")

@@ -98,9 +98,9 @@ def _texts(source: TemplateSource) -> Iterator[tuple[Text, Language]]:
 
 def _header_name(name: str, text: Text) -> list[TemplateProblem]:
     if not _NAME.fullmatch(name):
-        return [_at(text, f"{name[:80]!a} is no name of a header field; use letters, digits and -")]
+        return [_at(text, f"{name[:80]!a} is not the name of a header field; use letters, digits and -")]
     if _OURS.fullmatch(name):
-        return [_at(text, f"the header {name} is made from the template's own keys; take it out")]
+        return [_at(text, f"the header {name} is made from the template's own keys; remove it")]
     return []
 
 
@@ -122,9 +122,7 @@ def _local_images(source: TemplateSource) -> Iterator[TemplateProblem]:
         opening = text.content.rfind("<", max(0, found.start() - _ELEMENT_MAX), found.start()) if text else -1
         if text is None or opening < 0 or not _IMAGE.match(text.content, opening) or _ELSEWHERE.match(found[1]):
             continue
-        sentence = (
-            f"no reader has the image {found[1][:80]!r}; name it under images and write cid:NAME, or its https://"
-        )
+        sentence = f"no recipient can see the image {found[1][:80]!r}; name it under images and write cid:NAME, or its https://"
         yield TemplateProblem(text.file, *text.place(found.start(1)), sentence)
 
 

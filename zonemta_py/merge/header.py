@@ -71,7 +71,7 @@ def url(name: str, text: str) -> bytes:
     """A URL in angle brackets (RFC 2369); what cannot stand in one is percent-encoded. Raises RenderRefused."""
     text = clean(text)
     if not _URL.match(text):
-        raise RenderRefused(f"{name}: {text[:100]!a} is no URL; it begins with https:// or mailto:")
+        raise RenderRefused(f"{name}: {text[:100]!a} is not a URL; it must begin with https:// or mailto:")
     encoded = quote(text, safe=_URL_SAFE)
     if len(encoded) > 900:
         raise RenderRefused(f"{name}: the URL has {len(encoded)} characters; shorten it to 900")
@@ -82,7 +82,7 @@ def url(name: str, text: str) -> bytes:
 def media_type(kind: str) -> str:
     """The field Content-Type of a file, without its CRLF. Raises RenderRefused."""
     if not MEDIA_TYPE.fullmatch(kind):
-        raise RenderRefused(f"{kind[:80]!a} is no media type of a file; write it like application/pdf")
+        raise RenderRefused(f"{kind[:80]!a} is not a media type of a file; write it like application/pdf")
     return f"Content-Type: {kind}"
 
 

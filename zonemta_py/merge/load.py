@@ -60,7 +60,9 @@ class _Toml:
             at = _LINE.search(str(error))
             line, column = (int(at[1]), int(at[2])) if at and at[1] else (self._written.count("\n") + 1, 1)
             said = _LINE.sub("", str(error)).strip()
-            raise _refused(file, line, column, f"this is not TOML: {said[0].lower()}{said[1:]}; mend it here") from None
+            raise _refused(
+                file, line, column, f"this is not TOML: {said[0].lower()}{said[1:]}; correct it here"
+            ) from None
 
     def source(self) -> TemplateSource:
         problems = self._wrong_keys()
@@ -96,7 +98,7 @@ class _Toml:
         for key in ("headers", "images", "attachments"):
             value = self._table.get(key, ())
             if not all(isinstance(one, str) for one in (value.values() if isinstance(value, dict) else value)):
-                found.append(self._problem(key, f"what stands in {key} is text; put quotes about it"))
+                found.append(self._problem(key, f"the value of {key} is text; put it in quotes"))
         if "html" in self._table and "mjml" in self._table:
             found.append(self._problem("html", "html is made from mjml; give one of the two"))
         return found
@@ -130,7 +132,7 @@ class _Toml:
         file = self._inside(key, value)
         if not file.is_file():
             sentence = (
-                f'there is no file {file}; mend the name, or write the text itself between """ on lines of its own'
+                f'there is no file {file}; correct the name, or write the text itself between """ on lines of its own'
             )
             raise TemplateRefused([self._problem(key, sentence)])
         return Text(_read_text(file), str(file))
@@ -160,7 +162,7 @@ class _Toml:
 
     def _must_exist(self, key: str, file: Path) -> None:
         if not file.is_file():
-            raise TemplateRefused([self._problem(key, f"there is no file {file}; mend the name, or put it there")])
+            raise TemplateRefused([self._problem(key, f"there is no file {file}; correct the name, or put it there")])
 
 
 def _mail(file: Path) -> TemplateSource:
@@ -206,7 +208,9 @@ def _mail_fields(file: Path, written: str) -> tuple[dict[str, Text], list[tuple[
         found = _FIELD.match(written, position)
         if found is None:
             line, _ = Text(written).place(position)
-            raise _refused(file, line, 1, "this is neither a header field nor the empty line before the body; mend it")
+            raise _refused(
+                file, line, 1, "this is neither a header field nor the empty line before the body; correct it"
+            )
         content = re.sub(r"\n[ \t]+", " ", found[2])
         value = Text(content, str(file), *Text(written).place(found.start(2)))
         if found[1].lower() in _OWN_FIELDS:

@@ -87,7 +87,7 @@ def _pieces(name: str, template: Template, values: _Values) -> list[str]:
         pieces = list(template.root_render_func(context))
     except _ERRORS as error:
         said = str(error).rstrip(".") or type(error).__name__
-        raise RenderRefused(f"{name}: {said[:_SAID_MAX]}; mend the field or the template") from None
+        raise RenderRefused(f"{name}: {said[:_SAID_MAX]}; correct the field or the template") from None
     values[_LEFT] = context.left
     return pieces
 
@@ -137,7 +137,9 @@ class Compiled:
         try:
             return [b"".join(self._header(values, recipient, date, unique)), *self._body(values, unique), b"\r\n"]
         except UnicodeEncodeError:
-            raise RenderRefused("a field has half a character (a lone surrogate); mend the list's encoding") from None
+            raise RenderRefused(
+                "a field has half a character (a lone surrogate); correct the list's encoding"
+            ) from None
 
     def html_text(self, fields: Mapping[str, str], recipient: str, campaign: str) -> str:
         """The HTML part alone, its images in it, as a browser shows it; "" if there is none. Raises RenderRefused."""

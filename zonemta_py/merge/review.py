@@ -68,7 +68,7 @@ def review(text: Text, language: Language, columns: Collection[str] | None) -> l
             islice(_unknown(tree, language, columns), FOUND_MAX)
         )
     except TemplateSyntaxError as error:
-        return [_problem(text, error.lineno, f"{_sentence(error)}; mend the expression or tag here")]
+        return [_problem(text, error.lineno, f"{_sentence(error)}; correct the expression or tag here")]
     except ValueError as error:  # of a number
         return [_problem(text, 1, f"{str(error).partition(';')[0].lower()}; write a shorter number")]
     except RecursionError:
@@ -98,7 +98,7 @@ def _unsafe(tree: nodes.Template, language: Language) -> _Found:
         elif isinstance(node, nodes.Getattr):
             yield from _attribute(node, own, id(node) in called)
         elif isinstance(node, nodes.Getitem) and _private(node.arg):
-            yield node, "names that begin with _ are unsafe; fields have no such parts, take it out"
+            yield node, "names that begin with _ are unsafe; fields have no such parts; remove it"
         elif isinstance(node, nodes.Filter):
             yield from _listed(node, "filter", node.name, language.filters)
         elif isinstance(node, nodes.Test):
@@ -113,7 +113,7 @@ def _attribute(node: nodes.Getattr, own: set[str], called: bool) -> _Found:
     name = node.attr
     of_ours = isinstance(node.node, nodes.Name) and (node.node.name == "loop" or node.node.name in own)
     if name.startswith("_"):
-        yield node, f".{name} is unsafe; fields have no such parts, take it out"
+        yield node, f".{name} is unsafe; fields have no such parts; remove it"
     elif not of_ours and not (called and name in METHODS):
         yield node, f".{name} is not allowed, a field is text; use a filter, or {', '.join(sorted(METHODS))} with ()"
 

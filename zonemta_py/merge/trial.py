@@ -54,7 +54,7 @@ def look(packed: bytes) -> Found:
     except TemplateRefused as refused:
         return Found([str(problem) for problem in refused.problems], {}, {})
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:  # not what `pack` writes
-        return _bad(f"is no packed template ({str(error)[:200]}); pack a prepared one")
+        return _bad(f"is not a packed template ({str(error)[:200]}); pack a prepared one")
 
 
 def _bad(sentence: str) -> Found:

@@ -103,7 +103,9 @@ class SinkOptions:
         if self.rate_limit < 0 or self.rate_burst < 0 or (self.rate_burst and self.rate_burst < 1):
             raise SinkError("a rate is 0 (none) or more, and its burst 0 (a second's worth) or at least 1 message")
         if not 400 <= self.rate_code <= 499:
-            raise SinkError(f"{self.rate_code} is no temporary reply; give a code from 400 to 499, such as 421 or 451")
+            raise SinkError(
+                f"{self.rate_code} is not a temporary reply; give a code from 400 to 499, such as 421 or 451"
+            )
         if self.key is not None and self.certificate is None:
             raise SinkError("a key without a certificate is of no use; name the certificate's PEM file too")
 

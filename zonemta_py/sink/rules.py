@@ -53,7 +53,7 @@ class SinkRule:
         if stage not in STAGES:
             raise SinkError(f"rule {text!r}: there is no stage {stage!r}; take one of {', '.join(STAGES)}")
         if action not in ACTIONS and not _REPLY.fullmatch(action):
-            raise SinkError(f"rule {text!r}: {action!r} is no action; give a reply or {', '.join(ACTIONS)}")
+            raise SinkError(f"rule {text!r}: {action!r} is not an action; give a reply or {', '.join(ACTIONS)}")
         share = float(found["share"]) / 100 if found["share"] else 1.0
         if share > 1:
             raise SinkError(f"rule {text!r}: a share cannot exceed 100%")
@@ -76,7 +76,7 @@ def _pattern(text: str, pattern: str | None) -> re.Pattern[str] | None:
     try:
         return re.compile(pattern, re.IGNORECASE) if pattern else None
     except re.error as error:
-        raise SinkError(f"rule {text!r}: the pattern is not a regular expression ({error}); mend it") from None
+        raise SinkError(f"rule {text!r}: the pattern is not a regular expression ({error}); correct it") from None
 
 
 def parse_rules(texts: Iterable[str], seed: int | None) -> dict[str, list[SinkRule]]:

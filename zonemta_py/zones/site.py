@@ -136,7 +136,7 @@ class Providers:
                 f"{path}: cannot be read ({error.strerror}); name an existing file in dns.providers"
             ) from None
         except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"{path}: is not TOML: {error}; mend that line") from None
+            raise ConfigError(f"{path}: is not TOML: {error}; correct that line") from None
         except UnicodeDecodeError:
             raise ConfigError(f"{path}: is not UTF-8 text; save it as UTF-8") from None
         return cls.parse(document, str(path))
@@ -155,15 +155,15 @@ class Providers:
     def _add(self, table: Any, number: int, where: str) -> None:
         name = table.get("name") if isinstance(table, dict) else None
         if not isinstance(name, str) or not re.match(NAME, name):
-            raise ConfigError(f"{where}: provider {number}: has no proper name; give it one such as name = 'google'")
+            raise ConfigError(f"{where}: provider {number}: has no valid name; give it one such as name = 'google'")
         place = f"{where}: provider {name}"
         unknown = sorted(set(table) - _KEYS)
         if unknown:
             raise ConfigError(f"{place}: unknown key {unknown[0]}; there are name, mx and domains")
         if name in self.names:
-            raise ConfigError(f"{place}: is there twice; make one table of the two")
+            raise ConfigError(f"{place}: appears twice; merge the two tables")
         if not table.get("mx") and not table.get("domains"):
-            raise ConfigError(f"{place}: says neither mx nor domains; give it one of them, or remove it")
+            raise ConfigError(f"{place}: has neither mx nor domains; give it one of them, or remove it")
         for key, known in (("mx", self._mx), ("domains", self._domains)):
             _claim(table.get(key, []), known, name, f"{place}: {key}")
 

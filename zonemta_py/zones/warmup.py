@@ -188,7 +188,7 @@ class Warmups:
         plan = (schedule, source.warmup_since)
         if self._cold.setdefault(source.address, plan) != plan:
             raise ConfigError(
-                f"pools: {source.address} is warmed up in two ways, give it the same warmup and warmup_since in each"
+                f"pools: {source.address} is warmed up in two ways; give it the same warmup and warmup_since in each"
             )
 
     def of(self, source: str, provider: str) -> Days | None:
@@ -203,7 +203,7 @@ class Warmups:
         """Raises ValueError with one sentence for an address that is not being warmed up."""
         if source not in self._cold:
             known = f"take {' or '.join(sorted(self._cold))}" if self._cold else "give it a `warmup` in its pool"
-            raise ValueError(f"no source {source!r} is being warmed up; {known}")
+            raise ValueError(f"no source {source!r} is warming up; {known}")
         return self._cold[source][0]
 
     def knows(self, source: str, provider: str) -> bool:

@@ -59,14 +59,14 @@ def reverse(address: str, secret: str, today: int, days: int) -> str:
     local, at, _ = address.rpartition("@")
     found = _SRS.fullmatch(unquoted(local if at else address))
     if found is None:
-        raise SrsRefused("it is no SRS address")
+        raise SrsRefused("it is not an SRS address")
     return _first(found[3], secret, today, days) if found[1] == "0" else _second(found[3], secret)
 
 
 def _first(rest: str, secret: str, today: int, days: int) -> str:
     parts = rest.split("=", 3)
     if len(parts) < 4:
-        raise SrsRefused("it is no whole SRS0 address")
+        raise SrsRefused("it is not a complete SRS0 address")
     given, day, host, local = parts
     if not token.genuine(given, secret, "srs0", day, host, local):
         raise SrsRefused("its tag is not ours, or the secret has changed")
@@ -78,7 +78,7 @@ def _first(rest: str, secret: str, today: int, days: int) -> str:
 def _second(rest: str, secret: str) -> str:
     parts = rest.split("=", 2)
     if len(parts) < 3:
-        raise SrsRefused("it is no whole SRS1 address")
+        raise SrsRefused("it is not a complete SRS1 address")
     given, host, inner = parts
     if not token.genuine(given, secret, "srs1", host, inner):
         raise SrsRefused("its tag is not ours, or the secret has changed")

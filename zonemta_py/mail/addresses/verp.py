@@ -60,10 +60,10 @@ def decode(address: str, secret: str, today: int, days: int) -> Return:
     """days: how old it may be. Raises VerpRefused."""
     found = _PATH.fullmatch(address.rpartition("@")[0] or address)
     if found is None or token.unpacked(found["id"]) >> _ID_BITS:
-        raise VerpRefused("it is no VERP address")
+        raise VerpRefused("it is not a VERP address")
     kind, to = found["to"][0], found["to"][1:]
     if kind == "-" and "=" not in to:
-        raise VerpRefused("it is no VERP address")
+        raise VerpRefused("it is not a VERP address")
     if not token.genuine(found["tag"], secret, "verp", found["day"], found["id"], found["to"]):
         raise VerpRefused("its tag is not ours, or the secret has changed")
     age = token.age(found["day"], today)

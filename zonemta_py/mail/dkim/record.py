@@ -33,7 +33,7 @@ def judge(texts: Sequence[str], key: Key) -> Finding:
     records = [tags for tags in map(parse, texts) if "p" in tags or tags.get("v") == "DKIM1"]
     if not records:
         if texts:
-            notes.append("there is a TXT record, but it is no DKIM key")
+            notes.append("there is a TXT record, but it is not a DKIM key")
         return Finding("missing", tuple(notes))
     if len(records) > 1:
         notes.append(f"{len(records)} records; which one is used is chance (RFC 6376 3.6.2.2)")
@@ -73,7 +73,7 @@ def _public(text: str, key: Key) -> bytes:
 
 def _about(key: Key) -> Iterator[str]:
     if key.algorithm == "rsa-sha256" and key.bits < RSA_BITS_GOOD:
-        yield f"short key: {key.bits} bits, make one of {RSA_BITS_GOOD}"
+        yield f"short key: {key.bits} bits; make one of {RSA_BITS_GOOD}"
 
 
 def _flags(record: dict[str, str], key: Key) -> Iterator[str]:

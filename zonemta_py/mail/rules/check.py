@@ -67,7 +67,7 @@ def _unheard_of(rule: Rule, providers: Collection[str]) -> Iterator[str]:
 
 def _of_example(where: str, rule: Rule, example: Example, claim: list[Rule]) -> Iterator[str]:
     if not claim:
-        yield f"{where} does not match its example {example.line!r}, nor does any other; mend pattern or example"
+        yield f"{where} does not match its example {example.line!r}, nor does any other; correct pattern or example"
     elif _shadows(claim[0], rule):
         shadow = claim[0].name
         yield f"{where} is shadowed: {shadow!r} claims its example {example.line!r}; move it up or narrow that one"
@@ -86,5 +86,5 @@ def _twice(rules: Rules) -> Iterator[str]:
     seen: dict[str, Rule] = {}
     for rule in rules.rules:
         if rule.name in seen:
-            yield f"{rule.file}: rule {rule.name!r} stands in {seen[rule.name].file} too; rename one of them"
+            yield f"{rule.file}: rule {rule.name!r} is also in {seen[rule.name].file}; rename one of them"
         seen.setdefault(rule.name, rule)

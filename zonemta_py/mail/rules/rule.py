@@ -167,7 +167,7 @@ def rule_of(table: dict[str, Any], file: str, number: int, actions: dict[str, di
     kind = table.get("class")
     if kind not in CLASSES:
         near = difflib.get_close_matches(str(kind), CLASSES, 1)
-        remedy = _instead(near, "see `zonemta rules list` for the classes there are")
+        remedy = _instead(near, "see `zonemta rules list` for all classes")
         raise RulesError(f"{where}: there is no class {kind!r}; {remedy}")
     stages = _one_of(_listed(table, "stage", where), STAGES, "stage", where)
     providers = _listed(table, "provider", where)
@@ -206,7 +206,7 @@ def _pattern(pattern: Any, where: str) -> str:
     try:
         re.compile(pattern, FLAGS)
     except re.error as error:
-        raise RulesError(f"{where}: pattern {pattern!r} is no regular expression ({error}); mend it") from None
+        raise RulesError(f"{where}: pattern {pattern!r} is not a regular expression ({error}); correct it") from None
     return pattern
 
 

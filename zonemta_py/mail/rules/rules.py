@@ -148,7 +148,7 @@ def _document(file: str, text: str) -> dict[str, Any]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise RulesError(f"{file}: is not TOML: {error}; mend that line") from None
+        raise RulesError(f"{file}: is not TOML: {error}; correct that line") from None
     unknown = sorted(document.keys() - {"rules", "classes"})
     if unknown:
         raise RulesError(f"{file}: there is no key {unknown[0]!r}; write [[rules]] and [classes.NAME] tables")

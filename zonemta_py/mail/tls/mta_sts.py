@@ -82,6 +82,6 @@ def _fields(text: str) -> tuple[dict[str, str], list[str]]:
             continue
         pattern = value.lower().rstrip(".")
         if not _PATTERN.fullmatch(pattern) or len(mx) >= _MX_MAX:
-            raise ValueError(f"the policy's mx {value[:60]!r} is no host name or *.domain")
+            raise ValueError(f"the policy's mx {value[:60]!r} is not a host name or *.domain")
         mx.append(pattern)
     return fields, mx

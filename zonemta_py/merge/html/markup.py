@@ -135,7 +135,7 @@ def _misplaced(element: re.Match[str], words: re.Pattern[str], chunks: dict[str,
     if element[0].startswith("<!--") or raw in ("title", "textarea", "mj-title", "mj-preview"):
         return []
     if raw == "script":
-        return [(word, "a script is no place for fields, nothing makes them safe there; take it out")
+        return [(word, "a script cannot contain fields, because nothing makes them safe there; remove it")
                 for word in words.findall(element[0])]  # fmt: skip
     if raw:
         return [(word, "a style sheet cannot depend on fields; write style=\"…\" at the element")
@@ -158,7 +158,7 @@ def mjml_to_html(protected: str, text: Text) -> str:
         raise TemplateRefused(
             [
                 TemplateProblem(
-                    text.file, text.line, text.column, f"the MJML does not compile: {error}; mend its elements"
+                    text.file, text.line, text.column, f"the MJML does not compile: {error}; correct its elements"
                 )
             ]
         ) from None
