@@ -297,3 +297,13 @@ def test_the_rows_of_an_envelope() -> None:
     """A newer queue may say more of a recipient, an older one less."""
     rows = EnvelopeRecord(ID, {}, [["z", "a@b.c", 3, "rfc822;x", 9], ["z", "d@b.c"]]).rows()
     assert rows == [RecipientRow("z", "a@b.c", 3, "rfc822;x"), RecipientRow("z", "d@b.c", 0, None)]
+
+
+def test_rows_of_a_newer_queue_are_read() -> None:
+    """What is added at the end of an outcome, a trace or a recipient in doubt is passed over."""
+    outcome, trace = [1, 250, "2.0.0", "ok", "dot", ["a@b.c"], False, "", ""], ["mx", "", "", 0, 0, "", "", "", []]
+    body = [1, ID, "z", "b.c", [[*outcome, "new"]], [*trace, "new"]]
+    assert DeliveryRecord.of(body) == (1, ID, "z", "b.c", [tuple(outcome)], tuple(trace))
+    row = [ID, "z", "a@b.c", MS, "retry"]
+    assert InDoubtRecord.of([[1], [[*row, "new"]]]) == ([1], [tuple(row)])
+    assert Who.of(["a@b.c", 1, 2, "new"]) == ("a@b.c", 1, 2)
