@@ -145,7 +145,7 @@ def test_what_is_wrong_with_a_file(served: Told, told: Told, tmp_path: Path, con
         (b"cy@x.test,,yesterday", "since is 'yesterday'; write a date such as 2026-03-01"),
         (b"cy,,", "'cy' is not an address; give one such as ann@example.com"),
         (b"cy@x.test,angry,", "there is no kind 'angry'; take hard-bounce, manual"),
-        (b",unsubscribe,", "there is not an address"),
+        (b",unsubscribe,", "there is no address"),
         (b"cy@x.test <dan@x.test>,,", "is not an address"),
     ],
 )
