@@ -98,7 +98,7 @@ def test_a_message_is_made_of_its_parts(http_door: Any) -> None:
         ],
         "campaign": "spring",
         "tenant": "shop",
-        "priority": -2,
+        "priority": -2.0,
     }
     answer = http_door.client.post("/v1/inject", json=request)
     assert (answer.status_code, answer.json()["accepted"]) == (200, 4), answer.text

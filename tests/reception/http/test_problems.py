@@ -121,6 +121,7 @@ def test_whatever_is_wrong_is_a_problem_document(
         ({"tenant": "a\nb"}, "tenant"),
         ({"zone": "default\r\n"}, "zone"),
         ({"priority": 10}, "priority"),
+        ({"priority": 1.5}, "priority"),
         ({"priority": True}, "priority"),
         ({"raw": "Subject: x\n\ny"}, ""),
         ({"surprise\n": 1}, "'surprise\\n'"),

@@ -38,6 +38,7 @@ Body = Annotated[str, AfterValidator(values.text), _described(values.TEXT_PATTER
 Base64 = Annotated[str, _described(values.BASE64_PATTERN, contentEncoding="base64")]
 Address = Annotated[str, AfterValidator(values.address), WithJsonSchema({"type": "string", "format": "email"})]
 ReturnPath = Annotated[str, AfterValidator(values.return_path)]
+Whole = Annotated[int, BeforeValidator(values.whole)]
 Column = Annotated[str, AfterValidator(values.column), _described(values.COLUMN_PATTERN)]
 
 
@@ -149,7 +150,7 @@ class MessageDocument(Model):
     """Sending zone; not given: as the rules choose."""
     campaign: Name | None = None
     tenant: Name | None = None
-    priority: int | None = Field(None, ge=-9, le=9)
+    priority: Whole | None = Field(None, ge=-9, le=9)
     """-9 … 9; what goes first (RFC 6710)."""
 
     @model_validator(mode="after")
@@ -222,7 +223,7 @@ class ReceiptDocument(Model):
 class Bounds(Model):
     """Shares (0 to 1) of the attempts at which a campaign is paused by itself, from `least` attempts on."""
 
-    least: int | None = Field(None, ge=0)
+    least: Whole | None = Field(None, ge=0)
     deferred: float | None = Field(None, ge=0, le=1)
     bounced: float | None = Field(None, ge=0, le=1)
     blocked: float | None = Field(None, ge=0, le=1)
@@ -262,8 +263,8 @@ class CampaignDocument(Model):
     """The prepared template in base64 (RFC 4648), as `zonemta campaign` packs it."""
     tenant: Name | Literal[""] = ""
     zone: Line = ""
-    priority: int = Field(0, ge=-9, le=9)
-    planned: int = Field(0, ge=0, le=10**12)
+    priority: Whole = Field(0, ge=-9, le=9)
+    planned: Whole = Field(0, ge=0, le=10**12)
     """Recipients there will be; 0: not said."""
     bounds: Bounds | None = None
     life_h: float = Field(168, gt=0, le=24 * 366)

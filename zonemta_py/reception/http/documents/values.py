@@ -7,6 +7,7 @@ control character in any value, but for line ends and tabs in texts that are bod
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from zonemta_py.mail.address import AddressRefused, parse_mailbox
 from zonemta_py.mail.addresses.domain import canonical
@@ -40,6 +41,11 @@ _OURS = re.compile(
 _REQUEST_KEY = re.compile(r"[ -~]{1,200}")
 _MEDIA = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,80}/[A-Za-z0-9!#$&^_.+-]{1,80}")
 _CONTENT_ID = re.compile(r"[A-Za-z0-9._+-]{1,100}(@[A-Za-z0-9.-]{1,100})?")
+
+
+def whole(value: Any) -> Any:
+    """To JSON 3.0 is the integer 3 (JSON Schema, 6.1.1)."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def fits(text: str) -> bool:
