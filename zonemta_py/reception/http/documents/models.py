@@ -38,7 +38,9 @@ Body = Annotated[str, AfterValidator(values.text), _described(values.TEXT_PATTER
 Base64 = Annotated[str, _described(values.BASE64_PATTERN, contentEncoding="base64")]
 Address = Annotated[str, AfterValidator(values.address), WithJsonSchema({"type": "string", "format": "email"})]
 ReturnPath = Annotated[str, AfterValidator(values.return_path)]
-Whole = Annotated[int, BeforeValidator(values.whole)]
+Priority = Annotated[int, Field(ge=-9, le=9), BeforeValidator(values.whole)]
+Count = Annotated[int, Field(ge=0), BeforeValidator(values.whole)]
+Planned = Annotated[int, Field(ge=0, le=10**12), BeforeValidator(values.whole)]
 Column = Annotated[str, AfterValidator(values.column), _described(values.COLUMN_PATTERN)]
 
 
@@ -150,7 +152,7 @@ class MessageDocument(Model):
     """Sending zone; not given: as the rules choose."""
     campaign: Name | None = None
     tenant: Name | None = None
-    priority: Whole | None = Field(None, ge=-9, le=9)
+    priority: Priority | None = None
     """-9 … 9; what goes first (RFC 6710)."""
 
     @model_validator(mode="after")
@@ -223,7 +225,7 @@ class ReceiptDocument(Model):
 class Bounds(Model):
     """Shares (0 to 1) of the attempts at which a campaign is paused by itself, from `least` attempts on."""
 
-    least: Whole | None = Field(None, ge=0)
+    least: Count | None = None
     deferred: float | None = Field(None, ge=0, le=1)
     bounced: float | None = Field(None, ge=0, le=1)
     blocked: float | None = Field(None, ge=0, le=1)
@@ -263,8 +265,8 @@ class CampaignDocument(Model):
     """The prepared template in base64 (RFC 4648), as `zonemta campaign` packs it."""
     tenant: Name | Literal[""] = ""
     zone: Line = ""
-    priority: Whole = Field(0, ge=-9, le=9)
-    planned: Whole = Field(0, ge=0, le=10**12)
+    priority: Priority = 0
+    planned: Planned = 0
     """Recipients there will be; 0: not said."""
     bounds: Bounds | None = None
     life_h: float = Field(168, gt=0, le=24 * 366)
