@@ -124,7 +124,7 @@ def test_a_copy_of_a_queue_sends_nothing_before_it_is_adopted(tmp_path: Path) ->
         assert moved.ask("copied") == ""
         assert "zonemta queue adopt" in copy.ask("copied")
         assert [row["state"] for row in copy.ask("list")["rows"]] == ["queued"]
-        with pytest.raises(ValueError, match="no copy"):
+        with pytest.raises(ValueError, match="not a copy"):
             moved.ask("adopt")
         copy.ask("adopt")
         while not copy.ask("list", state="deferred")["rows"]:

@@ -102,7 +102,7 @@ def test_what_spark_says_of_a_list_is_a_sentence(spark: "SparkSession", tmp_path
     (tmp_path / "bad.parquet").write_text("nonsense")
     work = Work(None, "local[2]", 2, None)
     with pytest.raises(
-        CommandError, match=r"the list cannot be read as asked: \[FAILED_READ_FILE.*mend the list"
+        CommandError, match=r"the list cannot be read as asked: \[FAILED_READ_FILE.*correct the list"
     ) as caught:
         read_columns(work, str(tmp_path / "bad.parquet"), multiline=False)
     assert caught.value.code == Exit.DATA

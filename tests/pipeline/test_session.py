@@ -184,8 +184,8 @@ def test_the_package_is_shipped_whole(tmp_path: Path) -> None:
     target = session.package(tmp_path)
     assert "zonemta_py/pipeline/SCHEMA.md" not in zipfile.ZipFile(target).namelist()
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import zonemta_py.pipeline.bronze as b; "
-        "import zonemta_py.pipeline.source; print(b.__file__)"
+        "import sys; sys.path.insert(0, sys.argv[1]); import zonemta_py.pipeline.lake.bronze as b; "
+        "import zonemta_py.pipeline.journal.source; print(b.__file__)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(target)], capture_output=True, text=True, check=True, timeout=60, cwd=tmp_path
