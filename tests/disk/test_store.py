@@ -1,9 +1,11 @@
 """The store: atomic synced batches, a fence after any write error, and one sentence for everything that goes wrong."""
 
 import contextlib
+import gc
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +166,26 @@ while thread.is_alive():
 assert len(list(store.keys(b"k", b"l"))) == 5000
 assert [key for key, _ in store.scan(b"k000002", b"k000100")] == [b"k%06d" % number for number in range(2, 100)]
 """
+
+
+def test_a_walk_that_nobody_ends_may_be_collected_within_another(tmp_path: Path) -> None:
+    """The garbage collector closes it wherever it runs, and a read may be what made it run."""
+    store = Store(tmp_path / "store")
+    store.write([(b"k%d" % number, b"v") for number in range(9)], sync=True)
+
+    def forget() -> None:
+        walk = store.scan(b"k", b"l")
+        next(walk)
+        circle: list[Any] = [walk]
+        circle.append(circle)
+
+    def collect() -> None:
+        with store._reading:
+            gc.collect()
+
+    forget()
+    thread = threading.Thread(target=collect, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+    store.close()

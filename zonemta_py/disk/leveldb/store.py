@@ -80,7 +80,8 @@ class Store:
         self.fenced = False
         mapping.forbid()
         folder.mkdir(parents=True, exist_ok=True)
-        self._reading = threading.Lock()
+        self._reading = threading.RLock()
+        """The garbage collector may end a walk within a read of the same thread."""
         self._compacting = threading.Lock()
         """LevelDB does not survive being closed meanwhile."""
         self._db = self._open()
