@@ -88,6 +88,8 @@ MISTAKES = [
     ("[server", "is not TOML", "correct that line"),
     ("[sever]", "unknown key sever", "did you mean 'server'?"),
     ("[server]\nhosname = 'x'", "unknown key server.hosname", "did you mean 'hostname'?"),
+    ("[server]\nname = 'x'", "unknown key server.name", "did you mean 'hostname'?"),
+    ("[[zones]]\nname = 'z'\nprot = 25", "unknown key zones[z].prot", "did you mean 'port'?"),
     ("[server]\nxyzzy = 1", "unknown key server.xyzzy", "`zonemta config show`"),
     ("[server]\nreceivers = 'many'", "server.receivers: should be a valid integer", "not 'many'"),
     ("[server]\nreceivers = -1", "server.receivers: should be greater than or equal to 0", "not '-1'"),

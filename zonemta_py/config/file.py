@@ -56,7 +56,10 @@ def _sentence(path: str, document: dict[str, Any], error: ValidationError) -> st
     first = error.errors()[0]
     key = _place(document, first["loc"]) or "the file"
     if first["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(first["loc"][-1]), _keys(), 1)
+        word = str(first["loc"][-1])
+        near = difflib.get_close_matches(word, _keys_beside(first["loc"]), 1) or difflib.get_close_matches(
+            word, [key for key in _keys() if key != word], 1
+        )
         remedy = f"did you mean {near[0]!r}?" if near else "remove it; `zonemta config show` lists all keys"
         return f"{path}: unknown key {key}; {remedy}"
     if first["type"] == "missing":
@@ -79,6 +82,16 @@ def _place(document: Any, parts: tuple[int | str, ...]) -> str:
             document = document.get(part) if isinstance(document, dict) else None
             text += f".{part}"
     return text.removeprefix(".")
+
+
+def _keys_beside(place: tuple[int | str, ...]) -> list[str]:
+    """The keys of the section in which that one stands."""
+    section: type[BaseModel] = Config
+    for part in place[:-1]:
+        field = section.model_fields.get(str(part))
+        kinds = (field.annotation, *get_args(field.annotation)) if field is not None else ()
+        section = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), section)
+    return list(section.model_fields)
 
 
 def _keys() -> list[str]:
