@@ -34,7 +34,7 @@ LONG_S = {
     "tests/faults/test_power.py": 30,
     "tests/reception/test_hostile.py": 30,
     "tests/queue/test_orders_survive.py": 25,
-    "tests/queue/test_steering_life.py": 20,
+    "tests/queue/test_admin_orders_life.py": 20,
     "tests/test_readme.py": 20,
     "tests/delivery/test_points.py": 20,
     "tests/faults/test_start.py": 15,

@@ -74,7 +74,7 @@ def test_everything_that_stands_can_be_undone(served: Callable[..., Any], told: 
     async def teach(queue: LocalQueue) -> None:
         schedule = queue.core.schedule
         zone = schedule.zones["default"]
-        standing = schedule.standing
+        standing = schedule.policy
         standing.stop("rest", "127.0.0.2 x.org", 600, "blocked-ip: 550 on a list")
         standing.stop("no-tls", "z.org", 3600, "tls-broken: 454 TLS not now")
         for _ in range(6):
@@ -102,7 +102,7 @@ def test_tls_that_was_switched_off_stops_no_mail(served: Callable[..., Any], tol
     queue = served()
 
     async def switch_off(queue: LocalQueue) -> None:
-        queue.core.schedule.standing.stop("no-tls", "z.org", 7200, "tls-broken: 454 TLS not now")
+        queue.core.schedule.policy.stop("no-tls", "z.org", 7200, "tls-broken: 454 TLS not now")
 
     queue.do(switch_off)
     out = told("standing").out

@@ -51,7 +51,7 @@ def test_the_days_that_were(served: Callable[..., Any], told: Callable[..., Any]
     queue = served(**COLD)
 
     async def good_day(queue: LocalQueue) -> None:
-        days = queue.core.schedule.standing.warmups.of("127.0.0.2", "google")
+        days = queue.core.schedule.policy.warmups.of("127.0.0.2", "google")
         assert days is not None
         today = int(time.time() * 1000)
         days.room(today - 86_400_000)

@@ -247,7 +247,7 @@ def test_a_body_is_what_it_was(body: str, record: Any) -> None:
 def test_an_entry_of_the_suppression_list_is_what_it_was(body: str, entry: Suppressed) -> None:
     """As short as what it says allows."""
     assert pack([entry.row()]).hex() == body
-    assert [Suppressed.told(row) for row in unpack(bytes.fromhex(body))] == [entry]
+    assert [Suppressed.from_row(row) for row in unpack(bytes.fromhex(body))] == [entry]
 
 
 def test_what_older_queues_did_not_write_is_filled_in() -> None:

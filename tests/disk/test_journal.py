@@ -180,7 +180,7 @@ def test_mend_bridges_what_is_lost(tmp_path: Path, seq: int) -> None:
     damaged = path.read_bytes()
     _, faults = everything(path.parent)
     assert faults
-    journal.mend(path, 1, quarantine := Quarantine(tmp_path / "quarantine"), faults)
+    journal.repair(path, 1, quarantine := Quarantine(tmp_path / "quarantine"), faults)
     found, faults = everything(path.parent)
     assert faults == []
     assert {r.seq for r in found if r.type != Type.LOST} == {r.seq for r in rows} - {seq}
@@ -194,7 +194,7 @@ def test_mend_keeps_the_records_behind_the_damaged_block(tmp_path: Path) -> None
     path = tmp_path / f"{1:016d}.journal"
     path.write_bytes(frame(rows, 0))
     flipped(path, 5000)
-    journal.mend(path, 1, Quarantine(tmp_path / "quarantine"), [])
+    journal.repair(path, 1, Quarantine(tmp_path / "quarantine"), [])
     found, faults = everything(tmp_path)
     (lost,) = [r for r in found if r.type == Type.LOST]
     first, last = unpack(lost.body)

@@ -23,7 +23,7 @@ BATCHES = st.lists(st.binary(min_size=1, max_size=400) | st.integers(30_000, 70_
 @given(BATCHES)
 def test_an_intact_log_is_left_alone(batches: list[bytes]) -> None:
     """None: there is nothing to mend."""
-    assert store_log.mend(store_log.build(batches)) is None
+    assert store_log.repair(store_log.build(batches)) is None
 
 
 @given(BATCHES, st.data())
@@ -37,7 +37,7 @@ def test_a_flipped_bit_costs_one_batch_and_changes_none(batches: list[bytes], da
     assert len(kept) == len(batches) or any(log.lost) or log.holes
     rest = iter(batches)
     assert all(batch in rest for batch in kept)
-    mended = store_log.mend(bytes(whole))
+    mended = store_log.repair(bytes(whole))
     assert mended is None or [batch for _, batch in store_log.read(mended).batches] == kept
 
 

@@ -10,10 +10,10 @@ from zonemta_py.queue.core.counters import Tally
 
 counts = st.integers(0, 10_000)
 shares = st.floats(0, 1)
-tallies = st.builds(Tally, *(counts for _ in range(7)))
+counters = st.builds(Tally, *(counts for _ in range(7)))
 
 
-@given(tallies, st.dictionaries(st.sampled_from(thresholds.SHARES), shares), st.integers(0, 1000))
+@given(counters, st.dictionaries(st.sampled_from(thresholds.SHARES), shares), st.integers(0, 1000))
 def test_a_bound_is_passed_only_above_its_share_and_from_least_on(
     tally: Tally, limits: dict[str, float], n: int
 ) -> None:
@@ -28,7 +28,7 @@ def test_a_bound_is_passed_only_above_its_share_and_from_least_on(
     assert "the bound is" in cause or not cause
 
 
-@given(tallies, st.dictionaries(st.sampled_from(thresholds.SHARES), shares))
+@given(counters, st.dictionaries(st.sampled_from(thresholds.SHARES), shares))
 def test_nothing_is_passed_right_after_it_was_resumed(tally: Tally, limits: dict[str, float]) -> None:
     """What went wrong before counts no more."""
     assert passed({**limits, "least": 0}, tally, thresholds.figures(tally)) == ""

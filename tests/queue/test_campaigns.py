@@ -429,7 +429,7 @@ async def test_fsck_finds_a_wrong_tally_and_a_torn_template(house: Make) -> None
     """Both are named; the tally is counted again."""
     home = await opened(house, "ann@x.test", "bob@x.test")
     await home.rest()
-    home.queue.core.campaigns.tallies.add("spring", "delivered")
+    home.queue.core.campaigns.counters.add("spring", "delivered")
     home.queue.core.lines.submit([(keys.template("spring", 1), None)], lambda _: None, sync=True, keep=True)
     await home.rest()
     home.abandon()
@@ -493,7 +493,7 @@ async def test_the_journal_tells_of_its_orders(house: Make) -> None:
     await home.crash(power=True)
     now = home.clock.ms()
     begun = {"created_ms": now, "sender": "news@src.test", "tenant": "", "zone": "", "planned": 5}
-    found = standing(home)
+    found = policy(home)
     assert found[0][2].pop("template")
     assert found == [
         ["begin", ["campaign", "spring"], begun, ""],
@@ -529,12 +529,12 @@ async def test_a_campaign_whose_record_a_crash_cost_gets_one(house: Make) -> Non
         await asyncio.sleep(0)
     for _ in range(2):
         await home.crash()
-        assert [one[0] for one in standing(home)] == ["begin"]
+        assert [one[0] for one in policy(home)] == ["begin"]
     task.cancel()
     assert await home.queue.ask("campaign-put", **ask) == {"created": False}
 
 
-def standing(home: Any) -> list[list[Any]]:
+def policy(home: Any) -> list[list[Any]]:
     rows = journal.read(home.folder / "journal", 0, [], home.folder / "archive")
     return [records.unpack(one.body) for one in rows if one.type == Type.STANDING]
 

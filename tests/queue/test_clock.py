@@ -327,7 +327,7 @@ async def test_what_an_operator_stops_does_not_grow_older(house: Make, kind: str
 async def test_what_a_rule_rests_does(house: Make) -> None:
     home = await house()
     await home.put("a@x.test", sender="")
-    home.queue.core.schedule.standing.stop("destination", "x.test", 10 * DAY, "a rule's answer")
+    home.queue.core.schedule.policy.stop("destination", "x.test", 10 * DAY, "a rule's answer")
     assert await home.idle()
     await lived(home, 49)
     assert (await home.sizes())["messages"] == 0

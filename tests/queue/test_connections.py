@@ -1,4 +1,5 @@
-"""A limit on connections that several lanes share: they are used again, count while they are idle, and are shared."""
+"""A limit on connections that several egress paths share: they are used again, count while they are idle, and are
+shared."""
 
 from typing import Any
 
@@ -6,7 +7,7 @@ from zonemta_py.queue.api import RELEASED
 
 
 async def test_a_shared_limit_leaves_connections_open(house: Any) -> None:
-    """A lane goes on over its connection, which counts meanwhile; one that ends, or is not used, makes room."""
+    """An egress path goes on over its connection, which counts meanwhile; one that ends, or is not used, makes room."""
     home = await house(throttles=[{"name": "t", "per": ["campaign"], "connections": 1}])
     for number in range(3):
         await home.put(f"r{number}@x.test", campaign="c")
@@ -38,8 +39,9 @@ async def test_a_connection_kept_open_counts_until_it_ends(house: Any) -> None:
     assert len(await home.leases()) == 1, "the last one was not kept"
 
 
-async def test_a_lane_yields_after_its_turn(house: Any) -> None:
-    """While others wait at the limit a lane has its connection for TURN_S; then they have it, and then it again."""
+async def test_an_egress_path_yields_after_its_turn(house: Any) -> None:
+    """While others wait at the limit an egress path has its connection for TURN_S; then they have it, and then it
+    again."""
     home = await house(throttles=[{"name": "t", "connections": 1}])
     for number in range(30):
         await home.put(f"r{number}@x.test")

@@ -34,7 +34,7 @@ async def setting(house: Any, way: str, **more: Any) -> Any:
         (delivery,) = await home.leases()
         await home.settle(delivery, DEFERRED, delay_s=90_000, **({"down_s": 90_000} if way == "down" else {}))
     if way == "rest":
-        home.queue.core.schedule.standing.stop("rest", "127.0.0.3 x.test", 90_000, "550 on a list")
+        home.queue.core.schedule.policy.stop("rest", "127.0.0.3 x.test", 90_000, "550 on a list")
     await home.rest()
     return home
 
@@ -178,7 +178,7 @@ async def test_a_deadline_is_met_without_a_sweep(house: Any, way: str, mode: str
 
 
 async def test_nothing_is_walked_while_no_deadline_has_passed(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the store nor the strands in memory, however much waits."""
+    """Neither the store nor the flow queues in memory, however much waits."""
     home = await setting(house, "unread")
     await home.queue.sweep()
     await put(home, "unread")
@@ -187,7 +187,7 @@ async def test_nothing_is_walked_while_no_deadline_has_passed(house: Any, monkey
         raise AssertionError("walked")
 
     monkeypatch.setattr(home.queue.core.store, "scan", walked)
-    monkeypatch.setattr("zonemta_py.queue.maintenance.deadlines.strands_in_turn", walked)
+    monkeypatch.setattr("zonemta_py.queue.maintenance.deadlines.flow_queues_in_turn", walked)
     await home.move(SPAN_S - 1)
     assert not await home.queue.maintenance.deadlines()
     monkeypatch.undo()

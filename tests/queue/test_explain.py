@@ -80,12 +80,12 @@ async def test_a_learned_rate(house: Any) -> None:
     home = await house()
     lane_of = home.queue.core.schedule
     await home.put("a@x.test")
-    strand = next(lane_of.strands())
-    standing = lane_of.standing
+    flow_queue = next(lane_of.flow_queues())
+    policy = lane_of.policy
     for _ in range(5):
-        standing.delivered(strand.lane)
+        policy.delivered(flow_queue.path)
         await home.move(1)
-    standing.slowed(strand.lane, "slow-down: 421 too fast", home.clock.ms())
+    policy.slowed(flow_queue.path, "slow-down: 421 too fast", home.clock.ms())
     await look(home)
     reason = await first(home, "x.test")
     assert reason["kind"] == "rate"
@@ -180,7 +180,7 @@ async def test_a_source_that_rests(house: Any) -> None:
     pool = {"name": "p", "sources": [{"address": "127.0.0.2"}]}
     home = await house(zones=[{"name": "default", "pool": "p"}], pools=[pool])
     await home.put("a@x.test")
-    home.queue.core.schedule.standing.stop("rest", "127.0.0.2 x.test", 60, "listed: 550 blocked")
+    home.queue.core.schedule.policy.stop("rest", "127.0.0.2 x.test", 60, "listed: 550 blocked")
     await look(home)
     reason = await first(home, "a@x.test")
     assert reason["kind"] == "source"
@@ -416,14 +416,14 @@ async def test_leased(house: Any) -> None:
 
 
 async def test_before_it_in_memory_parked_and_fresh(house: Any) -> None:
-    """A backlog larger than the window: wherever a recipient is, the number of its strand before it is exact."""
+    """A backlog larger than the window: wherever a recipient is, the number of its flow queue before it is exact."""
     home = await house(queue={"window": 100})
     count = 400
     for number in range(count):
         await home.put(f"r{number}@x.test")
         await home.put(f"r{number}@y.test")
-    store, strands = home.queue.core.store, home.queue.core.schedule.zones["default"].strands
-    in_memory = len(strands.by_key["x.test"].entries)
+    store, flow_queues = home.queue.core.store, home.queue.core.schedule.zones["default"].flow_queues
+    in_memory = len(flow_queues.by_key["x.test"].entries)
     assert 0 < in_memory < count
     before = [(await ask(home, f"r{number}@x.test"))["rows"][0] for number in (0, in_memory - 1, in_memory, count - 1)]
     assert [row["before"] for row in before] == [0, in_memory - 1, in_memory, count - 1]
@@ -438,13 +438,13 @@ async def test_before_it_in_memory_parked_and_fresh(house: Any) -> None:
 
 
 async def test_asking_leaves_nothing_behind(house: Any) -> None:
-    """A recipient that waits for its time is of no strand yet, and none stays for having asked."""
+    """A recipient that waits for its time is of no flow queue yet, and none stays for having asked."""
     home = await house()
     await home.put("a@x.test", hold_until_ms=home.clock.ms() + 60_000)
     await home.rest()
     await home.crash()
     assert (await ask(home, "a@x.test"))["rows"]
-    assert not list(home.queue.core.schedule.strands())
+    assert not list(home.queue.core.schedule.flow_queues())
 
 
 # ---------------------------------------------------------------- what it is not
@@ -469,8 +469,8 @@ async def test_many_rows_are_counted(house: Any) -> None:
     assert (len(answer["rows"]), answer["more"]) == (200, 50)
 
 
-async def test_lanes_are_rows_with_reasons(house: Any) -> None:
-    """Every strand in memory, of one zone or of all."""
+async def test_egress_paths_are_rows_with_reasons(house: Any) -> None:
+    """Every flow queue in memory, of one zone or of all."""
     home = await house(zones=[{"name": "a", "default": True}, {"name": "b", "sender_domains": ["b.test"]}])
     await home.put("a@x.test")
     await home.put("a@x.test", sender="s@b.test", campaign="c")

@@ -70,7 +70,7 @@ async def test_an_expiry_waits_for_the_fence(house: Make, monkeypatch: pytest.Mo
     reached = 0
     for number in range(1, 16):
         home = await house(retry={"life_h": 1})
-        home.queue.core.schedule.standing.stop("destination", "x.test", 86_400, "a rule's answer")
+        home.queue.core.schedule.policy.stop("destination", "x.test", 86_400, "a rule's answer")
         await home.queue.core.journal.stable()
         for name in "abcd":
             await home.put(f"{name}@x.test", sender="")

@@ -196,10 +196,10 @@ async def test_a_message_keeps_its_source_and_sources_share_by_weight(house: Any
 async def test_a_blocked_source_rests_at_that_site_and_another_takes_over(house: Any) -> None:
     """By rule; elsewhere it goes on, and after its rest here too. The rest survives a crash."""
     home = await house(**POOL)
-    standing = home.queue.core.schedule.standing
+    policy = home.queue.core.schedule.policy
     await put_all(home, 40, "x.test")
     await put_all(home, 40, "y.test")
-    standing.stop("rest", "127.0.0.3 x.test", 600, "on a list")
+    policy.stop("rest", "127.0.0.3 x.test", 600, "on a list")
     await home.rest()
     await home.crash()
     sent = Counter((d.recipients[0].domain, d.source) for d in await drain(home))
@@ -215,7 +215,7 @@ async def test_a_source_that_rests_while_mail_waits_for_it(house: Any) -> None:
     home = await house(**POOL, queue={"window": 100}, throttles=[{"name": "s", "per": ["site"], "messages": "1/min"}])
     await put_all(home, 400)
     assert len(await drain(home)) == 1
-    home.queue.core.schedule.standing.stop("rest", "127.0.0.3 x.test", 100_000, "on a list")
+    home.queue.core.schedule.policy.stop("rest", "127.0.0.3 x.test", 100_000, "on a list")
     sources = set()
     for _ in range(30):
         await home.move(60)
@@ -333,7 +333,7 @@ async def test_domains_with_the_same_exchangers_share_a_destination(house: Any) 
     assert sorted(scout.asked) == ["x.test", "y.test", "z.test"]
 
 
-async def test_no_strand_slips_past_while_its_domain_is_looked_up(house: Any) -> None:
+async def test_no_flow_queue_slips_past_while_its_domain_is_looked_up(house: Any) -> None:
     """What came before the answer that others had asked for counts at the domain's site and provider, too."""
     scout = Directory()
     scout.answers = {"x.test": site("big", "giant")}

@@ -63,7 +63,7 @@ async def test_in_position_records_too(house: Any) -> None:
     await home.put(*people(20))
     await home.queue.settle(ten_only((await home.lease())[0]))
     await home.queue.maintenance.position()
-    assert home.queue.core.schedule.standing.state()["manners"][0][:3] == ["recipients", "x.test", 10]
+    assert home.queue.core.schedule.policy.state()["manners"][0][:3] == ["recipients", "x.test", 10]
     await home.crash()
     assert [row["most"] for row in await rows(home)] == [10]
 
@@ -86,7 +86,7 @@ async def test_forgotten(house: Any) -> None:
 async def test_only_less_is_news(house: Any) -> None:
     """What is known to be less stays, and is not written again."""
     home = await house()
-    manners = home.queue.core.schedule.standing.manners
+    manners = home.queue.core.schedule.policy.manners
     for most in (10, 10, 50, 4):
         manners.learn("x.test", most, False, TOO_MANY)
     await home.rest()

@@ -174,9 +174,9 @@ class Life(RuleBasedStateMachine):
         known = "".join(path.read_text(errors="replace") for path in self._quarantined())
         for who in self.people.keys() - here.keys():
             assert who[0] in known or who[1] in known, f"{who} is gone, and nothing names it"
-        standing = {row["name"] for row in self._ask("standing") if row["kind"] == "zone"}
-        assert self.stopped <= standing or "order" in known
-        self.stopped &= standing
+        policy = {row["name"] for row in self._ask("standing") if row["kind"] == "zone"}
+        assert self.stopped <= policy or "order" in known
+        self.stopped &= policy
         self.suppressed = {address for address in self.suppressed if self._ask("suppression", address=address)}
         self.people = {who: STATES[row["state"]] for who, row in here.items()}
         for who, row in here.items():

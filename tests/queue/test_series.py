@@ -287,8 +287,8 @@ async def test_421_rests_the_destination_whenever_it_comes(house: Make) -> None:
     home.queue.settle_part(leaving)
     await home.queue.settle(settled(lease, []))
     assert await home.idle()
-    (lane,) = {strand.lane for strand in home.queue.core.schedule.strands()}
-    assert (lane.failures, lane.reason) == (1, "421 4.3.2 closing")
+    (path,) = {flow_queue.path for flow_queue in home.queue.core.schedule.flow_queues()}
+    assert (path.failures, path.reason) == (1, "421 4.3.2 closing")
 
 
 async def test_who_was_not_tried_says_nothing_of_the_pace(house: Make) -> None:

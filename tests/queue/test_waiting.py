@@ -52,7 +52,7 @@ async def test_what_is_parked_behind_a_stopped_source_goes_from_another(house: A
     await home.sound()
 
 
-async def test_strands_that_are_empty_are_forgotten(house: Any) -> None:
+async def test_flow_queues_that_are_empty_are_forgotten(house: Any) -> None:
     """Also where their mail has gone another way, since domains turned out to share a site."""
 
     class Same:
@@ -67,8 +67,8 @@ async def test_strands_that_are_empty_are_forgotten(house: Any) -> None:
             await home.settle(delivery)
     await home.rest()
     await home.queue.sweep()
-    strands = home.queue.core.schedule.zones["default"].strands
-    assert (len(strands.by_key), len(strands.lanes), len(strands.by_flow)) == (0, 0, 0)
+    flow_queues = home.queue.core.schedule.zones["default"].flow_queues
+    assert (len(flow_queues.by_key), len(flow_queues.paths), len(flow_queues.by_flow)) == (0, 0, 0)
 
 
 # ---------------------------------------------------------------- nobody is in the way
@@ -246,9 +246,9 @@ async def test_mail_that_was_held_for_long_has_its_life_before_it(house: Any) ->
 
 
 async def test_what_expires_is_ended_once(house: Any) -> None:
-    """The first to end lets its strand read on: it must not read those that end with it."""
+    """The first to end lets its flow queue read on: it must not read those that end with it."""
     home = await house(queue={"window": 100}, retry={"life_h": 1})
-    home.queue.core.schedule.standing.stop("destination", "x.test", 86_400, "a rule's answer")
+    home.queue.core.schedule.policy.stop("destination", "x.test", 86_400, "a rule's answer")
     for number in range(300):
         await home.put(f"r{number}@x.test", sender="")
     assert not await home.leases()

@@ -63,8 +63,8 @@ async def by_id_alone(queue: RemoteQueue, envelope: Envelope) -> Receipt:
     """PUT does not say how many are left out."""
     name = await queue._asked(Operation.PUT, envelope.to_wire(), BODY)
     assert isinstance(name, str)
-    left_out = sum(recipient.address == "listed@x.test" for recipient in envelope.recipients)
-    return Receipt(name, len(envelope.recipients) - left_out, left_out)
+    suppressed_by = sum(recipient.address == "listed@x.test" for recipient in envelope.recipients)
+    return Receipt(name, len(envelope.recipients) - suppressed_by, suppressed_by)
 
 
 SHARED = (whole, requested, in_parts, in_a_file)

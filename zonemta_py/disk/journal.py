@@ -218,7 +218,7 @@ def _from_byte(path: Path, start: int) -> bytes:
         return file.read()
 
 
-def mend(
+def repair(
     path: Path, expected: int, quarantine: Quarantine, faults: list[Fault], archive: Path | None = None, until: int = 0
 ) -> None:
     """Replaces a damaged file by one with every record that can still be read, and LOST records for the rest.

@@ -29,14 +29,14 @@ class Damaged(NamedTuple):
     faults: list[journal.Fault]
 
 
-def mend(paths: list[Path], quarantine: Quarantine, archive: Path, until: int = 0) -> list[journal.Fault]:
+def repair(paths: list[Path], quarantine: Quarantine, archive: Path, until: int = 0) -> list[journal.Fault]:
     """Mends every damaged file of these; returns what was wrong.
 
     Afterwards they read without a fault, under their names in the archive too. paths, until: as for `damaged`.
     """
     found: list[journal.Fault] = []
     for path, start, last, faults in damaged(paths, until):
-        journal.mend(path, start, quarantine, faults, archive, last)
+        journal.repair(path, start, quarantine, faults, archive, last)
         found += faults
     return found
 
@@ -64,7 +64,7 @@ def damaged(paths: list[Path], until: int = 0) -> Iterator[Damaged]:
             yield Damaged(path, start, last, faults)
 
 
-def mend_segments(
+def repair_segments(
     folder: Path, archive: Path, spans: list[tuple[int, int]], quarantine: Quarantine
 ) -> list[journal.Fault]:
     """The same for closed segments, each given as (first record, first record of the next one in the journal).
@@ -76,7 +76,7 @@ def mend_segments(
         paths = [path for path in journal.files(folder) if first <= journal.first_seq(path) < following]
         last = max(map(journal.first_seq, paths), default=first)
         later = (seq for seq in map(journal.first_seq, journal.every_file(folder, archive)) if seq > last)
-        found += mend(paths, quarantine, archive, min(later, default=0))
+        found += repair(paths, quarantine, archive, min(later, default=0))
     return found
 
 

@@ -66,7 +66,7 @@ class Call(Watched):
 
         Raises PluginFailed while it is left out.
         """
-        if self.out_until and self.left_out():
+        if self.out_until and self.suppressed_by():
             raise PluginFailed(self.plugin, self.hook.name, "is skipped, because it blocked its process")
         if self._all is not None:
             arguments = {name: value for name, value in arguments.items() if name in self._all}

@@ -37,7 +37,7 @@ class Watched:
         self.plugin, self.file, self.hook, self.limit_s = plugin, file, hook, limit_s
         self.strikes, self.struck, self.out_until = 0, 0.0, 0.0
 
-    def left_out(self) -> bool:
+    def suppressed_by(self) -> bool:
         """It is not to be called now. Ask only if `out_until` is set: most never are."""
         if monotonic() < self.out_until:
             return True

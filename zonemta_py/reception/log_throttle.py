@@ -22,7 +22,7 @@ _MINUTE_S = 60.0
 class _Minute:
     began: float
     lines: int = 0
-    left_out: int = 0
+    suppressed_by: int = 0
     clients: dict[str, int] = field(default_factory=dict)
 
 
@@ -41,16 +41,16 @@ class LogThrottle:
         now = self._clock()
         minute = self._kinds.get(kind)
         if minute is None or now >= minute.began + _MINUTE_S:
-            left_out = minute.left_out if minute else 0
-            minute = self._kinds[kind] = _Minute(now, left_out=left_out)
+            suppressed_by = minute.suppressed_by if minute else 0
+            minute = self._kinds[kind] = _Minute(now, suppressed_by=suppressed_by)
         client = network_of(client)
         lines = minute.clients.get(client, 0)
         if minute.lines >= KIND_LINES or lines >= CLIENT_LINES:
-            minute.left_out += 1
+            minute.suppressed_by += 1
             return
         minute.lines += 1
         minute.clients[client] = lines + 1
-        if minute.left_out:
-            message, arguments = message + " (and %d similar lines before)", (*arguments, minute.left_out)
-            minute.left_out = 0
+        if minute.suppressed_by:
+            message, arguments = message + " (and %d similar lines before)", (*arguments, minute.suppressed_by)
+            minute.suppressed_by = 0
         self._log.log(level, message, *arguments)

@@ -26,7 +26,7 @@ LIFTED = (*STOPPED, "rest", "resting", "rate", "concurrency", *MANNERS, NO_TLS, 
 
 
 async def stop(schedule: Schedule, kind: str, name: str, seconds: float | None, cause: str) -> int:
-    """Nothing of it is sent from now on; seconds None: until it is lifted. How many strands in memory it holds.
+    """Nothing of it is sent from now on; seconds None: until it is lifted. How many flow queues in memory it holds.
 
     Raises ValueError for a kind or name that cannot be stopped.
     """
@@ -38,16 +38,16 @@ async def stop(schedule: Schedule, kind: str, name: str, seconds: float | None, 
         raise ValueError(f"there is no zone {name!r}; there are {', '.join(schedule.zones)}")
     if kind == "destination":
         name = name.lower().rstrip(".")
-    schedule.standing.stop(kind, name, math.inf if seconds is None else seconds, cause, chosen=True)
-    return sum(name in _names(strand)[kind] for strand in schedule.strands())
+    schedule.policy.stop(kind, name, math.inf if seconds is None else seconds, cause, chosen=True)
+    return sum(name in _names(flow_queue)[kind] for flow_queue in schedule.flow_queues())
 
 
-def _names(strand: FlowQueue) -> dict[str, tuple[str, ...]]:
-    """What a strand is called, by kind."""
-    lane, path = strand.lane, strand.path
+def _names(flow_queue: FlowQueue) -> dict[str, tuple[str, ...]]:
+    """What a flow queue is called, by kind."""
+    path, flow_id = flow_queue.path, flow_queue.flow_id
     return {
-        "destination": (lane.site, lane.provider), "tenant": (path.tenant,), "campaign": (path.campaign,),
-        "zone": (strand.zone.zone.name,), "source": (lane.source,),
+        "destination": (path.site, path.provider), "tenant": (flow_id.tenant,), "campaign": (flow_id.campaign,),
+        "zone": (flow_queue.zone.zone.name,), "source": (path.source,),
     }  # fmt: skip
 
 
@@ -70,7 +70,7 @@ def lift(schedule: Schedule, kind: str, name: str, cause: str) -> bool:
         lifted = _end_rest(schedule, name, cause)
     else:
         name = name.lower().rstrip(".") if kind == "destination" else name
-        lifted = schedule.standing.lift(kind, name, cause)
+        lifted = schedule.policy.lift(kind, name, cause)
         if lifted and kind == "concurrency":
             _end_rest(schedule, name, cause)
     schedule.lift()
@@ -78,11 +78,11 @@ def lift(schedule: Schedule, kind: str, name: str, cause: str) -> bool:
 
 
 def _end_rest(schedule: Schedule, name: str, cause: str) -> bool:
-    """The lane of that name is tried as if nothing had been; False if it does not rest."""
-    for zone, lane in _resting(schedule):
-        if _lane_name(zone, lane) == name:
-            schedule.standing.ended_rest(name, cause)
-            zone.up(lane)
+    """The egress path of that name is tried as if nothing had been; False if it does not rest."""
+    for zone, path in _resting(schedule):
+        if _path_name(zone, path) == name:
+            schedule.policy.ended_rest(name, cause)
+            zone.up(path)
             return True
     return False
 
@@ -92,14 +92,14 @@ async def warm(schedule: Schedule, source: str, provider: str, step: int | None,
 
     step: 1 is the first day. Raises ValueError for a source, provider or step that there is not.
     """
-    warmups = schedule.standing.warmups
+    warmups = schedule.policy.warmups
     plan = warmups.schedule_of(source)
     steps = len(plan.caps)
     if step is not None and not 1 <= step <= steps:
         raise ValueError(f"the warm-up {plan.name!r} of {source} has no step {step}; take 1 to {steps}, or warm")
     if not warmups.knows(source, provider):
         await _check_provider(schedule, provider)
-    schedule.standing.set_warmup(source, provider, steps if step is None else step - 1, cause)
+    schedule.policy.set_warmup(source, provider, steps if step is None else step - 1, cause)
     schedule.lift()
 
 
@@ -110,7 +110,7 @@ async def _check_provider(schedule: Schedule, name: str) -> None:
         names = Providers.load(file).names
     except ConfigError as error:
         raise ValueError(str(error)) from None
-    if name in names or any(name == (s.lane.provider or s.lane.site) for s in schedule.strands()):
+    if name in names or any(name == (s.path.provider or s.path.site) for s in schedule.flow_queues()):
         return
     site = await look(schedule, name) if schedule.sites.asks and "." in name else None
     if not isinstance(site, Site):
@@ -125,18 +125,18 @@ def rows(schedule: Schedule) -> list[dict[str, Any]]:
     """All of it: kind, name, cause, since_ms, until_ms (0: until it is lifted, or something happens)."""
     resting = [
         {
-            "kind": "resting", "name": _lane_name(zone, lane), "cause": lane.reason, "since_ms": lane.down_since_ms,
-            "until_ms": zone.ms_at(lane.down_until) if lane.down_until else 0,
+            "kind": "resting", "name": _path_name(zone, path), "cause": path.reason, "since_ms": path.down_since_ms,
+            "until_ms": zone.ms_at(path.down_until) if path.down_until else 0,
         }
-        for zone, lane in _resting(schedule)
+        for zone, path in _resting(schedule)
     ]  # fmt: skip
-    return [*schedule.standing.rows(), *resting]
+    return [*schedule.policy.rows(), *resting]
 
 
 def _resting(schedule: Schedule) -> Iterator[tuple[ZoneSchedule, EgressPath]]:
     for zone in schedule.zones.values():
-        yield from ((zone, lane) for lane in list(zone.strands.lanes.values()) if lane.failures)
+        yield from ((zone, path) for path in list(zone.flow_queues.paths.values()) if path.failures)
 
 
-def _lane_name(zone: ZoneSchedule, lane: EgressPath) -> str:
-    return f"{zone.zone.name} {lane.site} {lane.source}".strip()
+def _path_name(zone: ZoneSchedule, path: EgressPath) -> str:
+    return f"{zone.zone.name} {path.site} {path.source}".strip()

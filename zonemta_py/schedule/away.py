@@ -1,10 +1,10 @@
 """Recipients that were put off for nothing but that their destination was away: they go as soon as it is back.
 
 They wait in the store as all that are deferred do, until their retry is due, and their notes say why (`Note.away`).
-Here their keys are kept besides, by lane, so that the first answer of the destination brings them back into the window,
-where they take turns with the rest. Only those that were tried are here: what had not been is parked on its strand. So
-they are few, and where nothing is away it costs nothing. After a restart the walk over deferred mail that looks for
-deadlines finds them again.
+Here their keys are kept besides, by egress path, so that the first answer of the destination brings them back into
+the window, where they take turns with the rest. Only those that were tried are here: what had not been is parked on
+its flow queue. So they are few, and where nothing is away it costs nothing. After a restart the walk over deferred
+mail that looks for deadlines finds them again.
 
 A destination that turns some connections away and takes others would have them tried again and again: while it does not
 rest, they are brought back once in `damp_s` at most.

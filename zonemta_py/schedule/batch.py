@@ -56,16 +56,28 @@ class EgressPath:
     """One source towards one site."""
 
     __slots__ = (
-        "active", "concurrency", "crowded", "down_since_ms", "down_until", "failures", "idle", "idle_until", "owner",
-        "provider", "reason", "source", "strands", "target",
+        "active",
+        "concurrency",
+        "crowded",
+        "down_since_ms",
+        "down_until",
+        "failures",
+        "flow_queues",
+        "idle",
+        "idle_until",
+        "owner",
+        "provider",
+        "reason",
+        "source",
+        "target",
     )  # fmt: skip
 
     def __init__(self, target: Target, source: str, concurrency: Concurrency, provider: str) -> None:
         self.target, self.source, self.concurrency, self.provider = target, source, concurrency, provider
-        self.strands: dict[str, FlowQueue] = {}
+        self.flow_queues: dict[str, FlowQueue] = {}
         self.active = 0
         self.crowded = False
-        """A strand of it is not listed only because all its connections are in use."""
+        """A flow queue of it is not listed only because all its connections are in use."""
         self.failures = 0
         self.down_until = 0.0
         self.down_since_ms = 0
@@ -82,19 +94,19 @@ class EgressPath:
 
 
 class FlowQueue:
-    """A flow's part of a lane. held: what it waits for, so that it is not listed meanwhile.
+    """A flow's part of an egress path. held: what it waits for, so that it is not listed meanwhile.
 
     deadline_ms: the earliest by which one of those parked has to be returned, or earlier; 0: not known.
 
-    There may be as many as campaigns times sites, so all that flows or lanes have in common is theirs.
+    There may be as many as campaigns times sites, so all that flows or egress paths have in common is theirs.
     """
 
-    __slots__ = ("deadline_ms", "entries", "held", "key", "lane", "limits", "listed", "parked", "turn", "zone")
+    __slots__ = ("deadline_ms", "entries", "held", "key", "limits", "listed", "parked", "path", "turn", "zone")
 
     def __init__(
-        self, zone: ZoneFace, key: str, lane: EgressPath, turn: Turn, limits: tuple[Limit, ...], parked: Shelf
+        self, zone: ZoneFace, key: str, path: EgressPath, turn: Turn, limits: tuple[Limit, ...], parked: Shelf
     ) -> None:
-        self.key, self.zone, self.lane, self.turn = key, zone, lane, turn
+        self.key, self.zone, self.path, self.turn = key, zone, path, turn
         self.limits, self.parked = limits, parked
         self.entries: list[Entry] = []  # short; an empty deque is ten times as large
         self.listed = False
@@ -102,24 +114,24 @@ class FlowQueue:
         self.deadline_ms = NEVER_MS
 
     @property
-    def path(self) -> FlowId:
-        return self.turn.path
+    def flow_id(self) -> FlowId:
+        return self.turn.flow_id
 
     def may_go(self) -> bool:
-        """Whether it has something to send, and its lane a connection for it."""
-        lane = self.lane
-        if not self.entries or lane.down_until or self.held is not None:
+        """Whether it has something to send, and its egress path a connection for it."""
+        path = self.path
+        if not self.entries or path.down_until or self.held is not None:
             return False
-        if lane.active < (1 if lane.failures else lane.concurrency.window):
+        if path.active < (1 if path.failures else path.concurrency.window):
             return True
-        lane.crowded = True
+        path.crowded = True
         return False
 
     def enlist(self) -> None:
         """If it may go, it has its turn among its flow's."""
         if not self.listed and self.may_go():
             self.listed = True
-            self.turn.strands.append(self)
+            self.turn.flow_queues.append(self)
             self.turn.flow.ready = True
 
     def hold(self, hold: Blocked) -> None:
@@ -136,17 +148,17 @@ class FlowQueue:
 
 
 class Turn:
-    """A flow in the zone, its strands that may go, in turns, and how many strands it has. text: its path's."""
+    """A flow in the zone, its flow queues that may go, in turns, and how many flow queues it has. text: its path's."""
 
-    __slots__ = ("flow", "members", "path", "strands", "text")
+    __slots__ = ("flow", "flow_id", "flow_queues", "members", "text")
 
-    def __init__(self, path: FlowId, flow: Flow) -> None:
-        self.path, self.text, self.flow, self.members = path, path.text(), flow, 0
-        self.strands: deque[FlowQueue] = deque()
+    def __init__(self, flow_id: FlowId, flow: Flow) -> None:
+        self.flow_id, self.text, self.flow, self.members = flow_id, flow_id.text(), flow, 0
+        self.flow_queues: deque[FlowQueue] = deque()
 
 
 class Line:
-    """Strands that wait, first come first: nearly always one, so that a deque for each line would be dear."""
+    """Flow queues that wait, first come first: nearly always one, so that a deque for each line would be dear."""
 
     __slots__ = ("_first", "_more")
 
@@ -154,20 +166,20 @@ class Line:
         self._first: FlowQueue | None = first
         self._more: deque[FlowQueue] | None = None
 
-    def append(self, strand: FlowQueue) -> None:
+    def append(self, flow_queue: FlowQueue) -> None:
         if self._more is None:
             self._more = deque()
-        self._more.append(strand)
+        self._more.append(flow_queue)
 
-    def __contains__(self, strand: FlowQueue) -> bool:
-        return strand is self._first or (self._more is not None and strand in self._more)
+    def __contains__(self, flow_queue: FlowQueue) -> bool:
+        return flow_queue is self._first or (self._more is not None and flow_queue in self._more)
 
-    def remove(self, strand: FlowQueue) -> bool:
+    def remove(self, flow_queue: FlowQueue) -> bool:
         """Takes it out; True: it was the last."""
-        if strand is self._first:
+        if flow_queue is self._first:
             return self.pop()[1]
         if self._more is not None:
-            self._more.remove(strand)
+            self._more.remove(flow_queue)
         return False
 
     def pop(self) -> tuple[FlowQueue, bool]:
@@ -182,8 +194,8 @@ class Batch:
 
     connect: a new connection may be opened for it. site: what DNS says of the destination. refusal: why there is no way
     to it. taken: when its limits were charged, steady seconds, and what: messages, recipients, new connections, bytes.
-    since: when its lane was given the connection; idle_s: how long it may stay open without mail; keep: it does. kept:
-    the one it goes on over. worker: its sender.
+    since: when its egress path was given the connection; idle_s: how long it may stay open without mail; keep: it
+    does. idle_connection: the one it goes on over. worker: its sender.
     """
 
     __slots__ = (
@@ -191,27 +203,27 @@ class Batch:
         "connect",
         "day",
         "entries",
+        "flow_queue",
+        "idle_connection",
         "idle_s",
         "keep",
-        "kept",
         "learned",
         "limits",
         "refusal",
         "since",
         "site",
-        "strand",
         "taken",
         "worker",
     )  # fmt: skip
 
     def __init__(
-        self, strand: FlowQueue, entries: list[Entry], connect: bool = True, refusal: Reply | None = None
+        self, flow_queue: FlowQueue, entries: list[Entry], connect: bool = True, refusal: Reply | None = None
     ) -> None:
-        self.strand, self.entries, self.connect, self.refusal = strand, entries, connect, refusal
+        self.flow_queue, self.entries, self.connect, self.refusal = flow_queue, entries, connect, refusal
         self.site: Site | None = None
         self.taken = self.since = self.idle_s = 0.0
         self.keep = False
-        self.kept: IdleConnection | None = None
+        self.idle_connection: IdleConnection | None = None
         self.worker = ""
         self.charge: tuple[int, int, int, int] | None = None
         self.limits: tuple[Limit, ...] = ()
@@ -220,20 +232,21 @@ class Batch:
 
     @property
     def zone(self) -> ZoneFace:
-        return self.strand.zone
+        return self.flow_queue.zone
 
     @property
-    def lane(self) -> EgressPath:
-        return self.strand.lane
+    def path(self) -> EgressPath:
+        return self.flow_queue.path
 
 
 class IdleConnection:
-    """limits: what it counts at. since: when its lane was given it. worker: who has it. until: when it ends, unused."""
+    """limits: what it counts at. since: when its egress path was given it. worker: who has it. until: when it ends,
+    unused."""
 
     __slots__ = ("limits", "since", "until", "worker")
 
-    def __init__(self, group: Batch, until: float) -> None:
-        self.limits, self.since, self.worker, self.until = group.limits, group.since, group.worker, until
+    def __init__(self, batch: Batch, until: float) -> None:
+        self.limits, self.since, self.worker, self.until = batch.limits, batch.since, batch.worker, until
 
 
 class QueuesOfZone(Protocol):
@@ -246,7 +259,9 @@ class QueuesOfZone(Protocol):
     def fair(self) -> Fair: ...
 
     def where(self, message_id: str, address: str, note: Note) -> tuple[str, Target, str, str]: ...
-    def still(self, strand: FlowQueue, message_id: str, address: str, note: Note, unknown: str = "") -> FlowQueue: ...
+    def still(
+        self, flow_queue: FlowQueue, message_id: str, address: str, note: Note, unknown: str = ""
+    ) -> FlowQueue: ...
 
 
 class ZoneFace(Protocol):
@@ -259,7 +274,7 @@ class ZoneFace(Protocol):
     def zone(self) -> Zone: ...
 
     @property
-    def strands(self) -> QueuesOfZone: ...
+    def flow_queues(self) -> QueuesOfZone: ...
 
     @property
     def limits(self) -> tuple[Limit, ...]: ...
@@ -279,22 +294,22 @@ class ZoneFace(Protocol):
     @property
     def away(self) -> Away: ...
 
-    def may_have(self, lane: EgressPath) -> bool: ...
-    def series(self, lane: EgressPath) -> int: ...
-    def begin(self, group: Batch) -> None: ...
-    def done(self, group: Batch) -> None: ...
-    def put_back(self, group: Batch, entries: list[Entry]) -> None: ...
-    def went(self, lane: EgressPath, count: int, of: int) -> None: ...
-    def took(self, lane: EgressPath, took_ms: int, size: int) -> None: ...
-    def hold(self, strand: FlowQueue, hold: Blocked) -> None: ...
-    def over(self, strand: FlowQueue, hold: Blocked) -> None: ...
-    def withdraw(self, strand: FlowQueue, over: Callable[[Entry], bool]) -> list[Entry]: ...
-    def tidy(self, strand: FlowQueue) -> None: ...
+    def may_have(self, path: EgressPath) -> bool: ...
+    def series(self, path: EgressPath) -> int: ...
+    def begin(self, batch: Batch) -> None: ...
+    def done(self, batch: Batch) -> None: ...
+    def put_back(self, batch: Batch, entries: list[Entry]) -> None: ...
+    def went(self, path: EgressPath, count: int, of: int) -> None: ...
+    def took(self, path: EgressPath, took_ms: int, size: int) -> None: ...
+    def hold(self, flow_queue: FlowQueue, hold: Blocked) -> None: ...
+    def over(self, flow_queue: FlowQueue, hold: Blocked) -> None: ...
+    def withdraw(self, flow_queue: FlowQueue, over: Callable[[Entry], bool]) -> list[Entry]: ...
+    def tidy(self, flow_queue: FlowQueue) -> None: ...
     def now(self) -> float: ...
     def ms_at(self, steady: float) -> int: ...
-    def down(self, lane: EgressPath, now: float, seconds: float, reason: str) -> None: ...
-    def up(self, lane: EgressPath) -> None: ...
-    def answered(self, lane: EgressPath) -> None: ...
+    def down(self, path: EgressPath, now: float, seconds: float, reason: str) -> None: ...
+    def up(self, path: EgressPath) -> None: ...
+    def answered(self, path: EgressPath) -> None: ...
     def put_away(self, site: str, source: str, key: bytes, before: bool = False) -> None: ...
     def promise(self, due: list[bytes]) -> None: ...
     def due_at(self, due_ms: int) -> None: ...

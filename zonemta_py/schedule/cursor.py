@@ -7,8 +7,8 @@ position in one number; position records carry it.
 `busy` holds the keys that someone in memory answers for (in the window, leased, or deleted in a batch that is not
 written yet); a cursor steps over them, so walking a stretch twice can never hand out a recipient twice.
 
-A `Shelf` is the same for the range of one strand's parked recipients, without a mark: it is walked from its beginning
-after a restart. There may be a million of them, and nothing in most: an unused one is 56 bytes.
+A `Shelf` is the same for the range of one flow queue's parked recipients, without a mark: it is walked from its
+beginning after a restart. There may be a million of them, and nothing in most: an unused one is 56 bytes.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Cursor:
 
 
 class Shelf:
-    """The parked recipients of one strand. `exhausted` as above: at first, for what is parked later says so itself."""
+    """The parked recipients of one flow queue. `exhausted` at first: what is parked later says so itself."""
 
     __slots__ = ("_ground", "_name", "_position", "exhausted")
 

@@ -35,12 +35,12 @@ _USUAL_TEXT = "0~~"
 
 
 def flow_queue_name(site: str, source: str, flow: str) -> str:
-    """The name of a strand: in parked keys, and as the destination in journal records."""
+    """The name of a flow queue: in parked keys, and as the destination in journal records."""
     return _BETWEEN.join((site, source, flow or _USUAL_TEXT)) if source or flow else site
 
 
 def split_key(key: str) -> tuple[str, str, str]:
-    """Site, source and flow of a strand's name."""
+    """Site, source and flow of a flow queue's name."""
     parts = key.rsplit(_BETWEEN, 4)
     if len(parts) < 5:
         return key, "", ""

@@ -1,8 +1,8 @@
-"""Where a recipient belongs: the strands of one zone, made when they are needed, forgotten when they are empty.
+"""Where a recipient belongs: the flow queues of one zone, made when they are needed, forgotten when they are empty.
 
-A recipient's strand is decided by where its mail goes (the host that a plugin named, the zone's, or the site of its
+A recipient's flow queue is decided by where its mail goes (the host that a plugin named, the zone's, or the site of its
 domain), by its message's source address, and by its flow. All three are found again after a restart, from the note and
-the strand's name in the parked key.
+the flow queue's name in the parked key.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Make: TypeAlias = Callable[[str, EgressPath, Turn, tuple[Limit, ...], Shelf], Fl
 
 
 class FlowQueues:
-    """Of one zone. own: its smart host, if it has one. make: a strand of the zone."""
+    """Of one zone. own: its smart host, if it has one. make: a flow queue of the zone."""
 
     def __init__(self, zone: Zone, ground: Ground, shared: Shared, make: Make) -> None:
         self.zone, self._ground, self._shared, self._new = zone, ground, shared, make
-        self.lanes: dict[tuple[str, str], EgressPath] = {}
+        self.paths: dict[tuple[str, str], EgressPath] = {}
         self.by_key: dict[str, FlowQueue] = {}
         self.by_flow: dict[Flow, Turn] = {}
         self.fair = Fair()
@@ -45,30 +45,30 @@ class FlowQueues:
         self._sources = shared.config.sources(zone)
 
     def parked(self) -> Iterator[FlowQueue]:
-        """Strands that have parked recipients in the store: one seek each."""
+        """Flow queues that have parked recipients in the store: one seek each."""
         start, stop = keys.parked_range(self.zone.name), keys.end(keys.parked_range(self.zone.name))
         while (key := self._ground.store.first(start, stop)) is not None:
             name = keys.place(key).destination
             site, source, flow = split_key(name)
             target = self.own if self.own and self.own.key == site else Target(site, "", self.zone.port)
-            strand = self._make(name, target, source, flow, "")
-            strand.parked.exhausted = False
-            strand.deadline_ms = 0
-            yield strand
+            flow_queue = self._make(name, target, source, flow, "")
+            flow_queue.parked.exhausted = False
+            flow_queue.deadline_ms = 0
+            yield flow_queue
             start = keys.end(keys.parked_range(self.zone.name, name))
 
     def of(self, message_id: str, address: str, note: Note) -> FlowQueue:
-        """The recipient's strand, made if there is none."""
+        """The recipient's flow queue, made if there is none."""
         key, target, source, provider = self.where(message_id, address, note)
-        strand = self.by_key.get(key)
-        if strand is None:
-            strand = self._make(key, target, source, note.flow, provider)
-        elif target.host and not strand.lane.target.host:
-            strand.lane.target = target  # one that was found by its parked recipients learns which host it means
-        return strand
+        flow_queue = self.by_key.get(key)
+        if flow_queue is None:
+            flow_queue = self._make(key, target, source, note.flow, provider)
+        elif target.host and not flow_queue.path.target.host:
+            flow_queue.path.target = target  # one that was found by its parked recipients learns which host it means
+        return flow_queue
 
     def where(self, message_id: str, address: str, note: Note) -> tuple[str, Target, str, str]:
-        """Name of a recipient's strand, its host (a plugin's, the zone's, or its domain's site), source, provider."""
+        """Name of a recipient's flow queue, its host (a plugin's, the zone's or its site's), source, provider."""
         routing, provider = note.routing, ""
         if routing and routing.get("host"):
             target = named(routing["host"], routing.get("port") or 25)
@@ -88,22 +88,22 @@ class FlowQueues:
 
     def _source(self, message_id: str, site: str, provider: str, address: str) -> str:
         """The message's source address, always the same one unless that may not send there."""
-        domain, permits = domain_of(address), self._shared.permits
+        domain, admission = domain_of(address), self._shared.admission
         allowed = [source for source in self._sources if not pool.disabled(source, domain)]
 
         families = self._families(domain)
 
         def usable(source: Source) -> bool:
             reaches = not families or (6 if ":" in source.address else 4) in families
-            return reaches and permits.source_hold(source.address, site, provider) is None
+            return reaches and admission.source_hold(source.address, site, provider) is None
 
         chosen = pool.choose(allowed, message_id, usable) or pool.choose(allowed, message_id, lambda _: True)
         return chosen.address if chosen else NO_SOURCE
 
-    def any_source_at(self, strand: FlowQueue, until: float) -> float:
-        """When to look again at a strand whose source may not send until then: another one may be free before."""
-        lane, permits = strand.lane, self._shared.permits
-        holds = (permits.source_hold(source.address, lane.site, lane.provider) for source in self._sources)
+    def any_source_at(self, flow_queue: FlowQueue, until: float) -> float:
+        """When to look again at a flow queue whose source may not send until then: another one may be free before."""
+        path, admission = flow_queue.path, self._shared.admission
+        holds = (admission.source_hold(source.address, path.site, path.provider) for source in self._sources)
         return min((hold.until for hold in holds if hold is not None), default=until)
 
     def _families(self, domain: str) -> set[int]:
@@ -114,72 +114,72 @@ class FlowQueues:
         return {6 if ":" in address else 4 for _, addresses in site.hosts for address in addresses}
 
     def _make(self, key: str, target: Target, source: str, flow: str, provider: str) -> FlowQueue:
-        lane = self.lanes.get((target.key, source))
-        if lane is None:
-            concurrency = self._shared.permits.concurrency(self.zone, target.key, source)
-            lane = self.lanes[target.key, source] = EgressPath(target, source, concurrency, provider)
+        path = self.paths.get((target.key, source))
+        if path is None:
+            concurrency = self._shared.admission.concurrency(self.zone, target.key, source)
+            path = self.paths[target.key, source] = EgressPath(target, source, concurrency, provider)
         turn = self._turn_of(FlowId.of(flow))
-        strand = self._new(key, lane, turn, self._limits_of(lane, turn.path), Shelf(self._ground, key))
-        self.by_key[key] = lane.strands[turn.text] = strand
+        flow_queue = self._new(key, path, turn, self._limits_of(path, turn.flow_id), Shelf(self._ground, key))
+        self.by_key[key] = path.flow_queues[turn.text] = flow_queue
         turn.members += 1
-        return strand
+        return flow_queue
 
-    def _limits_of(self, lane: EgressPath, path: FlowId) -> tuple[Limit, ...]:
-        scope = Scope(self.zone.name, lane.source, lane.site, lane.provider, path.tenant, path.campaign)
-        return self._shared.permits.limits(scope)
+    def _limits_of(self, path: EgressPath, flow_id: FlowId) -> tuple[Limit, ...]:
+        scope = Scope(self.zone.name, path.source, path.site, path.provider, flow_id.tenant, flow_id.campaign)
+        return self._shared.admission.limits(scope)
 
-    def _turn_of(self, path: FlowId) -> Turn:
-        turn = self._turns.get(path)
+    def _turn_of(self, flow_id: FlowId) -> Turn:
+        turn = self._turns.get(flow_id)
         if turn is None:
-            place, weights = self._shared.weights.place(*path)
-            turn = self._turns[path] = Turn(path, self.fair.add(place, weights))
+            place, weights = self._shared.weights.place(*flow_id)
+            turn = self._turns[flow_id] = Turn(flow_id, self.fair.add(place, weights))
             self.by_flow[turn.flow] = turn
         return turn
 
-    def still(self, strand: FlowQueue, message_id: str, address: str, note: Note, unknown: str = "") -> FlowQueue:
-        """Where a recipient of this strand belongs now; here, while nothing new is known of its domain."""
+    def still(self, flow_queue: FlowQueue, message_id: str, address: str, note: Note, unknown: str = "") -> FlowQueue:
+        """Where a recipient of this flow queue belongs now; here, while nothing new is known of its domain."""
         if self.by_dns(note):
             domain = domain_of(address)
             if domain != unknown and self._shared.sites.known(domain) is None:
-                return strand
+                return flow_queue
         return self.of(message_id, address, note)
 
     def by_dns(self, note: Note) -> bool:
         """Whether DNS decides where it goes."""
         return self.own is None and self._shared.sites.asks and not (note.routing and note.routing.get("host"))
 
-    def learn_provider(self, lane: EgressPath, provider: str) -> None:
-        """A lane that was found by its parked recipients, or by its domain: its limits depend on it."""
-        if lane.provider != provider:
-            lane.provider = provider
-            for strand in lane.strands.values():
-                strand.limits = self._limits_of(lane, strand.path)
+    def learn_provider(self, path: EgressPath, provider: str) -> None:
+        """An egress path that was found by its parked recipients, or by its domain: its limits depend on it."""
+        if path.provider != provider:
+            path.provider = provider
+            for flow_queue in path.flow_queues.values():
+                flow_queue.limits = self._limits_of(path, flow_queue.flow_id)
 
-    def known(self, strand: FlowQueue) -> FlowQueue:
+    def known(self, flow_queue: FlowQueue) -> FlowQueue:
         """It may have been forgotten meanwhile: then it is taken in again, unless there is another of its name."""
-        known = self.by_key.get(strand.key)
+        known = self.by_key.get(flow_queue.key)
         if known is None:
-            known = self.by_key[strand.key] = strand
-            strand.lane = self.lanes.setdefault((strand.lane.site, strand.lane.source), strand.lane)
-            strand.turn = self._turn_of(strand.path)
-            strand.lane.strands[strand.turn.text] = strand
-            strand.turn.members += 1
+            known = self.by_key[flow_queue.key] = flow_queue
+            flow_queue.path = self.paths.setdefault((flow_queue.path.site, flow_queue.path.source), flow_queue.path)
+            flow_queue.turn = self._turn_of(flow_queue.flow_id)
+            flow_queue.path.flow_queues[flow_queue.turn.text] = flow_queue
+            flow_queue.turn.members += 1
         return known
 
-    def forget(self, strand: FlowQueue) -> None:
-        """Nothing is left on it, and its lane is well."""
-        lane, turn = strand.lane, strand.turn
-        if strand.entries or strand.listed or strand.held or not strand.parked.exhausted:
+    def forget(self, flow_queue: FlowQueue) -> None:
+        """Nothing is left on it, and its egress path is well."""
+        path, turn = flow_queue.path, flow_queue.turn
+        if flow_queue.entries or flow_queue.listed or flow_queue.held or not flow_queue.parked.exhausted:
             return
-        if lane.active or lane.failures or self.by_key.get(strand.key) is not strand:
+        if path.active or path.failures or self.by_key.get(flow_queue.key) is not flow_queue:
             return
-        del self.by_key[strand.key]
-        lane.strands.pop(turn.text, None)
-        if not lane.strands:
-            self.lanes.pop((lane.site, lane.source), None)
+        del self.by_key[flow_queue.key]
+        path.flow_queues.pop(turn.text, None)
+        if not path.flow_queues:
+            self.paths.pop((path.site, path.source), None)
         turn.members -= 1
         if not turn.members:
-            self._turns.pop(strand.path, None)
+            self._turns.pop(flow_queue.flow_id, None)
             self.by_flow.pop(turn.flow, None)
 
 

@@ -1,4 +1,4 @@
-"""What keeps a strand from sending: asked of the limits, stops, rests and connections as they are at this moment.
+"""What keeps a flow queue from sending: asked of the limits, stops, rests and connections as they are at this moment.
 
 A reason is {kind, cause, since_ms, until_ms}; since_ms 0: nobody noted it; until_ms 0: until something happens. Kinds:
 
@@ -24,34 +24,34 @@ _ROUNDING_MS = 0.01
 """What sums of seconds as floating-point numbers may be off by."""
 
 
-def rows_of(schedule: Schedule, strands: Iterable[FlowQueue]) -> list[dict[str, Any]]:
+def rows_of(schedule: Schedule, flow_queues: Iterable[FlowQueue]) -> list[dict[str, Any]]:
     """Those of which something waits or is under way, or that something holds."""
-    rows = (_row(schedule, strand) for strand in strands)
+    rows = (_row(schedule, flow_queue) for flow_queue in flow_queues)
     return [row for row in rows if row["waiting"] or row["parked"] or row["active"] or row["reasons"]]
 
 
-def _row(schedule: Schedule, strand: FlowQueue) -> dict[str, Any]:
-    """A strand: who it is, what waits on it in memory, and why."""
-    lane, path, zone = strand.lane, strand.path, strand.zone
+def _row(schedule: Schedule, flow_queue: FlowQueue) -> dict[str, Any]:
+    """A flow queue: who it is, what waits on it in memory, and why."""
+    path, flow_id, zone = flow_queue.path, flow_queue.flow_id, flow_queue.zone
     return {
-        "zone": zone.zone.name, "site": lane.site, "source": lane.source, "provider": lane.provider,
-        "priority": path.priority, "tenant": path.tenant, "campaign": path.campaign, "waiting": len(strand.entries),
-        "parked": _parked(strand), "active": lane.active, "window": lane.concurrency.window,
-        "learned": lane.concurrency.cause, "reasons": reasons(schedule, strand),
+        "zone": zone.zone.name, "site": path.site, "source": path.source, "provider": path.provider,
+        "priority": flow_id.priority, "tenant": flow_id.tenant, "campaign": flow_id.campaign, "waiting":
+        len(flow_queue.entries), "parked": _parked(flow_queue), "active": path.active, "window":
+        path.concurrency.window, "learned": path.concurrency.cause, "reasons": reasons(schedule, flow_queue),
     }  # fmt: skip
 
 
-def _parked(strand: FlowQueue) -> bool:
+def _parked(flow_queue: FlowQueue) -> bool:
     try:
-        return not strand.parked.exhausted and strand.parked.peek() is not None
+        return not flow_queue.parked.exhausted and flow_queue.parked.peek() is not None
     except StoreError:
         return True  # as far as is known
 
 
-def reasons(schedule: Schedule, strand: FlowQueue) -> list[dict[str, Any]]:
-    """Everything that keeps the strand from sending now, the nearest first; each once."""
+def reasons(schedule: Schedule, flow_queue: FlowQueue) -> list[dict[str, Any]]:
+    """Everything that keeps the flow queue from sending now, the nearest first; each once."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    for hold in _holds(schedule, strand):
+    for hold in _holds(schedule, flow_queue):
         until_ms = 0 if hold.until == math.inf else _ms_at(schedule, hold.until)
         row = {"kind": hold.kind, "cause": hold.cause, "since_ms": hold.since_ms, "until_ms": until_ms}
         found.setdefault((hold.kind, hold.cause), row)
@@ -63,52 +63,52 @@ def _ms_at(schedule: Schedule, steady: float) -> int:
     return schedule.now_ms() + math.ceil((steady - schedule.now()) * 1000 - _ROUNDING_MS)
 
 
-def _holds(schedule: Schedule, strand: FlowQueue) -> Iterator[Blocked]:
-    zone, lane, permits = strand.zone, strand.lane, schedule.permits
+def _holds(schedule: Schedule, flow_queue: FlowQueue) -> Iterator[Blocked]:
+    zone, path, admission = flow_queue.zone, flow_queue.path, schedule.admission
     now = schedule.now()
-    if lane.down_until:
-        yield Blocked("resting", lane.reason, lane.down_until, lane.down_since_ms)
-    elif lane.failures:
-        cause = f"one delivery tries whether it answers again: {lane.reason}"
-        yield Blocked("probing", cause, math.inf, lane.down_since_ms)
-    if strand.held is not None and strand.held.until > now:
-        yield _looked_up(schedule, strand, strand.held) if strand.held.kind == "dns" else strand.held
+    if path.down_until:
+        yield Blocked("resting", path.reason, path.down_until, path.down_since_ms)
+    elif path.failures:
+        cause = f"one delivery tries whether it answers again: {path.reason}"
+        yield Blocked("probing", cause, math.inf, path.down_since_ms)
+    if flow_queue.held is not None and flow_queue.held.until > now:
+        yield _looked_up(schedule, flow_queue, flow_queue.held) if flow_queue.held.kind == "dns" else flow_queue.held
     if zone.held is not None and zone.held.until > now:
         yield zone.held
-    elif (hold := permits.zone_hold(zone.zone, zone.limits)) is not None:
+    elif (hold := admission.zone_hold(zone.zone, zone.limits)) is not None:
         yield hold if hold.kind == "suspended" else hold._replace(since_ms=0)
-    if (hold := permits.hold(strand)) is not None:
+    if (hold := admission.hold(flow_queue)) is not None:
         yield hold
-    yield from _connections(strand)
-    if strand.held is None:
-        yield from _limits(schedule, strand, now)
+    yield from _connections(flow_queue)
+    if flow_queue.held is None:
+        yield from _limits(schedule, flow_queue, now)
 
 
-def _looked_up(schedule: Schedule, strand: FlowQueue, hold: Blocked) -> Blocked:
+def _looked_up(schedule: Schedule, flow_queue: FlowQueue, hold: Blocked) -> Blocked:
     """Only so many domains are looked up at once: how many come before this one."""
-    domain = domain_of(strand.entries[0].address) if strand.entries else strand.lane.site
+    domain = domain_of(flow_queue.entries[0].address) if flow_queue.entries else flow_queue.path.site
     before = schedule.sites.before(domain)
     return hold if before is None else hold._replace(cause=f"{domain} waits for its DNS lookup ({before:,} before it)")
 
 
-def _connections(strand: FlowQueue) -> Iterator[Blocked]:
-    zone, lane = strand.zone, strand.lane
-    if lane.active >= lane.concurrency.window:
-        cause = f"all {lane.concurrency.window} connections that {lane.site} has earned are in use"
+def _connections(flow_queue: FlowQueue) -> Iterator[Blocked]:
+    zone, path = flow_queue.zone, flow_queue.path
+    if path.active >= path.concurrency.window:
+        cause = f"all {path.concurrency.window} connections that {path.site} has earned are in use"
         yield Blocked("concurrency", cause, math.inf, 0)
     if zone.active >= zone.zone.connections:
         cause = f"all {zone.zone.connections} connections of zone {zone.zone.name!r} are in use"
         yield Blocked("connections", cause, math.inf, 0)
-    elif not zone.may_have(lane):
-        cause = f"{lane.site} has its share, the other connections of zone {zone.zone.name!r} are kept for others"
+    elif not zone.may_have(path):
+        cause = f"{path.site} has its share, the other connections of zone {zone.zone.name!r} are kept for others"
         yield Blocked("connections", cause, math.inf, 0)
 
 
-def _limits(schedule: Schedule, strand: FlowQueue, now: float) -> Iterator[Blocked]:
+def _limits(schedule: Schedule, flow_queue: FlowQueue, now: float) -> Iterator[Blocked]:
     """Those that would refuse one message more."""
-    learned = schedule.standing.learned(strand.lane)
+    learned = schedule.policy.learned(flow_queue.path)
     if learned is not None and (wait := learned.wait(now)):
-        yield Blocked("rate", schedule.standing.rate_cause(strand.lane), now + wait, 0)
-    for limit in strand.limits:
+        yield Blocked("rate", schedule.policy.rate_cause(flow_queue.path), now + wait, 0)
+    for limit in flow_queue.limits:
         if wait := limit.wait(now):
             yield Blocked("limit", f"{limit.label} ({limit.blocking})", now + wait, 0)

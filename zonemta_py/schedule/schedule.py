@@ -42,9 +42,9 @@ class Schedule(Shared):
         for _ in range(len(self._turns)):
             zone = self._turns[0]
             self._turns.rotate(-1)
-            group = zone.next()
-            if group is not None:
-                return group
+            batch = zone.next()
+            if batch is not None:
+                return batch
         return None
 
     def fill(self, now_ms: int) -> bool:
@@ -52,15 +52,17 @@ class Schedule(Shared):
         more = [zone.fill(now_ms) for zone in self.zones.values()]
         return any(more)
 
-    def strands(self) -> Iterator[FlowQueue]:
+    def flow_queues(self) -> Iterator[FlowQueue]:
         for zone in self.zones.values():
-            yield from list(zone.strands.by_key.values())
+            yield from list(zone.flow_queues.by_key.values())
 
     def charge_again(self, zone: str, place: str, provider: str, recipients: int, size: int, ms: int) -> None:
         """A lease that was given before the process ended, and is in no saved state of the limits."""
         site, source, flow = split_key(place)
-        path = FlowId.of(flow)
-        self.permits.charge_again(Scope(zone, source, site, provider, path.tenant, path.campaign), recipients, size, ms)
+        flow_id = FlowId.of(flow)
+        self.admission.charge_again(
+            Scope(zone, source, site, provider, flow_id.tenant, flow_id.campaign), recipients, size, ms
+        )
 
     # -- what waits for a moment
 
@@ -68,9 +70,9 @@ class Schedule(Shared):
         """Holds may have ended before their time: everyone looks again."""
         for zone in self.zones.values():
             zone.held = None
-        for strand in self.strands():
-            if strand.held is not None and strand.held.kind not in ("limit", "dns"):
-                strand.zone.over(strand, strand.held)
+        for flow_queue in self.flow_queues():
+            if flow_queue.held is not None and flow_queue.held.kind not in ("limit", "dns"):
+                flow_queue.zone.over(flow_queue, flow_queue.held)
         self.changed()
 
     def wake(self) -> None:

@@ -45,5 +45,5 @@ class Shared:
         self.busy: set[bytes] = set()
         self.weights = Weights(config.shares)
         self.sites = Sites(resolver, self.now)
-        self.standing = PolicyState(config, self.now, self.now_ms, queue.record)
-        self.permits = Admission(config, self.timers, self.terms_of, self.standing)
+        self.policy = PolicyState(config, self.now, self.now_ms, queue.record)
+        self.admission = Admission(config, self.timers, self.terms_of, self.policy)

@@ -26,7 +26,7 @@ READ_AT_ONCE = 500
 
 
 class ZoneWindow:
-    """One zone's cursors and its window. make: a strand of the zone."""
+    """One zone's cursors and its window. make: a flow queue of the zone."""
 
     def __init__(
         self, zone: Zone, store: Store, busy: set[bytes], marks: dict[str, bytes], shared: Shared, make: Make
@@ -35,76 +35,76 @@ class ZoneWindow:
         ground = Ground(store, busy, zone.name)
         self.fresh = Cursor(ground, keys.fresh_range(zone.name), marks.get("fresh", b""))
         self.due = Cursor(ground, keys.deferred_range(zone.name), marks.get("due", b""))
-        self.strands = FlowQueues(zone, ground, shared, make)
+        self.flow_queues = FlowQueues(zone, ground, shared, make)
         self.loaded = 0  # recipients in the window …
-        self.stuck = 0  # … and how many of them are in strands that are held
+        self.stuck = 0  # … and how many of them are in flow queues that are held
         self.active = 0
         self.next_due_ms = 0
-        self.deadline_ms = 0  # as a strand's: of all that waits in the zone; 0: not known
+        self.deadline_ms = 0  # as a flow queue's: of all that waits in the zone; 0: not known
         self.away = Away(shared.retry.down_s)
         self._hungry: deque[FlowQueue] = (
             deque()
         )  # those that have parked recipients, and no room in the window for them
-        self._strand_max = max(100, shared.window // 10)
-        self._hungry.extend(self.strands.parked())
+        self._flow_queue_max = max(100, shared.window // 10)
+        self._hungry.extend(self.flow_queues.parked())
 
     # -- what comes in
 
-    def takes(self, strand: FlowQueue) -> bool:
-        """Whether the strand has room for one more recipient."""
-        return strand.lane.failures == 0 and self._room(strand) > 0
+    def takes(self, flow_queue: FlowQueue) -> bool:
+        """Whether the flow queue has room for one more recipient."""
+        return flow_queue.path.failures == 0 and self._room(flow_queue) > 0
 
-    def _room(self, strand: FlowQueue) -> int:
+    def _room(self, flow_queue: FlowQueue) -> int:
         """How many more it may have: a part of what is free, so that however many are slow, a newcomer finds room."""
         window, usual = self._shared.window, self.zone.recipients_per_delivery
-        most = min(self._strand_max, (window - self.loaded) // 4)
-        if not strand.entries:
+        most = min(self._flow_queue_max, (window - self.loaded) // 4)
+        if not flow_queue.entries:
             most = max(most, usual if self.loaded < 2 * window else max(1, usual // 10))
-        return max(0, most - len(strand.entries))
+        return max(0, most - len(flow_queue.entries))
 
-    def ready_for_new(self, strand: FlowQueue) -> bool:
+    def ready_for_new(self, flow_queue: FlowQueue) -> bool:
         """Whether mail just accepted may go into the window without being read from the store."""
-        if not strand.entries and self.loaded < 2 * self._shared.window:
+        if not flow_queue.entries and self.loaded < 2 * self._shared.window:
             return True  # it has nothing to do, whatever others wait for
         return self.fresh.exhausted and self.loaded < self._shared.window
 
-    def put_new(self, strand: FlowQueue, entry: Entry) -> None:
+    def put_new(self, flow_queue: FlowQueue, entry: Entry) -> None:
         """Mail just accepted, straight into the window."""
         if self.fresh.exhausted:
             self.fresh.pass_by(entry.key)
         else:
             self.fresh.promise(entry.key)
-        self.put(strand, entry)
+        self.put(flow_queue, entry)
 
     def left_unread(self, key: bytes, deadline_ms: int) -> None:
         """A fresh key is in the store now, to be read in its turn. deadline_ms: of its recipient; 0: none."""
         self.deadline_ms = min(self.deadline_ms, deadline_ms or NEVER_MS)
         self.fresh.back_to(key)
 
-    def put(self, strand: FlowQueue, entry: Entry) -> None:
+    def put(self, flow_queue: FlowQueue, entry: Entry) -> None:
         """Into the window; priority, where a plugin gives it, is the head of the list. Its key must be in `busy`."""
-        strand = self.strands.known(strand)
+        flow_queue = self.flow_queues.known(flow_queue)
         if entry.note.routing and entry.note.routing.get("priority", 0) > 0:
-            strand.entries.insert(0, entry)
+            flow_queue.entries.insert(0, entry)
         else:
-            strand.entries.append(entry)
-        self._count(strand, 1)
-        strand.enlist()
+            flow_queue.entries.append(entry)
+        self._count(flow_queue, 1)
+        flow_queue.enlist()
 
-    def _count(self, strand: FlowQueue, more: int) -> None:
-        """So many more are in the window, on that strand."""
+    def _count(self, flow_queue: FlowQueue, more: int) -> None:
+        """So many more are in the window, on that flow queue."""
         self.loaded += more
-        if strand.held is not None:
+        if flow_queue.held is not None:
             self.stuck += more
 
-    def put_back(self, group: Batch, entries: list[Entry]) -> None:
+    def put_back(self, batch: Batch, entries: list[Entry]) -> None:
         """A lease that came to nothing, or part of one: to the front of its list."""
-        strand = self.strands.known(group.strand)
-        if len(entries) < len(group.entries):  # its flow's share was used by the others only
-            self.strands.fair.charge(strand.turn.flow, -len(entries))
-        strand.entries[:0] = entries
-        self._count(strand, len(entries))
-        strand.enlist()
+        flow_queue = self.flow_queues.known(batch.flow_queue)
+        if len(entries) < len(batch.entries):  # its flow's share was used by the others only
+            self.flow_queues.fair.charge(flow_queue.turn.flow, -len(entries))
+        flow_queue.entries[:0] = entries
+        self._count(flow_queue, len(entries))
+        flow_queue.enlist()
 
     # -- what is read on
 
@@ -112,7 +112,7 @@ class ZoneWindow:
         """Reads on where there is room: due recipients, fresh ones, parked ones. True: there is more to read."""
         more = False
         window = self._shared.window
-        idle = self.active < self.zone.connections and self.strands.fair.pick() is None
+        idle = self.active < self.zone.connections and self.flow_queues.fair.pick() is None
         if self.loaded - self.stuck < window // 2 or idle:  # idle: who waits behind the slow ones?
             if self.next_due_ms <= now_ms:
                 more |= self._read_due(now_ms)
@@ -151,13 +151,13 @@ class ZoneWindow:
         for key, value in rows:
             place = keys.place(key)
             note = Note.of(value)
-            strand = self.strands.of(place.id, place.recipient, note)
+            flow_queue = self.flow_queues.of(place.id, place.recipient, note)
             entry = Entry(key, place.id, place.recipient, note)
             self._busy.add(key)
-            if self.takes(strand):
-                self.put(strand, entry)
+            if self.takes(flow_queue):
+                self.put(flow_queue, entry)
             else:
-                aside.append((strand, entry))
+                aside.append((flow_queue, entry))
         if aside:
             self._park(aside)
 
@@ -179,83 +179,83 @@ class ZoneWindow:
 
     # -- what is parked
 
-    def unpark(self, strand: FlowQueue) -> None:
-        """Fills a strand that has run low from its parked recipients; one that is being probed gets a few."""
-        lane = strand.lane
-        if strand.parked.exhausted or lane.down_until or len(strand.entries) > self._strand_max // 4:
+    def unpark(self, flow_queue: FlowQueue) -> None:
+        """Fills a flow queue that has run low from its parked recipients; one that is being probed gets a few."""
+        path = flow_queue.path
+        if flow_queue.parked.exhausted or path.down_until or len(flow_queue.entries) > self._flow_queue_max // 4:
             return
-        room = self._room(strand)
+        room = self._room(flow_queue)
         if not room:
-            if not strand.entries:  # else it is looked at again when one of them goes
-                self._hungry.append(strand)
+            if not flow_queue.entries:  # else it is looked at again when one of them goes
+                self._hungry.append(flow_queue)
             return
         elsewhere: list[tuple[FlowQueue, Entry]] = []
-        most = min(room, self.zone.recipients_per_delivery) if lane.failures else room
-        for key, value in strand.parked.read(most):
+        most = min(room, self.zone.recipients_per_delivery) if path.failures else room
+        for key, value in flow_queue.parked.read(most):
             place, note = keys.place(key), Note.of(value)
-            other = self.strands.still(strand, place.id, place.recipient, note)
+            other = self.flow_queues.still(flow_queue, place.id, place.recipient, note)
             entry = Entry(key, place.id, place.recipient, note)
             self._busy.add(key)
-            if other is strand:
-                self.put(strand, entry)
+            if other is flow_queue:
+                self.put(flow_queue, entry)
             else:  # it goes another way now; journal and key must name the same one
                 elsewhere.append((other, entry))
         if elsewhere:
             self._park(elsewhere)
-        if not strand.entries and not strand.parked.exhausted:  # they went elsewhere, or the store is fenced
-            self._hungry.append(strand)
+        if not flow_queue.entries and not flow_queue.parked.exhausted:  # they went elsewhere, or the store is fenced
+            self._hungry.append(flow_queue)
 
-    def parked_key(self, strand: FlowQueue, key: bytes, deadline_ms: int) -> None:
+    def parked_key(self, flow_queue: FlowQueue, key: bytes, deadline_ms: int) -> None:
         """A parked key is in the store now. deadline_ms: of its recipient; 0: none."""
-        strand = self.strands.known(strand)
-        strand.deadline_ms = min(strand.deadline_ms, deadline_ms or NEVER_MS)
-        strand.parked.back_to(key)
-        if not strand.lane.down_until:
-            self.unpark(strand)
-            strand.enlist()
+        flow_queue = self.flow_queues.known(flow_queue)
+        flow_queue.deadline_ms = min(flow_queue.deadline_ms, deadline_ms or NEVER_MS)
+        flow_queue.parked.back_to(key)
+        if not flow_queue.path.down_until:
+            self.unpark(flow_queue)
+            flow_queue.enlist()
 
     def _park(self, rows: list[tuple[FlowQueue, Entry]]) -> None:
         operations: list[Operation] = []
         moved: list[tuple[FlowQueue, bytes, bytes, int]] = []
-        for strand, entry in rows:
+        for flow_queue, entry in rows:
             if entry.pinned:
                 self._shared.unpin(entry.id)
-            key = keys.parked(self.zone.name, strand.key, entry.id, entry.address)
+            key = keys.parked(self.zone.name, flow_queue.key, entry.id, entry.address)
             if key == entry.key:  # it was parked already: read it again when its turn comes
                 self._busy.discard(key)
-                strand.parked.back_to(key)
-                strand.deadline_ms = min(strand.deadline_ms, entry.note.deadline_ms or NEVER_MS)
+                flow_queue.parked.back_to(key)
+                flow_queue.deadline_ms = min(flow_queue.deadline_ms, entry.note.deadline_ms or NEVER_MS)
                 continue
             if entry.key.startswith(b"deferred "):
                 self._shared.requeued(self.zone.name, entry.address)
             operations += ((entry.key, None), (key, entry.note.value()))
-            moved.append((strand, entry.key, key, entry.note.deadline_ms))
+            moved.append((flow_queue, entry.key, key, entry.note.deadline_ms))
         if operations:
             self._shared.rekey(operations, lambda: self._parked(moved))
 
     def _parked(self, moved: list[tuple[FlowQueue, bytes, bytes, int]]) -> None:
         """The new keys are in the store, the old ones are gone."""
-        for strand, old, new, deadline_ms in moved:
+        for flow_queue, old, new, deadline_ms in moved:
             self._busy.discard(old)
-            self.parked_key(strand, new, deadline_ms)
+            self.parked_key(flow_queue, new, deadline_ms)
         self._shared.changed()
 
     # -- what leaves without being sent
 
-    def reassign(self, strand: FlowQueue, unknown: str = "") -> bool:
+    def reassign(self, flow_queue: FlowQueue, unknown: str = "") -> bool:
         """Moves what waits here to where it belongs now; False if that is here.
 
         unknown: a domain that is not to stay here although nothing is known of it.
         """
-        entries, strand.entries = strand.entries, []
-        self._count(strand, -len(entries))
+        entries, flow_queue.entries = flow_queue.entries, []
+        self._count(flow_queue, -len(entries))
         parked: list[tuple[FlowQueue, Entry]] = []
         moved = False
         for entry in entries:
-            other = self.strands.still(strand, entry.id, entry.address, entry.note, unknown)
-            moved |= other is not strand
-            if other is not strand and entry.key.startswith(b"parked "):
-                parked.append((other, entry))  # journal and key must name the same strand
+            other = self.flow_queues.still(flow_queue, entry.id, entry.address, entry.note, unknown)
+            moved |= other is not flow_queue
+            if other is not flow_queue and entry.key.startswith(b"parked "):
+                parked.append((other, entry))  # journal and key must name the same flow queue
             else:
                 other.entries.append(entry)
                 self._count(other, 1)
@@ -264,18 +264,18 @@ class ZoneWindow:
             self._park(parked)
         return moved or not entries
 
-    def withdraw(self, strand: FlowQueue, over: Callable[[Entry], bool]) -> list[Entry]:
+    def withdraw(self, flow_queue: FlowQueue, over: Callable[[Entry], bool]) -> list[Entry]:
         """Takes those out of the window of which that is true; whoever asks answers for them."""
-        found = [entry for entry in strand.entries if over(entry)]
+        found = [entry for entry in flow_queue.entries if over(entry)]
         if found:
             gone = {entry.key for entry in found}
-            strand.entries = [entry for entry in strand.entries if entry.key not in gone]
-            self._count(strand, -len(found))
+            flow_queue.entries = [entry for entry in flow_queue.entries if entry.key not in gone]
+            self._count(flow_queue, -len(found))
         return found
 
-    def tidy(self, strand: FlowQueue) -> None:
+    def tidy(self, flow_queue: FlowQueue) -> None:
         """Forgets it, if nothing is left of it: its recipients may all have gone another way."""
-        if not (strand.entries or strand.listed or strand.held):
-            self.unpark(strand)
-            strand.enlist()
-            self.strands.forget(strand)
+        if not (flow_queue.entries or flow_queue.listed or flow_queue.held):
+            self.unpark(flow_queue)
+            flow_queue.enlist()
+            self.flow_queues.forget(flow_queue)

@@ -23,7 +23,7 @@ from zonemta_py.zones.site import Site
 
 
 class ZoneSchedule(ZoneWindow):
-    """One zone's window, lanes and turns."""
+    """One zone's window, egress paths and turns."""
 
     def __init__(self, zone: Zone, store: Store, busy: set[bytes], marks: dict[str, bytes], shared: Shared) -> None:
         super().__init__(zone, store, busy, marks, shared, partial(FlowQueue, self))
@@ -32,78 +32,78 @@ class ZoneSchedule(ZoneWindow):
         self._pace = ZoneShare(zone.connections)
         tls = shared.config.tls
         self.by_domain = tls.mta_sts or tls.dane or bool(zone.tls_required_domains)
-        self.limits = shared.permits.zone_limits(zone.name)
+        self.limits = shared.admission.zone_limits(zone.name)
 
     # -- what goes out
 
     def next(self) -> Batch | None:
-        """The next delivery that is allowed now: flows by weight, their strands by turns."""
+        """The next delivery that is allowed now: flows by weight, their flow queues by turns."""
         if not self._open():
             return None
-        while (strand := self._turn()) is not None:
-            if strand.may_go() and (group := self._offer(strand)) is not None:
-                return self._gone(group)
+        while (flow_queue := self._turn()) is not None:
+            if flow_queue.may_go() and (batch := self._offer(flow_queue)) is not None:
+                return self._gone(batch)
         return None
 
-    def _offer(self, strand: FlowQueue) -> Batch | None:
-        """What the strand may send now; None: it waits for something, and is listed again when that is there."""
-        lane, permits, first = strand.lane, self._shared.permits, strand.entries[0]
+    def _offer(self, flow_queue: FlowQueue) -> Batch | None:
+        """What the flow queue may send now; None: it waits for something, and is listed again when that is there."""
+        path, admission, first = flow_queue.path, self._shared.admission, flow_queue.entries[0]
         site: Site | NoRoute | None = None
-        if self.strands.by_dns(first.note):
+        if self.flow_queues.by_dns(first.note):
             domain = domain_of(first.address)
             site = self._shared.sites.known(domain)
             if site is None:
-                self._look_up(strand, domain)
+                self._look_up(flow_queue, domain)
                 return None
             if isinstance(site, NoRoute):
-                return Batch(strand, self._take(strand, 1), refusal=site.reply)
-            if site.key == lane.site:
-                self.strands.learn_provider(lane, site.provider)
-            elif self.reassign(strand):  # it was made before its domain's site was known, or that has changed
-                self.unpark(strand)
-                strand.enlist()
+                return Batch(flow_queue, self._take(flow_queue, 1), refusal=site.reply)
+            if site.key == path.site:
+                self.flow_queues.learn_provider(path, site.provider)
+            elif self.reassign(flow_queue):  # it was made before its domain's site was known, or that has changed
+                self.unpark(flow_queue)
+                flow_queue.enlist()
                 return None
-        if lane.source == NO_SOURCE:
+        if path.source == NO_SOURCE:
             reason = "every source address is kept from this domain by disabled_domains"
-            self.down(lane, self._shared.now(), 0, reason)
+            self.down(path, self._shared.now(), 0, reason)
             return None
-        hold = permits.hold(strand)
+        hold = admission.hold(flow_queue)
         if hold is not None:
             if hold.kind == "source":
-                if self.reassign(strand):
-                    self.unpark(strand)  # what is parked goes the same way
-                    strand.enlist()
+                if self.reassign(flow_queue):
+                    self.unpark(flow_queue)  # what is parked goes the same way
+                    flow_queue.enlist()
                     return None
-                hold = hold._replace(until=self.strands.any_source_at(strand, hold.until))
-            self.hold(strand, hold)
+                hold = hold._replace(until=self.flow_queues.any_source_at(flow_queue, hold.until))
+            self.hold(flow_queue, hold)
             return None
-        if not self.may_have(lane):
+        if not self.may_have(path):
             if self.zone.connections - self.active <= self._pace.reserve:
-                strand.listed = True
-                self._waiting.setdefault(strand.turn, deque()).append(strand)
+                flow_queue.listed = True
+                self._waiting.setdefault(flow_queue.turn, deque()).append(flow_queue)
             else:  # it has its share, and is listed again when one of its leases ends
-                lane.crowded = True
+                path.crowded = True
             return None
-        group = permits.grant(strand, self._take)
-        if group is not None:
-            group.site = site if isinstance(site, Site) else None
-        return group
+        batch = admission.grant(flow_queue, self._take)
+        if batch is not None:
+            batch.site = site if isinstance(site, Site) else None
+        return batch
 
-    def _gone(self, group: Batch) -> Batch:
-        strand, lane = group.strand, group.lane
-        self.strands.fair.charge(strand.turn.flow, len(group.entries))
-        lane.active += 1
+    def _gone(self, batch: Batch) -> Batch:
+        flow_queue, path = batch.flow_queue, batch.path
+        self.flow_queues.fair.charge(flow_queue.turn.flow, len(batch.entries))
+        path.active += 1
         self.active += 1
-        self.unpark(strand)
-        strand.enlist()
-        return group
+        self.unpark(flow_queue)
+        flow_queue.enlist()
+        return batch
 
     def _open(self) -> bool:
         """Whether the zone as a whole may send: its hours, and the limits that count for all of it."""
         before = self.held
         if before is not None and self._shared.now() < before.until < math.inf:
             return False
-        self.held = self._shared.permits.zone_hold(self.zone, self.limits)
+        self.held = self._shared.admission.zone_hold(self.zone, self.limits)
         if self.held is not None:
             if before is not None and before.cause == self.held.cause:
                 self.held = before._replace(until=self.held.until)  # it has waited since then
@@ -117,28 +117,28 @@ class ZoneSchedule(ZoneWindow):
             return None
         if self._waiting and free > self._pace.reserve:
             self._end_waiting()
-        flow = self.strands.fair.pick()
+        flow = self.flow_queues.fair.pick()
         if flow is None:
             return None
-        turn = self.strands.by_flow[flow]
-        strand = turn.strands.popleft()
-        if not turn.strands:
+        turn = self.flow_queues.by_flow[flow]
+        flow_queue = turn.flow_queues.popleft()
+        if not turn.flow_queues:
             flow.ready = False
-        strand.listed = False
-        return strand
+        flow_queue.listed = False
+        return flow_queue
 
     def _end_waiting(self) -> None:
-        """One strand of each flow that waited for a connection may try again."""
-        for turn, strands in list(self._waiting.items()):
-            strand = strands.popleft()
-            if not strands:
+        """One flow queue of each flow that waited for a connection may try again."""
+        for turn, flow_queues in list(self._waiting.items()):
+            flow_queue = flow_queues.popleft()
+            if not flow_queues:
                 del self._waiting[turn]
-            strand.listed = False
-            strand.enlist()
+            flow_queue.listed = False
+            flow_queue.enlist()
 
-    def _take(self, strand: FlowQueue, most: int) -> list[Entry]:
+    def _take(self, flow_queue: FlowQueue, most: int) -> list[Entry]:
         """The recipients of the first message, at most so many."""
-        entries, count = strand.entries, 1
+        entries, count = flow_queue.entries, 1
         first, most = entries[0], min(most, len(entries))
         while count < most:
             other = entries[count]
@@ -147,88 +147,88 @@ class ZoneSchedule(ZoneWindow):
             if self.by_domain and domain_of(other.address) != domain_of(first.address):
                 break  # what TLS must do there may differ
             count += 1
-        group = entries[:count]
+        batch = entries[:count]
         del entries[:count]
         self.loaded -= count
-        return group
+        return batch
 
-    def may_have(self, lane: EgressPath) -> bool:
+    def may_have(self, path: EgressPath) -> bool:
         """Whether the zone has a connection for it, seen how quick it was."""
-        own = self.strands.own is not None and lane.site == self.strands.own.key
-        return own or self._pace.may(lane.site, lane.active, self.active, lane.failures > 0)
+        own = self.flow_queues.own is not None and path.site == self.flow_queues.own.key
+        return own or self._pace.may(path.site, path.active, self.active, path.failures > 0)
 
-    def series(self, lane: EgressPath) -> int:
+    def series(self, path: EgressPath) -> int:
         """How many messages of their own may go over one connection as one lease.
 
         If the sender dies, all without an answer are in doubt: so there is only one where that means to be held.
         """
-        return self._pace.series(lane.site) if self.zone.in_doubt == "retry" else 1
+        return self._pace.series(path.site) if self.zone.in_doubt == "retry" else 1
 
-    def went(self, lane: EgressPath, count: int, of: int) -> None:
+    def went(self, path: EgressPath, count: int, of: int) -> None:
         """So many messages of a lease of its own were tried."""
-        self._pace.went(lane.site, count, of)
+        self._pace.went(path.site, count, of)
 
-    def took(self, lane: EgressPath, took_ms: int, size: int) -> None:
+    def took(self, path: EgressPath, took_ms: int, size: int) -> None:
         """How long a transaction with a message of `size` bytes took, from connecting to the last reply."""
-        self._pace.learn(lane.site, took_ms, size)
+        self._pace.learn(path.site, took_ms, size)
 
-    def begin(self, group: Batch) -> None:
+    def begin(self, batch: Batch) -> None:
         """A lease that the schedule did not give: it counts all the same."""
-        group.lane.active += 1
+        batch.path.active += 1
         self.active += 1
 
-    def done(self, group: Batch) -> None:
-        """A lease of this group has ended."""
-        lane = group.lane
-        lane.active -= 1
+    def done(self, batch: Batch) -> None:
+        """A lease of this batch has ended."""
+        path = batch.path
+        path.active -= 1
         self.active -= 1
-        self._shared.permits.release(group)
-        strand = group.strand
-        self.unpark(strand)
-        strand.enlist()
-        self.strands.forget(strand)
-        if lane.crowded:
-            lane.crowded = False
-            for strand in lane.strands.values():
-                if strand.entries and not strand.listed:
-                    strand.enlist()
-        if not lane.active:
-            for strand in [strand for strand in lane.strands.values() if not strand.entries]:
-                self.strands.forget(strand)
+        self._shared.admission.release(batch)
+        flow_queue = batch.flow_queue
+        self.unpark(flow_queue)
+        flow_queue.enlist()
+        self.flow_queues.forget(flow_queue)
+        if path.crowded:
+            path.crowded = False
+            for flow_queue in path.flow_queues.values():
+                if flow_queue.entries and not flow_queue.listed:
+                    flow_queue.enlist()
+        if not path.active:
+            for flow_queue in [flow_queue for flow_queue in path.flow_queues.values() if not flow_queue.entries]:
+                self.flow_queues.forget(flow_queue)
 
     # -- what waits
 
-    def hold(self, strand: FlowQueue, hold: Blocked) -> None:
-        """The strand waits until the hold ends, or is lifted before."""
-        strand.hold(hold)
-        self._shared.wake_at(hold.until, partial(self.over, strand, hold))
+    def hold(self, flow_queue: FlowQueue, hold: Blocked) -> None:
+        """The flow queue waits until the hold ends, or is lifted before."""
+        flow_queue.hold(hold)
+        self._shared.wake_at(hold.until, partial(self.over, flow_queue, hold))
 
-    def over(self, strand: FlowQueue, hold: Blocked) -> None:
+    def over(self, flow_queue: FlowQueue, hold: Blocked) -> None:
         """The hold has ended, unless another has come in its place."""
-        if strand.held is hold:
-            strand.free()
-            self.unpark(strand)
-            strand.enlist()
+        if flow_queue.held is hold:
+            flow_queue.free()
+            self.unpark(flow_queue)
+            flow_queue.enlist()
 
-    def _look_up(self, strand: FlowQueue, domain: str) -> None:
-        """Asks where a domain's mail goes; the strand goes on when the answer is there."""
-        strand.hold(Blocked("dns", f"{domain} is being looked up", math.inf, self._shared.now_ms()))
-        self._shared.sites.look(domain, lambda found: self._looked_up(strand, domain, found))
+    def _look_up(self, flow_queue: FlowQueue, domain: str) -> None:
+        """Asks where a domain's mail goes; the flow queue goes on when the answer is there."""
+        flow_queue.hold(Blocked("dns", f"{domain} is being looked up", math.inf, self._shared.now_ms()))
+        self._shared.sites.look(domain, lambda found: self._looked_up(flow_queue, domain, found))
 
-    def _looked_up(self, strand: FlowQueue, domain: str, found: Site | NoRoute) -> None:
-        strand.free()
+    def _looked_up(self, flow_queue: FlowQueue, domain: str, found: Site | NoRoute) -> None:
+        flow_queue.free()
         if isinstance(found, Site):
             if self.away.waiting:
                 self.away.renamed(domain, found.key)
-            if found.key == strand.lane.site:
-                self.strands.learn_provider(strand.lane, found.provider)
-        elif found.temporary and strand.lane.site == domain:
-            self.down(strand.lane, self._shared.now(), 0, str(found.reply))
-        if strand.lane.failures and not strand.lane.down_until:
-            self.up(strand.lane) if isinstance(found, Site) else None
-        self.reassign(strand, unknown=domain if isinstance(found, NoRoute) else "")
-        self.unpark(strand)
-        strand.enlist()
+            if found.key == flow_queue.path.site:
+                self.flow_queues.learn_provider(flow_queue.path, found.provider)
+        elif found.temporary and flow_queue.path.site == domain:
+            self.down(flow_queue.path, self._shared.now(), 0, str(found.reply))
+        if flow_queue.path.failures and not flow_queue.path.down_until:
+            self.up(flow_queue.path) if isinstance(found, Site) else None
+        self.reassign(flow_queue, unknown=domain if isinstance(found, NoRoute) else "")
+        self.unpark(flow_queue)
+        flow_queue.enlist()
         self._shared.changed()
 
     def now(self) -> float:
@@ -240,21 +240,21 @@ class ZoneSchedule(ZoneWindow):
 
     # -- destinations that cannot be reached
 
-    def down(self, lane: EgressPath, now: float, seconds: float, reason: str) -> None:
+    def down(self, path: EgressPath, now: float, seconds: float, reason: str) -> None:
         """Rests the destination and parks its window; `seconds` 0: as configured, doubling."""
-        if lane.down_until:
+        if path.down_until:
             return
         retry = self._shared.retry
-        lane.failures += 1
-        lane.reason = reason
-        lane.down_since_ms = lane.down_since_ms or self._shared.now_ms()
-        lane.down_until = now + (seconds or min(retry.down_s * 2 ** min(lane.failures - 1, 20), retry.down_max_s))
-        self._shared.wake_at(lane.down_until, lambda: self._probe(lane))
+        path.failures += 1
+        path.reason = reason
+        path.down_since_ms = path.down_since_ms or self._shared.now_ms()
+        path.down_until = now + (seconds or min(retry.down_s * 2 ** min(path.failures - 1, 20), retry.down_max_s))
+        self._shared.wake_at(path.down_until, lambda: self._probe(path))
         rows: list[tuple[FlowQueue, Entry]] = []
-        for strand in lane.strands.values():
-            rows += [(strand, entry) for entry in strand.entries]
-            self._count(strand, -len(strand.entries))
-            strand.entries = []
+        for flow_queue in path.flow_queues.values():
+            rows += [(flow_queue, entry) for entry in flow_queue.entries]
+            self._count(flow_queue, -len(flow_queue.entries))
+            flow_queue.entries = []
         if rows:
             self._park(rows)
 
@@ -265,25 +265,25 @@ class ZoneSchedule(ZoneWindow):
         """
         self.away.add(site, source, key, 0 if before else self._shared.now())
 
-    def answered(self, lane: EgressPath) -> None:
+    def answered(self, path: EgressPath) -> None:
         """Its destination has answered: who was put off only since it was away goes now, and not at his next retry."""
-        probed = lane.failures > 0 and not lane.down_until
-        if self.away.answered(lane.site, lane.source, probed, self._shared.now()):
+        probed = path.failures > 0 and not path.down_until
+        if self.away.answered(path.site, path.source, probed, self._shared.now()):
             self._shared.changed()
 
-    def up(self, lane: EgressPath) -> None:
+    def up(self, path: EgressPath) -> None:
         """It can be reached, as far as is known."""
-        if lane.failures:
-            lane.failures, lane.down_until, lane.down_since_ms, lane.reason = 0, 0.0, 0, ""
-            self._go_on(lane)
+        if path.failures:
+            path.failures, path.down_until, path.down_since_ms, path.reason = 0, 0.0, 0, ""
+            self._go_on(path)
 
-    def _probe(self, lane: EgressPath) -> None:
+    def _probe(self, path: EgressPath) -> None:
         """Its rest is over: one delivery may try."""
-        if lane.down_until and lane.down_until <= self._shared.now():
-            lane.down_until = 0.0
-            self._go_on(lane)
+        if path.down_until and path.down_until <= self._shared.now():
+            path.down_until = 0.0
+            self._go_on(path)
 
-    def _go_on(self, lane: EgressPath) -> None:
-        for strand in list(lane.strands.values()):
-            self.unpark(strand)
-            strand.enlist()
+    def _go_on(self, path: EgressPath) -> None:
+        for flow_queue in list(path.flow_queues.values()):
+            self.unpark(flow_queue)
+            flow_queue.enlist()

@@ -74,10 +74,10 @@ def arrivals(history: History, span: Span) -> list[Arrival]:
         if mail.ms < span.since_ms:
             recipients = [one for one in recipients if _waited(history, mail.id, one.address, span.since_ms)]
         metadata = {**mail.metadata, "hold_until_ms": 0, "columns": []}
-        groups = [[one] for one in recipients] if mail.metadata.get("columns") else [recipients]
-        for group in groups:
-            if group:
-                envelope = Envelope.from_metadata(metadata, group)
+        batches = [[one] for one in recipients] if mail.metadata.get("columns") else [recipients]
+        for batch in batches:
+            if batch:
+                envelope = Envelope.from_metadata(metadata, batch)
                 rows.append(Arrival(max(mail.ms, span.since_ms), mail.id, envelope))
     return sorted(rows, key=lambda row: (row.ms, row.id))
 
@@ -110,8 +110,8 @@ class _Sender:
 
     def _begin(self, delivery: Delivery) -> None:
         now_ms, everyone = self._clock.ms(), list(range(len(delivery.recipients)))
-        lane = (delivery.zone, delivery.site or delivery.destination, delivery.source)
-        idle = self._idle[lane] = [until for until in self._idle[lane] if until > self._loop.time()]
+        path = (delivery.zone, delivery.site or delivery.destination, delivery.source)
+        idle = self._idle[path] = [until for until in self._idle[path] if until > self._loop.time()]
         reused = bool(idle)
         if reused:
             idle.pop()
@@ -126,7 +126,7 @@ class _Sender:
             delivery.lease, outcomes, down_s=0 if down else None, started_ms=now_ms, took_ms=took_ms,
             opened=not reused, kept=not down,
         )  # fmt: skip
-        self._loop.call_later(took_ms / 1000, self._end, lane, delivery, result)
+        self._loop.call_later(took_ms / 1000, self._end, path, delivery, result)
 
     def _answer(self, delivery: Delivery, address: str, now_ms: int) -> ModelAnswer:
         message_id = self._names.get(delivery.id, "")  # "": a notification, which anybody takes
@@ -136,10 +136,10 @@ class _Sender:
             now_ms,
         )  # fmt: skip
 
-    def _end(self, lane: tuple[str, str, str], delivery: Delivery, result: Result) -> None:
+    def _end(self, path: tuple[str, str, str], delivery: Delivery, result: Result) -> None:
         if result.kept:
             idle_s = 5.0 if delivery.idle_s is None else delivery.idle_s
-            self._idle[lane].append(self._loop.time() + idle_s)
+            self._idle[path].append(self._loop.time() + idle_s)
         self._settle(result)
 
     def _settle(self, result: Result) -> None:
@@ -185,7 +185,7 @@ async def _run(
     queue.start()
     refused = 0
 
-    def told(was: str, taken: Receipt | Reply) -> None:
+    def admitted(was: str, taken: Receipt | Reply) -> None:
         nonlocal refused
         if isinstance(taken, Receipt):
             names[taken.id] = was
@@ -197,7 +197,7 @@ async def _run(
         if wait_s > 0:
             await asyncio.sleep(wait_s)
             progress(clock.ms())
-        queue.acceptance.admit(arrival.envelope, [_BODY], partial(told, arrival.id))
+        queue.acceptance.admit(arrival.envelope, [_BODY], partial(admitted, arrival.id))
     while clock.ms() < span.until_ms + span.drain_ms and queue.core.message_count:
         await asyncio.sleep(60)
         progress(clock.ms())

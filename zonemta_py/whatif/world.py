@@ -116,7 +116,7 @@ class ProviderModel:
                 if attempt.stage in OURS:
                     continue
                 provider = attempt.provider or attempt.site
-                lane = (provider, attempt.source)
+                path = (provider, attempt.source)
                 if attempt.site:
                     self._sites[address.rpartition("@")[2].lower()] = (attempt.site, attempt.provider)
                 if attempt.stage in NO_ANSWER and attempt.verdict != DELIVERED:
@@ -127,29 +127,29 @@ class ProviderModel:
                 if len(self._took[provider]) < _SAMPLES_MAX:
                     self._took[provider].append(attempt.took_ms)
                 if attempt.verdict == DELIVERED:
-                    accepted[lane].append(attempt.ms)
+                    accepted[path].append(attempt.ms)
                 elif attempt.kind in RATE:
-                    slowed[lane].append(attempt)
+                    slowed[path].append(attempt)
                 elif attempt.kind in BLOCK:
-                    blocked[lane].append((attempt.ms, attempt))
-        for lane, rows in blocked.items():
-            self._blocked[lane].learn(rows, sorted(accepted[lane]))
+                    blocked[path].append((attempt.ms, attempt))
+        for path, rows in blocked.items():
+            self._blocked[path].learn(rows, sorted(accepted[path]))
         for site, rows in down.items():
             self._down[site].learn(rows, sorted(answered[site]))
-        for lane, attempts in slowed.items():
-            self._pressure[lane] = _pressure(attempts, accepted[lane])
+        for path, attempts in slowed.items():
+            self._pressure[path] = _pressure(attempts, accepted[path])
         for (provider, _), count in minutes.items():
             self._seen[provider] = max(self._seen.get(provider, 0), count)
 
     def _limit(self, provider: str, source: str) -> _Pressure | None:
         """A source that never sent there is given what others met."""
-        lane = (provider, source)
-        if lane not in self._pressure:
+        path = (provider, source)
+        if path not in self._pressure:
             others = [found for (name, _), found in self._pressure.items() if name == provider and found is not None]
             first = others[0] if others else None
             per_s = median(found.per_s for found in others) if others else 0.0
-            self._pressure[lane] = _Pressure(per_s, first.burst, first.reply, first.stage) if first else None
-        return self._pressure[lane]
+            self._pressure[path] = _Pressure(per_s, first.burst, first.reply, first.stage) if first else None
+        return self._pressure[path]
 
     # -- what is asked of it
 
@@ -168,8 +168,8 @@ class ProviderModel:
         if gone is not None:
             return ModelAnswer(DEFERRED, gone.reply, gone.stage, gone.took_ms, down=True)
         self._rates[name, now_ms // 60_000] += 1
-        lane = (name, source)
-        blocked = self._blocked[lane].at(now_ms) if lane in self._blocked else None
+        path = (name, source)
+        blocked = self._blocked[path].at(now_ms) if path in self._blocked else None
         if blocked is not None:
             return ModelAnswer(blocked.verdict, blocked.reply, blocked.stage, took_ms)
         limit = self._limit(name, source)

@@ -49,13 +49,13 @@ class Log(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A stretch of the log: a record (its type and data), or what is none (all its bytes). mended: its header was."""
+    """A stretch of the log: a record (its type and data), or what is none (all its bytes). repaired: its header was."""
 
     at: int
     end: int
     kind: int
     data: bytes
-    mended: bool = False
+    repaired: bool = False
 
 
 def read(data: bytes) -> Log:
@@ -63,9 +63,9 @@ def read(data: bytes) -> Log:
     batches: list[tuple[int, bytes]] = []
     lost: list[_Piece] = []
     unfinished: list[_Piece] = []
-    end, mended = 0, False
+    end, repaired = 0, False
     for piece in _pieces(data):
-        mended |= piece.mended
+        repaired |= piece.repaired
         starts = piece.kind in (_FULL, _FIRST)
         if piece.kind == _TORN:
             unfinished.append(piece)
@@ -79,10 +79,10 @@ def read(data: bytes) -> Log:
             batches.append((unfinished[0].at, b"".join(p.data for p in unfinished)))
             unfinished, end = [], piece.end
     if lost and lost[0].at >= end and holed(data, end):  # a page that never reached the disk
-        return Log(batches, [], end, data[end:], True, mended)
+        return Log(batches, [], end, data[end:], True, repaired)
     start = unfinished[0].at if unfinished else len(data)
     holes = len(unfinished) > 1 and not any(unfinished[-1].data)
-    return Log(batches, _joined(lost), start, data[start:], holes, bool(lost) or mended)
+    return Log(batches, _joined(lost), start, data[start:], holes, bool(lost) or repaired)
 
 
 def _joined(lost: list[_Piece]) -> list[bytes]:
@@ -97,7 +97,7 @@ def _joined(lost: list[_Piece]) -> list[bytes]:
     return [b"".join(row) for row in rows]
 
 
-def mend(data: bytes) -> bytes | None:
+def repair(data: bytes) -> bytes | None:
     """The log with its whole batches only, or None if that is what it has."""
     log = read(data)
     return build([batch for _, batch in log.batches]) if log.damaged or log.tail.strip(b"\0") else None
@@ -138,7 +138,7 @@ def _other(data: bytes, at: int, stop: int) -> _Piece:
         return _Piece(at, len(data), _TORN, data[at:])
     found = next_record(data, at, stop, _whole)
     end = stop if found is None else found
-    known = _with_its_length_mended(data, at, end)
+    known = _with_length_repaired(data, at, end)
     if known is not None:
         return known
     if found is None and end == len(data) and _is_tear(data, at):
@@ -155,13 +155,13 @@ def _is_tear(data: bytes, at: int) -> bool:
     return bool(_FULL <= kind <= _LAST and len(data) < whole <= (at // BLOCK_BYTES + 1) * BLOCK_BYTES)
 
 
-def _with_its_length_mended(data: bytes, at: int, end: int) -> _Piece | None:
+def _with_length_repaired(data: bytes, at: int, end: int) -> _Piece | None:
     """A record of which only length or type were damaged: the checksum fits what stands up to the next one."""
     if at + _HEADER.size > end:
         return None
     crc, part = _HEADER.unpack_from(data, at)[0], data[at + _HEADER.size : end]
     kinds = [kind for kind in (_FULL, _FIRST, _MIDDLE, _LAST) if _checksum(kind, part) == crc]
-    return _Piece(at, end, kinds[0], part, mended=True) if kinds else None
+    return _Piece(at, end, kinds[0], part, repaired=True) if kinds else None
 
 
 def gap(logs: list[Log]) -> tuple[int, int] | None:

@@ -143,7 +143,7 @@ class Store:
             for path, log in zip(paths, logs, strict=True):
                 if log.damaged:
                     raise plyvel.CorruptionError(f"Corruption: {path.name} is damaged")
-            self._mend_tears(paths, logs)
+            self._repair_tears(paths, logs)
             last = _last_number(logs)
             if 0 < last < self._acknowledged:
                 raise plyvel.CorruptionError(
@@ -164,7 +164,7 @@ class Store:
             raise plyvel.CorruptionError(f"Corruption: {oldest:06d}.log is gone, or the end of {manifest}")
         return [logs[number] for number in sorted(logs) if number >= oldest]
 
-    def _mend_tears(self, paths: list[Path], logs: list[Log]) -> None:
+    def _repair_tears(self, paths: list[Path], logs: list[Log]) -> None:
         """Cuts what LevelDB would take for damage, or would not miss, though only a power cut has been there.
 
         LevelDB syncs its newest log only: a power cut can leave later batches without the earlier ones. None of them
@@ -317,9 +317,9 @@ class Store:
     def repair(folder: Path) -> None:
         """LevelDB's own repair: keeps every block whose checksum is right. Copy the folder to quarantine first."""
         for path in folder.glob("*.log"):
-            mended = store_log.mend(path.read_bytes())
-            if mended is not None:
-                replace_file(path, mended)  # whole or not at all: it may be mail that is nowhere else
+            repaired = store_log.repair(path.read_bytes())
+            if repaired is not None:
+                replace_file(path, repaired)  # whole or not at all: it may be mail that is nowhere else
         try:
             plyvel.repair_db(str(folder), paranoid_checks=True, compression=None)
         except plyvel.Error as error:

@@ -4,7 +4,7 @@ Promise: sequence numbers, times, types and the order of records stay; the new f
 read back before it takes the old one's place in one instant, so a crash leaves the old or the new one. What belongs to
 the person alone goes too: merge values, ORCPT, and the kept header fields of a message that had no other recipient.
 A damaged segment is reported. It is rewritten if it names the person, or may do so in the damaged bytes: then all
-records that can be read are kept, and LOST records stand for the rest, as after a repair (`disk.journal.mend`).
+records that can be read are kept, and LOST records stand for the rest, as after a repair (`disk.journal.repair`).
 Failures: OSError of the disk; nothing has changed then.
 """
 

@@ -10,7 +10,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
     release id, drop id                     orders about held recipients; how many there were
     positions                               low-water marks and journal numbers as they are now
     explain what                            why something waits, and until when (`explain.py`)
-    lanes zone                              every strand in memory: who, how many, why not now
+    egress paths zone                              every flow queue in memory: who, how many, why not now
     standing                                what is stopped or rests, and what was learned (`steering.py`)
     stop kind name seconds cause, lift kind name            orders about those
     warmup                                  where each new source stands at each provider
@@ -64,7 +64,7 @@ async def _size(queue: QueueContext) -> dict[str, Any]:
     core = queue.core
     leased: dict[str, int] = {}
     for lease in queue.leases.out.values():
-        name = lease.group.zone.zone.name
+        name = lease.batch.zone.zone.name
         leased[name] = leased.get(name, 0) + len(lease.open)
     zones = {}
     for name in {*core.sizes.zones, *core.schedule.zones}:
@@ -133,18 +133,20 @@ async def _explain(queue: QueueContext, what: str) -> dict[str, Any]:
     return await explain(queue, what)
 
 
-async def _lanes(queue: QueueContext, zone: str | None = None) -> list[dict[str, Any]]:
-    """Every strand in memory of which something waits, or that something holds."""
+async def _paths(queue: QueueContext, zone: str | None = None) -> list[dict[str, Any]]:
+    """Every flow queue in memory of which something waits, or that something holds."""
     schedule = queue.core.schedule
-    return rows_of(schedule, (strand for strand in schedule.strands() if zone in (None, strand.zone.zone.name)))
+    return rows_of(
+        schedule, (flow_queue for flow_queue in schedule.flow_queues() if zone in (None, flow_queue.zone.zone.name))
+    )
 
 
-async def _standing(queue: QueueContext) -> list[dict[str, Any]]:
+async def _policy(queue: QueueContext) -> list[dict[str, Any]]:
     return admin_orders.rows(queue.core.schedule)
 
 
 async def _stop(queue: QueueContext, kind: str, name: str, seconds: float | None = None, cause: str = "") -> int:
-    """By an operator; seconds None: until it is lifted. How many strands in memory it holds."""
+    """By an operator; seconds None: until it is lifted. How many flow queues in memory it holds."""
     held = await suspensions.stop(queue, kind, name, seconds, cause or "by an operator")
     await queue.core.journal.stable()
     return held
@@ -158,9 +160,9 @@ async def _lift(queue: QueueContext, kind: str, name: str) -> bool:
 
 
 async def _warmup(queue: QueueContext) -> list[dict[str, Any]]:
-    standing = queue.core.schedule.standing
-    standing.day()  # yesterday's counts are not today's
-    return standing.warmups.describe()
+    policy = queue.core.schedule.policy
+    policy.day()  # yesterday's counts are not today's
+    return policy.warmups.describe()
 
 
 async def _warm(queue: QueueContext, source: str, provider: str, step: int | None) -> dict[str, Any]:
@@ -168,7 +170,7 @@ async def _warm(queue: QueueContext, source: str, provider: str, step: int | Non
     schedule = queue.core.schedule
     await admin_orders.warm(schedule, source, provider, step, "by an operator")
     await queue.core.journal.stable()
-    rows = schedule.standing.warmups.describe()
+    rows = schedule.policy.warmups.describe()
     return next(row for row in rows if (row["source"], row["provider"]) == (source, provider))
 
 
@@ -242,8 +244,8 @@ QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "positions": _positions,
     "rotate": _rotate,
     "explain": _explain,
-    "lanes": _lanes,
-    "standing": _standing,
+    "lanes": _paths,
+    "standing": _policy,
     "stop": _stop,
     "lift": _lift,
     "warmup": _warmup,

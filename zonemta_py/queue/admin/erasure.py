@@ -22,7 +22,7 @@ from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import FAMILY
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.removal import remove_in_memory, remove_walked
-from zonemta_py.queue.maintenance.deadlines import strands_in_turn
+from zonemta_py.queue.maintenance.deadlines import flow_queues_in_turn
 from zonemta_py.queue.suppression.entry import ERASED
 from zonemta_py.queue.suppression.register import because
 from zonemta_py.schedule.batch import Entry
@@ -65,8 +65,10 @@ class _Pass:
         """What any key of the person's holds, in lower case: most keys need no closer look."""
 
     async def run(self) -> int:
-        async for strand in strands_in_turn(self._core, self._core.schedule.strands()):
-            self._count += remove_in_memory(self._core, strand, lambda entry: self._is_theirs(entry.address), _erased)
+        async for flow_queue in flow_queues_in_turn(self._core, self._core.schedule.flow_queues()):
+            self._count += remove_in_memory(
+                self._core, flow_queue, lambda entry: self._is_theirs(entry.address), _erased
+            )
         for zone in self._core.schedule.zones.values():
             for family in FAMILY:
                 prefix = f"{family} {zone.zone.name} ".encode()

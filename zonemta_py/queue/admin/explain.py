@@ -2,10 +2,10 @@
 
 The answer: about, kind (message, recipient, zone, ip, campaign, tenant, destination), rows, and how many rows `more`
 there are; of a destination also `counts`, and what was `learned` of it; of a recipient also its entries on the
-suppression list (`suppressed`). A row is a recipient, a strand (`reasons.rows_of`) or a stop ("stopped"), and has
+suppression list (`suppressed`). A row is a recipient, a flow queue (`reasons.rows_of`) or a stop ("stopped"), and has
 `reasons`, the first being what holds it now (`reasons.py`; for recipients also deferred, held, and last deadline: what
 ends the wait if nothing does before). No reason: it goes when its turn comes; a recipient's `before` says how many of
-its strand come first (`counted` False: at least so many), its `life` when it is given up.
+its flow queue come first (`counted` False: at least so many), its `life` when it is given up.
 
 Walks over the store are long where a queue is: the queue goes on with its work in between.
 """
@@ -73,8 +73,8 @@ async def explain(queue: QueueContext, what: str) -> dict[str, Any]:
         return _answer(what, "recipient", rows, suppressed=listed)
     schedule = queue.core.schedule
     if zone := schedule.zones.get(what):
-        return _answer(what, "zone", rows_of(schedule, zone.strands.by_key.values()) or _stops(queue, what))
-    answer = _ip(queue, what) or _strands(queue, what) or _stopped(queue, what) or await _waiting(queue, what)
+        return _answer(what, "zone", rows_of(schedule, zone.flow_queues.by_key.values()) or _stops(queue, what))
+    answer = _ip(queue, what) or _flow_queues(queue, what) or _stopped(queue, what) or await _waiting(queue, what)
     if answer is None:
         raise ValueError(
             f"nothing called {what!r} is waiting or stopped; give a message id, recipient, domain, campaign, tenant, "
@@ -97,29 +97,29 @@ def _ip(queue: QueueContext, what: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     schedule = queue.core.schedule
-    rows = rows_of(schedule, (strand for strand in schedule.strands() if strand.lane.source == what))
+    rows = rows_of(schedule, (flow_queue for flow_queue in schedule.flow_queues() if flow_queue.path.source == what))
     rows += _stops(queue, what)
     known = any(source.address == what for pool in queue.core.config.pools for source in pool.sources)
     return _answer(what, "ip", rows) if rows or known else None
 
 
-def _strands(queue: QueueContext, what: str) -> dict[str, Any] | None:
+def _flow_queues(queue: QueueContext, what: str) -> dict[str, Any] | None:
     """A campaign, tenant, domain, site or provider of which something is in memory."""
     schedule, domain = queue.core.schedule, what.lower().rstrip(".")
     sites = {domain, getattr(schedule.sites.known(domain), "key", domain)}
     found: dict[str, list[FlowQueue]] = {"campaign": [], "tenant": [], "destination": []}
-    for strand in schedule.strands():
-        lane, path = strand.lane, strand.path
-        here = lane.site in sites or lane.site.rpartition(":")[0] == domain or lane.provider == domain
+    for flow_queue in schedule.flow_queues():
+        path, flow_id = flow_queue.path, flow_queue.flow_id
+        here = path.site in sites or path.site.rpartition(":")[0] == domain or path.provider == domain
         for kind, matches in (
-            ("campaign", path.campaign == what), ("tenant", path.tenant == what), ("destination", here),
+            ("campaign", flow_id.campaign == what), ("tenant", flow_id.tenant == what), ("destination", here),
         ):  # fmt: skip
             if matches:
-                found[kind].append(strand)
-    for kind, strands in found.items():
-        if rows := rows_of(schedule, strands):
-            there = {strand.lane.site for strand in strands} if kind == "destination" else set()
-            learned = [row for row in schedule.standing.manners.rows() if row["name"] in there]
+                found[kind].append(flow_queue)
+    for kind, flow_queues in found.items():
+        if rows := rows_of(schedule, flow_queues):
+            there = {flow_queue.path.site for flow_queue in flow_queues} if kind == "destination" else set()
+            learned = [row for row in schedule.policy.manners.rows() if row["name"] in there]
             counts = _counts(queue, domain) if kind == "destination" else {}
             return _answer(what, kind, rows, counts=counts, learned=learned)
     return None
@@ -137,7 +137,7 @@ def _counts(queue: QueueContext, domain: str) -> dict[str, int]:
 
 def _stopped(queue: QueueContext, what: str) -> dict[str, Any] | None:
     rows = _stops(queue, what)
-    learned = [row for row in queue.core.schedule.standing.manners.rows() if row["name"] == what]
+    learned = [row for row in queue.core.schedule.policy.manners.rows() if row["name"] == what]
     if not rows and not learned:
         return None
     return _answer(what, rows[0]["stopped"] if rows else "destination", rows, learned=learned)
@@ -149,7 +149,7 @@ def _stops(queue: QueueContext, what: str) -> list[Row]:
         {"stopped": row["kind"], "name": row["name"], "reasons": [
             {"kind": row["kind"], "cause": row["cause"], "since_ms": row["since_ms"], "until_ms": row["until_ms"]}
         ]}
-        for row in queue.core.schedule.standing.rows()
+        for row in queue.core.schedule.policy.rows()
         if row["kind"] not in (NO_TLS, *MANNERS) and (what == row["name"] or what in row["name"].split())
     ]  # fmt: skip
 
@@ -198,9 +198,9 @@ async def _one(queue: QueueContext, key: bytes, value: bytes, lease: Lease | Non
         "state": str(FAMILY[place.family]), "reasons": [], "before": 0, "counted": True,
     }  # fmt: skip
     if lease is not None:
-        lane = lease.group.lane
+        path = lease.batch.path
         return row | {"state": str(State.LEASED), "since_ms": lease.since_ms, "worker": lease.worker,
-                      "source": lane.source, "site": lane.site}  # fmt: skip
+                      "source": path.source, "site": path.site}  # fmt: skip
     if place.family == "held":
         cause = f"held for an operator: {note.last}" if note.last else "held for an operator"
         return row | {"reasons": [{"kind": "held", "cause": cause, "since_ms": note.last_ms, "until_ms": 0}]}
@@ -212,31 +212,31 @@ async def _one(queue: QueueContext, key: bytes, value: bytes, lease: Lease | Non
         terms = queue.core.messages.peek(place.id)
     except StoreError:
         terms = {}
-    strand, known = _strand(zone, place, note)
-    row |= {"site": strand.lane.site, "source": strand.lane.source, "provider": strand.lane.provider}
-    row |= {"tenant": strand.path.tenant, "campaign": strand.path.campaign}
-    row["reasons"] = reasons(queue.core.schedule, strand)
+    flow_queue, known = _flow_queue(zone, place, note)
+    row |= {"site": flow_queue.path.site, "source": flow_queue.path.source, "provider": flow_queue.path.provider}
+    row |= {"tenant": flow_queue.flow_id.tenant, "campaign": flow_queue.flow_id.campaign}
+    row["reasons"] = reasons(queue.core.schedule, flow_queue)
     if place.family == "deferred" and place.due_ms > queue.core.clock.steady_ms():
         own = _put_off(queue, zone, place, note, terms)
         said = {reason["kind"] for reason in own}
         row["reasons"] = own + [r for r in row["reasons"] if r["kind"] in _STOPS - said]
     else:
         row["state"] = str(State.QUEUED)  # a deferred one that is due waits like the others
-        row["before"], row["counted"] = await _before(queue, strand, key, place)
+        row["before"], row["counted"] = await _before(queue, flow_queue, key, place)
     row["reasons"] += _deadline(queue, terms) if row["reasons"] else []
-    row["life"] = _life(queue, strand, place.id, note)
+    row["life"] = _life(queue, flow_queue, place.id, note)
     if not known:
-        strand.parked.exhausted = True  # nothing is parked where no strand was known
-        zone.strands.forget(strand)
+        flow_queue.parked.exhausted = True  # nothing is parked where no flow queue was known
+        zone.flow_queues.forget(flow_queue)
     return row
 
 
-def _strand(zone: ZoneSchedule, place: Place, note: Note) -> tuple[FlowQueue, bool]:
+def _flow_queue(zone: ZoneSchedule, place: Place, note: Note) -> tuple[FlowQueue, bool]:
     """Where it belongs, and whether that was known before."""
-    strands = zone.strands
-    name = place.destination or strands.where(place.id, place.recipient, note)[0]
-    strand = strands.by_key.get(name)
-    return (strand, True) if strand is not None else (strands.of(place.id, place.recipient, note), False)
+    flow_queues = zone.flow_queues
+    name = place.destination or flow_queues.where(place.id, place.recipient, note)[0]
+    flow_queue = flow_queues.by_key.get(name)
+    return (flow_queue, True) if flow_queue is not None else (flow_queues.of(place.id, place.recipient, note), False)
 
 
 def _put_off(queue: QueueContext, zone: ZoneSchedule, place: Place, note: Note, terms: dict[str, Any]) -> list[Row]:
@@ -269,7 +269,7 @@ def _deadline(queue: QueueContext, terms: dict[str, Any]) -> list[Row]:
     return [{"kind": "deadline", "cause": cause, "since_ms": 0, "until_ms": until_ms}]
 
 
-def _life(queue: QueueContext, strand: FlowQueue, message_id: str, note: Note) -> Row:
+def _life(queue: QueueContext, flow_queue: FlowQueue, message_id: str, note: Note) -> Row:
     """Until when it is tried (UNIX ms, 0: not known), and how long it has waited that is not of its `lifetime`."""
     core = queue.core
     try:
@@ -277,8 +277,8 @@ def _life(queue: QueueContext, strand: FlowQueue, message_id: str, note: Note) -
     except StoreError:
         return {"until_ms": 0, "chosen_ms": 0}
     now_ms = core.clock.steady_ms()
-    ends_ms = core.lifetime.ends_ms(strand, message, note, now_ms)
-    chosen_ms = core.lifetime.chosen_ms(strand, message, note, now_ms)
+    ends_ms = core.lifetime.ends_ms(flow_queue, message, note, now_ms)
+    chosen_ms = core.lifetime.chosen_ms(flow_queue, message, note, now_ms)
     return {"until_ms": ends_ms - core.clock.apart_ms(), "chosen_ms": chosen_ms}
 
 
@@ -286,25 +286,25 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-async def _before(queue: QueueContext, strand: FlowQueue, key: bytes, place: Place) -> tuple[int, bool]:
-    """How many of its strand come first, and whether that is all of them: in the window, parked, then unread."""
-    for number, entry in enumerate(strand.entries):
+async def _before(queue: QueueContext, flow_queue: FlowQueue, key: bytes, place: Place) -> tuple[int, bool]:
+    """How many of its flow queue come first, and whether that is all of them: in the window, parked, then unread."""
+    for number, entry in enumerate(flow_queue.entries):
         if entry.key == key:
             return number, True
-    busy, store, strands = queue.core.schedule.busy, queue.core.store, strand.zone.strands
-    parked, looked = keys.parked_range(place.zone, strand.key), 0
-    count = len(strand.entries)
+    busy, store, flow_queues = queue.core.schedule.busy, queue.core.store, flow_queue.zone.flow_queues
+    parked, looked = keys.parked_range(place.zone, flow_queue.key), 0
+    count = len(flow_queue.entries)
     async for other in _slowly(store.keys(parked, key if place.family == "parked" else keys.end(parked))):
         count, looked = count + (other not in busy), looked + 1
         if looked >= COUNTED_MAX:
             return count, False
     if place.family == "parked":
         return count, True
-    cursor = strand.zone.fresh if place.family == "delivery-zone" else strand.zone.due
+    cursor = flow_queue.zone.fresh if place.family == "delivery-zone" else flow_queue.zone.due
     async for other, value in _slowly(store.scan(cursor.mark(), key)):
         if other not in busy:
             there = keys.place(other)
-            count += strands.where(there.id, there.recipient, Note.of(value))[0] == strand.key
+            count += flow_queues.where(there.id, there.recipient, Note.of(value))[0] == flow_queue.key
         looked += 1
         if looked >= COUNTED_MAX:
             return count, False

@@ -113,9 +113,9 @@ def _row(queue: QueueContext, place: keys.Place, note: Note, state: State) -> Ro
         metadata = queue.core.messages.peek(place.id)
     except StoreError:
         metadata = {}
-    lane = queue.core.schedule.zones.get(place.zone)
-    strand = lane.strands.by_key.get(place.destination) if lane and place.destination else None
-    resting = strand.lane if strand else None
+    path = queue.core.schedule.zones.get(place.zone)
+    flow_queue = path.flow_queues.by_key.get(place.destination) if path and place.destination else None
+    resting = flow_queue.path if flow_queue else None
     return {
         "id": place.id,
         "zone": place.zone,

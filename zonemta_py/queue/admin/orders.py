@@ -153,7 +153,7 @@ def apply_drop(
     core.messages.pin(message)
     if campaign := campaign_of(message.metadata):
         for _ in range(ended):
-            core.campaigns.tallies.result(campaign, REMOVED, ms, suppressed=removed.reason.startswith(SUPPRESSED))
+            core.campaigns.counters.result(campaign, REMOVED, ms, suppressed=removed.reason.startswith(SUPPRESSED))
     operations += core.messages.finish(message, ended)
     if message.left <= 0:
         core.finish(message, zone)

@@ -31,7 +31,7 @@ _HASHED = re.compile(r"\+[0-9a-f]{8}$")
 
 
 async def stop(queue: QueueContext, kind: str, name: str, seconds: float | None, cause: str) -> int:
-    """Nothing of it is sent from now on; seconds None: until it is lifted. How many strands in memory it holds."""
+    """Nothing of it is sent from now on; seconds None: until it is lifted. How many flow queues in memory it holds."""
     if name:
         if kind == "destination":
             name = name.lower().rstrip(".")
@@ -58,7 +58,9 @@ def _sources(queue: QueueContext) -> set[str]:
     config, schedule = queue.core.config, queue.core.schedule
     known = {source.address for zone in config.zones for source in config.sources(zone)}
     known |= {source.address for pool in config.pools for source in pool.sources}
-    return known | {strand.lane.source for strand in schedule.strands() if strand.lane.source not in ("", NO_SOURCE)}
+    return known | {
+        flow_queue.path.source for flow_queue in schedule.flow_queues() if flow_queue.path.source not in ("", NO_SOURCE)
+    }
 
 
 # -- destinations
@@ -66,9 +68,9 @@ def _sources(queue: QueueContext) -> set[str]:
 
 async def _check_destination(queue: QueueContext, name: str) -> None:
     schedule = queue.core.schedule
-    own = {zone.strands.own.key for zone in schedule.zones.values() if zone.strands.own is not None}
-    lanes = [strand.lane for strand in schedule.strands()]
-    known = own | schedule.sites.names | {place for lane in lanes for place in (lane.site, lane.provider) if place}
+    own = {zone.flow_queues.own.key for zone in schedule.zones.values() if zone.flow_queues.own is not None}
+    paths = [flow_queue.path for flow_queue in schedule.flow_queues()]
+    known = own | schedule.sites.names | {place for path in paths for place in (path.site, path.provider) if place}
     site = schedule.sites.known(name)
     elsewhere = isinstance(site, Site) and site.key != name  # what is in its name was made before DNS had answered
     if (name in known and not elsewhere) or _HASHED.search(name):
@@ -76,7 +78,7 @@ async def _check_destination(queue: QueueContext, name: str) -> None:
     named = next((key for key in sorted(known) if key.rpartition(":")[0] == name), "")
     if named:
         raise ValueError(f"there is no destination {name!r}; its name is {named!r}")
-    if all(zone.strands.own is not None for zone in schedule.zones.values()):
+    if all(zone.flow_queues.own is not None for zone in schedule.zones.values()):
         raise ValueError(
             f"there is no destination {name!r}: all mail goes to {_and(own)}, whatever its domain; stop that"
         )
@@ -109,7 +111,7 @@ def _providers(queue: QueueContext) -> list[str]:
 
 async def _check_flow(queue: QueueContext, kind: str, name: str) -> None:
     core = queue.core
-    known = {getattr(strand.path, kind) for strand in core.schedule.strands()}
+    known = {getattr(flow_queue.flow_id, kind) for flow_queue in core.schedule.flow_queues()}
     known |= set(core.config.shares.tenants if kind == "tenant" else core.config.shares.campaigns)
     campaigns = core.campaigns.by_name
     known |= {campaign.tenant for campaign in campaigns.values()} if kind == "tenant" else set(campaigns)

@@ -63,25 +63,25 @@ class CampaignCommands:
 
     async def pause(self, name: str, cause: str) -> dict[str, Any]:
         if name not in self._core.campaigns.by_name and await unregistered.row(self._core, name):
-            self._core.schedule.standing.stop("campaign", name, math.inf, cause, chosen=True)
+            self._core.schedule.policy.stop("campaign", name, math.inf, cause, chosen=True)
             await self._core.journal.stable()
             return await unregistered.row(self._core, name)
         campaign = self._going(name)
-        self._core.schedule.standing.stop("campaign", name, math.inf, cause, chosen=True)
+        self._core.schedule.policy.stop("campaign", name, math.inf, cause, chosen=True)
         await self._core.journal.stable()
         return self.row(campaign)
 
     async def resume(self, name: str, cause: str) -> dict[str, Any]:
         """Its bounds count from here on."""
         if name not in self._core.campaigns.by_name and await unregistered.row(self._core, name):
-            self._core.schedule.standing.lift("campaign", name, cause)
+            self._core.schedule.policy.lift("campaign", name, cause)
             self._core.schedule.lift()
             await self._core.journal.stable()
             return await unregistered.row(self._core, name)
         campaign, schedule = self._going(name), self._core.schedule
         campaign.base = bounds.figures(self._core.campaigns.tally(name))
         await self._core.campaigns.save(campaign, self._core.lines)
-        schedule.standing.lift("campaign", name, cause)
+        schedule.policy.lift("campaign", name, cause)
         schedule.lift()
         await self._core.journal.stable()
         return self.row(campaign)
@@ -110,7 +110,7 @@ class CampaignCommands:
     def _order(self, campaign: Campaign, what: str, cause: str) -> None:
         """True at once, for good when the journal has it; then the store is given it."""
         core, now_ms = self._core, self._core.clock.ms()
-        core.campaigns.obey(campaign, what, now_ms, cause)
+        core.campaigns.apply(campaign, what, now_ms, cause)
         order = StandingRecord(what, ["campaign", campaign.name], [campaign.created_ms, now_ms], cause)
 
         def apply() -> None:

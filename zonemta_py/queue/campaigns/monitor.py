@@ -70,7 +70,7 @@ class CampaignMonitor:
             return
         cause = thresholds.passed(campaign.bounds, self._core.campaigns.tally(campaign.name), campaign.base)
         if cause:
-            self._core.schedule.standing.stop("campaign", campaign.name, math.inf, cause, chosen=True)
+            self._core.schedule.policy.stop("campaign", campaign.name, math.inf, cause, chosen=True)
 
     def _remove(self, now_ms: int) -> bool:
         """One portion of what canceled campaigns have left; a pass begins every minute while anything is left."""
@@ -99,7 +99,7 @@ class CampaignMonitor:
 
     def _lift(self, campaign: Campaign) -> None:
         if stop_of(self._core, campaign) is not None:
-            self._core.schedule.standing.lift("campaign", campaign.name, "it has ended")
+            self._core.schedule.policy.lift("campaign", campaign.name, "it has ended")
 
     def course(self, campaign: Campaign) -> CampaignHistory:
         """As it is in memory, or was saved. Raises StoreError."""
@@ -114,8 +114,8 @@ class CampaignMonitor:
 
 def stop_of(core: Core, campaign: Campaign) -> Suspension | None:
     """What has paused it: an order, a bound, a rule."""
-    standing = core.schedule.standing
-    return standing.stops.get(("campaign", campaign.name)) if standing.stopped("campaign", campaign.name) else None
+    policy = core.schedule.policy
+    return policy.stops.get(("campaign", campaign.name)) if policy.stopped("campaign", campaign.name) else None
 
 
 def _saved(campaign: Campaign, course: CampaignHistory) -> Operation:

@@ -60,12 +60,12 @@ class Sweep:
                 yield _Range(zone, family, start, keys.end(prefix))
 
     def _window(self) -> bool:
-        """One strand's in memory; True: there were any."""
+        """One flow queue's in memory; True: there were any."""
         for zone in self._core.schedule.zones.values():
-            for strand in zone.strands.by_key.values():
-                if strand.path.campaign not in self._campaigns:
+            for flow_queue in zone.flow_queues.by_key.values():
+                if flow_queue.flow_id.campaign not in self._campaigns:
                     continue
-                if remove_in_memory(self._core, strand, self._is_tallied, self._reason):
+                if remove_in_memory(self._core, flow_queue, self._is_tallied, self._reason):
                     return True
         return False
 

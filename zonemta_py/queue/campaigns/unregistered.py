@@ -27,7 +27,7 @@ async def row(core: Core, name: str, state: str = "", removed: int = 0) -> dict[
     waiting = await _waiting(core, name)
     if not waiting and not removed:
         return {}
-    stop = core.schedule.standing.stops.get(("campaign", name))
+    stop = core.schedule.policy.stops.get(("campaign", name))
     about = {"name": name, "sender": "", "tenant": "", "zone": "", "created_ms": 0, "planned": 0}
     tally = Tally(accepted=waiting + removed, removed=removed)
     state = state or ("paused" if stop else "running")

@@ -85,15 +85,15 @@ class Campaigns:
 
     def __init__(self, store: Store) -> None:
         self.by_name: dict[str, Campaign] = {}
-        self.tallies = CampaignCounters(store)
+        self.counters = CampaignCounters(store)
         self.canceled: set[str] = set()
         self.shortest_life_h = math.inf
         self._store = store
         self._arriving: dict[str, asyncio.Future[None]] = {}
-        for name in self.tallies.names():
+        for name in self.counters.names():
             value = store.get(keys.campaign(name))
             if value is None:
-                self.tallies.forget(name)
+                self.counters.forget(name)
                 continue
             self._take(_of(name, value))
 
@@ -111,7 +111,7 @@ class Campaigns:
         return campaign
 
     def tally(self, name: str) -> Tally:
-        return self.tallies.of(name)
+        return self.counters.of(name)
 
     def lives(self, name: str) -> bool:
         """Whether there is such a campaign, ended or not: what belongs to it is kept as long."""
@@ -144,13 +144,13 @@ class Campaigns:
             operations.append((keys.campaign(campaign.name), campaign.record()))
             operations.append((keys.tally(campaign.name), records.pack([])))
             await _write(lines, operations, keep=False)
-            self.tallies.open(campaign.name)
+            self.counters.open(campaign.name)
             self._take(campaign)
         finally:
             self._arriving.pop(campaign.name).set_result(None)
         return True
 
-    def obey(self, campaign: Campaign, what: str, ms: int, cause: str) -> None:
+    def apply(self, campaign: Campaign, what: str, ms: int, cause: str) -> None:
         """Makes an order (CANCEL, COMPLETE) true in memory."""
         if what == COMPLETE:
             campaign.complete_ms = campaign.complete_ms or ms
@@ -164,7 +164,7 @@ class Campaigns:
         campaign = self.by_name.get(name)
         if campaign is None or campaign.created_ms != created_ms:  # one of that name that is gone
             return []
-        self.obey(campaign, order.what, ms, order.cause)
+        self.apply(campaign, order.what, ms, order.cause)
         return [(keys.campaign(name), campaign.record())]
 
     async def save(self, campaign: Campaign, lines: StoreLine) -> None:
@@ -176,7 +176,7 @@ class Campaigns:
         del self.by_name[campaign.name]
         self.shortest_life_h = min((other.life_h for other in self.by_name.values()), default=math.inf)
         self.canceled.discard(campaign.name)
-        self.tallies.forget(campaign.name)
+        self.counters.forget(campaign.name)
         name = campaign.name
         operations: list[Operation] = [(keys.template(name, number), None) for number in range(1, campaign.chunks + 1)]
         return [*operations, (keys.campaign(name), None), (keys.tally(name), None), (keys.course(name), None)]

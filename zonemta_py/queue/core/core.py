@@ -77,7 +77,7 @@ class Core:
         self.segments = segments
         self.ids = keys.Ids(last_id)
         self.ledger = Ledger(config.queue, journal, segments, self.ids, clock)
-        clock.next_id, clock.told = self.ids.following, self._clock_set
+        clock.next_id, clock.on_step = self.ids.following, self._clock_set
         self.arriving: set[str] = set()
         """Ids given out whose envelope record is not in the journal yet."""
         self.known: dict[str, tuple[str, int, int]] = {}
@@ -114,7 +114,7 @@ class Core:
     # -- what goes into every batch last (commit.Closing)
 
     def changes(self) -> list[Operation]:
-        operations = self.sizes.changes() + self.campaigns.tallies.changes() + self.messages.changes()
+        operations = self.sizes.changes() + self.campaigns.counters.changes() + self.messages.changes()
         self.batches += 1
         self.receipts.turn(self.journal.next_seq - 1, self.journal.stable_seq)
         state = (self.ledger.applied(), self.journal.stable_seq, self.message_count, self.message_bytes, self.batches)
@@ -123,7 +123,7 @@ class Core:
 
     def again(self) -> None:
         self.sizes.again()
-        self.campaigns.tallies.again()
+        self.campaigns.counters.again()
         self.messages.again()
 
     def _rekey(self, operations: list[Operation], done: Callable[[], None]) -> None:

@@ -57,42 +57,42 @@ class CampaignCounters:
     """By campaign. Only those that were opened are counted."""
 
     def __init__(self, store: Store) -> None:
-        self._tallies: dict[str, Tally] = {}
+        self._counters: dict[str, Tally] = {}
         self._changed: set[str] = set()
         self._written: set[str] = set()
         for key, value in store.scan(keys.CAMPAIGNS, keys.end(keys.CAMPAIGNS)):
             _, name, part = key.decode().split(" ")
             if part == "#":
-                self._tallies[name] = Tally(*records.unpack(value))
+                self._counters[name] = Tally(*records.unpack(value))
 
     def names(self) -> list[str]:
-        return list(self._tallies)
+        return list(self._counters)
 
     def of(self, name: str) -> Tally:
         """Raises KeyError."""
-        return self._tallies[name]
+        return self._counters[name]
 
     def open(self, name: str) -> None:
         """There is such a campaign from now on."""
-        self._tallies.setdefault(name, Tally())
+        self._counters.setdefault(name, Tally())
         self._changed.add(name)
 
     def forget(self, name: str) -> None:
         """There is no such campaign any more; whoever says so deletes its key."""
-        self._tallies.pop(name, None)
+        self._counters.pop(name, None)
         self._changed.discard(name)
         self._written.discard(name)
 
     def add(self, name: str, figure: str, count: int = 1) -> None:
         """Adds to one figure (or takes from it); of a campaign that there is not, nothing is counted."""
-        tally = self._tallies.get(name)
+        tally = self._counters.get(name)
         if tally is not None:
             setattr(tally, figure, getattr(tally, figure) + count)
             self._changed.add(name)
 
     def result(self, name: str, verdict: int, ms: int, blocked: bool = False, suppressed: bool = False) -> None:
         """One recipient was tried, or has ended without it (REMOVED)."""
-        tally = self._tallies.get(name)
+        tally = self._counters.get(name)
         if tally is None:
             return
         if verdict == DELIVERED:
@@ -113,7 +113,7 @@ class CampaignCounters:
     def changes(self) -> list[Operation]:
         """Operations that write what has changed since the last call."""
         operations: list[Operation] = [
-            (keys.tally(name), records.pack(astuple(self._tallies[name]))) for name in self._changed
+            (keys.tally(name), records.pack(astuple(self._counters[name]))) for name in self._changed
         ]
         self._written, self._changed = self._changed, set()
         return operations

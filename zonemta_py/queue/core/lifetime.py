@@ -35,29 +35,29 @@ class Lifetime:
         shortest_h = min(self._config.retry.life_h, self._campaigns.shortest_life_h)
         return now_ms - self._clock.born_ms(message_id) >= shortest_h * HOUR_MS
 
-    def over(self, strand: FlowQueue, message: Message, note: Note, now_ms: int) -> bool:
+    def over(self, flow_queue: FlowQueue, message: Message, note: Note, now_ms: int) -> bool:
         """Whether it has waited for all of its life."""
-        begins_ms = self._begins_ms(strand, message, note)
+        begins_ms = self._begins_ms(flow_queue, message, note)
         life_ms = self._life_ms(message)
         if now_ms - begins_ms < life_ms or now_ms < self._clock.grace_until_ms:
             return False
-        return now_ms - begins_ms - self._chosen_ms(strand, note, begins_ms, now_ms) >= life_ms
+        return now_ms - begins_ms - self._chosen_ms(flow_queue, note, begins_ms, now_ms) >= life_ms
 
-    def ends_ms(self, strand: FlowQueue, message: Message, note: Note, now_ms: int) -> int:
+    def ends_ms(self, flow_queue: FlowQueue, message: Message, note: Note, now_ms: int) -> int:
         """When it will be over, if nothing is stopped or held from now on."""
-        begins_ms = self._begins_ms(strand, message, note)
-        ends_ms = begins_ms + self._life_ms(message) + self._chosen_ms(strand, note, begins_ms, now_ms)
+        begins_ms = self._begins_ms(flow_queue, message, note)
+        ends_ms = begins_ms + self._life_ms(message) + self._chosen_ms(flow_queue, note, begins_ms, now_ms)
         return max(ends_ms, self._clock.grace_until_ms)
 
-    def chosen_ms(self, strand: FlowQueue, message: Message, note: Note, now_ms: int) -> int:
+    def chosen_ms(self, flow_queue: FlowQueue, message: Message, note: Note, now_ms: int) -> int:
         """How much of its waiting is not counted, since somebody had stopped or held it."""
-        return self._chosen_ms(strand, note, self._begins_ms(strand, message, note), now_ms)
+        return self._chosen_ms(flow_queue, note, self._begins_ms(flow_queue, message, note), now_ms)
 
     def _life_ms(self, message: Message) -> int:
         return int((message.metadata.get("life_h") or self._config.retry.life_h) * HOUR_MS)
 
-    def _begins_ms(self, strand: FlowQueue, message: Message, note: Note) -> int:
-        zone, terms = strand.zone.zone, message.metadata
+    def _begins_ms(self, flow_queue: FlowQueue, message: Message, note: Note) -> int:
+        zone, terms = flow_queue.zone.zone, message.metadata
         apart_ms = self._clock.apart_ms()
         begins_ms = message.created_ms + self._clock.apart_of(message.id)
         begins_ms = hours.first_ms(self._config, zone, terms, begins_ms, apart_ms)
@@ -65,7 +65,7 @@ class Lifetime:
             begins_ms = max(begins_ms, note.first_ms + apart_ms)
         return begins_ms
 
-    def _chosen_ms(self, strand: FlowQueue, note: Note, since_ms: int, now_ms: int) -> int:
+    def _chosen_ms(self, flow_queue: FlowQueue, note: Note, since_ms: int, now_ms: int) -> int:
         """How long it was stopped or held by choice."""
-        standing, zone = self._schedule.standing, strand.zone.zone.name
-        return max(0, note.kept_ms) + standing.paused_ms(strand.lane, strand.path, zone, since_ms, now_ms)
+        policy, zone = self._schedule.policy, flow_queue.zone.zone.name
+        return max(0, note.kept_ms) + policy.paused_ms(flow_queue.path, flow_queue.flow_id, zone, since_ms, now_ms)

@@ -32,10 +32,10 @@ class PolicyCopy:
         self._copies.append(seq)
         self._lines.submit([(keys.standing(seq), body)], immediately, sync=False, keep=True)
 
-    def save(self, standing: dict[str, Any], permits: dict[str, Any]) -> None:
+    def save(self, policy: dict[str, Any], admission: dict[str, Any]) -> None:
         """The state as it is now, into the next batch; it has all up to the journal's last stable record."""
         seq = self._journal.stable_seq
-        value = records.pack({"seq": seq, "standing": standing, "permits": permits})
+        value = records.pack({"seq": seq, "standing": policy, "permits": admission})
         operations: list[Operation] = [(keys.STANDING_STATE, value)]
         operations += [(keys.standing(copy), None) for copy in self._copies if copy <= seq]
         self._copies = [copy for copy in self._copies if copy > seq]
@@ -48,16 +48,16 @@ def is_kept(store: Store) -> bool:
 
 
 def taken_up(
-    store: Store, seq: int, standing: dict[str, Any], permits: dict[str, Any], changed: list[tuple[int, StandingRecord]]
+    store: Store, seq: int, policy: dict[str, Any], admission: dict[str, Any], changed: list[tuple[int, StandingRecord]]
 ) -> tuple[dict[str, Any], dict[str, Any], list[StandingRecord]]:
     """What stood, what was used of limits, and the changes since. Given: the same of the journal, as of record `seq`,
     and what it says of changes, by their numbers. Raises StoreError."""
     value = store.get(keys.STANDING_STATE)
     kept: dict[str, Any] = records.unpack(value) if value else {"seq": 0}
     if kept["seq"] > seq:  # the position record that followed it is gone
-        standing, permits, seq = kept["standing"], kept["permits"], kept["seq"]
+        policy, admission, seq = kept["standing"], kept["permits"], kept["seq"]
     changes = dict(changed)
     for key, body in store.scan(keys.STANDING, keys.end(keys.STANDING)):
         if key != keys.STANDING_STATE:
             changes.setdefault(int(key.removeprefix(keys.STANDING)), StandingRecord.of(records.unpack(body)))
-    return standing, permits, [changes[number] for number in sorted(changes) if number > seq]
+    return policy, admission, [changes[number] for number in sorted(changes) if number > seq]

@@ -50,7 +50,7 @@ class Arriving(Protocol):
 
 class _Placed(NamedTuple):
     zone: ZoneSchedule
-    strand: FlowQueue | None
+    flow_queue: FlowQueue | None
     key: bytes
     recipient: Recipient
     note: Note
@@ -111,17 +111,17 @@ class Acceptance:
             done(reply)
             return
         try:
-            left_out = self.left_out(envelope, routed)
-            if len(left_out) < len(routed):
+            suppressed_by = self.suppressed_by(envelope, routed)
+            if len(suppressed_by) < len(routed):
                 stored = arriving.hand_over() if arriving else None
-                self.commit(envelope, routed, chunks, done, stored=stored, left_out=left_out)
+                self.commit(envelope, routed, chunks, done, stored=stored, suppressed_by=suppressed_by)
                 return
         except QueueRefusal as refused:
             done(refused.reply)
             return
         if arriving:
             arriving.abort()
-        suppressed.forgo(self._core, self.requests, envelope, routed, left_out, done)
+        suppressed.accept_none(self._core, self.requests, envelope, routed, suppressed_by, done)
 
     # -- whether, and where to
 
@@ -176,10 +176,10 @@ class Acceptance:
             routed.routing = {"refused": [routed.refusal.code, routed.refusal.enhanced, routed.refusal.text]}
         return routed
 
-    def left_out(self, envelope: Envelope, routed: list[Routed]) -> dict[str, str]:
+    def suppressed_by(self, envelope: Envelope, routed: list[Routed]) -> dict[str, str]:
         """Those on the suppression list: kind and scope of the entry. Raises QueueRefusal: it cannot be read now."""
         try:
-            return self._suppression.left_out(envelope, routed)
+            return self._suppression.suppressed_by(envelope, routed)
         except StoreError as error:
             if isinstance(error, StoreDamaged):
                 self._core.read_failed(error)
@@ -196,13 +196,13 @@ class Acceptance:
         *,
         stored: Stored | None = None,
         along: list[Operation] | None = None,
-        left_out: dict[str, str] | None = None,
+        suppressed_by: dict[str, str] | None = None,
     ) -> None:
         """Stores a message; `done` hears of it once it is stable. stored: its body, where that is a file.
 
         along: operations for the same batch (the end of the recipients a notification is about); such a message
-        survives a write error, since its cause stands in the journal. left_out: those that are suppressed (not all),
-        and the kind of their entry.
+        survives a write error, since its cause stands in the journal. suppressed_by: those that are suppressed (not
+        all), and the kind of their entry.
         """
         core = self._core
         now_ms, apart_ms = core.clock.ms(), core.clock.apart_ms()
@@ -220,7 +220,7 @@ class Acceptance:
         if counted := bool(envelope.campaign) and self._counted(envelope):
             metadata["counted"] = True
         packed = records.pack(metadata)
-        kept = [row for row in routed if row.recipient.address not in left_out] if left_out else routed
+        kept = [row for row in routed if row.recipient.address not in suppressed_by] if suppressed_by else routed
         placed = [self._place(message_id, row, envelope, now_ms, counted) for row in kept]
         message = Message(message_id, metadata, now_ms, len(placed), len(placed))
         operations = along or []
@@ -228,7 +228,7 @@ class Acceptance:
         operations.append((keys.existence(message_id), Existence(now_ms, len(placed), len(placed)).value()))
         operations.append((keys.metadata(message_id), packed))
         operations += [(row.key, row.note.value()) for row in placed]
-        count = len(left_out) if left_out else 0
+        count = len(suppressed_by) if suppressed_by else 0
         receipt = Receipt(message_id, len(placed), count)
         if envelope.request:
             operations += self.requests.operations(envelope, receipt)
@@ -249,8 +249,8 @@ class Acceptance:
                 self._undo(operations, placed, envelope)
                 if stored:
                     core.bodies.ended(message_id)
-            if left_out and reply is None:
-                suppressed.name(core, message_id, routed, left_out)
+            if suppressed_by and reply is None:
+                suppressed.name(core, message_id, routed, suppressed_by)
                 core.journal.when_stable(partial(done, receipt))
             else:
                 done(receipt if reply is None else reply)
@@ -308,18 +308,18 @@ class Acceptance:
             due_ms = now_ms + apart_ms + int(wait_s * 1000)
             key = keys.deferred(routed.zone, due_ms, message_id, recipient.address)
             return _Placed(zone, None, key, recipient, note, sizes.DEFERRED)
-        strand = zone.strands.of(message_id, recipient.address, note)
-        if zone.takes(strand):
+        flow_queue = zone.flow_queues.of(message_id, recipient.address, note)
+        if zone.takes(flow_queue):
             key = keys.fresh(routed.zone, message_id, recipient.address)
         else:
-            key = keys.parked(routed.zone, strand.key, message_id, recipient.address)
-        return _Placed(zone, strand, key, recipient, note, sizes.QUEUED)
+            key = keys.parked(routed.zone, flow_queue.key, message_id, recipient.address)
+        return _Placed(zone, flow_queue, key, recipient, note, sizes.QUEUED)
 
-    def _count(self, placed: list[_Placed], size: int, sign: int, campaign: str, left_out: int) -> None:
+    def _count(self, placed: list[_Placed], size: int, sign: int, campaign: str, suppressed_by: int) -> None:
         core = self._core
         if campaign:
-            core.campaigns.tallies.add(campaign, "accepted", sign * len(placed))
-            core.campaigns.tallies.add(campaign, SUPPRESSED, sign * left_out)
+            core.campaigns.counters.add(campaign, "accepted", sign * len(placed))
+            core.campaigns.counters.add(campaign, SUPPRESSED, sign * suppressed_by)
         core.message_count += sign
         core.message_bytes += sign * size
         for row in placed:
@@ -339,17 +339,17 @@ class Acceptance:
 
     def _hand_over(self, message: Message, row: _Placed) -> int:
         """Straight into the window if it has room and nothing older waits in the store; else for a cursor to find."""
-        core, zone, strand = self._core, row.zone, row.strand
+        core, zone, flow_queue = self._core, row.zone, row.flow_queue
         if row.note.deadline_ms:
             zone.deadline_ms = min(zone.deadline_ms, row.note.deadline_ms)
-        if strand is None:
+        if flow_queue is None:
             core.schedule.busy.discard(row.key)
             zone.due_at(keys.place(row.key).due_ms)
         elif row.key.startswith(b"parked "):
             core.schedule.busy.discard(row.key)
-            zone.parked_key(strand, row.key, row.note.deadline_ms)
-        elif zone.ready_for_new(strand):
-            zone.put_new(strand, Entry(row.key, message.id, row.recipient.address, row.note, pinned=True))
+            zone.parked_key(flow_queue, row.key, row.note.deadline_ms)
+        elif zone.ready_for_new(flow_queue):
+            zone.put_new(flow_queue, Entry(row.key, message.id, row.recipient.address, row.note, pinned=True))
             return 1
         else:
             core.schedule.busy.discard(row.key)

@@ -62,7 +62,7 @@ class Classification:
 
     def judge(self, lease: Lease, result: Result) -> list[Classified | None]:
         """The rulings on the outcomes, which are changed as they say."""
-        provider = lease.group.lane.provider
+        provider = lease.batch.path.provider
         rulings: list[Classified | None] = []
         for place, outcome in enumerate(result.outcomes):
             if outcome.verdict not in (DEFERRED, BOUNCED) or outcome.stage in OURS:
@@ -79,78 +79,78 @@ class Classification:
         if outcome.verdict != DEFERRED or outcome.stage not in MAIL_STAGES or own:
             return outcome
         said_s = said_wait_s(outcome.reply.text)
-        if said_s is None or any(lease.group.entries[i].note.attempts >= SAID_TIMES for i in outcome.recipients):
+        if said_s is None or any(lease.batch.entries[i].note.attempts >= SAID_TIMES for i in outcome.recipients):
             return outcome
         return dataclasses.replace(outcome, delay_s=said_s)
 
     def learn(self, lease: Lease, result: Result, rulings: list[Classified | None]) -> None:
         """Acts on the rulings, and on how the destination has behaved."""
-        group, standing = lease.group, self._core.schedule.standing
-        lane, zone = group.lane, group.zone
-        permits = self._core.schedule.permits
+        batch, policy = lease.batch, self._core.schedule.policy
+        path, zone = batch.path, batch.zone
+        admission = self._core.schedule.admission
         lease.tried = lease.tried or any(outcome.stage not in UNTRIED for outcome in result.outcomes)
-        if group.charge is not None and not result.more:
+        if batch.charge is not None and not result.more:
             released = sum(len(o.recipients) for o in result.outcomes if o.verdict == RELEASED)
-            permits.unused(group, result.opened, lease.tried, result.kept, released)
+            admission.unused(batch, result.opened, lease.tried, result.kept, released)
         if result.recipients_max or result.stalled:
-            standing.manners.learn(lane.site, result.recipients_max, result.stalled, result.manner)
+            policy.manners.learn(path.site, result.recipients_max, result.stalled, result.manner)
         if not result.outcomes:
             return
-        if not lane.failures and not lane.source and all(o.verdict == DELIVERED for o in result.outcomes):
+        if not path.failures and not path.source and all(o.verdict == DELIVERED for o in result.outcomes):
             if zone.away.waiting:
-                zone.answered(lane)
-            standing.delivered(lane)  # the usual case, in short
-            lane.concurrency.succeeded(lane.active)
+                zone.answered(path)
+            policy.delivered(path)  # the usual case, in short
+            path.concurrency.succeeded(path.active)
             return
         tried = any(outcome.stage not in UNTRIED for outcome in result.outcomes)
         delivered = sum(len(o.recipients) for o in result.outcomes if o.verdict == DELIVERED)
         if delivered:
-            standing.delivered(lane)
-        if lane.source:
+            policy.delivered(path)
+        if path.source:
             for outcome, ruling in zip(result.outcomes, rulings, strict=True):
                 kind = ruling.kind if ruling else ""
-                standing.count(lane.source, lane.site, lane.provider, outcome.verdict, kind, len(outcome.recipients))
+                policy.count(path.source, path.site, path.provider, outcome.verdict, kind, len(outcome.recipients))
         dead, spoken = False, False
         for outcome, ruling in zip(result.outcomes, rulings, strict=True):
             if ruling is not None:
-                acted, died = self._act(lease, lane, outcome, ruling)
+                acted, died = self._act(lease, path, outcome, ruling)
                 spoken, dead = spoken or acted, dead or died
         if result.down_s is not None and (dead or not spoken):
             text = str(result.outcomes[0].reply) if result.outcomes else ""
             if not spoken:
-                standing.earned.failed(zone.zone, lane.site, lane.source, text)
-            zone.down(lane, self._core.schedule.now(), result.down_s, text)
+                policy.earned.failed(zone.zone, path.site, path.source, text)
+            zone.down(path, self._core.schedule.now(), result.down_s, text)
         elif dead:
-            zone.down(lane, self._core.schedule.now(), 0, str(result.outcomes[0].reply))
+            zone.down(path, self._core.schedule.now(), 0, str(result.outcomes[0].reply))
         elif tried:
-            zone.answered(lane)
-            zone.up(lane)
+            zone.answered(path)
+            zone.up(path)
             if result.down_s is None and not spoken:
-                lane.concurrency.succeeded(lane.active)
+                path.concurrency.succeeded(path.active)
 
-    def _act(self, lease: Lease, lane: EgressPath, outcome: Outcome, ruling: Classified) -> tuple[bool, bool]:
+    def _act(self, lease: Lease, path: EgressPath, outcome: Outcome, ruling: Classified) -> tuple[bool, bool]:
         """Does what the rule asks; whether it said how to treat the destination, and whether that is dead now."""
-        action, standing = ruling.action, self._core.schedule.standing
+        action, policy = ruling.action, self._core.schedule.policy
         cause = f"{ruling.rule}: {outcome.reply}"
         asks = bool(action.slow or action.fewer or action.rest_s or action.suspend)
         no_tls = action.no_tls and outcome.stage != TLS_POLICY
-        if not (asks or no_tls) or not standing.counted(lane, ruling):
+        if not (asks or no_tls) or not policy.counted(path, ruling):
             return asks, False
         if no_tls:
-            standing.stop(NO_TLS, lane.site, NO_TLS_S, cause)
+            policy.stop(NO_TLS, path.site, NO_TLS_S, cause)
         if action.slow:
-            standing.slowed(lane, cause, lease.since_ms)
-        dead = standing.earned.failed(lease.zone, lane.site, lane.source, cause) if action.fewer else False
-        if action.rest_s and lane.source:
-            standing.stop("rest", f"{lane.source} {lane.site}", action.rest_s, cause)
+            policy.slowed(path, cause, lease.since_ms)
+        dead = policy.earned.failed(lease.zone, path.site, path.source, cause) if action.fewer else False
+        if action.rest_s and path.source:
+            policy.stop("rest", f"{path.source} {path.site}", action.rest_s, cause)
             self._core.schedule.changed()
         elif action.rest_s:  # the only address there is: the destination rests
-            standing.stop("destination", lane.site, action.rest_s, cause)
+            policy.stop("destination", path.site, action.rest_s, cause)
         if action.suspend:
-            path = lease.group.strand.path
-            name = {"destination": lane.site, "tenant": path.tenant, "campaign": path.campaign}[action.suspend]
+            flow_id = lease.batch.flow_queue.flow_id
+            name = {"destination": path.site, "tenant": flow_id.tenant, "campaign": flow_id.campaign}[action.suspend]
             if name:
-                standing.stop(action.suspend, name, action.suspend_s, cause)
+                policy.stop(action.suspend, name, action.suspend_s, cause)
         return asks, dead
 
 

@@ -77,7 +77,7 @@ def _doubt(queue: QueueContext, leases: list[Lease], deadly: Set[int] = frozense
     ]
     for lease in leases:
         del queue.leases.out[lease.number]
-        lease.group.zone.done(lease.group)
+        lease.batch.zone.done(lease.batch)
     if leases:
         record = InDoubtRecord([lease.number for lease in leases], rows)
         queue.core.ledger.write(Type.IN_DOUBT, record.pack(), partial(_resolve_all, queue.core, leases, deadly))
@@ -102,7 +102,7 @@ def _resolve(core: Core, lease: Lease, deadly: Set[int]) -> None:
     ]
     holding = [entry for entry in entries if _action(lease, entry, deadly) == "hold"]
     if len(holding) < len(entries):
-        lease.group.zone.put_back(lease.group, [entry for entry in entries if entry not in holding])
+        lease.batch.zone.put_back(lease.batch, [entry for entry in entries if entry not in holding])
     for entry in holding:
         operations += _hold(core, zone.name, entry)
 

@@ -17,7 +17,7 @@ _NOBODY: set[int] = set()
 
 
 class Lease:
-    """What a sender has: the group, its message, who has it, since when.
+    """What a sender has: the batch, its message, who has it, since when.
 
     answered: recipients (their index) whose result has arrived before the last; recorded: of which the journal says so.
     asking: plugins are asked about notices first, of the latest answer that called for one. tried: somebody outside has
@@ -25,12 +25,12 @@ class Lease:
     """
 
     __slots__ = (
-        "answered", "asking", "group", "message", "number", "recorded", "sent", "settling", "since_ms", "tried",
+        "answered", "asking", "batch", "message", "number", "recorded", "sent", "settling", "since_ms", "tried",
         "worker",
     )  # fmt: skip
 
-    def __init__(self, number: int, group: Batch, message: Message, worker: str, since_ms: int) -> None:
-        self.number, self.group, self.message = number, group, message
+    def __init__(self, number: int, batch: Batch, message: Message, worker: str, since_ms: int) -> None:
+        self.number, self.batch, self.message = number, batch, message
         self.worker, self.since_ms = worker, since_ms
         self.sent = False  # its sender has heard of it
         self.settling = False  # its result has arrived
@@ -41,12 +41,12 @@ class Lease:
 
     @property
     def zone(self) -> Zone:
-        return self.group.zone.zone
+        return self.batch.zone.zone
 
     @property
     def open(self) -> list[Entry]:
         """Of whom the journal does not say yet what became."""
-        return _but(self.group.entries, self.recorded)
+        return _but(self.batch.entries, self.recorded)
 
     def answer(self, indices: Iterable[int]) -> None:
         self.answered = self.answered.union(indices)
@@ -54,8 +54,8 @@ class Lease:
     def row(self) -> list[Any]:
         """The fields of its `StartRecord`, for the journal and for position records. By hand: there is one a lease."""
         recipients = [_who(entry) for entry in self.open]
-        zone, place = self.group.zone.zone.name, self.group.strand.key
-        provider, size = self.group.lane.provider, self.message.metadata["size"]
+        zone, place = self.batch.zone.zone.name, self.batch.flow_queue.key
+        provider, size = self.batch.path.provider, self.message.metadata["size"]
         return [self.number, self.message.id, zone, place, recipients, self.since_ms, provider, size]
 
 

@@ -102,13 +102,13 @@ class Leases:
         """A lease whose sender never heard of it. The journal is told: it is over, and nobody is in doubt."""
         if self.out.pop(lease.number, None) is not None:
             self._core.ledger.append(Type.IN_DOUBT, InDoubtRecord([lease.number], []).pack())
-            self._put_back(lease.group)
+            self._put_back(lease.batch)
 
-    def _put_back(self, group: Batch) -> None:
+    def _put_back(self, batch: Batch) -> None:
         """What was taken and not handed to anybody."""
-        self._core.schedule.permits.untouched(group)
-        group.zone.done(group)
-        group.zone.put_back(group, group.entries)
+        self._core.schedule.admission.untouched(batch)
+        batch.zone.done(batch)
+        batch.zone.put_back(batch, batch.entries)
 
     def pump(self) -> None:
         """Lets the schedule read on, and serves the senders that wait."""
@@ -150,12 +150,12 @@ class Leases:
         served: dict[int, Taker] = {}
         readable = True
         while self._takers:
-            group = self._core.schedule.next()
-            if group is None:
+            batch = self._core.schedule.next()
+            if batch is None:
                 break
-            taker = self._taker_of(group)
+            taker = self._taker_of(batch)
             try:
-                given = taker is not None and self._give(taker, group, now_ms)
+                given = taker is not None and self._give(taker, batch, now_ms)
             except (StoreFenced, OSError) as error:
                 log.info("%s; it is tried again", error)
                 readable = False
@@ -169,84 +169,86 @@ class Leases:
             self._takers = deque(taker for taker in self._takers if id(taker) not in served)
         return list(served.values()), readable
 
-    def _taker_of(self, group: Batch) -> Taker | None:
+    def _taker_of(self, batch: Batch) -> Taker | None:
         """Who is to have it: anybody, unless connections are limited; None: it waits for its sender.
 
-        One sender has all of such a lane, for it uses the connections that it keeps open before it opens another: so
-        there are never more open than may be leased. One that does not come for PATIENCE_S loses the lane to others,
-        as soon as it has none open.
+        One sender has all of such an egress path, for it uses the connections that it keeps open before it opens
+        another: so there are never more open than may be leased. One that does not come for PATIENCE_S loses the
+        egress path to others, as soon as it has none open.
         """
-        strand, first = group.strand, self._takers[0]
-        if not self._core.schedule.permits.counts_connections(strand):
+        flow_queue, first = batch.flow_queue, self._takers[0]
+        if not self._core.schedule.admission.counts_connections(flow_queue):
             return first
-        schedule, lane = self._core.schedule, group.lane
-        bound = lane.owner in self._workers and schedule.permits.keeps(group)
-        mine = lane.owner if bound else self._first_choice(lane) or first.worker
+        schedule, path = self._core.schedule, batch.path
+        bound = path.owner in self._workers and schedule.admission.keeps(batch)
+        mine = path.owner if bound else self._first_choice(path) or first.worker
         taker = next((taker for taker in self._takers if taker.worker == mine), None)
         if taker is not None:
             self._missed.pop(mine, None)
-            lane.owner = mine
+            path.owner = mine
             return taker
         now = schedule.now()
         if now - self._missed.setdefault(mine, now) >= PATIENCE_S and not bound:
-            lane.owner = first.worker
+            path.owner = first.worker
             return first
-        strand.zone.hold(strand, Blocked("sender", "its sender is busy", now + PATIENCE_S, self._core.clock.ms()))
-        self._held.setdefault(mine, []).append(strand)
-        self._put_back(group)
+        flow_queue.zone.hold(
+            flow_queue, Blocked("sender", "its sender is busy", now + PATIENCE_S, self._core.clock.ms())
+        )
+        self._held.setdefault(mine, []).append(flow_queue)
+        self._put_back(batch)
         return None
 
-    def _first_choice(self, lane: EgressPath) -> str:
+    def _first_choice(self, path: EgressPath) -> str:
         workers = sorted(self._workers)
-        return workers[crc32(f"{lane.site} {lane.source}".encode()) % len(workers)] if workers else ""
+        return workers[crc32(f"{path.site} {path.source}".encode()) % len(workers)] if workers else ""
 
     def gone(self, worker: str) -> None:
-        """A sender has died: its lanes are others' now."""
+        """A sender has died: its egress paths are others' now."""
         self._workers.discard(worker)
-        self._core.schedule.permits.lost(worker)
+        self._core.schedule.admission.lost(worker)
         self._missed.pop(worker, None)
         self._let_go(worker)
 
     def _let_go(self, worker: str) -> None:
-        for strand in self._held.pop(worker, ()):
-            if strand.held is not None and strand.held.kind == "sender":
-                strand.free()
-                strand.enlist()
+        for flow_queue in self._held.pop(worker, ()):
+            if flow_queue.held is not None and flow_queue.held.kind == "sender":
+                flow_queue.free()
+                flow_queue.enlist()
 
-    def _give(self, taker: Taker, group: Batch, now_ms: int) -> bool:
-        """Raises StoreFenced, OSError: the disk is in trouble; the group is back where it was."""
+    def _give(self, taker: Taker, batch: Batch, now_ms: int) -> bool:
+        """Raises StoreFenced, OSError: the disk is in trouble; the batch is back where it was."""
         lease = None
         try:
-            if self._canceled(group) and not self._remove(group, group.entries, self._reason(group)):
+            if self._canceled(batch) and not self._remove(batch, batch.entries, self._reason(batch)):
                 return False
-            for reason, entries in self._suppression.listed(group).items():
-                if not self._remove(group, entries, reason):
+            for reason, entries in self._suppression.listed(batch).items():
+                if not self._remove(batch, entries, reason):
                     return False
-            lease = self.grant(group, taker.worker)
+            lease = self.grant(batch, taker.worker)
             return lease is not None and self._hand(taker, lease, now_ms)
         except (StoreFenced, OSError):
             if lease is None:
-                self._put_back(group)
+                self._put_back(batch)
             else:
                 self.take_back(lease)
             raise
 
-    def _remove(self, group: Batch, entries: list[Entry], reason: str) -> bool:
-        return remove_leased(self._core, self._damaged, group, entries, reason)
+    def _remove(self, batch: Batch, entries: list[Entry], reason: str) -> bool:
+        return remove_leased(self._core, self._damaged, batch, entries, reason)
 
-    def _canceled(self, group: Batch) -> bool:
+    def _canceled(self, batch: Batch) -> bool:
         """Whether its campaign was canceled."""
-        names, note = self._core.campaigns.canceled, group.entries[0].note
-        return bool(names) and note.tallied and group.strand.path.campaign in names
+        names, note = self._core.campaigns.canceled, batch.entries[0].note
+        return bool(names) and note.tallied and batch.flow_queue.flow_id.campaign in names
 
-    def _reason(self, group: Batch) -> str:
-        return canceled(self._core.campaigns.get(group.strand.path.campaign))
+    def _reason(self, batch: Batch) -> str:
+        return canceled(self._core.campaigns.get(batch.flow_queue.flow_id.campaign))
 
     def _hand(self, taker: Taker, lease: Lease, now_ms: int) -> bool:
         """Gives a lease to a sender, unless it comes to its end here."""
-        group = lease.group
-        refused = (group.entries[0].note.routing or {}).get("refused")
-        refusal = Reply(*refused) if refused else group.refusal
+        batch = lease.batch
+        refused = (batch.entries[0].note.routing or {}).get("refused")
+        refusal = Reply(*refused) if refused else batch.refusal
         if refusal is not None:
             self.end(lease, BOUNCED, refusal)
             return False
@@ -274,34 +276,34 @@ class Leases:
 
     def end(self, lease: Lease, verdict: int, reply: Reply, delay_s: float | None = None) -> None:
         """Settles a lease that no sender has heard of: it expired, a plugin refused it, its hours are not open …"""
-        outcome = Outcome(verdict, reply, "queue", list(range(len(lease.group.entries))), delay_s=delay_s)
+        outcome = Outcome(verdict, reply, "queue", list(range(len(lease.batch.entries))), delay_s=delay_s)
         self._settle(Result(lease.number, [outcome]), lambda: None)
 
     def _outlived(self, lease: Lease, now_ms: int) -> bool:
         """Whether its campaign's hours are over: other mail is tried, however long it had to wait for that."""
-        life, message, note = self._core.lifetime, lease.message, lease.group.entries[0].note
-        return life.perhaps_over(message.id, now_ms) and life.over(lease.group.strand, message, note, now_ms)
+        life, message, note = self._core.lifetime, lease.message, lease.batch.entries[0].note
+        return life.perhaps_over(message.id, now_ms) and life.over(lease.batch.flow_queue, message, note, now_ms)
 
-    def grant(self, group: Batch, worker: str) -> Lease | None:
+    def grant(self, batch: Batch, worker: str) -> Lease | None:
         """A lease with its start record; None when the message's metadata is damaged (it has been dealt with).
 
         Raises StoreFenced, OSError: nothing has been done, and it may be well in a moment.
         """
         core = self._core
         try:
-            message = core.messages.get(group.entries[0].id)
+            message = core.messages.get(batch.entries[0].id)
         except StoreFenced:
             raise
         except StoreError as error:
-            self._damaged.end(group, error)
+            self._damaged.end(batch, error)
             return None
         # The moment its limits were charged at: a restart charges them again as of then.
         now_ms = core.clock.ms()
-        since_ms = group.zone.ms_at(group.taken) if group.taken else now_ms
-        lease = Lease(self._next, group, message, worker, since_ms)
-        group.worker = worker
+        since_ms = batch.zone.ms_at(batch.taken) if batch.taken else now_ms
+        lease = Lease(self._next, batch, message, worker, since_ms)
+        batch.worker = worker
         self._next += 1
-        for entry in group.entries:
+        for entry in batch.entries:
             if not entry.pinned:
                 entry.pinned = True
                 message.pins += 1
@@ -318,57 +320,57 @@ class Leases:
         taker.deliver(taker.deliveries)
 
     def _delivery(self, lease: Lease, body: bytes | None) -> Delivery:
-        group, message = lease.group, lease.message
-        first, lane, path, site = group.entries[0].note, group.lane, group.strand.path, group.site
+        batch, message = lease.batch, lease.message
+        first, path, flow_id, site = batch.entries[0].note, batch.path, batch.flow_queue.flow_id, batch.site
         routing, metadata, merged = first.routing or {}, message.metadata, first.values is not None
-        if self._core.schedule.standing.stopped(NO_TLS, lane.site):
+        if self._core.schedule.policy.stopped(NO_TLS, path.site):
             routing = routing | {"no_tls": True}
-        most, manners = self._core.schedule.permits.most(group.strand), self._core.schedule.standing.manners
+        most, manners = self._core.schedule.admission.most(batch.flow_queue), self._core.schedule.policy.manners
         return Delivery(
             lease=lease.number,
             id=message.id,
-            zone=group.zone.zone.name,
-            destination=_domain(group) if site else lane.target.key,
+            zone=batch.zone.zone.name,
+            destination=_domain(batch) if site else path.target.key,
             sender=metadata["sender"],
-            recipients=[self._merged(group, entry) if merged else _recipient(entry) for entry in group.entries],
+            recipients=[self._merged(batch, entry) if merged else _recipient(entry) for entry in batch.entries],
             size=metadata["size"],
             chunks=metadata["chunks"],
             body=body,
-            host=lane.target.host,
-            port=lane.target.port,
-            source=lane.source,
+            host=path.target.host,
+            port=path.target.port,
+            source=path.source,
             ret=metadata.get("ret"),
             envid=metadata.get("envid"),
             smtputf8=metadata.get("smtputf8", False),
             eightbit=metadata.get("body") == "8BITMIME",
-            attempts=[entry.note.attempts for entry in group.entries],
+            attempts=[entry.note.attempts for entry in batch.entries],
             routing=routing,
             hosts=order(site, _CHANCE) if site else [],
             secure=site.secure if site else False,
-            site=lane.site,
-            provider=lane.provider,
-            tenant=path.tenant,
-            campaign=path.campaign,
-            priority=path.priority,
-            may_connect=group.connect,
+            site=path.site,
+            provider=path.provider,
+            tenant=flow_id.tenant,
+            campaign=flow_id.campaign,
+            priority=flow_id.priority,
+            may_connect=batch.connect,
             require_tls=metadata.get("require_tls", False),
             tls_optional=metadata.get("tls_optional", False),
             messages_per_connection=most.messages_per_connection,
-            idle_s=self._core.schedule.permits.idle_s(group, most.idle_s),
+            idle_s=self._core.schedule.admission.idle_s(batch, most.idle_s),
             hashes=metadata.get("hashes") or {},
             unsubscribe=metadata.get("unsubscribe", False),
             columns=metadata.get("columns") or [],
-            values=[entry.note.values or [] for entry in group.entries] if merged else None,
+            values=[entry.note.values or [] for entry in batch.entries] if merged else None,
             template=metadata.get("template", ""),
             received_ms=metadata.get("received_ms", 0),
-            stepwise=bool(manners.known) and manners.stepwise(lane.site),
-            counted=group.charge is not None,
+            stepwise=bool(manners.known) and manners.stepwise(path.site),
+            counted=batch.charge is not None,
             unsigned=metadata.get("unsigned", False),
         )
 
-    def _merged(self, group: Batch, entry: Entry) -> Recipient:
+    def _merged(self, batch: Batch, entry: Entry) -> Recipient:
         """Servers behind us are asked for silence only if the campaign is to be silent everywhere."""
-        campaign = self._core.campaigns.by_name.get(group.strand.path.campaign)
+        campaign = self._core.campaigns.by_name.get(batch.flow_queue.flow_id.campaign)
         note = entry.note
         quiet = note.notify == Notify.NEVER and campaign is not None and campaign.notify == REMOTE
         return Recipient(entry.address, 0 if quiet else note.notify, note.orcpt)
@@ -387,6 +389,6 @@ def _recipient(entry: Entry) -> Recipient:
     return Recipient(entry.address, entry.note.notify, entry.note.orcpt)
 
 
-def _domain(group: Batch) -> str:
+def _domain(batch: Batch) -> str:
     """The domain that DNS was asked for; policies and reports are about it."""
-    return group.entries[0].address.rpartition("@")[2].lower().rstrip(".")
+    return batch.entries[0].address.rpartition("@")[2].lower().rstrip(".")

@@ -115,35 +115,35 @@ class DamagedMessages:
         self.aside = Aside(core.quarantine, core.store, core.bodies.folder)
         self._ended: set[str] = set()
 
-    def end(self, group: Batch, error: StoreError) -> None:
+    def end(self, batch: Batch, error: StoreError) -> None:
         """Each of a message's recipients that are leased alone finds that out; the first one's is the message's end."""
-        core, entries = self._core, group.entries
-        message_id, zone = entries[0].id, group.zone.zone.name
+        core, entries = self._core, batch.entries
+        message_id, zone = entries[0].id, batch.zone.zone.name
         case = self.aside.put(message_id, str(error))  # where that finds no space, the next to find out tries it again
         due = [keys.place(entry.key).due_ms for entry in entries]
-        where = {"destination": group.strand.key, "due": due if any(due) else []}
+        where = {"destination": batch.flow_queue.key, "due": due if any(due) else []}
         addresses = [entry.address for entry in entries]
         first = message_id not in self._ended
         record = body(message_id, zone, addresses, str(error), case, **where)
-        core.ledger.write(Type.REMOVED, record, partial(self._gone, group, first))
+        core.ledger.write(Type.REMOVED, record, partial(self._gone, batch, first))
         if first:
             self._ended.add(message_id)
             core.ledger.append(Type.FINISH, FinishRecord(message_id).pack())
             core.segments.ended(message_id)
-        group.zone.done(group)
+        batch.zone.done(batch)
 
-    def _gone(self, group: Batch, first: bool) -> None:
+    def _gone(self, batch: Batch, first: bool) -> None:
         """Gives the store what the record says."""
-        core, message_id, zone = self._core, group.entries[0].id, group.zone.zone.name
-        for entry in group.entries:
+        core, message_id, zone = self._core, batch.entries[0].id, batch.zone.zone.name
+        for entry in batch.entries:
             if entry.note.tallied:
-                core.campaigns.tallies.result(group.strand.path.campaign, REMOVED, core.clock.ms())
-        found = {entry.address: (entry.key, counted_as(entry.key)) for entry in group.entries}
-        operations = apply(core, message_id, zone, found, first, self._merged_size(group))
-        gone = [entry.key for entry in group.entries]
+                core.campaigns.counters.result(batch.flow_queue.flow_id.campaign, REMOVED, core.clock.ms())
+        found = {entry.address: (entry.key, counted_as(entry.key)) for entry in batch.entries}
+        operations = apply(core, message_id, zone, found, first, self._merged_size(batch))
+        gone = [entry.key for entry in batch.entries]
         core.lines.submit(operations, lambda _: core.schedule.busy.difference_update(gone), sync=False, keep=True)
 
-    def _merged_size(self, group: Batch) -> int:
+    def _merged_size(self, batch: Batch) -> int:
         """A merged message has no body, and what it counted for was its campaign's size; 0: it is not merged."""
-        campaign = self._core.campaigns.by_name.get(group.strand.path.campaign)
-        return campaign.size if campaign is not None and group.entries[0].note.values is not None else 0
+        campaign = self._core.campaigns.by_name.get(batch.flow_queue.flow_id.campaign)
+        return campaign.size if campaign is not None and batch.entries[0].note.values is not None else 0

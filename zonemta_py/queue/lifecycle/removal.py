@@ -1,9 +1,9 @@
 """Removal: recipients that leave the queue without a delivery or a bounce, for a reason that the journal keeps.
 
-Three ways lead here: from a lease that is about to be given, from a strand in memory, and from a walk over the store.
-Nothing is taken out of the schedule before its message is known to be readable; from then on nobody else answers for
-its keys. The REMOVED record says where each key was, so that a replay after a crash finds it at once, or knows that it
-is gone. Failures: StoreError, and nothing has been done.
+Three ways lead here: from a lease that is about to be given, from a flow queue in memory, and from a walk over the
+store. Nothing is taken out of the schedule before its message is known to be readable; from then on nobody else
+answers for its keys. The REMOVED record says where each key was, so that a replay after a crash finds it at once, or
+knows that it is gone. Failures: StoreError, and nothing has been done.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ from zonemta_py.schedule.batch import Batch, Entry, FlowQueue, ZoneFace
 from zonemta_py.schedule.zone import ZoneSchedule
 
 
-def remove_leased(core: Core, damaged: DamagedMessages, group: Batch, entries: list[Entry], reason: str) -> bool:
-    """Takes these of a group's recipients out, before there is a start record; False: nobody is left of the group.
+def remove_leased(core: Core, damaged: DamagedMessages, batch: Batch, entries: list[Entry], reason: str) -> bool:
+    """Takes these of a batch's recipients out, before there is a start record; False: nobody is left of the group.
 
-    What its limits were charged comes back if the whole group goes. Raises StoreFenced: nothing has been done.
+    What its limits were charged comes back if the whole batch goes. Raises StoreFenced: nothing has been done.
     """
     try:
-        message = core.messages.get(group.entries[0].id)
+        message = core.messages.get(batch.entries[0].id)
     except StoreFenced:
         raise
     except StoreError as error:
-        damaged.end(group, error)
+        damaged.end(batch, error)
         return False
     gone = {entry.key for entry in entries}
-    group.entries = [entry for entry in group.entries if entry.key not in gone]
-    remove(core, group.zone.zone.name, message, entries, reason, group.strand.key)
-    if group.entries:
+    batch.entries = [entry for entry in batch.entries if entry.key not in gone]
+    remove(core, batch.zone.zone.name, message, entries, reason, batch.flow_queue.key)
+    if batch.entries:
         return True
-    core.schedule.permits.untouched(group)
-    group.zone.done(group)
+    core.schedule.admission.untouched(batch)
+    batch.zone.done(batch)
     return False
 
 
 def remove_in_memory(
-    core: Core, strand: FlowQueue, wanted: Callable[[Entry], bool], reason: Callable[[Entry], str]
+    core: Core, flow_queue: FlowQueue, wanted: Callable[[Entry], bool], reason: Callable[[Entry], str]
 ) -> int:
-    """Takes those of a strand's out that wait in memory and of which `wanted` is true; how many. Raises StoreError."""
-    zone, found = strand.zone, [entry for entry in strand.entries if wanted(entry)]
+    """Takes those of a flow queue's out of memory of which `wanted` is true; how many. Raises StoreError."""
+    zone, found = flow_queue.zone, [entry for entry in flow_queue.entries if wanted(entry)]
     messages = _messages_of(core, found)
     theirs = {entry.key for entry in found if entry.id in messages}
     if theirs:
-        _remove_each(core, zone, messages, zone.withdraw(strand, lambda entry: entry.key in theirs), reason)
-        zone.tidy(strand)
+        _remove_each(core, zone, messages, zone.withdraw(flow_queue, lambda entry: entry.key in theirs), reason)
+        zone.tidy(flow_queue)
     return len(theirs)
 
 
@@ -99,7 +99,7 @@ def _messages_of(core: Core, entries: list[Entry]) -> dict[str, Message]:
 def _remove_each(
     core: Core, zone: ZoneFace, messages: dict[str, Message], entries: list[Entry], reason: Callable[[Entry], str]
 ) -> None:
-    """One record for those of a message that are on one strand, and leave for one reason."""
+    """One record for those of a message that are on one flow queue, and leave for one reason."""
 
     def together(entry: Entry) -> tuple[str, str, str]:
         return entry.id, keys.place(entry.key).destination, reason(entry)
@@ -119,7 +119,7 @@ def remove(
 ) -> None:
     """Ends recipients of one message, whose keys are busy; `done` once the store has it.
 
-    destination: key of the strand that they are on, where they may be parked.
+    destination: key of the flow queue that they are on, where they may be parked.
     """
     due = [keys.place(entry.key).due_ms for entry in entries]
     where = {"destination": destination, "due": due if any(due) else []}
@@ -144,7 +144,7 @@ def _apply(
     for entry in entries:
         core.sizes.move(zone, entry.address.rpartition("@")[2], counted_as(entry.key), None)
         if campaign:
-            core.campaigns.tallies.result(campaign, REMOVED, ms, suppressed=suppressed)
+            core.campaigns.counters.result(campaign, REMOVED, ms, suppressed=suppressed)
     operations += core.messages.finish(message, len(entries))
     if message.left <= 0:
         core.finish(message, zone)

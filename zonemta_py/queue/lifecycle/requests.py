@@ -98,12 +98,12 @@ class Requests:
             raise QueueRefusal(DISK_ERROR) from None
         if value is None:
             return None
-        kept = RequestRecord.of(value)
-        if kept.until_ms and kept.until_ms <= core.clock.steady_ms():
+        record = RequestRecord.of(value)
+        if record.until_ms and record.until_ms <= core.clock.steady_ms():
             return None
-        if kept.digest != digest:
+        if record.digest != digest:
             raise QueueRefusal(OTHER_CONTENT)
-        return Receipt(kept.id, kept.accepted, kept.suppressed, repeated=True)
+        return Receipt(record.id, record.accepted, record.suppressed, repeated=True)
 
     def operations(self, envelope: Envelope, receipt: Receipt) -> list[Operation]:
         """What goes into the batch with its mail."""
@@ -112,8 +112,8 @@ class Requests:
         if not _is_campaigns(envelope.request):
             until_ms = now_ms + int(self._core.config.queue.request_h * _HOUR_MS)
             operations.append((keys.request_end(until_ms, key), b""))
-        kept = RequestRecord(now_ms, receipt.id, receipt.accepted, receipt.suppressed, envelope.digest, until_ms)
-        return [*operations, (key, records.pack(kept))]
+        record = RequestRecord(now_ms, receipt.id, receipt.accepted, receipt.suppressed, envelope.digest, until_ms)
+        return [*operations, (key, records.pack(record))]
 
     def undo(self, envelope: Envelope) -> Callable[[], None]:
         """Its batch failed. The key says nothing from now on, until what is returned is called: then it is deleted."""

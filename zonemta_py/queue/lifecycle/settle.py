@@ -37,7 +37,15 @@ from zonemta_py.queue.lifecycle.classification import Classification
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.lifecycle.leasing import Leases
 from zonemta_py.queue.lifecycle.notices import Notices, due, wanted
-from zonemta_py.queue.lifecycle.settlement import Row, Settlement, check, deferred_key, leave_out, mark_blocked, told
+from zonemta_py.queue.lifecycle.settlement import (
+    Row,
+    Settlement,
+    check,
+    deferred_key,
+    leave_out,
+    mark_blocked,
+    record_rows,
+)
 from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
 from zonemta_py.schedule.time import hours
 from zonemta_py.zones.retry import delay_s
@@ -92,15 +100,15 @@ class Settling:
             assert lease is not None
             if outcome.verdict not in (DELIVERED, BOUNCED):
                 continue
-            entries = [lease.group.entries[index] for index in outcome.recipients]
-            strand = lease.group.zone.strands.by_key.get(lease.group.strand.key)
-            found = lease.group.zone.withdraw(strand, entries.__contains__) if strand else []
+            entries = [lease.batch.entries[index] for index in outcome.recipients]
+            flow_queue = lease.batch.zone.flow_queues.by_key.get(lease.batch.flow_queue.key)
+            found = lease.batch.zone.withdraw(flow_queue, entries.__contains__) if flow_queue else []
             doubtful += len(entries) - len(found)
-            if strand is None or not found:
+            if flow_queue is None or not found:
                 continue
-            group = Batch(strand, found)
-            group.zone.begin(group)
-            again = self._leases.grant(group, lease.worker)
+            batch = Batch(flow_queue, found)
+            batch.zone.begin(batch)
+            again = self._leases.grant(batch, lease.worker)
             if again is not None:
                 one = dataclasses.replace(outcome, recipients=list(range(len(found))))
                 self.settle(dataclasses.replace(result, lease=again.number, outcomes=[one], more=False), _nothing)
@@ -109,22 +117,22 @@ class Settling:
         self._core.journal.when_stable(done)
 
     def _settled(self, lease: Lease, settlement: Settlement, result: Result, done: Callable[[], None]) -> None:
-        group = lease.group
+        batch = lease.batch
         if settlement.rows:
             self._record(settlement, result, done)
             if any(row.verdict != RELEASED for row in settlement.rows):
-                group.zone.took(group.lane, result.took_ms, settlement.message.metadata["size"])
+                batch.zone.took(batch.path, result.took_ms, settlement.message.metadata["size"])
         else:  # all were heard of before
             self._core.journal.when_stable(done)
         self._classification.learn(lease, result, settlement.rulings)
         if result.more:
             lease.recorded = lease.recorded.union(index for o in result.outcomes for index in o.recipients)
             return
-        if group.entries[0].note.values is not None:
+        if batch.entries[0].note.values is not None:
             untried = sum(len(o.recipients) for o in result.outcomes if o.verdict == RELEASED)
-            group.zone.went(group.lane, len(group.entries) - untried, len(group.entries))
+            batch.zone.went(batch.path, len(batch.entries) - untried, len(batch.entries))
         del self._leases.out[result.lease]
-        group.zone.done(group)
+        batch.zone.done(batch)
         self._core.changed()
 
     def _stable(self, settlement: Settlement, done: Callable[[], None]) -> None:
@@ -133,9 +141,9 @@ class Settling:
 
     def _settlement(self, lease: Lease, result: Result, rulings: list[Classified | None]) -> Settlement:
         now_ms = self._core.clock.ms()
-        entries, zone = lease.group.entries, lease.group.zone.zone
+        entries, zone = lease.batch.entries, lease.batch.zone.zone
         rows = [
-            self._row(lease.message, lease.group.strand, entries[index], outcome, now_ms, result.down_s is not None)
+            self._row(lease.message, lease.batch.flow_queue, entries[index], outcome, now_ms, result.down_s is not None)
             for outcome in result.outcomes
             for index in outcome.recipients
         ]
@@ -145,7 +153,7 @@ class Settling:
         return settlement
 
     def _row(
-        self, message: Message, strand: FlowQueue, entry: Entry, outcome: Outcome, now_ms: int, down: bool = False
+        self, message: Message, flow_queue: FlowQueue, entry: Entry, outcome: Outcome, now_ms: int, down: bool = False
     ) -> Row:
         """down: the destination as a whole could not be reached."""
         note, reply, verdict, due_ms = entry.note, outcome.reply, outcome.verdict, 0
@@ -153,7 +161,7 @@ class Settling:
         if verdict == RELEASED:
             return Row(entry.key, entry.address, note, verdict, reply, entry=entry, state=state)
         config, terms, delayed = self._core.config, message.metadata, False
-        zone, clock = strand.zone.zone, self._core.clock
+        zone, clock = flow_queue.zone.zone, self._core.clock
         steady_ms, apart_ms = clock.steady_ms(), clock.apart_ms()
         if verdict == POSTPONED:
             due_ms = hours.again_ms(config, zone, terms, steady_ms + int((outcome.delay_s or 0) * 1000), apart_ms)
@@ -164,7 +172,7 @@ class Settling:
         note = note.tried(now_ms, str(reply))
         if verdict == DEFERRED:
             retry = config.retry
-            ends_ms = self._core.lifetime.ends_ms(strand, message, note, steady_ms)
+            ends_ms = self._core.lifetime.ends_ms(flow_queue, message, note, steady_ms)
             if steady_ms >= ends_ms:
                 verdict = BOUNCED
             elif hours.too_late(terms, steady_ms):
@@ -198,16 +206,16 @@ class Settling:
         # A `DeliveryRecord`, by hand: the class costs as much again as the packing, with every result.
         trace = [result.remote, result.local, result.tls, result.started_ms, result.took_ms]
         lease = settlement.lease
-        number, target = (lease.number, lease.group.strand.key) if lease else (0, "")
+        number, target = (lease.number, lease.batch.flow_queue.key) if lease else (0, "")
         if lease is not None:
-            lane = lease.group.lane
-            trace += [lane.source, lane.site, lane.provider, result.security]
+            path = lease.batch.path
+            trace += [path.source, path.site, path.provider, result.security]
         body = [
             number,
             settlement.message.id,
             settlement.zone,
             target,
-            told(settlement.rows, result.outcomes, settlement.rulings),
+            record_rows(settlement.rows, result.outcomes, settlement.rulings),
             trace,
         ]
         apply = partial(self._stable, settlement, done)
@@ -282,7 +290,7 @@ class Settling:
         for row in settlement.rows:
             ended += self._apply_row(settlement, row, operations)
             if campaign:
-                core.campaigns.tallies.result(campaign, row.verdict, settlement.ms, row.blocked)
+                core.campaigns.counters.result(campaign, row.verdict, settlement.ms, row.blocked)
         due = [deferred_key(settlement, row) for row in settlement.rows if row.verdict in WAITING]
         place = core.schedule.zones.get(settlement.zone) if due else None
         if place is not None:  # it may have left the configuration
@@ -354,7 +362,7 @@ class Settling:
             gone = [row for row in settlement.rows if row.verdict != RELEASED]
             core.schedule.busy.difference_update([row.key for row in gone])
             if back:
-                lease.group.zone.put_back(lease.group, back)
+                lease.batch.zone.put_back(lease.batch, back)
                 core.changed()  # nothing else may happen that would make the scheduler look
             core.messages.unpin(lease.message, len(gone))
         core.schedule.busy.difference_update(due)
@@ -362,7 +370,7 @@ class Settling:
             waiting = [row for row in settlement.rows if row.verdict in WAITING]
             for row in waiting:
                 if row.note.away and lease is not None:
-                    zone.put_away(lease.group.lane.site, lease.group.lane.source, deferred_key(settlement, row))
+                    zone.put_away(lease.batch.path.site, lease.batch.path.source, deferred_key(settlement, row))
             zone.due_at(min(row.due_ms for row in waiting))
             zone.deadline_ms = min([zone.deadline_ms, *(row.note.deadline_ms or NEVER_MS for row in waiting)])
 

@@ -77,13 +77,13 @@ def leave_out(lease: Lease, result: Result) -> None:
 def check(lease: Lease, result: Result) -> None:
     """Every recipient has one outcome: one left out would wait for ever. Raises ValueError."""
     indices = sorted([*lease.answered, *(index for outcome in result.outcomes for index in outcome.recipients)])
-    count = len(lease.group.entries)
+    count = len(lease.batch.entries)
     part = result.more and len(set(indices)) == len(indices) and set(indices) <= set(range(count))
     if not part and indices != list(range(count)):
         raise ValueError(f"lease {lease.number}: {count} recipients, but outcomes for {indices}")
 
 
-def told(rows: list[Row], outcomes: list[Outcome], rulings: list[Classified | None]) -> list[list[Any]]:
+def record_rows(rows: list[Row], outcomes: list[Outcome], rulings: list[Classified | None]) -> list[list[Any]]:
     """The fields of an `OutcomeRow` for each of those that share all: by hand, for it is done with every result.
 
     rows: those of the first outcome's recipients, then of the second's …

@@ -22,28 +22,28 @@ from zonemta_py.queue.lifecycle.requests import Requests
 from zonemta_py.queue.suppression.register import because
 
 
-def forgo(
-    core: Core, requests: Requests, envelope: Envelope, routed: list[Routed], left_out: dict[str, str], done: Done
+def accept_none(
+    core: Core, requests: Requests, envelope: Envelope, routed: list[Routed], suppressed_by: dict[str, str], done: Done
 ) -> None:
     """Takes a message of which nobody is left, and forgets it; `done` hears of it once the journal has it."""
     now_ms = core.clock.ms()
     message_id = core.ids.next(now_ms)
     metadata = stored_metadata(envelope)
     operations: list[Operation] = []
-    receipt = Receipt(message_id, 0, len(left_out))
+    receipt = Receipt(message_id, 0, len(suppressed_by))
     if envelope.request:
         operations = requests.operations(envelope, receipt)
     campaign = campaign_of(metadata)
     if campaign:
-        core.campaigns.tallies.add(campaign, SUPPRESSED, len(left_out))
+        core.campaigns.counters.add(campaign, SUPPRESSED, len(suppressed_by))
 
     def finish(reply: Reply | None) -> None:
         if reply is None:
-            name(core, message_id, routed, left_out, metadata)
+            name(core, message_id, routed, suppressed_by, metadata)
             core.journal.when_stable(partial(done, receipt))
             return
         if campaign:
-            core.campaigns.tallies.add(campaign, SUPPRESSED, -len(left_out))
+            core.campaigns.counters.add(campaign, SUPPRESSED, -len(suppressed_by))
         forgotten = requests.undo(envelope) if envelope.request else immediately
         core.lines.submit([(key, None) for key, _ in operations], lambda _: forgotten(), sync=False, keep=True)
         done(reply)
@@ -52,14 +52,18 @@ def forgo(
 
 
 def name(
-    core: Core, message_id: str, routed: list[Routed], left_out: dict[str, str], metadata: dict[str, Any] | None = None
+    core: Core,
+    message_id: str,
+    routed: list[Routed],
+    suppressed_by: dict[str, str],
+    metadata: dict[str, Any] | None = None,
 ) -> None:
     """Records who was left out, by zone and reason. metadata: of a message that no other record speaks of."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in routed:
         address = row.recipient.address
-        if address in left_out:
-            found.setdefault((row.zone, because(left_out[address])), []).append(address)
+        if address in suppressed_by:
+            found.setdefault((row.zone, because(suppressed_by[address])), []).append(address)
     where: dict[str, Any] = {"destination": "", "due": []}
     if metadata is not None:
         where["envelope"] = metadata

@@ -10,7 +10,7 @@ import asyncio
 import logging
 
 from zonemta_py.disk import journal
-from zonemta_py.disk.journal_repair import mend_segments
+from zonemta_py.disk.journal_repair import repair_segments
 from zonemta_py.queue.core import segments
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.suppression.register import SuppressionList
@@ -45,7 +45,7 @@ async def retire(core: Core, suppression: SuppressionList, before_seq: int) -> N
     spans = core.segments.finished(before_seq)
     if spans:
         places = folder / "journal", folder / "archive"
-        for fault in await asyncio.to_thread(mend_segments, *places, spans, core.quarantine):
+        for fault in await asyncio.to_thread(repair_segments, *places, spans, core.quarantine):
             log.error("damage in the journal: %s; what could be read stays in the archive", fault)
         segments.retire(folder / "journal", folder / "archive", spans)
         await prune(core, suppression)

@@ -1,7 +1,8 @@
 """Deadlines (RFC 2852) of mail that waits: BY=…;R is returned when its time has passed, of BY=…;N the sender is told.
 
-Each zone, strand and range knows the nearest deadline in it, so that nothing is walked before one has passed; 0 means
-that nobody knows, as after a restart. Walks go on where they ended, in stretches, so that the loop gets its turn.
+Each zone, flow queue and range knows the nearest deadline in it, so that nothing is walked before one has passed; 0
+means that nobody knows, as after a restart. Walks go on where they ended, in stretches, so that the loop gets its
+turn.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
 from zonemta_py.schedule.flow import split_key
 from zonemta_py.schedule.zone import ZoneSchedule
 
-STRANDS_AT_ONCE = 1_000
+FLOW_QUEUES_AT_ONCE = 1_000
 
 
 class _Deferred:
-    """A zone's deferred recipients. deadline_ms: as a strand's; it is looked for again once one in the zone passed."""
+    """A zone's deferred recipients. deadline_ms: the nearest; looked for again once one in the zone has passed."""
 
     def __init__(self, zone: ZoneSchedule) -> None:
         self.deadline_ms = 0
@@ -37,7 +38,7 @@ class _Deferred:
         """Found by the walk that follows a restart: nobody in memory knows that it waits for its destination."""
         if self._first:
             place = keys.place(key)
-            site, source, _ = split_key(self._zone.strands.where(place.id, place.recipient, note)[0])
+            site, source, _ = split_key(self._zone.flow_queues.where(place.id, place.recipient, note)[0])
             self._zone.put_away(site, source, key, before=True)
 
     def walked(self) -> None:
@@ -69,29 +70,29 @@ class Deadlines:
             unfinished = (passed or zone in self._walks) and self._late_unread(zone, now_ms)
             if passed:  # the next sweep looks at these: those due come by themselves
                 self._deferred[zone.zone.name].deadline_ms = 0
-            async for strand in strands_in_turn(self._core, zone.strands.by_key.values()):
-                unfinished |= self.late(zone, strand, now_ms)
+            async for flow_queue in flow_queues_in_turn(self._core, zone.flow_queues.by_key.values()):
+                unfinished |= self.late(zone, flow_queue, now_ms)
             if not (unfinished or core.store.fenced):
                 self._unfinished.discard(zone)
             more |= unfinished
         return more
 
-    def late(self, zone: ZoneSchedule, strand: FlowQueue, now_ms: int) -> bool:
-        """Deals with the strand's, in memory and parked, and lets the zone know its nearest. True: there is more."""
-        late = zone.withdraw(strand, lambda entry: 0 < entry.note.deadline_ms <= now_ms)
+    def late(self, zone: ZoneSchedule, flow_queue: FlowQueue, now_ms: int) -> bool:
+        """Deals with a flow queue's in memory and parked, and lets the zone know its nearest. True: there is more."""
+        late = zone.withdraw(flow_queue, lambda entry: 0 < entry.note.deadline_ms <= now_ms)
         for entries in _messages(late):
             self._too_late(
-                zone, [strand] * len(entries), entries, partial(zone.put_back, Batch(strand, entries), entries)
+                zone, [flow_queue] * len(entries), entries, partial(zone.put_back, Batch(flow_queue, entries), entries)
             )
-        if strand.deadline_ms <= now_ms or strand in self._walks:
-            prefix = keys.parked_range(zone.zone.name, strand.key)
-            for entries in _messages(self._find_late(strand, prefix, keys.end(prefix), now_ms)):
+        if flow_queue.deadline_ms <= now_ms or flow_queue in self._walks:
+            prefix = keys.parked_range(zone.zone.name, flow_queue.key)
+            for entries in _messages(self._find_late(flow_queue, prefix, keys.end(prefix), now_ms)):
                 self._too_late(
-                    zone, [strand] * len(entries), entries, partial(self._parked_again, zone, strand, entries)
+                    zone, [flow_queue] * len(entries), entries, partial(self._parked_again, zone, flow_queue, entries)
                 )
-        waiting = (entry.note.deadline_ms or NEVER_MS for entry in strand.entries)
-        zone.deadline_ms = min(zone.deadline_ms, strand.deadline_ms, min(waiting, default=NEVER_MS))
-        return strand in self._walks
+        waiting = (entry.note.deadline_ms or NEVER_MS for entry in flow_queue.entries)
+        zone.deadline_ms = min(zone.deadline_ms, flow_queue.deadline_ms, min(waiting, default=NEVER_MS))
+        return flow_queue in self._walks
 
     def _late_unread(self, zone: ZoneSchedule, now_ms: int) -> bool:
         """Deals with those fresh ones that the zone has had no room to read; as `late`."""
@@ -99,7 +100,7 @@ class Deadlines:
         for entry in found:
             zone.fresh.promise(entry.key)  # a crash before its end is written finds it again
         for entries in _messages(found):
-            self._too_late(zone, _strands_of(zone, entries), entries, partial(self._unread_again, zone, entries))
+            self._too_late(zone, _flow_queues_of(zone, entries), entries, partial(self._unread_again, zone, entries))
         return zone in self._walks
 
     def late_deferred(self, zone: ZoneSchedule, now_ms: int) -> bool:
@@ -110,7 +111,9 @@ class Deadlines:
             found = self._find_late(deferred, prefix, keys.end(prefix), now_ms)
             zone.promise([entry.key for entry in found])
             for entries in _messages(found):
-                self._too_late(zone, _strands_of(zone, entries), entries, partial(self._deferred_again, zone, entries))
+                self._too_late(
+                    zone, _flow_queues_of(zone, entries), entries, partial(self._deferred_again, zone, entries)
+                )
         if deferred not in self._walks:
             deferred.walked()
         zone.deadline_ms = min(zone.deadline_ms, deferred.deadline_ms)
@@ -145,7 +148,7 @@ class Deadlines:
         return late
 
     def _too_late(
-        self, zone: ZoneSchedule, strands: list[FlowQueue], entries: list[Entry], again: Callable[[], None]
+        self, zone: ZoneSchedule, flow_queues: list[FlowQueue], entries: list[Entry], again: Callable[[], None]
     ) -> None:
         """Returns them, or tells their sender and then lets them wait on (`again`). entries: of one message; busy."""
         try:
@@ -157,17 +160,17 @@ class Deadlines:
         except StoreError:
             message = None  # it is dealt with when it is leased
         if message is None or message.metadata.get("deadline_mode") == "R":
-            for strand, entry in zip(strands, entries, strict=True):
-                self._endings.end(zone, strand, [entry], late=True)
+            for flow_queue, entry in zip(flow_queues, entries, strict=True):
+                self._endings.end(zone, flow_queue, [entry], late=True)
             return
-        why = waited_for(zone, strands[0]) or entries[0].note.last
+        why = waited_for(zone, flow_queues[0]) or entries[0].note.last
         reply = Reply(451, "4.4.7", f"{past_deadline(why)}; it keeps waiting")
         self._queue.settling.tell(message, zone.zone.name, entries, reply, again)
 
-    def _parked_again(self, zone: ZoneSchedule, strand: FlowQueue, entries: list[Entry]) -> None:
+    def _parked_again(self, zone: ZoneSchedule, flow_queue: FlowQueue, entries: list[Entry]) -> None:
         for entry in entries:
             self._core.schedule.busy.discard(entry.key)
-            zone.parked_key(strand, entry.key, entry.note.deadline_ms)
+            zone.parked_key(flow_queue, entry.key, entry.note.deadline_ms)
         self._core.changed()
 
     def _unread_again(self, zone: ZoneSchedule, entries: list[Entry]) -> None:
@@ -182,31 +185,31 @@ class Deadlines:
             zone.due_at(keys.place(entry.key).due_ms)
 
     def forget(self) -> None:
-        """Walks of strands that are gone."""
+        """Walks of flow queues that are gone."""
         self._walks = {owner: key for owner, key in self._walks.items() if _there(owner)}
 
 
-async def strands_in_turn(core: Core, strands: Iterable[FlowQueue]) -> AsyncIterator[FlowQueue]:
+async def flow_queues_in_turn(core: Core, flow_queues: Iterable[FlowQueue]) -> AsyncIterator[FlowQueue]:
     """Those that are still there when their turn comes; the loop gets its own in between. Ends if fenced."""
-    for count, strand in enumerate(list(strands)):
-        if count % STRANDS_AT_ONCE == STRANDS_AT_ONCE - 1:
+    for count, flow_queue in enumerate(list(flow_queues)):
+        if count % FLOW_QUEUES_AT_ONCE == FLOW_QUEUES_AT_ONCE - 1:
             await asyncio.sleep(0)
             if core.store.fenced:
                 return
-        if strand.zone.strands.by_key.get(strand.key) is strand:
-            yield strand
+        if flow_queue.zone.flow_queues.by_key.get(flow_queue.key) is flow_queue:
+            yield flow_queue
 
 
-def _strands_of(zone: ZoneSchedule, entries: list[Entry]) -> list[FlowQueue]:
-    """Of recipients that no strand has yet."""
-    return [zone.strands.of(entry.id, entry.address, entry.note) for entry in entries]
+def _flow_queues_of(zone: ZoneSchedule, entries: list[Entry]) -> list[FlowQueue]:
+    """Of recipients that no flow queue has yet."""
+    return [zone.flow_queues.of(entry.id, entry.address, entry.note) for entry in entries]
 
 
 def _messages(entries: list[Entry]) -> list[list[Entry]]:
     """Those of one message together."""
-    return [list(group) for _, group in groupby(entries, lambda entry: entry.id)]
+    return [list(batch) for _, batch in groupby(entries, lambda entry: entry.id)]
 
 
 def _there(owner: _Owner) -> bool:
     """Whether it has not been forgotten."""
-    return not isinstance(owner, FlowQueue) or owner.zone.strands.by_key.get(owner.key) is owner
+    return not isinstance(owner, FlowQueue) or owner.zone.flow_queues.by_key.get(owner.key) is owner

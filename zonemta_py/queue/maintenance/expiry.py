@@ -25,7 +25,7 @@ class Endings:
     def __init__(self, queue: QueueContext) -> None:
         self._queue, self._core = queue, queue.core
 
-    def over(self, strand: FlowQueue, now_ms: int, entry: Entry) -> bool:
+    def over(self, flow_queue: FlowQueue, now_ms: int, entry: Entry) -> bool:
         """Whether its life is over."""
         core = self._core
         if not core.lifetime.perhaps_over(entry.id, now_ms):
@@ -36,11 +36,11 @@ class Endings:
             return False
         except StoreError:
             return True  # it is dealt with when it is leased
-        return core.lifetime.over(strand, message, entry.note, now_ms)
+        return core.lifetime.over(flow_queue, message, entry.note, now_ms)
 
-    def expire(self, zone: ZoneSchedule, strand: FlowQueue, now_ms: int) -> bool:
+    def expire(self, zone: ZoneSchedule, flow_queue: FlowQueue, now_ms: int) -> bool:
         """Ends those parked whose life is over. True: there may be more."""
-        prefix = keys.parked_range(zone.zone.name, strand.key)
+        prefix = keys.parked_range(zone.zone.name, flow_queue.key)
         dead: list[Entry] = []
         for count, (key, value) in enumerate(self._core.store.scan(prefix, keys.end(prefix))):
             place = keys.place(key)
@@ -49,33 +49,33 @@ class Endings:
             if not self._core.lifetime.perhaps_over(place.id, now_ms):
                 break  # ids grow with time: nobody behind is older
             entry = Entry(key, place.id, place.recipient, Note.of(value))
-            if key not in self._core.schedule.busy and self.over(strand, now_ms, entry):
+            if key not in self._core.schedule.busy and self.over(flow_queue, now_ms, entry):
                 dead.append(entry)
-        self.end(zone, strand, dead)
+        self.end(zone, flow_queue, dead)
         return len(dead) >= AT_ONCE
 
-    def end(self, zone: ZoneSchedule, strand: FlowQueue, dead: list[Entry], late: bool = False) -> None:
+    def end(self, zone: ZoneSchedule, flow_queue: FlowQueue, dead: list[Entry], late: bool = False) -> None:
         """Bounces them; nobody else has them. late: for their deadline."""
-        self._core.schedule.busy.update([entry.key for entry in dead])  # each end lets the strand read on
+        self._core.schedule.busy.update([entry.key for entry in dead])  # each end lets the flow queue read on
         for entry in dead:
-            group = Batch(strand, [entry])
-            zone.begin(group)
+            batch = Batch(flow_queue, [entry])
+            zone.begin(batch)
             try:
-                lease = self._queue.leases.grant(group, "expiry")
+                lease = self._queue.leases.grant(batch, "expiry")
             except (StoreFenced, OSError):  # at the next sweep, then
-                zone.done(group)
-                zone.put_back(group, group.entries)
+                zone.done(batch)
+                zone.put_back(batch, batch.entries)
                 continue
             if lease is not None:
-                why = waited_for(zone, strand)
+                why = waited_for(zone, flow_queue)
                 cause = past_deadline(why) if late else why or "its time in the queue is over"
                 self._queue.leases.end(lease, BOUNCED, Reply(554, "5.4.7", cause))
 
 
-def waited_for(zone: ZoneSchedule, strand: FlowQueue) -> str:
+def waited_for(zone: ZoneSchedule, flow_queue: FlowQueue) -> str:
     """It has waited for so long; "" if nothing in memory says."""
-    hold = strand.held or zone.held
-    return strand.lane.reason or (hold.cause if hold else "")
+    hold = flow_queue.held or zone.held
+    return flow_queue.path.reason or (hold.cause if hold else "")
 
 
 def past_deadline(why: str) -> str:

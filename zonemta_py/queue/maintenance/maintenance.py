@@ -1,7 +1,7 @@
 """What time drives: position records, the way of closed segments into the archive, the end of what is too old.
 
 A position record every few seconds says where the next start begins; it costs one empty synced batch and one record.
-Every minute all strands in memory are looked at; what has a deadline is looked at when the nearest one has passed.
+Every minute all flow queues in memory are looked at; what has a deadline is looked at when the nearest one has passed.
 Failures: a disk that says no is named once in the log, and asked again the next time.
 """
 
@@ -18,7 +18,7 @@ from zonemta_py.disk.records import PositionRecord, Type
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance import archive
-from zonemta_py.queue.maintenance.deadlines import Deadlines, strands_in_turn
+from zonemta_py.queue.maintenance.deadlines import Deadlines, flow_queues_in_turn
 from zonemta_py.queue.maintenance.expiry import Endings
 from zonemta_py.schedule.batch import FlowQueue
 from zonemta_py.schedule.zone import ZoneSchedule
@@ -83,7 +83,7 @@ class Maintenance:
     async def position(self) -> None:
         """Writes a position record: the batch before it makes true what it says."""
         core = self._core
-        core.schedule.standing.day()
+        core.schedule.policy.day()
         marks, applied = core.schedule.marks(), core.ledger.applied()
         arriving, floor = sorted(core.arriving), core.ids.next(core.clock.ms())
         lowest = min([floor, *arriving]).encode()
@@ -92,7 +92,7 @@ class Maintenance:
             zone_marks["due"] = _to_id(zone_marks["due"], 4)
         working = [lease.row() for lease in self._queue.leases.out.values()]
         await core.journal.stable()
-        core.policy_copy.save(core.schedule.standing.state(), core.schedule.permits.state())
+        core.policy_copy.save(core.schedule.policy.state(), core.schedule.admission.state())
         batches = core.batches
         await core.lines.stable()
         body: PositionRecord = {
@@ -102,8 +102,8 @@ class Maintenance:
             "marks": marks,
             "floor": floor,
             "segments": core.segments.rows(),
-            "permits": core.schedule.permits.state(),
-            "standing": core.schedule.standing.state(),
+            "permits": core.schedule.admission.state(),
+            "standing": core.schedule.policy.state(),
             "opened": arriving,
             "ended": list(core.compaction.slice),
             "clock": core.clock.state(),
@@ -162,7 +162,8 @@ class Maintenance:
         return await self._deadlines.look()
 
     async def sweep(self) -> bool:
-        """Ends the recipients that cannot go, once their life or deadline is over; forgets old doubts and idle strands.
+        """Ends the recipients that cannot go, once their life or deadline is over; forgets old doubts and idle flow
+        queues.
 
         True: there are more than were ended at once.
         """
@@ -172,8 +173,8 @@ class Maintenance:
         more = await self.deadlines()
         for zone in core.schedule.zones.values():
             more |= self._deadlines.late_deferred(zone, now_ms)
-        async for strand in strands_in_turn(core, core.schedule.strands()):
-            more |= self._sweep(core.schedule.zones[strand.zone.zone.name], strand, now_ms)
+        async for flow_queue in flow_queues_in_turn(core, core.schedule.flow_queues()):
+            more |= self._sweep(core.schedule.zones[flow_queue.zone.zone.name], flow_queue, now_ms)
         if core.store.fenced:
             return True
         more |= self._queue.acceptance.requests.tidy()
@@ -185,15 +186,17 @@ class Maintenance:
             core.lines.submit(old, immediately, sync=False, keep=True)
         return more
 
-    def _sweep(self, zone: ZoneSchedule, strand: FlowQueue, now_ms: int) -> bool:
-        """Looks at one strand; True: there is more to end on it."""
+    def _sweep(self, zone: ZoneSchedule, flow_queue: FlowQueue, now_ms: int) -> bool:
+        """Looks at one flow queue; True: there is more to end on it."""
         more = False
-        if strand.held or zone.held:
-            self._endings.end(zone, strand, zone.withdraw(strand, partial(self._endings.over, strand, now_ms)))
-        if (strand.lane.failures or strand.held) and not strand.parked.exhausted:
-            more |= self._endings.expire(zone, strand, now_ms)
-        more |= self._deadlines.late(zone, strand, now_ms)
-        zone.tidy(strand)
+        if flow_queue.held or zone.held:
+            self._endings.end(
+                zone, flow_queue, zone.withdraw(flow_queue, partial(self._endings.over, flow_queue, now_ms))
+            )
+        if (flow_queue.path.failures or flow_queue.held) and not flow_queue.parked.exhausted:
+            more |= self._endings.expire(zone, flow_queue, now_ms)
+        more |= self._deadlines.late(zone, flow_queue, now_ms)
+        zone.tidy(flow_queue)
         return more
 
 

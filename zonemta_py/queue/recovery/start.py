@@ -217,7 +217,7 @@ async def recover(
         quarantine.case("store", note)
     if not (faults or lost_tail or repaired or thorough or (config.folder / ORDERS_MARK).exists()):
         return rebuild.opening(store, Writer(folder), suffix, next_seq, marks=True), None
-    faults = _mend_journal(config, quarantine, state.stable if lost_tail else 0, thorough)
+    faults = _repair_journal(config, quarantine, state.stable if lost_tail else 0, thorough)
     if (faults or gone) and (repaired or not policy_copy.is_kept(store)):
         (config.folder / ORDERS_MARK).touch()
     found = await _checked(rebuild, store, quarantine, progress, repaired)
@@ -240,7 +240,7 @@ async def _remember(core: Core, report: compare.Report) -> None:
     """What may be lost of orders is said again by `zonemta standing`, until an operator has seen it."""
     for problem in report.problems:
         if problem.id in _SHOWN:
-            core.schedule.standing.lost(_SHOWN[problem.id], f"{problem.what}; {problem.remedy}")
+            core.schedule.policy.lost(_SHOWN[problem.id], f"{problem.what}; {problem.remedy}")
     await core.journal.stable()
     (core.config.folder / ORDERS_MARK).unlink(missing_ok=True)
 
@@ -291,19 +291,19 @@ def _take_up(core: Core, suffix: Suffix) -> None:
     core.compaction.resume(suffix.ended)
     for message_id in suffix.finished:
         core.compaction.ended(message_id)
-    standing, permits, changes = policy_copy.taken_up(
-        core.store, suffix.position_seq, suffix.standing, suffix.permits, suffix.changes
+    policy, admission, changes = policy_copy.taken_up(
+        core.store, suffix.position_seq, suffix.policy, suffix.admission, suffix.changes
     )
-    schedule.permits.restore(permits)
-    schedule.standing.restore(standing)
+    schedule.admission.restore(admission)
+    schedule.policy.restore(policy)
     for change in changes:
-        schedule.standing.apply(change)
+        schedule.policy.apply(change)
     for ms, start in suffix.given:
         count = len(start.recipients)
         schedule.charge_again(start.zone, start.destination, start.provider, count, start.size, ms)
     for delivery in suffix.results_since:
         trace = delivery.trace
-        schedule.standing.count_again(trace.source, trace.site, trace.provider, delivery.outcomes)
+        schedule.policy.count_again(trace.source, trace.site, trace.provider, delivery.outcomes)
 
 
 def _seal(folder: Path, suffix: Suffix, now_ms: int) -> int:
@@ -344,12 +344,12 @@ def _keep_tail(folder: Path, quarantine: Quarantine, stable: int) -> None:
     quarantine.copy("journal", note, journal.files(folder)[-1:])
 
 
-def _mend_journal(config: Config, quarantine: Quarantine, stable: int, thorough: bool) -> list[journal.Fault]:
+def _repair_journal(config: Config, quarantine: Quarantine, stable: int, thorough: bool) -> list[journal.Fault]:
     """Returns what was wrong with it. stable: its records up to there are gone; 0: its end is there. thorough: that
     goes for what only the archive has, too."""
     folder, archive = config.folder / "journal", config.folder / "archive"
     files = journal.every_file(folder, archive) if thorough else journal.files(folder, archive)
-    faults = journal_repair.mend(files, quarantine, archive)
+    faults = journal_repair.repair(files, quarantine, archive)
     for fault in faults:
         say(f"damage in the journal: {fault}")
     if stable:

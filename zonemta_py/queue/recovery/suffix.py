@@ -54,8 +54,8 @@ class Suffix:
         """See `Core.known`."""
         self.results: list[Record] = []
         self.last: Record | None = position
-        self.permits: dict[str, Any] = body.get("permits", {})
-        self.standing: dict[str, Any] = body.get("standing", {})
+        self.admission: dict[str, Any] = body.get("permits", {})
+        self.policy: dict[str, Any] = body.get("standing", {})
         self.changes: list[tuple[int, StandingRecord]] = []
         """Changes of standing since the position, and the numbers of their records."""
         self.results_since: list[DeliveryRecord] = []

@@ -75,7 +75,7 @@ class Suppressed(NamedTuple):
         return cls(address, *fields[:6])._replace(scope=scope, also=tuple(*fields[6:7]))
 
     @classmethod
-    def told(cls, row: list[Any]) -> Suppressed:
+    def from_row(cls, row: list[Any]) -> Suppressed:
         """A row of a SUPPRESS record; the scope of those from before there were any is all."""
         more = row[7:10]
         scope, also, again = more + [ALL, [], False][len(more) :]
@@ -132,7 +132,7 @@ def usual_scope(kind: str, tenant: str) -> str:
 def operations(kind: Type, body: Sequence[Any]) -> list[Operation]:
     """What a record of the list changes in the store."""
     if kind == Type.SUPPRESS:
-        return [(entry.key(), entry.value()) for entry in map(Suppressed.told, body)]
+        return [(entry.key(), entry.value()) for entry in map(Suppressed.from_row, body)]
     return [(keys.suppressed(address, scope), None) for address, scope in taken_off(body)]
 
 

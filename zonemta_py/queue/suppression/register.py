@@ -100,7 +100,7 @@ class SuppressionList:
         found = (self.of(who, scope) for scope in (ALL, *self._scopes()))
         return [entry for entry in found if entry is not None]
 
-    def left_out(self, envelope: Envelope, routed: list[Routed]) -> dict[str, str]:
+    def suppressed_by(self, envelope: Envelope, routed: list[Routed]) -> dict[str, str]:
         """Those recipients that mail must not go to, the kind of their entry and its scope. Raises StoreError."""
         if not self._any or not envelope.sender:
             return {}
@@ -114,15 +114,15 @@ class SuppressionList:
                 found[address] = entry.because()
         return found
 
-    def listed(self, group: Batch) -> dict[str, list[Entry]]:
-        """Those of a group that is about to be leased that must not have it, by the reason. Raises StoreError."""
-        first = group.entries[0]
+    def listed(self, batch: Batch) -> dict[str, list[Entry]]:
+        """Those of a batch that is about to be leased that must not have it, by the reason. Raises StoreError."""
+        first = batch.entries[0]
         if not self.leaving and (not self._any or first.id > self._mark):
             return {}
-        zone, path = group.zone.zone, group.strand.path
-        scopes = self._peopled(zone, path.tenant, path.campaign, self._scoped and self._has_link(first.id))
+        zone, flow_id = batch.zone.zone, batch.flow_queue.flow_id
+        scopes = self._peopled(zone, flow_id.tenant, flow_id.campaign, self._scoped and self._has_link(first.id))
         reasons: dict[str, list[Entry]] = {}
-        for entry in group.entries:
+        for entry in batch.entries:
             reason = self._reason(entry.address, zone, scopes)
             if reason:
                 reasons.setdefault(reason, []).append(entry)
@@ -280,7 +280,7 @@ class SuppressionList:
 
     def _settle(self, kind: Type, body: Sequence[Any], done: Callable[[], None]) -> None:
         if kind == Type.SUPPRESS:
-            self._count_complaints(map(Suppressed.told, body))
+            self._count_complaints(map(Suppressed.from_row, body))
         self._write(operations(kind, body), done)
         self._core.lines.flush()
 
@@ -288,14 +288,14 @@ class SuppressionList:
         """Heeds a record that will be made true by `again`."""
         self._grown(_places(kind, body))
         if kind == Type.SUPPRESS:
-            self.foreseen |= {(row.address, row.scope): row for row in map(Suppressed.told, body)}
+            self.foreseen |= {(row.address, row.scope): row for row in map(Suppressed.from_row, body)}
         else:
             self.foreseen |= dict.fromkeys(taken_off(body))
 
     def again(self, kind: Type, body: list[Any]) -> None:
         """Makes a record true that a crash kept from the store."""
         if kind == Type.SUPPRESS:
-            self._count_complaints(map(Suppressed.told, body))
+            self._count_complaints(map(Suppressed.from_row, body))
         self._grown(_places(kind, body))
         self._pending += 1
         self._write(operations(kind, body), immediately)
@@ -313,7 +313,7 @@ class SuppressionList:
         """In the same batch as the entries."""
         for row in rows:
             if row.kind == COMPLAINT and row.campaign and not row.again:
-                self._core.campaigns.tallies.add(row.campaign, "complaints")
+                self._core.campaigns.counters.add(row.campaign, "complaints")
 
 
 def because(what: str) -> str:
@@ -323,7 +323,7 @@ def because(what: str) -> str:
 
 def _places(kind: Type, body: Sequence[Any]) -> Iterable[tuple[str, str]]:
     if kind == Type.SUPPRESS:
-        return ((row.address, row.scope) for row in map(Suppressed.told, body))
+        return ((row.address, row.scope) for row in map(Suppressed.from_row, body))
     return taken_off(body)
 
 

@@ -120,7 +120,7 @@ def openapi(app: FastAPI) -> dict[str, Any]:
     whole["servers"] = [{"url": "http://127.0.0.1:8525"}]
     for path, operations in whole["paths"].items():
         for operation in operations.values():
-            _mend(operation, path in OPEN)
+            _complete(operation, path in OPEN)
     named: dict[str, Any] = _plainly_named(whole)
     return named
 
@@ -134,7 +134,7 @@ def _plainly_named(value: Any) -> Any:
     return models.plain_name(value) if isinstance(value, str) and value.startswith("#/") else value
 
 
-def _mend(operation: dict[str, Any], open_to_all: bool) -> None:
+def _complete(operation: dict[str, Any], open_to_all: bool) -> None:
     if open_to_all:
         operation["security"] = []
         for status in ("401", "403", "429"):

@@ -29,12 +29,12 @@ _NOTHING_SAID = Most(0, 0, None)
 
 
 class _Waiting:
-    """Who waits at a limit: strands by flow. when: of the timer that is set."""
+    """Who waits at a limit: flow queues by flow. when: of the timer that is set."""
 
-    __slots__ = ("_blocking", "_cause", "strands", "when")
+    __slots__ = ("_blocking", "_cause", "flow_queues", "when")
 
     def __init__(self) -> None:
-        self.strands: dict[Turn, Line] = {}
+        self.flow_queues: dict[Turn, Line] = {}
         self.when = math.inf
         self._blocking = self._cause = ""
 
@@ -49,17 +49,17 @@ class Admission:
     """All limits, for all zones."""
 
     def __init__(
-        self, config: Config, timers: Timers, terms_of: Callable[[str], dict[str, Any]], standing: PolicyState
+        self, config: Config, timers: Timers, terms_of: Callable[[str], dict[str, Any]], policy: PolicyState
     ) -> None:
-        self._config, self._timers, self._terms_of, self.standing = config, timers, terms_of, standing
+        self._config, self._timers, self._terms_of, self.policy = config, timers, terms_of, policy
         self.throttles = Throttles(config.throttles)
         self._waiting: dict[Limit, _Waiting] = {}
-        self._kept = IdleConnections(timers, self._room)
+        self._idle = IdleConnections(timers, self._room)
         self._sized = any(throttle.bytes for throttle in config.throttles)
         self._counting = any(throttle.connections for throttle in config.throttles)
         self._connects = any(throttle.new_connections for throttle in config.throttles)
-        path = config.return_path
-        self._may_be_alone = path if path.verp or path.list_unsubscribe else None
+        returned = config.return_path
+        self._may_be_alone = returned if returned.verp or returned.list_unsubscribe else None
 
     # -- what applies
 
@@ -69,149 +69,154 @@ class Admission:
             return ()
         limits = self.throttles.of(scope)
         if not any(limit.level == "zone" for limit in limits):
-            return limits  # one tuple for all strands of that scope
+            return limits  # one tuple for all flow queues of that scope
         return tuple(limit for limit in limits if limit.level != "zone")
 
     def zone_limits(self, zone: str) -> tuple[Limit, ...]:
         scope = Scope(zone, "", "", "", "", "")
         return tuple(limit for limit in self.throttles.of(scope) if limit.level == "zone")
 
-    def most(self, strand: FlowQueue) -> Most:
+    def most(self, flow_queue: FlowQueue) -> Most:
         """The strictest bounds on connections and transactions that throttles set."""
         if not self._config.throttles:
             return _NOTHING_SAID
-        lane, path = strand.lane, strand.path
-        scope = Scope(strand.zone.zone.name, lane.source, lane.site, lane.provider, path.tenant, path.campaign)
+        path, flow_id = flow_queue.path, flow_queue.flow_id
+        scope = Scope(
+            flow_queue.zone.zone.name, path.source, path.site, path.provider, flow_id.tenant, flow_id.campaign
+        )
         return self.throttles.most(scope)
 
-    def counts_connections(self, strand: FlowQueue) -> bool:
+    def counts_connections(self, flow_queue: FlowQueue) -> bool:
         """Whether a limit on connections is in its way."""
-        return self._counting and any(limit.throttle.connections for limit in (*strand.limits, *strand.zone.limits))
-
-    def spans(self, strand: FlowQueue) -> bool:
-        """Whether such a limit counts other connections too than those of its lane, which its lane cannot use."""
-        if not self._counting:
-            return False
-        zone = strand.zone
-        return any(
-            limit.throttle.connections and (zone.by_domain or not self._of_lane(zone.zone, set(limit.throttle.per)))
-            for limit in (*strand.limits, *zone.limits)
+        return self._counting and any(
+            limit.throttle.connections for limit in (*flow_queue.limits, *flow_queue.zone.limits)
         )
 
-    def _of_lane(self, zone: Zone, per: set[str]) -> bool:
+    def spans(self, flow_queue: FlowQueue) -> bool:
+        """Whether such a limit counts other connections too than those of its egress path, which its egress path cannot
+        use."""
+        if not self._counting:
+            return False
+        zone = flow_queue.zone
+        return any(
+            limit.throttle.connections and (zone.by_domain or not self._of_path(zone.zone, set(limit.throttle.per)))
+            for limit in (*flow_queue.limits, *zone.limits)
+        )
+
+    def _of_path(self, zone: Zone, per: set[str]) -> bool:
         one_source = "source" in per or len(self._config.sources(zone)) <= 1
         one_zone = "zone" in per or len(self._config.zones) == 1
         one_site = "site" in per or bool(zone.host)
         return one_site and one_source and one_zone and not per & {"tenant", "campaign"}
 
     def concurrency(self, zone: Zone, site: str, source: str) -> Concurrency:
-        """What a lane has earned; remembered when the lane is forgotten, and over a restart."""
-        return self.standing.earned.of(zone, site, source)
+        """What an egress path has earned; remembered when the egress path is forgotten, and over a restart."""
+        return self.policy.earned.of(zone, site, source)
 
     # -- what holds
 
     def zone_hold(self, zone: Zone, limits: tuple[Limit, ...]) -> Blocked | None:
         """Why the zone as a whole may not send now."""
-        hold = self.standing.zone_hold(zone)
+        hold = self.policy.zone_hold(zone)
         if hold is not None or not limits:
             return hold
         now = self._timers.now()
         for limit in limits:
             wait = limit.wait(now)
             if wait and not (
-                limit.blocking == "connections" and self._kept.at(limit)
+                limit.blocking == "connections" and self._idle.at(limit)
             ):  # else somebody may use that one
                 return Blocked("limit", f"{limit.label} ({limit.blocking})", now + wait, self._timers.now_ms())
         return None
 
-    def hold(self, strand: FlowQueue) -> Blocked | None:
-        """Why the strand may not send now, limits aside."""
-        return self.standing.hold(strand)
+    def hold(self, flow_queue: FlowQueue) -> Blocked | None:
+        """Why the flow queue may not send now, limits aside."""
+        return self.policy.hold(flow_queue)
 
     def source_hold(self, source: str, site: str, provider: str) -> Blocked | None:
-        return self.standing.source_hold(source, site, provider)
+        return self.policy.source_hold(source, site, provider)
 
     # -- grants
 
-    def grant(self, strand: FlowQueue, take: Callable[[FlowQueue, int], list[Entry]]) -> Batch | None:
-        """A group whose limits are charged; None: the strand waits at a limit now.
+    def grant(self, flow_queue: FlowQueue, take: Callable[[FlowQueue, int], list[Entry]]) -> Batch | None:
+        """A batch whose limits are charged; None: the flow queue waits at a limit now.
 
         Merged messages go in series only where no limit counts them: then none needs to know of it.
         """
-        lane, merged = strand.lane, strand.entries[0].note.values is not None
-        limits = (*strand.limits, *strand.zone.limits)
-        learned = self.standing.learned(lane)
-        zone = strand.zone.zone
+        path, merged = flow_queue.path, flow_queue.entries[0].note.values is not None
+        limits = (*flow_queue.limits, *flow_queue.zone.limits)
+        learned = self.policy.learned(path)
+        zone = flow_queue.zone.zone
         most = zone.recipients_per_delivery
         if self._may_be_alone is not None and not merged:
-            asked = self._terms_of(strand.entries[0].id).get("unsubscribe", False)
+            asked = self._terms_of(flow_queue.entries[0].id).get("unsubscribe", False)
             most = 1 if self._may_be_alone.alone(zone.name, asked) else most
-        if self.standing.manners.known and not merged:
-            most = self.standing.manners.recipients(lane.site, most)
-        days = self.standing.warmups.of(lane.source, lane.provider or lane.site) if lane.source else None
+        if self.policy.manners.known and not merged:
+            most = self.policy.manners.recipients(path.site, most)
+        days = self.policy.warmups.of(path.source, path.provider or path.site) if path.source else None
         if not limits and learned is None and days is None:
-            return Batch(strand, take(strand, strand.zone.series(lane) if merged else most))
+            return Batch(flow_queue, take(flow_queue, flow_queue.zone.series(path) if merged else most))
         if merged:
             counted = learned is not None or days is not None or any(limit.counts_mail for limit in limits)
-            most = 1 if counted else strand.zone.series(lane)
+            most = 1 if counted else flow_queue.zone.series(path)
         now = self._timers.now()
-        size = self._terms_of(strand.entries[0].id).get("size", 0) if self._sized else 0
+        size = self._terms_of(flow_queue.entries[0].id).get("size", 0) if self._sized else 0
         if learned is not None and (wait := learned.wait(now)):
-            hold = Blocked("rate", self.standing.rate_cause(lane), now + wait, self._timers.now_ms())
-            strand.zone.hold(strand, hold)
+            hold = Blocked("rate", self.policy.rate_cause(path), now + wait, self._timers.now_ms())
+            flow_queue.zone.hold(flow_queue, hold)
             return None
         opening = 0
         if self._connects:
-            opening = 0 if lane.idle > 0 and lane.idle_until > now else 1
-        kept = self._kept.take(lane) if self._counting else None
+            opening = 0 if path.idle > 0 and path.idle_until > now else 1
+        connection = self._idle.take(path) if self._counting else None
         for limit in limits:
             wait = limit.wait(now, 1, 1, opening, size)
             if wait:
-                if kept is not None:
-                    self._kept.back(lane, kept)
-                self._wait_at(limit, strand, now, wait)
+                if connection is not None:
+                    self._idle.back(path, connection)
+                self._wait_at(limit, flow_queue, now, wait)
                 return None
             if limit.recipients is not None:
                 most = max(1, min(most, int(limit.recipients.level(now))))
         if days is not None:
             most = max(1, min(most, days.room(round(self._timers.now() * 1000))))
-        stricter = self.most(strand).recipients_per_delivery
-        entries = take(strand, min(most, stricter) if stricter else most)
-        group = Batch(strand, entries, connect=bool(opening) or not self._connects)
-        group.taken, group.charge, group.limits = now, (1, len(entries), opening, size), limits
-        group.kept, group.since = kept, now if kept is None else kept.since
+        stricter = self.most(flow_queue).recipients_per_delivery
+        entries = take(flow_queue, min(most, stricter) if stricter else most)
+        batch = Batch(flow_queue, entries, connect=bool(opening) or not self._connects)
+        batch.taken, batch.charge, batch.limits = now, (1, len(entries), opening, size), limits
+        batch.idle_connection, batch.since = connection, now if connection is None else connection.since
         if days is not None:
-            group.day = days.take(len(entries))
+            batch.day = days.take(len(entries))
         if opening == 0 and self._connects:
-            lane.idle -= 1
+            path.idle -= 1
         for limit in limits:
-            limit.take(now, *group.charge)
+            limit.take(now, *batch.charge)
             if limit in self._waiting:
-                self._let_one(limit, strand.turn)
+                self._let_one(limit, flow_queue.turn)
         if learned is not None:
             learned.take(now)
-            group.learned = learned
-        return group
+            batch.learned = learned
+        return batch
 
-    def release(self, group: Batch) -> None:
-        """The lease has ended: its connection is free, or kept for the lane."""
-        if group.charge is None:
+    def release(self, batch: Batch) -> None:
+        """The lease has ended: its connection is free, or kept for the egress path."""
+        if batch.charge is None:
             return
-        if group.keep:
-            self._kept.keep(group)
-            self._go_on(group.strand)
+        if batch.keep:
+            self._idle.keep(batch)
+            self._go_on(batch.flow_queue)
             return
-        for limit in group.limits:
+        for limit in batch.limits:
             limit.release()
-        self._room(group.limits)
+        self._room(batch.limits)
 
-    def keeps(self, group: Batch) -> bool:
-        """Whether its lane has other connections, open or in use, that its sender alone can use."""
-        return group.lane.active > 1 or group.kept is not None or group.lane in self._kept
+    def keeps(self, batch: Batch) -> bool:
+        """Whether its egress path has other connections, open or in use, that its sender alone can use."""
+        return batch.path.active > 1 or batch.idle_connection is not None or batch.path in self._idle
 
     def lost(self, worker: str) -> None:
         """A sender has died."""
-        self._kept.lost(worker)
+        self._idle.lost(worker)
 
     def _room(self, limits: tuple[Limit, ...]) -> None:
         now = self._timers.now()
@@ -219,82 +224,83 @@ class Admission:
             if limit in self._waiting:
                 self._wake(limit, now)
 
-    def idle_s(self, group: Batch, most: float | None) -> float:
-        """How long a group's connection may stay open without mail. most: as throttles say; None: as the zone says."""
-        strand = group.strand
-        idle_s = strand.zone.zone.idle_s if most is None else most
-        if self.spans(strand):
-            crowded = strand.zone.strands.fair.pick() is not None or any(
-                limit in self._waiting and limit.throttle.connections for limit in group.limits
+    def idle_s(self, batch: Batch, most: float | None) -> float:
+        """How long a batch's connection may stay open without mail. most: as throttles say; None: as the zone says."""
+        flow_queue = batch.flow_queue
+        idle_s = flow_queue.zone.zone.idle_s if most is None else most
+        if self.spans(flow_queue):
+            crowded = flow_queue.zone.flow_queues.fair.pick() is not None or any(
+                limit in self._waiting and limit.throttle.connections for limit in batch.limits
             )
-            over = not strand.entries or self._timers.now() - group.since >= TURN_S
+            over = not flow_queue.entries or self._timers.now() - batch.since >= TURN_S
             idle_s = 0.0 if crowded and over else min(idle_s, IDLE_S)
-        group.idle_s = idle_s
+        batch.idle_s = idle_s
         return idle_s
 
-    def untouched(self, group: Batch) -> None:
+    def untouched(self, batch: Batch) -> None:
         """Gives back everything: no sender has heard of it. The connection it was to go over is as it was."""
-        self.unused(group, opened=False, tried=False, kept=False)
-        if group.kept is not None:
-            for limit in group.limits:
+        self.unused(batch, opened=False, tried=False, kept=False)
+        if batch.idle_connection is not None:
+            for limit in batch.limits:
                 limit.release()
-            self._kept.back(group.lane, group.kept)
-            group.limits = ()
+            self._idle.back(batch.path, batch.idle_connection)
+            batch.limits = ()
 
-    def unused(self, group: Batch, opened: bool, tried: bool, kept: bool, released: int = 0) -> None:
+    def unused(self, batch: Batch, opened: bool, tried: bool, kept: bool, released: int = 0) -> None:
         """Gives back what a lease did not need: the new connection, or everything. kept: its connection stays open;
         released: so many of those it tried go back untried.
         """
-        if group.charge is None:
+        if batch.charge is None:
             return
-        now, lane = self._timers.now(), group.lane
-        messages, recipients, opening, size = group.charge
-        days = self.standing.warmups.of(lane.source, lane.provider or lane.site) if lane.source else None
+        now, path = self._timers.now(), batch.path
+        messages, recipients, opening, size = batch.charge
+        days = self.policy.warmups.of(path.source, path.provider or path.site) if path.source else None
         if tried:
             messages, recipients, size = 0, released, 0
             if kept:
-                lane.idle, lane.idle_until = lane.idle + 1, now + group.idle_s
-                group.keep = self.counts_connections(group.strand)
+                path.idle, path.idle_until = path.idle + 1, now + batch.idle_s
+                batch.keep = self.counts_connections(batch.flow_queue)
         else:
-            lane.idle = 0
+            path.idle = 0
         if days is not None and recipients:
-            days.give(recipients, group.day)
-        if group.learned is not None and not tried:
-            group.learned.give(now, 1, group.taken)
-        for limit in group.limits:
-            limit.give(now, group.taken, messages, recipients, 0 if opened else opening, size)
+            days.give(recipients, batch.day)
+        if batch.learned is not None and not tried:
+            batch.learned.give(now, 1, batch.taken)
+        for limit in batch.limits:
+            limit.give(now, batch.taken, messages, recipients, 0 if opened else opening, size)
 
     # -- who waits at a limit
 
-    def _wait_at(self, limit: Limit, strand: FlowQueue, now: float, wait: float) -> None:
+    def _wait_at(self, limit: Limit, flow_queue: FlowQueue, now: float, wait: float) -> None:
         waiting = self._waiting.get(limit)
         if waiting is None:
             waiting = self._waiting[limit] = _Waiting()
-        strand.hold(Blocked("limit", waiting.cause(limit), now + wait, self._timers.now_ms()))
-        line = waiting.strands.get(strand.turn)
+        flow_queue.hold(Blocked("limit", waiting.cause(limit), now + wait, self._timers.now_ms()))
+        line = waiting.flow_queues.get(flow_queue.turn)
         if line is None:
-            waiting.strands[strand.turn] = Line(strand)
+            waiting.flow_queues[flow_queue.turn] = Line(flow_queue)
         else:
-            line.append(strand)
+            line.append(flow_queue)
         self._set_timer(limit, waiting, now + wait)
 
-    def _go_on(self, strand: FlowQueue) -> None:
-        """Its lane has a connection: it need not wait for one, nor, if it has no more mail, another of the lane."""
-        every = [strand] if strand.entries else strand.lane.strands.values()
+    def _go_on(self, flow_queue: FlowQueue) -> None:
+        """Its egress path has a connection: it need not wait for one, nor, if it has no more mail, another of the
+        egress path."""
+        every = [flow_queue] if flow_queue.entries else flow_queue.path.flow_queues.values()
         for other in every:
             if other.entries and other.held is not None and other.held.cause.endswith("(connections)"):
                 self._wait_no_longer(other)
                 return
 
-    def _wait_no_longer(self, strand: FlowQueue) -> None:
-        for limit in (*strand.limits, *strand.zone.limits):
+    def _wait_no_longer(self, flow_queue: FlowQueue) -> None:
+        for limit in (*flow_queue.limits, *flow_queue.zone.limits):
             waiting = self._waiting.get(limit)
-            line = waiting.strands.get(strand.turn) if waiting else None
-            if waiting is not None and line is not None and strand in line:
-                if line.remove(strand):
-                    del waiting.strands[strand.turn]
-                strand.free()
-                strand.enlist()
+            line = waiting.flow_queues.get(flow_queue.turn) if waiting else None
+            if waiting is not None and line is not None and flow_queue in line:
+                if line.remove(flow_queue):
+                    del waiting.flow_queues[flow_queue.turn]
+                flow_queue.free()
+                flow_queue.enlist()
 
     def _set_timer(self, limit: Limit, waiting: _Waiting, when: float) -> None:
         if when < waiting.when:
@@ -308,11 +314,11 @@ class Admission:
             self._wake(limit, self._timers.now())
 
     def _wake(self, limit: Limit, now: float) -> None:
-        """One strand of each flow may try again; the fairest gets what there is, and the others wait again."""
+        """One flow queue of each flow may try again; the fairest gets what there is, and the others wait again."""
         waiting = self._waiting[limit]
-        for turn in list(waiting.strands):
+        for turn in list(waiting.flow_queues):
             self._let_one(limit, turn)
-        if not waiting.strands:
+        if not waiting.flow_queues:
             del self._waiting[limit]
             return
         wait = max(limit.wait(now), WAKE_AT_LEAST_S)
@@ -321,14 +327,14 @@ class Admission:
 
     def _let_one(self, limit: Limit, turn: Turn) -> None:
         waiting = self._waiting[limit]
-        line = waiting.strands.get(turn)
+        line = waiting.flow_queues.get(turn)
         if line is None:
             return
-        strand, was_last = line.pop()
+        flow_queue, was_last = line.pop()
         if was_last:
-            del waiting.strands[turn]
-        strand.free()
-        strand.enlist()
+            del waiting.flow_queues[turn]
+        flow_queue.free()
+        flow_queue.enlist()
 
     # -- what survives
 
@@ -336,7 +342,7 @@ class Admission:
         """For position records."""
         now = self._timers.now()
         self.throttles.forget(now)
-        return {"at": now, "gates": self.throttles.state(now), "concurrency": self.standing.earned.state()}
+        return {"at": now, "gates": self.throttles.state(now), "concurrency": self.policy.earned.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         now = self._timers.now()
@@ -346,7 +352,7 @@ class Admission:
                 for bucket in buckets.values():
                     bucket[0] -= back
         self.throttles.restore(limits, now)
-        self.standing.earned.restore(state.get("concurrency", []))
+        self.policy.earned.restore(state.get("concurrency", []))
 
     def charge_again(self, scope: Scope, recipients: int, size: int, ms: int) -> None:
         """A lease that was given after the last position record. ms: steady time."""
@@ -354,6 +360,6 @@ class Admission:
         for limit in self.throttles.of(scope):
             limit.take(at, 1, recipients, 1 if self._connects else 0, size)
             limit.release()
-        days = self.standing.warmups.of(scope.source, scope.provider or scope.site)
+        days = self.policy.warmups.of(scope.source, scope.provider or scope.site)
         if days is not None and days.room(ms) and days.day == ms // 86_400_000:
             days.take(recipients)

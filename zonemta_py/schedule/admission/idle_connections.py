@@ -1,8 +1,8 @@
 """Connections that are open between two messages, under a limit on connections.
 
-The limit is on those that are open, so such a connection counts until it ends. Its lane uses it again for as long as it
-has mail; where others share the limit and wait, for TURN_S at most: then the next lane has its turn. There nobody keeps
-one that is idle for longer than IDLE_S.
+The limit is on those that are open, so such a connection counts until it ends. Its egress path uses it again for as
+long as it has mail; where others share the limit and wait, for TURN_S at most: then the next egress path has its
+turn. There nobody keeps one that is idle for longer than IDLE_S.
 """
 
 from __future__ import annotations
@@ -21,64 +21,64 @@ _LATE_S = 0.1
 
 
 class IdleConnections:
-    """The kept ones, by lane. ended(limits): the limits that one of them counted at have room again."""
+    """The idle ones, by egress path. ended(limits): the limits that one of them counted at have room again."""
 
     def __init__(self, timers: Timers, ended: Callable[[tuple[Limit, ...]], None]) -> None:
         self._timers, self._ended = timers, ended
-        self._by_lane: dict[EgressPath, list[IdleConnection]] = {}
+        self._by_path: dict[EgressPath, list[IdleConnection]] = {}
         self._at: Counter[Limit] = Counter()
 
-    def __contains__(self, lane: EgressPath) -> bool:
-        return lane in self._by_lane
+    def __contains__(self, path: EgressPath) -> bool:
+        return path in self._by_path
 
     def at(self, limit: Limit) -> int:
         """How many count there."""
         return self._at[limit] if self._at else 0
 
-    def keep(self, group: Batch) -> None:
+    def keep(self, batch: Batch) -> None:
         """A lease has ended and left its connection open, which goes on counting where the lease did."""
-        self._add(group.lane, IdleConnection(group, self._timers.now() + group.idle_s + _LATE_S))
+        self._add(batch.path, IdleConnection(batch, self._timers.now() + batch.idle_s + _LATE_S))
 
-    def take(self, lane: EgressPath) -> IdleConnection | None:
-        """The lane's newest, which no longer counts: whoever takes it over does."""
-        every = self._by_lane.get(lane)
+    def take(self, path: EgressPath) -> IdleConnection | None:
+        """The egress path's newest, which no longer counts: whoever takes it over does."""
+        every = self._by_path.get(path)
         if not every:
             return None
-        kept = every[-1]
-        self._release(lane, kept)
-        return kept
+        connection = every[-1]
+        self._release(path, connection)
+        return connection
 
-    def back(self, lane: EgressPath, kept: IdleConnection) -> None:
+    def back(self, path: EgressPath, connection: IdleConnection) -> None:
         """It was not used after all, and counts again."""
-        for limit in kept.limits:
+        for limit in connection.limits:
             limit.hold()
-        self._add(lane, kept)
+        self._add(path, connection)
 
     def lost(self, worker: str) -> None:
         """A sender has died, and its connections with it."""
-        gone = [(lane, kept) for lane, every in self._by_lane.items() for kept in every if kept.worker == worker]
-        for lane, kept in gone:
-            self._release(lane, kept)
-        for _, kept in gone:
-            self._ended(kept.limits)
+        gone = [(path, one) for path, every in self._by_path.items() for one in every if one.worker == worker]
+        for path, connection in gone:
+            self._release(path, connection)
+        for _, connection in gone:
+            self._ended(connection.limits)
 
-    def _add(self, lane: EgressPath, kept: IdleConnection) -> None:
-        self._by_lane.setdefault(lane, []).append(kept)
-        self._at.update(kept.limits)
-        self._timers.wake_at(kept.until, lambda: self._end(lane, kept))
+    def _add(self, path: EgressPath, connection: IdleConnection) -> None:
+        self._by_path.setdefault(path, []).append(connection)
+        self._at.update(connection.limits)
+        self._timers.wake_at(connection.until, lambda: self._end(path, connection))
 
-    def _release(self, lane: EgressPath, kept: IdleConnection) -> None:
-        every = self._by_lane[lane]
-        every.remove(kept)
+    def _release(self, path: EgressPath, connection: IdleConnection) -> None:
+        every = self._by_path[path]
+        every.remove(connection)
         if not every:
-            del self._by_lane[lane]
-        self._at.subtract(kept.limits)
-        if not self._by_lane:
+            del self._by_path[path]
+        self._at.subtract(connection.limits)
+        if not self._by_path:
             self._at.clear()
-        for limit in kept.limits:
+        for limit in connection.limits:
             limit.release()
 
-    def _end(self, lane: EgressPath, kept: IdleConnection) -> None:
-        if kept in self._by_lane.get(lane, ()):
-            self._release(lane, kept)
-            self._ended(kept.limits)
+    def _end(self, path: EgressPath, connection: IdleConnection) -> None:
+        if connection in self._by_path.get(path, ()):
+            self._release(path, connection)
+            self._ended(connection.limits)

@@ -1,4 +1,4 @@
-"""Earned: how many connections each destination bears, as its replies taught; kept when a lane is forgotten.
+"""Earned: how many connections each destination bears, as its replies taught; kept when an egress path is forgotten.
 
 A decrease, and a death, is a record in the journal with its cause; growth is in position records only, since that is
 slow, and losing some of it harms nobody. What was learned is seen by operators (`rows`) and forgotten at their order.
@@ -25,7 +25,7 @@ class Earned:
         self._since_ms: dict[tuple[str, str, str], int] = {}
 
     def of(self, zone: Zone, site: str, source: str) -> Concurrency:
-        """What a lane has earned; the initial window where nothing is known."""
+        """What an egress path has earned; the initial window where nothing is known."""
         key = (zone.name, site, source)
         found = self._all.get(key)
         if found is None:

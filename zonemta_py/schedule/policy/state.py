@@ -92,17 +92,17 @@ class PolicyState:
                 return Blocked("hours", f"outside the hours {found.name!r}", self._steady(opens), now_ms)
         return None
 
-    def hold(self, strand: FlowQueue) -> Blocked | None:
-        """Why a strand sends nothing now."""
-        lane, path = strand.lane, strand.path
+    def hold(self, flow_queue: FlowQueue) -> Blocked | None:
+        """Why a flow queue sends nothing now."""
+        path, flow_id = flow_queue.path, flow_queue.flow_id
         if self.stops:
             for kind, name in (
-                ("destination", lane.site), ("destination", lane.provider), ("tenant", path.tenant),
-                ("campaign", path.campaign),
+                ("destination", path.site), ("destination", path.provider), ("tenant", flow_id.tenant),
+                ("campaign", flow_id.campaign),
             ):  # fmt: skip
                 if name and (stop := self._stop(kind, name)):
                     return self._hold("suspended", f"{kind} {name}", stop)
-        return self.source_hold(lane.source, lane.site, lane.provider) if lane.source else None
+        return self.source_hold(path.source, path.site, path.provider) if path.source else None
 
     def source_hold(self, source: str, site: str, provider: str) -> Blocked | None:
         """Why a source sends nothing to a site now: stopped, resting there, or its share of the day is used up."""
@@ -143,13 +143,13 @@ class PolicyState:
     def _steady_ms(self) -> int:
         return round(self._now() * 1000)
 
-    def paused_ms(self, lane: EgressPath, path: FlowId, zone: str, since_ms: int, until_ms: int) -> int:
+    def paused_ms(self, path: EgressPath, flow_id: FlowId, zone: str, since_ms: int, until_ms: int) -> int:
         """For how long of that (steady) time somebody had chosen to stop what goes this way."""
         if not (self.stops or self.pauses):
             return 0
         names = (
-            ("zone", zone), ("destination", lane.site), ("destination", lane.provider), ("tenant", path.tenant),
-            ("campaign", path.campaign), ("source", lane.source),
+            ("zone", zone), ("destination", path.site), ("destination", path.provider), ("tenant", flow_id.tenant),
+            ("campaign", flow_id.campaign), ("source", path.source),
         )  # fmt: skip
         under_way = [
             (stop.begun_ms, until_ms) for of in names if (stop := self.stops.get(of)) is not None and stop.chosen
@@ -220,13 +220,13 @@ class PolicyState:
 
     # -- what was learned
 
-    def learned(self, lane: EgressPath) -> Learned | None:
-        """The rate that was learned for the lane's source at its provider; None: no bound."""
-        found = self._rates.get((lane.source, lane.provider or lane.site))
+    def learned(self, path: EgressPath) -> Learned | None:
+        """The rate that was learned for the egress path's source at its provider; None: no bound."""
+        found = self._rates.get((path.source, path.provider or path.site))
         return found if found is not None and found.bucket is not None else None
 
-    def rate_cause(self, lane: EgressPath) -> str:
-        found = self._rates[lane.source, lane.provider or lane.site]
+    def rate_cause(self, path: EgressPath) -> str:
+        found = self._rates[path.source, path.provider or path.site]
         return f"learned rate {found.rate(self._now()):.3g}/s: {found.cause}"
 
     def _rate(self, source: str, provider: str) -> Learned:
@@ -261,9 +261,9 @@ class PolicyState:
         for outcome in outcomes:
             self.count(source, site, provider, outcome.verdict, outcome.kind, len(outcome.recipients))
 
-    def delivered(self, lane: EgressPath) -> None:
+    def delivered(self, path: EgressPath) -> None:
         """The destination has taken a message: what it bears is learned from that."""
-        key = (lane.source, lane.provider or lane.site)
+        key = (path.source, path.provider or path.site)
         found = self._rates.get(key)
         if found is None:
             found = self._rate(*key)
@@ -281,22 +281,22 @@ class PolicyState:
         self._change(["warmup", [source, provider], [step, self._steady_ms()], cause])
 
     def ended_rest(self, name: str, cause: str) -> None:
-        """An operator ended a lane's rest, which is the schedule's own: the journal says so, and no more."""
+        """An operator ended an egress path's rest, which is the schedule's own: the journal says so, and no more."""
         self._record(["lift", ["resting", name], None, cause])
 
-    def slowed(self, lane: EgressPath, cause: str, sent_ms: int) -> None:
+    def slowed(self, path: EgressPath, cause: str, sent_ms: int) -> None:
         """The destination wants less of this source; it says so of what was sent then."""
-        source, provider = lane.source, lane.provider or lane.site
+        source, provider = path.source, path.provider or path.site
         found = self._rate(source, provider)
         if found.slowed(self._now(), cause, self._steady(sent_ms)):
             self._record(["rate", [source, provider], found.state(), found.cause])
 
-    def counted(self, lane: EgressPath, ruling: Classified) -> bool:
+    def counted(self, path: EgressPath, ruling: Classified) -> bool:
         """Whether this is the reply from which on the rule acts (`after` n `within_s` seconds, by source and site)."""
         action = ruling.action
         if action.after <= 1:
             return True
-        key = (ruling.rule, lane.source, lane.site)
+        key = (ruling.rule, path.source, path.site)
         times = self._seen.setdefault(key, deque(maxlen=action.after))
         self._seen.move_to_end(key)
         if len(self._seen) > SEEN_MAX:

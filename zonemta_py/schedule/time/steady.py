@@ -47,14 +47,14 @@ class Steady(Clock):
     """The clock of one queue. kept: `state` of the position record, with later records of steps taken in; last_ms: the
     clock at the last record of the journal, 0 if there is none; next_id: an id that was not given out yet.
 
-    told(steps): a step has happened, write it down. next_id(): a lower bound of the ids to come.
+    on_step(steps): the clock was stepped; records it. next_id(): a lower bound of the ids to come.
     """
 
     def __init__(self, base: Clock, kept: dict[str, Any] | None = None, last_ms: int = 0, next_id: str = "") -> None:
         kept = kept or {}
         self.base = base
         self.monotonic, self._clock_ms = base.monotonic, base.ms
-        self.told: Callable[[list[list[Any]]], None] = lambda steps: None
+        self.on_step: Callable[[list[list[Any]]], None] = lambda steps: None
         self.next_id: Callable[[], str] = lambda: next_id or _FIRST_ID
         self.steps = [Step(*row) for row in kept.get("steps", [])] or [Step(_FIRST_ID, 0, 0)]
         self._credit_ms, self._began_id = kept.get("credit", (0, _FIRST_ID))
@@ -171,7 +171,7 @@ class Steady(Clock):
     def tell(self) -> None:
         """Writes the steps down."""
         self.stepped = False
-        self.told([list(step) for step in self.steps])
+        self.on_step([list(step) for step in self.steps])
 
     def state(self) -> dict[str, Any]:
         """For position records."""

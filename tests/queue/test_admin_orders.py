@@ -129,7 +129,7 @@ async def test_tls_that_was_switched_off_is_lifted(house: Any) -> None:
     """It holds no mail; it is listed with its cause and its end, survives a crash, and an order ends it."""
     home = await house()
     await fill(home, 1)
-    home.queue.core.schedule.standing.stop("no-tls", "x.test", 3600, "tls-broken: 454 4.7.0 not now")
+    home.queue.core.schedule.policy.stop("no-tls", "x.test", 3600, "tls-broken: 454 4.7.0 not now")
     until_ms = home.clock.ms() + 3_600_000
     await home.rest()
     await home.crash()
@@ -144,7 +144,7 @@ async def test_tls_that_was_switched_off_is_lifted(house: Any) -> None:
     await fill(home, 1)
     (delivery,) = await leases(home)
     assert not delivery.routing
-    home.queue.core.schedule.standing.stop("no-tls", "z.test", 3600, "tls-broken")
+    home.queue.core.schedule.policy.stop("no-tls", "z.test", 3600, "tls-broken")
     with pytest.raises(ValueError, match=r"nothing called 'z\.test' is waiting or stopped"):
         await home.queue.ask("explain", what="z.test")
 
@@ -250,11 +250,11 @@ async def test_a_learned_rate_says_since_when(house: Any) -> None:
     home = await house()
     await fill(home, 1)
     schedule = home.queue.core.schedule
-    lane = next(schedule.strands()).lane
+    path = next(schedule.flow_queues()).path
     for _ in range(5):
-        schedule.standing.delivered(lane)
+        schedule.policy.delivered(path)
         await home.move(1)
-    schedule.standing.slowed(lane, "too fast", home.clock.ms())
+    schedule.policy.slowed(path, "too fast", home.clock.ms())
     found = await row(home, "rate")
     assert found
     assert abs(found["since_ms"] - home.clock.ms()) <= 1

@@ -2,7 +2,7 @@
 
 The promise: no limit is ever exceeded, nothing that is stopped is sent, and whatever has happened (crashes, lost
 senders, destinations that moved or died, orders of operators), all mail comes to its end once nothing holds it back: a
-strand that is never listed again would be mail that waits for ever.
+flow queue that is never listed again would be mail that waits for ever.
 """
 
 import asyncio

@@ -36,7 +36,7 @@ async def said(home: Any, reply: Reply = LATER, **more: Any) -> None:
     await home.rest()
 
 
-async def standing(home: Any) -> dict[str, str]:
+async def policy(home: Any) -> dict[str, str]:
     return {row["kind"]: row["name"] for row in await home.queue.ask("standing") if "until_ms" in row}
 
 
@@ -74,7 +74,7 @@ async def test_what_we_say_ourselves_is_not_judged(stage: str, ruled: Make) -> N
     home = await ruled("verdict = 'bounce'\nsuspend = 'destination'\nsuspend_s = 60")
     await home.put("r@x.test")
     await said(home, stage=stage)
-    assert await standing(home) == {}
+    assert await policy(home) == {}
     assert (await home.sizes())["deferred"] == 1
 
 
@@ -87,7 +87,7 @@ async def test_suspend(what: str, name: str, ruled: Make) -> None:
     for number in range(2):
         await home.put(f"r{number}@x.test", tenant="acme", campaign="spring")
     await said(home)
-    assert await standing(home) == {what: name}
+    assert await policy(home) == {what: name}
     other = await home.put("r@y.test")
     await home.crash()
     assert [delivery.id for delivery in await home.leases()] == [other]
@@ -106,7 +106,7 @@ async def test_rest_of_a_source(ruled: Make) -> None:
     [delivery] = await home.lease()
     await home.settle(delivery, DEFERRED, reply=LATER)
     await home.rest()
-    assert await standing(home) == {"rest": f"{delivery.source} x.test"}
+    assert await policy(home) == {"rest": f"{delivery.source} x.test"}
     assert {other.source for other in await home.leases()} == {"127.0.0.2", "127.0.0.3"} - {delivery.source}
 
 
@@ -115,7 +115,7 @@ async def test_rest_where_there_is_no_other_source(ruled: Make) -> None:
     home = await ruled("rest_s = 600")
     await home.put("r@x.test")
     await said(home)
-    assert await standing(home) == {"destination": "x.test"}
+    assert await policy(home) == {"destination": "x.test"}
 
 
 async def test_no_tls(ruled: Make) -> None:
@@ -142,13 +142,13 @@ async def test_tls_that_somebody_demands(does: str, ruled: Make) -> None:
     for number in range(9):
         await home.put(f"r{number}@x.test")
     first, *others = await home.leases()
-    lane = home.queue.leases.out[first.lease].group.lane
-    learned = lane.concurrency.state()
+    path = home.queue.leases.out[first.lease].batch.path
+    learned = path.concurrency.state()
     words = "magic word" if does else "required TLS failed: self-signed certificate"
     await home.settle(first, DEFERRED, reply=Reply(451, "4.7.5", words), stage="tls-policy", opened=True)
     await home.rest()
-    assert await standing(home) == {}
-    assert (lane.failures, lane.concurrency.state()) == (0, learned)
+    assert await policy(home) == {}
+    assert (path.failures, path.concurrency.state()) == (0, learned)
     others += await home.leases()
     assert not any(delivery.routing.get("no_tls") for delivery in others)
     assert any(words in row["last"] for row in (await home.queue.ask("list"))["rows"])
@@ -162,7 +162,7 @@ async def test_tls_that_the_zone_demands(house: Any) -> None:
     reply = Reply(451, "4.7.4", "TLS is required, and the server does not offer it")
     await home.settle(delivery, DEFERRED, reply=reply, stage="tls-policy", opened=True, down_s=0)
     await home.rest()
-    assert "no-tls" not in await standing(home)
+    assert "no-tls" not in await policy(home)
     await home.put("s@x.test")
     assert await home.idle()
 
@@ -191,13 +191,13 @@ async def test_after_so_many(more: str, ruled: Make) -> None:
         await home.put(f"r{number}@x.test")
     for _ in range(2):
         await said(home)
-        assert await standing(home) == {}
+        assert await policy(home) == {}
     await home.move(301)  # too long ago now
     await said(home)
-    assert await standing(home) == {}
+    assert await policy(home) == {}
     await said(home)
     await said(home)
-    assert (await standing(home))["destination"] == "x.test"
+    assert (await policy(home))["destination"] == "x.test"
 
 
 async def test_class_and_rule_are_in_the_journal(ruled: Make) -> None:

@@ -1,4 +1,4 @@
-"""Strands: what one costs, in what order they wait, and that none is left behind or forgotten with mail on it."""
+"""Flow queues: what one costs, in what order they wait, and that none is left behind or forgotten with mail on it."""
 
 import gc
 import tracemalloc
@@ -16,7 +16,7 @@ Make = Callable[..., Any]
 
 
 def cost(home: Any, sites: int, flows: int, *, waiting: bool) -> float:
-    """Bytes for each of sites x flows new strands, with one recipient in the window, or none; not that recipient's."""
+    """Bytes of each of sites x flows new flow queues, with a recipient in the window or none; not that recipient's."""
     zone = home.queue.core.schedule.zones["default"]
     rows = []
     for number in range(sites * flows):
@@ -26,29 +26,30 @@ def cost(home: Any, sites: int, flows: int, *, waiting: bool) -> float:
     gc.collect()
     tracemalloc.start()
     for entry in rows:
-        strand = zone.strands.of(entry.id, entry.address, entry.note)
+        flow_queue = zone.flow_queues.of(entry.id, entry.address, entry.note)
         if waiting:
-            zone.put(strand, entry)
+            zone.put(flow_queue, entry)
     gc.collect()
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert len(zone.strands.by_key) == sites * flows
+    assert len(zone.flow_queues.by_key) == sites * flows
     return used / (sites * flows)
 
 
 @pytest.mark.parametrize("waiting", [False, True])
 @pytest.mark.parametrize(("sites", "flows", "most"), [(20, 50, 700), (50, 20, 700), (1000, 1, 1250)])
-async def test_a_strand_is_small(house: Make, sites: int, flows: int, most: int, waiting: bool) -> None:
+async def test_a_flow_queue_is_small(house: Make, sites: int, flows: int, most: int, waiting: bool) -> None:
     """As many as campaigns times sites may wait at once, and have to fit into memory.
 
-    The last case is a lane for each: with it comes what the destination has earned, which is remembered for 10,000.
+    The last case is an egress path for each: with it comes what the destination has earned, which is remembered for
+    10,000.
     """
     home = await house()
     assert cost(home, sites, flows, waiting=waiting) < most
 
 
-def strands_of(home: Any) -> list[FlowQueue]:
-    return list(home.queue.core.schedule.strands())
+def flow_queues_of(home: Any) -> list[FlowQueue]:
+    return list(home.queue.core.schedule.flow_queues())
 
 
 async def test_those_in_a_line_come_in_their_order(house: Make) -> None:
@@ -56,15 +57,15 @@ async def test_those_in_a_line_come_in_their_order(house: Make) -> None:
     home = await house()
     for number in range(5):
         await home.put(f"r@d{number}.test")
-    one, *others = strands_of(home)
+    one, *others = flow_queues_of(home)
     line, seen = Line(one), []
-    for strand in others[:2]:
-        line.append(strand)
-    for strand in others[2:]:
+    for flow_queue in others[:2]:
+        line.append(flow_queue)
+    for flow_queue in others[2:]:
         found, was_last = line.pop()
         seen.append(found)
         assert not was_last
-        line.append(strand)
+        line.append(flow_queue)
     while not was_last:
         found, was_last = line.pop()
         seen.append(found)
@@ -85,7 +86,7 @@ async def test_all_campaigns_of_a_full_destination_have_their_turns(house: Make)
     assert set(Counter(seen).values()) == {5}
     assert [len(set(seen[start : start + 12])) for start in range(0, 60, 12)] == [12] * 5
     await home.rest()
-    assert strands_of(home) == []
+    assert flow_queues_of(home) == []
 
 
 async def test_a_campaign_that_comes_while_the_destination_is_full_goes_after_it(house: Make) -> None:
@@ -99,7 +100,7 @@ async def test_a_campaign_that_comes_while_the_destination_is_full_goes_after_it
     assert [found.campaign for found in await home.leases()] == ["second"]
 
 
-async def test_a_strand_that_comes_and_goes_finds_what_is_parked_each_time(house: Make) -> None:
+async def test_a_flow_queue_that_comes_and_goes_finds_what_is_parked_each_time(house: Make) -> None:
     """More than fits into the window, three times over: all of it goes, and nothing is left in memory in between."""
     home = await house(queue={"window": 100}, zones=[{"name": "default", "connections": 4}])
     for turn in range(3):
@@ -114,7 +115,7 @@ async def test_a_strand_that_comes_and_goes_finds_what_is_parked_each_time(house
                 await home.settle(delivery)
         assert seen == {f"r{turn}-{number}@x.test" for number in range(150)}
         await home.rest()
-        assert strands_of(home) == []
+        assert flow_queues_of(home) == []
     await home.sound()
 
 
