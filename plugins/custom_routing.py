@@ -99,7 +99,7 @@ class Rule(BaseModel):
         if not self.reject and not steering:
             raise ValueError("the rule does nothing; give zone, host, source, delay_s, priority or reject")
         if "port" in steering and not self.host:
-            raise ValueError("port needs host")
+            raise ValueError("port requires host")
         return self
 
     @property
@@ -221,7 +221,7 @@ class _Router:
                 await table.reload()
             except ValueError as error:
                 self._api.count("table_broken")
-                self._api.log.warning("%s; the table read before stays in use", error)
+                self._api.log.warning("%s; the previous table stays in use", error)
         found = table.find(_domain(routing.recipient))
         if found:
             self._api.count("table")
@@ -273,7 +273,7 @@ def _read(path: Path) -> dict[str, tuple[str, int]]:
     except OSError as error:
         raise ValueError(f"table {path}: cannot be read ({error.strerror}); put the file there") from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"table {path}: is not CSV in UTF-8 ({error}); save it anew") from None
+        raise ValueError(f"table {path}: is not CSV in UTF-8 ({error}); save it as such") from None
     if not hosts:
         raise ValueError(f"table {path}: has no entries; write lines such as example.com,mx.example.com,25")
     return hosts
@@ -284,5 +284,5 @@ def _entry(path: Path, number: int, row: list[str]) -> tuple[str, tuple[str, int
     if len(row) not in (2, 3) or not row[0] or not _HOST.fullmatch(row[1]):
         raise ValueError(f"table {path}:{number}: write domain,host or domain,host,port")
     if not re.fullmatch(r"\d{1,5}", port, re.ASCII) or not 1 <= int(port) <= 65535:
-        raise ValueError(f"table {path}:{number}: {port!r} is no port, write 1 to 65535")
+        raise ValueError(f"table {path}:{number}: {port!r} is not a port; write 1 to 65535")
     return row[0].lower(), (row[1], int(port))

@@ -178,7 +178,7 @@ class Supervisor:
         """Lets what is under way come to its end for a while; then all die."""
         self._stopping = True
         end = time.monotonic() + self._stop_s
-        print(f"zonemta: stopping; what is under way has {self._stop_s:g} s", file=sys.stderr, flush=True)
+        print(f"zonemta: stopping; work in progress has {self._stop_s:g} s", file=sys.stderr, flush=True)
         for bound in self._sockets:
             bound.close()
         for pid, role in self._running.items():

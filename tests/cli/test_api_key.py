@@ -49,7 +49,7 @@ def test_list_shows_names_and_rights(zonemta: Callable[..., Any], tmp_path: Path
     [
         (("Shop!",), "'Shop!' is not a valid name for a key"),
         (("local",), "'local' is not a valid name for a key"),
-        (("shop", "--right", "all"), "--right: 'all' is not a right; take inject, campaigns, suppressions, read"),
+        (("shop", "--right", "all"), "--right: 'all' is not a right; use inject, campaigns, suppressions, read"),
     ],
 )
 def test_mistakes_are_one_sentence(zonemta: Callable[..., Any], arguments: tuple[str, ...], sentence: str) -> None:

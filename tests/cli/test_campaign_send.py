@@ -176,5 +176,5 @@ def test_without_the_pipeline_it_says_what_to_install(tmp_path: Path) -> None:
         text=True,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
     )
-    sentence = "zonemta: pyspark, pandas, pyarrow: not installed; `pip install 'zonemta-py[pipeline]'` brings it\n"
+    sentence = "zonemta: pyspark, pandas, pyarrow: not installed; `pip install 'zonemta-py[pipeline]'` installs it\n"
     assert (said.returncode, said.stderr) == (69, sentence)

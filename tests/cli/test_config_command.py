@@ -71,7 +71,7 @@ def test_an_interface_that_is_not_here(zonemta: Callable[..., object], tmp_path:
     path.write_text(f"{ROOT}[[pools]]\nname = 'p'\n{sources}")
     ran = zonemta("config", "check", path)
     assert ran.code == Exit.OK
-    assert ran.err.startswith(f"zonemta: {path}: warning: 127.0.0.3 is bound to interface 'eth99', this machine has")
+    assert ran.err.startswith(f"zonemta: {path}: warning: 127.0.0.3 is bound to interface 'eth99'; this machine has")
     assert ran.err.count("\n") == 1
 
 
@@ -85,7 +85,7 @@ def test_a_source_that_this_machine_has_not(zonemta: Callable[..., object], tmp_
         "[[zones]]\nname = 'z'\npool = 'p'\n"
     )
     ran = zonemta("config", "check", path)
-    said = "warning: this machine has not the source address 192.0.2.7: nothing can be sent from it here"
+    said = "warning: this machine does not have the source address 192.0.2.7; nothing can be sent from it"
     assert (ran.code, ran.err) == (Exit.OK, f"zonemta: {path}: {said}\n")
 
 
@@ -130,8 +130,8 @@ def test_who_is_not_signed_for_is_named(zonemta: Callable[..., object], tmp_path
     )
     ran = zonemta("config", "check", path)
     assert ran.code == Exit.OK
-    assert "user 'ben' is bound to no senders" in ran.err
-    assert "write senders.ben" in ran.err
+    assert "user 'ben' has no senders" in ran.err
+    assert "set senders.ben" in ran.err
     assert "'ann'" not in ran.err
 
 

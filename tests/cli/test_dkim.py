@@ -179,7 +179,7 @@ def test_the_whole_way_of_a_rotation(place: Place, names: NameServer) -> None:
     assert [(key.selector, key.state) for key in load(place.file).dkim] == [("s1", "retired"), ("s2", "active")]
     ran = place.run("rotate", "d.example")
     assert "step 5 of 5, retire" in ran.out
-    assert "9 days after it signed last, take s1 out of DNS" in ran.out
+    assert "9 days after its last signature, remove s1 from DNS" in ran.out
     del names.texts["s1._domainkey.d.example"]
     assert "done; delete the [[dkim]] table and the key file of s1" in place.run("rotate", "d.example").out
     assert place.run("check").code == Exit.OK

@@ -152,7 +152,7 @@ def test_a_source_address(served: Callable[..., Served], told: Told) -> None:
     queue = served(
         zones=[{"name": "default", "pool": "p"}], pools=[{"name": "p", "sources": [{"address": "127.0.0.2"}]}]
     )
-    assert "Nothing waits for ip 127.0.0.2" in told("explain", "127.0.0.2").out
+    assert "Nothing is waiting for ip 127.0.0.2" in told("explain", "127.0.0.2").out
     queue.do(put("a@x.org"))
     told("stop", "source", "127.0.0.2", "--because", "on a list")
     out = told("explain", "127.0.0.2").out

@@ -222,7 +222,7 @@ def test_a_campaign_is_tested_with_ones_own_mailbox(zonemta: Callable[..., objec
     (tmp_path / "l.csv").write_text("E-Mail;Vorname\nann@x.org;Ann\nbob@x.org;J\u00f6rg\n")
     words = (tmp_path / "t.toml", "--list", tmp_path / "l.csv", "--map", "name=Vorname", "--recipient", "Bob@x.org")
     ran = zonemta("campaign", "test", *words, "--to", "Me <me@example.org>", "--port", sink.port)
-    said = "the message of bob@x.org is in the queue for me@example.org; its links are the recipient's own\n"
+    said = "the message of bob@x.org is in the queue for me@example.org; its links work as in the recipient's own\n"
     assert (ran.code, ran.out) == (Exit.OK, said), ran.err
     (message,) = sink.messages
     assert (message.sender, message.recipients) == ("news@b.net", ["me@example.org"])

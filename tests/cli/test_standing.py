@@ -89,7 +89,7 @@ def test_everything_that_stands_can_be_undone(served: Callable[..., Any], told: 
     rows = json.loads(told("standing", "--json").out)
     assert sorted(row["kind"] for row in rows) == ["concurrency", "no-tls", "rate", "rest"]
     out = told("standing").out
-    for words in ("550 on a list", "dead", "30/min", "421 slow down", "source rests there", "fewer connections"):
+    for words in ("550 on a list", "dead", "30/min", "421 slow down", "source rests", "fewer connections"):
         assert words in out
     for row in rows:
         assert row["undo"] in out

@@ -69,9 +69,9 @@ def test_explain_says_who_is_listed(served: Told, told: Told) -> None:
     told("suppression", "add", "ann@x.test", "--kind", "unsubscribe")
     ran = told("explain", "Ann@X.test")
     assert ran.code == Exit.OK
-    assert "ann@x.test is on the suppression list since" in ran.out
+    assert "ann@x.test has been on the suppression list since" in ran.out
     assert "(unsubscribe): no mail of scope campaigns goes to it" in ran.out
-    assert ran.out.endswith("Nothing waits for it\n")
+    assert ran.out.endswith("Nothing is waiting for it\n")
     one.do(two_wait)
     ran = told("explain", "ann@x.test")
     assert "no mail of scope campaigns goes to it" in ran.out

@@ -88,7 +88,7 @@ def test_check_without_starttls(tls: str, code: int, said: str, zonemta: Any, se
 
 def test_check_mistakes(zonemta: Any, config: Any) -> None:
     """Zones that are not there, domains that cannot be, hosts that may not be: one sentence."""
-    assert "there is no zone 'x'; take one of z" in zonemta("tls", "check", "d.test", "-c", config(), "--zone", "x").err
+    assert "there is no zone 'x'; use one of z" in zonemta("tls", "check", "d.test", "-c", config(), "--zone", "x").err
     assert "no route to [1.2" in zonemta("tls", "check", "[1.2", "-c", config()).err
     assert "see allow_private" in zonemta("tls", "check", f"[{ADDRESS}]", "-c", config(private=False)).out
 

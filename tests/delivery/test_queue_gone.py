@@ -50,7 +50,7 @@ async def test_a_result_that_nobody_takes_any_more_is_no_bug(scripted: Any, tmp_
         assert len(server.bodies) == 1
         assert sender.returncode == 0
         assert said.decode().splitlines() == [
-            "the queue is gone (451 4.3.0 the queue is starting again, try again in a moment), stopping"
+            "the queue is gone (451 4.3.0 the queue is restarting; try again in a moment), stopping"
         ]
     finally:
         wire.close()

@@ -29,8 +29,8 @@ def test_they_are_heard_and_leave_with_no_message(source: Callable[..., Template
 @pytest.mark.parametrize(
     ("field", "sentence"),
     [
-        ({"X_Time_Zone": "{{ zone }}"}, "t:3:5: X-Time-Zone is the same for all recipients of a batch; write what"),
-        ({"X_Campaign": "x"}, "t:3:5: X-Campaign is said to the campaign, not in its template; remove it, and"),
+        ({"X_Time_Zone": "{{ zone }}"}, "t:3:5: X-Time-Zone is the same for all recipients of a batch; write it"),
+        ({"X_Campaign": "x"}, "t:3:5: X-Campaign is a setting of the campaign, not of its template; remove it, and"),
         ({"x_sending_zone": "x"}, "send with --zone"),
         ({"X_Priority_Level": "1"}, "send with --priority"),
     ],

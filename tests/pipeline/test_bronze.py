@@ -103,7 +103,7 @@ def test_a_stream_goes_on_until_it_is_stopped(spark: SparkSession, real_archive:
     runner = threading.Thread(target=bronze.follow, args=(spark, growing, lake, "skip", 0.2))
     runner.start()
     wait_for(lambda: len(bronze.ledger(lake)) == 1)
-    with pytest.raises(table.Busy, match="another ingest fills this lake"):
+    with pytest.raises(table.Busy, match="another ingest is writing to this lake"):
         bronze.ingest(spark, growing, lake)
     shutil.copy(files[0], growing)
     wait_for(lambda: len(bronze.ledger(lake)) == 2)
@@ -153,8 +153,8 @@ def test_a_segment_damaged_later_is_passed_over(spark: SparkSession, archive: Pa
     warned: list[str] = []
     assert [entry.segment for entry in bronze.ingest(spark, archive, lake, "fail", warned=warned.append)] == [last.name]
     assert [sentence.partition(": ")[0] for sentence in warned] == [str(first), str(second)]
-    assert "it has changed since it was brought in: records 1-" in warned[0]
-    assert "none can be read now; its " in warned[1]
+    assert "it has changed since it was ingested: it had records 1-" in warned[0]
+    assert "readable now: none; its " in warned[1]
     assert in_lake(lake) == expected + in_archive_of(last)
     first.write_bytes(b"\xff" * 40 + whole[40:])  # its beginning
     bronze.follow(spark, archive, lake, warned=warned.append)
@@ -191,7 +191,9 @@ def test_a_lake_is_of_one_mta(first: int, last: int, spark: SparkSession, tmp_pa
         records = [Record(n, start + n * 10, Type.FINISH, pack([f"m{n}"])) for n in numbers]
         (folder / f"{numbers[0]:016d}.journal").write_bytes(frame(records, 0))
     bronze.ingest(spark, ours, lake)
-    with pytest.raises(bronze.Foreign, match=r"the lake has other records .*a lake belongs to one MTA, so bring this"):
+    with pytest.raises(
+        bronze.Foreign, match=r"the lake already has different records .* belongs to one MTA, so ingest this"
+    ):
         bronze.ingest(spark, theirs, lake)
     assert len(bronze.ledger(lake)) == 1
 

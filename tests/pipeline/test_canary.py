@@ -118,7 +118,7 @@ def test_what_spark_says_of_a_list_is_a_sentence(spark: "SparkSession", tmp_path
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (["Who", "Name"], "among 'Who', 'Name'; map one with --map email=COLUMN"),
+        (["Who", "Name"], "it has 'Who', 'Name'; map one with --map email=COLUMN"),
         ([], "it has no columns at all"),
     ],
 )

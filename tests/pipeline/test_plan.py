@@ -205,9 +205,9 @@ def test_caps(spark: "SparkSession", list_: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"email": "mail"}, "there is no column 'mail', it has E-Mail, Name, City; map one with --map"),
+        ({"email": "mail"}, "there is no column 'mail'; it has E-Mail, Name, City; map one with --map"),
         ({"where": "Nam = 'x'"}, "--where \"Nam = 'x'\": .*Nam.*; write SQL over the list's columns"),
-        ({"where": "Name = 'nobody'"}, "nobody is left of 4,002 rows: .* not in the segment"),
+        ({"where": "Name = 'nobody'"}, "none of 4,002 rows is left to send to: .* not in the segment"),
     ],
 )
 def test_mistakes(spark: "SparkSession", list_: Path, tmp_path: Path, changed: dict[str, str], said: str) -> None:

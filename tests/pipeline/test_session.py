@@ -61,7 +61,7 @@ def test_a_java_that_does_not_serve_is_named_with_the_remedy(places: Path, versi
     with pytest.raises(session.Unavailable) as caught:
         java.home()
     assert str(caught.value) == (
-        f"Spark needs Java 17 or 21, and there is none; {folder} (Java {version.partition('.')[0]}) does not serve; "
+        f"Spark needs Java 17 or 21, and none was found; {folder} (Java {version.partition('.')[0]}) cannot be used; "
         "install one with `apt-get install openjdk-17-jre-headless`, or name its folder in JAVA_HOME"
     )
 
@@ -73,7 +73,7 @@ def test_without_any_java_the_command_says_what_to_install(
     monkeypatch.setattr(SparkSession, "getActiveSession", staticmethod(lambda: None))
     assert main(["lake", "ingest", "--archive", str(places), "--lake", str(places / "lake")]) == Exit.UNAVAILABLE
     assert capfd.readouterr().err == (
-        "zonemta: Spark needs Java 17 or 21, and there is none; install one with `apt-get install "
+        "zonemta: Spark needs Java 17 or 21, and none was found; install one with `apt-get install "
         "openjdk-17-jre-headless`, or name its folder in JAVA_HOME\n"
     )
 
@@ -86,7 +86,7 @@ def test_without_the_extra_the_command_says_what_to_install(
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda one, *more: None if one == name else find(one, *more))
     assert main(["lake", "ingest", "--archive", str(tmp_path), "--lake", str(tmp_path / "lake")]) == Exit.UNAVAILABLE
-    expected = f"zonemta: {name}: not installed; `pip install 'zonemta-py[pipeline]'` brings it\n"
+    expected = f"zonemta: {name}: not installed; `pip install 'zonemta-py[pipeline]'` installs it\n"
     assert capfd.readouterr().err == expected
 
 

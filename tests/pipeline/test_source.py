@@ -144,8 +144,8 @@ def test_damage_is_skipped_or_ends_the_reading(spark: SparkSession, archive: Pat
     [
         ({"path": "/nowhere"}, "/nowhere: there is no such folder; name the MTA's archive/"),
         ({}, "needs a folder"),
-        ({"path": "/", "damage": "ignore"}, "damage: 'ignore' is neither skip nor fail"),
-        ({"path": "/", "maxfiles": "0"}, "maxFiles: one at least"),
+        ({"path": "/", "damage": "ignore"}, "damage: 'ignore' is not a way to treat damage; use skip or fail"),
+        ({"path": "/", "maxfiles": "0"}, "maxFiles must be at least 1"),
         ({"path": "/", "since": "yesterday"}, "yesterday"),
     ],
 )

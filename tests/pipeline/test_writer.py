@@ -161,7 +161,7 @@ def test_a_node_that_is_away_is_named_and_the_rest_goes_on(
     announce(node, announcement(kills, tmp_path, "away"))
     gone = f"http://127.0.0.1:{kills.free_port()}"
     rows = planned(spark, "away", 20)
-    with pytest.raises(InjectionFailed, match=f"{gone} .* chunks.*go on with --resume"):
+    with pytest.raises(InjectionFailed, match=f"{gone} .* chunks.*continue with --resume"):
         inject(rows, target(node, nodes=(node.url, gone), patience_s=0.5))
     mine = sum(node_of(f"main-{number:06d}", (node.url, gone)) == node.url for number in range(20))
     assert 0 < mine < 20
@@ -198,7 +198,7 @@ def test_a_paused_campaign_stops_the_injection(spark: "SparkSession", kills: Any
 
 def test_mistakes_of_nodes_and_keys(spark: "SparkSession", node: Any, kills: Any) -> None:
     """Each is one sentence that names the node."""
-    with pytest.raises(ValueError, match="'localhost:1' is no address of a node; write it like http"):
+    with pytest.raises(ValueError, match="'localhost:1' is not the URL of a node; write it like http"):
         NodeAccess(("localhost:1",), "k")
     with NodeClient(node.url, target(node, key="wrong", key_file="")) as one, pytest.raises(NodeRefused, match="key"):
         one.campaigns()
@@ -209,7 +209,7 @@ def test_mistakes_of_nodes_and_keys(spark: "SparkSession", node: Any, kills: Any
     ):
         one.campaigns()
     spark.dataSource.register(ZonemtaDataSource)
-    with pytest.raises(Exception, match="the rows have no column chunk; write those of a plan"):
+    with pytest.raises(Exception, match="the rows have no column chunk; write the rows of a plan"):
         spark.range(1).write.format("zonemta").option("nodes", node.url).mode("append").save()
 
 
@@ -228,6 +228,6 @@ def test_a_chunk_always_goes_to_the_same_node() -> None:
 )
 def test_a_key_never_travels_in_the_clear(url: str) -> None:
     """Plain HTTP is for this machine; elsewhere whoever listens would have the key."""
-    with pytest.raises(ValueError, match="would be told the key in the clear; write https://"):
+    with pytest.raises(ValueError, match="would get the API key in the clear; write https://"):
         NodeAccess((url,), "k")
     NodeAccess((url.replace("http://", "https://"), "http://127.0.0.1:1", "http://[::1]:1", "http://localhost:1"), "k")

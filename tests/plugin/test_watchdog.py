@@ -57,7 +57,7 @@ async def test_named_while_it_lasts(before: str, blocker: Any, caplog: Any) -> N
 
     class Ear(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if "blocks its whole process" in record.getMessage():
+            if "has blocked its whole process" in record.getMessage():
                 heard.append(time.monotonic())
 
     ear = Ear()
@@ -67,7 +67,7 @@ async def test_named_while_it_lasts(before: str, blocker: Any, caplog: Any) -> N
     logging.getLogger("zonemta.plugin").removeHandler(ear)
     assert heard
     assert heard[0] < ended[0] - 0.1
-    [line] = [r.getMessage() for r in caplog.records if "blocks its whole process" in r.getMessage()][:1]
+    [line] = [r.getMessage() for r in caplog.records if "has blocked its whole process" in r.getMessage()][:1]
     assert "plugin blocker, hook queue_route, " in line
     assert "blocker.py:8: " in line
 
@@ -76,7 +76,7 @@ async def test_the_line_is_found_in_any_thread(blocker: Any, caplog: Any) -> Non
     """A loop of another thread than the first that called a plugin is watched as well."""
     await route(blocker(0))
     await asyncio.to_thread(asyncio.run, route(blocker(1.0)))
-    [line] = [r.getMessage() for r in caplog.records if "blocks its whole process" in r.getMessage()][:1]
+    [line] = [r.getMessage() for r in caplog.records if "has blocked its whole process" in r.getMessage()][:1]
     assert "blocker.py:8: " in line
 
 

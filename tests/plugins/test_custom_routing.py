@@ -136,7 +136,7 @@ async def test_reject(text: str, reply: str) -> None:
     [
         ({"recipient": ["a.example"]}, "option rules.0: the rule does nothing"),
         ({"zone": "a", "reject": "no"}, "a rule that rejects cannot set zone as well"),
-        ({"port": 26}, "port needs host"),
+        ({"port": 26}, "port requires host"),
         ({"host": "a b"}, "option rules.0.host: is not a host name or IP address; got 'a b'"),
         ({"source": "1.2.3"}, "option rules.0.source: '1.2.3' does not appear to be an IPv4 or IPv6 address"),
         ({"host": "a", "port": 0}, "option rules.0.port: Input should be greater than or equal to 1; got '0'"),
@@ -179,8 +179,8 @@ async def test_table(tmp_path: Path) -> None:
         ("a.example,b\na.example", ":2: write domain,host or domain,host,port"),
         ("a.example,b c", ":1: write domain,host"),
         (",b", ":1: write domain,host"),
-        ("a.example,b,0", ":1: '0' is no port, write 1 to 65535"),
-        ("a.example,b,x", ":1: 'x' is no port"),
+        ("a.example,b,0", ":1: '0' is not a port; write 1 to 65535"),
+        ("a.example,b,x", ":1: 'x' is not a port"),
         ("a.example,\xe9", ":1: write domain,host"),
     ],
 )
@@ -213,11 +213,11 @@ async def test_a_changed_table_is_read_again(
     newest(table, "rubbish\n")
     for _ in range(3):
         assert (await route(host, "x@a.example")).host == "two"
-    assert caplog.text.count("the table read before stays in use") == 1
+    assert caplog.text.count("the previous table stays in use") == 1
     table.unlink()
     for _ in range(3):
         assert (await route(host, "x@a.example")).host == "two"
-    assert caplog.text.count("the table read before stays in use") == 2
+    assert caplog.text.count("the previous table stays in use") == 2
     newest(table, "a.example,three\n")
     routed = await asyncio.gather(*(route(host, "x@a.example") for _ in range(5)))
     assert {routing.host for routing in routed} <= {"two", "three"}

@@ -66,7 +66,7 @@ def test_smtplib_with_mistakes(relay: Any) -> None:
         with pytest.raises(smtplib.SMTPDataError) as failed:
             client.sendmail("a@letters.test", "b@two.test", b"X-Window: never\r\n" + LETTER)
         assert failed.value.smtp_code == 550
-        assert "5.6.0 X-Window: 'never' is no window of this server" in str(failed.value.smtp_error)
+        assert "5.6.0 X-Window: 'never' is not a window of this server" in str(failed.value.smtp_error)
 
 
 def test_smtplib_requires_tls(relay: Any) -> None:

@@ -24,30 +24,37 @@ def sink(
     rule: Annotated[
         list[str] | None, typer.Option(help="Reply by pattern and share: 'rcpt:/@slow/ 450 later, 30%'.")
     ] = None,
-    latency: Annotated[float, typer.Option(metavar="SECONDS", help="Before every reply.")] = 0.0,
-    dot_latency: Annotated[float, typer.Option(metavar="SECONDS", help="Before the reply to the final dot.")] = 0.0,
-    jitter: Annotated[float, typer.Option(metavar="SHARE", help="Varies each latency, 0 to 1.")] = 0.0,
+    latency: Annotated[float, typer.Option(metavar="SECONDS", help="Delay before every reply.")] = 0.0,
+    dot_latency: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Delay before the reply to the final dot.")
+    ] = 0.0,
+    jitter: Annotated[float, typer.Option(metavar="SHARE", help="Vary each delay by this share, 0 to 1.")] = 0.0,
     rate_limit: Annotated[
         float, typer.Option(metavar="N", help="Refuse what a client address sends above N messages per second.")
     ] = 0.0,
-    rate_burst: Annotated[float, typer.Option(metavar="N", help="Burst; 0: a second's worth.")] = 0.0,
-    rate_code: Annotated[int, typer.Option(metavar="CODE", help="Of that refusal; 421 hangs up.")] = 421,
+    rate_burst: Annotated[float, typer.Option(metavar="N", help="Burst of that rate; 0: one second's worth.")] = 0.0,
+    rate_code: Annotated[
+        int, typer.Option(metavar="CODE", help="Code of that refusal; 421 closes the connection.")
+    ] = 421,
     control: Annotated[
-        Path | None, typer.Option(metavar="FILE", help='JSON with other rates, {"rate_limit": 20}; may change.')
+        Path | None,
+        typer.Option(metavar="FILE", help='JSON with rates, {"rate_limit": 20}; read again when it changes.'),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Makes shares and jitter repeatable.")] = None,
-    starttls: Annotated[bool, typer.Option("--starttls", help="Offer STARTTLS, with a self-made certificate.")] = False,
-    record: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the counters there as JSON.")] = None,
-    log: Annotated[Path | None, typer.Option(metavar="FILE", help="One line of JSON per message.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Make shares and jitter repeatable.")] = None,
+    starttls: Annotated[
+        bool, typer.Option("--starttls", help="Offer STARTTLS, with a self-signed certificate.")
+    ] = False,
+    record: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the counters to it as JSON.")] = None,
+    log: Annotated[Path | None, typer.Option(metavar="FILE", help="Write one line of JSON per message.")] = None,
     events: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="One line of JSON per connection, message and rate refusal.")
+        Path | None, typer.Option(metavar="FILE", help="Write a line of JSON per connection, message, rate refusal.")
     ] = None,
-    per_second: Annotated[bool, typer.Option("--per-second", help="Put counts by second into the record.")] = False,
-    checksum: Annotated[bool, typer.Option("--checksum", help="Put each body's SHA-256 into the log.")] = False,
+    per_second: Annotated[bool, typer.Option("--per-second", help="Add counts per second to the record.")] = False,
+    checksum: Annotated[bool, typer.Option("--checksum", help="Add each body's SHA-256 to the log.")] = False,
     store: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep every message as a file.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No live table.")] = False,
 ) -> None:
-    """Take mail and throw it away: a fast destination with settable latency and replies. Ctrl-C ends it."""
+    """Accept mail and discard it: a fast destination with configurable latency and replies. Ctrl-C ends it."""
     from zonemta_py.sink import SinkError, SinkOptions, run_sink
 
     defaults = SinkOptions()

@@ -88,7 +88,7 @@ class Config(Section):
         names: set[str] = set()
         for name in (f"{key.selector}._domainkey.{key.domain}" for key in self.dkim):
             if name in names:
-                raise ValueError(f"two keys are {name}, give each its own selector")
+                raise ValueError(f"two keys are named {name}; give each its own selector")
             names.add(name)
 
     def _check_return_path(self) -> None:
@@ -128,7 +128,7 @@ class Config(Section):
             return self.server.folder.expanduser().absolute()
         except RuntimeError:  # no HOME, and a user without an entry
             raise ConfigError(
-                f"server.folder: {self.server.folder} cannot be found, for this user has no home folder;"
+                f"server.folder: {self.server.folder} cannot be found because this user has no home folder;"
                 " name one that begins with /, or give --folder"
             ) from None
 

@@ -58,7 +58,7 @@ class Source(Section):
                 f"{hidden('proxy', value)!r} is not a proxy; write socks5://host:port or haproxy://host:port"
             )
         if value and url.scheme == "haproxy" and "@" in url.netloc:
-            raise ValueError(f"haproxy://{url.hostname}:{url.port} takes no user and password; remove them")
+            raise ValueError(f"haproxy://{url.hostname}:{url.port} takes no user or password; remove them")
         return value
 
 

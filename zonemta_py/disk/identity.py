@@ -45,8 +45,8 @@ def copied(folder: Path, machine: str) -> str:
     if found.inode == _UNREADABLE:
         what = f"its file {NAME!r} cannot be read, so this folder may be a copy of a queue"
     return (
-        f"{folder}: {what}, and what the original has sent since would be sent again, so mail is taken and none is"
-        " sent; if the original will never run again, say `zonemta queue adopt`"
+        f"{folder}: {what}, and what the original has sent since would be sent again, so mail is accepted but none"
+        " is sent; if the original will never run again, run `zonemta queue adopt`"
     )
 
 

@@ -77,7 +77,7 @@ class Quarantine:
             except FileExistsError:
                 continue
             return place
-        raise FileExistsError(f"{self.folder}: too many cases named {stem}; clear the folder")
+        raise FileExistsError(f"{self.folder}: too many cases named {stem}; move old ones out of the folder")
 
 
 def _copy(source: str, target: str) -> None:

@@ -259,7 +259,7 @@ def xtext_decode(text: str) -> str:
     except UnicodeDecodeError:
         raise AddressRefused(501, "5.5.4", "Malformed xtext: its octets are not UTF-8") from None
     if _CONTROL.search(decoded):  # they would end up in header fields of notifications
-        raise AddressRefused(501, "5.5.4", "Malformed xtext: it hides control characters")
+        raise AddressRefused(501, "5.5.4", "Malformed xtext: it contains control characters")
     return decoded
 
 

@@ -31,14 +31,14 @@ _FOLD_CHARACTERS = 76
 _SUBJECTS: dict[Kind, str] = {
     "failed": "Your message could not be delivered",
     "delayed": "Your message is delayed",
-    "relayed": "Your message was handed on",
+    "relayed": "Your message was relayed",
     "delivered": "Your message was delivered",
 }
 _CLOSINGS: dict[Kind, str] = {
     "failed": "It will not be tried again. Details for your mail administrator, and your message's header, follow.",
-    "delayed": "You need not do anything: it will be tried again. Details for your mail administrator follow.",
-    "relayed": "That server does not report deliveries, so you will hear no more unless something fails there.",
-    "delivered": "You asked to be told. Details for your mail administrator follow.",
+    "delayed": "You need not do anything: delivery will be tried again. Details for your mail administrator follow.",
+    "relayed": "That server does not report deliveries, so you will hear no more unless delivery fails there.",
+    "delivered": "You asked for this notification. Details for your mail administrator follow.",
 }
 
 
@@ -159,7 +159,7 @@ def _explanation(kind: Kind, envelope: Envelope, failures: list[Failed], mta: st
 def _sentence(kind: Kind, failed: Failed, age_ms: int) -> str:
     who, said = f"<{failed.recipient.address}>", _said(failed)
     if kind == "relayed":
-        return f"It was handed on for {who} to {failed.remote or 'the next server'}, which said: {said}"
+        return f"It was relayed for {who} to {failed.remote or 'the next server'}, which said: {said}"
     if kind == "delivered":
         return f"It was delivered to {who} by {failed.remote or 'the mail store'}, which said: {said}"
     source = f"{failed.remote} said" if failed.remote else "the reason is"

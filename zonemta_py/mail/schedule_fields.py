@@ -63,14 +63,14 @@ DEFAULT_TERMS = Terms()
 def priority(text: str) -> int:
     """-9 … 9 (RFC 6710)."""
     if not _PRIORITY.fullmatch(text):
-        raise _unclear(text, "no priority; say a number from -9 to 9")
+        raise _unclear(text, "not a priority; give a number from -9 to 9")
     return int(text)
 
 
 def hold_for(text: str) -> int:
     """Seconds, 1 … 999999999 (RFC 4865)."""
     if not _INTERVAL.fullmatch(text):
-        raise _unclear(text, "no interval; say whole seconds, at least 1")
+        raise _unclear(text, "not an interval; give whole seconds, at least 1")
     return int(text)
 
 
@@ -78,10 +78,10 @@ def deliver_by(text: str) -> tuple[int, str]:
     """ "120;R" → seconds from now, "N" or "R" (RFC 2852). A wish for trace ("RT") changes nothing."""
     found = _BY.fullmatch(text)
     if not found:
-        raise _unclear(text, "no deadline; say seconds, a semicolon, and N or R")
+        raise _unclear(text, "not a deadline; give seconds, a semicolon, and N or R")
     seconds, mode = int(found[1]), found[2].upper()
     if mode == "R" and seconds < BY_S_MIN:
-        raise _unclear(text, f"too late already; say {BY_S_MIN} second or more with R")
+        raise _unclear(text, f"too short; give {BY_S_MIN} second or more with R")
     return seconds, mode
 
 
@@ -89,7 +89,7 @@ def date_time(text: str) -> int:
     """ "2026-11-21T08:00:00+01:00" → UNIX ms (RFC 3339 5.6; with a blank in place of the T too)."""
     found = _RFC3339.fullmatch(text)
     if not found:
-        raise _unclear(text, "no date; say it as 2026-11-21T08:00:00Z, with Z or an offset")
+        raise _unclear(text, "not a date; write it like 2026-11-21T08:00:00Z, with Z or an offset")
     year, month, day, hour, minute, second = map(int, found.groups()[:6])
     offset = 0 if found[8] else _offset(found[9], found[10], found[11])
     fraction_ms = int((found[7] or "0")[:3].ljust(3, "0"))
@@ -101,7 +101,7 @@ def mail_date(text: str) -> int:
     found = _RFC5322.fullmatch(text)
     zone = (found[7] or "").upper() if found else ""
     if not found or found[2].lower() not in _MONTHS or (zone and zone not in _ZONES):
-        raise _unclear(text, "no date; say it as Sat, 21 Nov 2026 08:00:00 +0000")
+        raise _unclear(text, "not a date; write it like Sat, 21 Nov 2026 08:00:00 +0000")
     offset = _ZONES[zone] * 60 if zone else _offset(found[8], found[9], found[10])
     month = _MONTHS.index(found[2].lower()) + 1
     clock = (int(found[3]), month, int(found[1]), int(found[4]), int(found[5]), int(found[6] or 0))
@@ -118,7 +118,9 @@ def moment(text: str, now_ms: int) -> int:
             return parse(text)
         except InvalidValue:
             continue
-    raise _unclear(text, "no date; say it as 2026-11-21T08:00:00Z or as in a Date field, or say seconds from now")
+    raise _unclear(
+        text, "not a date; write it like 2026-11-21T08:00:00Z or as in a Date field, or give seconds from now"
+    )
 
 
 def name(text: str) -> str:
@@ -130,7 +132,7 @@ def name(text: str) -> str:
 
 def yes_or_no(text: str) -> bool:
     if text.lower() not in _YES:
-        raise _unclear(text, "neither yes nor no; say one of them")
+        raise _unclear(text, "neither yes nor no; give one of them")
     return _YES[text.lower()]
 
 
@@ -151,7 +153,7 @@ def _unix_ms(text: str, clock: tuple[int, int, int, int, int, int], offset_min: 
         zone = timezone(timedelta(minutes=offset_min))
         there = datetime(year, month, day, hour, minute, 59 if leap else second, tzinfo=zone)
     except ValueError:
-        raise _unclear(text, "a date that no calendar has; correct it") from None
+        raise _unclear(text, "not a date that exists; correct it") from None
     since = there - datetime(1970, 1, 1, tzinfo=UTC)
     return (since // timedelta(seconds=1) + leap) * 1000
 
@@ -186,16 +188,16 @@ class ScheduleParameters:
         elif keyword == "BY":
             self.by_s, self.by_mode = deliver_by(value)
         elif value:
-            raise _unclear(value, f"more than {keyword} takes; say it without a value")
+            raise _unclear(value, f"a value, but {keyword} takes none; omit it")
         else:
             self.require_tls = True
 
     def settle(self, now_ms: int, hold_days: float) -> None:
         """Makes moments of intervals, and checks them against each other and the limits. Raises Unclear."""
         if self.hold_for_s and self.hold_until_ms:
-            raise InvalidValue("HOLDFOR and HOLDUNTIL exclude each other, say one of them (RFC 4865)")
+            raise InvalidValue("HOLDFOR and HOLDUNTIL exclude each other; give one of them (RFC 4865)")
         if self.hold_until_ms and self.hold_until_ms < now_ms:
-            raise InvalidValue("HOLDUNTIL is in the past; leave it out to send at once")
+            raise InvalidValue("HOLDUNTIL is in the past; omit it to send at once")
         if self.hold_for_s:
             self.hold_until_ms = now_ms + self.hold_for_s * 1000
         _check_hold(self.hold_until_ms, now_ms, hold_days)
@@ -213,14 +215,12 @@ class ScheduleParameters:
 
 def _check_hold(hold_until_ms: int, now_ms: int, hold_days: float) -> None:
     if hold_until_ms - now_ms > hold_days * _DAY_S * 1000:
-        raise InvalidValue(f"messages are held for {hold_days:g} days at most, hand it in later")
+        raise InvalidValue(f"messages are held for {hold_days:g} days at most; hand it in later")
 
 
 def _check_order(hold_until_ms: int, deadline_ms: int, mode: str) -> None:
     if mode == "R" and deadline_ms <= hold_until_ms:
-        raise InvalidValue(
-            "the deadline passes before the message may go; let the hold end earlier, or the deadline later"
-        )
+        raise InvalidValue("the deadline passes before the hold ends; shorten the hold, or give a later deadline")
 
 
 # --- header fields
@@ -250,20 +250,20 @@ def _after(envelope: Envelope, value: str, terms: Terms, now_ms: int) -> None:
 def _by(envelope: Envelope, value: str, terms: Terms, now_ms: int) -> None:
     by_ms = moment(value, now_ms)
     if by_ms <= now_ms:
-        raise _unclear(value, "past already; say a later deadline, or leave it out")
+        raise _unclear(value, "in the past; give a later deadline, or omit it")
     if not envelope.deadline_mode:
         envelope.deadline_ms, envelope.deadline_mode = by_ms, "R"
 
 
 def _window(envelope: Envelope, value: str, terms: Terms, now_ms: int) -> None:
     if value not in terms.windows:
-        raise _unclear(value, "no window of this server; name a table of [[windows]], or add it")
+        raise _unclear(value, "not a window of this server; name a [[windows]] table, or add one")
     envelope.window = value
 
 
 def _time_zone(envelope: Envelope, value: str, terms: Terms, now_ms: int) -> None:
     if value not in terms.time_zones:
-        raise _unclear(value, "no time zone; say an IANA name such as Europe/Berlin")
+        raise _unclear(value, "not a time zone; give an IANA name such as Europe/Berlin")
     envelope.time_zone = value
 
 

@@ -61,7 +61,7 @@ def _problems(source: TemplateSource, columns: Collection[str] | None) -> Iterat
         except TemplateSyntaxError:
             left = 0 if left <= 0 else left  # told below
         if left <= 0:
-            yield _at(text, f"the template has more than {TOKENS_MAX:,} words and signs of Jinja2; make it shorter")
+            yield _at(text, f"the template has more than {TOKENS_MAX:,} Jinja2 tokens; shorten it")
             return
         yield from review.review(text, language, columns)
     for name, text in source.headers:
@@ -146,7 +146,7 @@ def prepare(source: TemplateSource, columns: Collection[str] | None = None) -> T
         final = replace(markup, content=protected.restore(html)) if html != protected.markup else markup
     except LookupError as lost:
         where = markup.place(markup.content.find(lost.args[0]))
-        sentence = f"{lost.args[0][:60]} cannot stand here in MJML or beside a style sheet; move it between elements"
+        sentence = f"{lost.args[0][:60]} is not allowed here in MJML or beside a style sheet; move it between elements"
         raise TemplateRefused([TemplateProblem(markup.file, *where, sentence)]) from None
     text = source.text or _made_text(html, protected, markup)
     return replace(source, html=final, mjml=None, text=text, prepared=True)
@@ -216,7 +216,7 @@ def _code(text: Text, language: Language) -> CodeType:
     try:
         return language.code(language.parse(text.content))
     except (SyntaxError, RecursionError, MemoryError) as error:  # Python's own limits
-        raise TemplateRefused([_at(text, f"the template is nested too deeply ({error}); make it flatter")]) from None
+        raise TemplateRefused([_at(text, f"the template is nested too deeply ({error}); reduce its nesting")]) from None
 
 
 def _strings(code: CodeType) -> Iterator[str]:

@@ -27,11 +27,14 @@ def excess(source: TemplateSource) -> Iterator[TemplateProblem]:
     files = (*source.images, *source.attachments)
     for what, count, most in (("headers", len(source.headers), HEADERS_MAX), ("files", len(files), FILES_MAX)):
         if count > most:
-            yield TemplateProblem(source.file, 0, 0, f"there are {count:,} {what}; a template has at most {most}")
+            yield TemplateProblem(source.file, 0, 0, f"there are {count:,} {what}; use {most} at most")
     size = sum(len(_whole(file).content) for file in files)
     if size > FILES_BYTES_MAX:
         yield TemplateProblem(
-            source.file, 0, 0, f"its files have {size:,} bytes; {FILES_BYTES_MAX:,} at most, link to them"
+            source.file,
+            0,
+            0,
+            f"its files have {size:,} bytes; use {FILES_BYTES_MAX:,} at most, and link to larger ones",
         )
     for file in files:
         try:
@@ -45,13 +48,13 @@ def excess(source: TemplateSource) -> Iterator[TemplateProblem]:
 def _too_long(texts: list[Text], most: int) -> Iterator[TemplateProblem]:
     for text in texts:
         if not isinstance(text.content, str) or not isinstance(text.file, str):
-            raise TypeError("its texts are none")
+            raise TypeError("its texts are not strings")
         if len(text.content) > most:
-            sentence = f"it has {len(text.content):,} characters; a template has at most {most:,} here"
+            sentence = f"it has {len(text.content):,} characters; use {most:,} at most"
             yield TemplateProblem(text.file, text.line, text.column, sentence)
 
 
 def _whole(file: File) -> File:
     if not (isinstance(file.name, str) and isinstance(file.kind, str) and isinstance(file.content, bytes)):
-        raise TypeError("its files are none")
+        raise TypeError("its files are not names, types and bytes")
     return file

@@ -37,7 +37,7 @@ def load(path: Path) -> TemplateSource:
 def _read_text(file: Path) -> str:
     content = file.read_bytes()
     if len(content) > TEXT_BYTES_MAX:
-        raise _refused(file, 0, 0, f"the file has {len(content):,} bytes; a template has at most {TEXT_BYTES_MAX:,}")
+        raise _refused(file, 0, 0, f"the file has {len(content):,} bytes; use {TEXT_BYTES_MAX:,} at most")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -89,7 +89,7 @@ class _Toml:
         found = []
         for key, value in self._table.items():
             if key not in _KEYS:
-                found.append(self._problem(key, f"there is no key {key}; there are {', '.join(_KEYS)}"))
+                found.append(self._problem(key, f"there is no key {key}; the keys are {', '.join(_KEYS)}"))
             elif type(value) is not _KEYS[key]:
                 found.append(self._problem(key, f"{key} is a {_KEYS[key].__name__}; write it as one"))
         for key in ("subject", "from"):
@@ -146,7 +146,11 @@ class _Toml:
             size += file.stat().st_size
             if size > FILES_BYTES_MAX:
                 raise TemplateRefused(
-                    [self._problem(name, f"files of more than {FILES_BYTES_MAX:,} bytes; link to them")]
+                    [
+                        self._problem(
+                            name, f"files have more than {FILES_BYTES_MAX:,} bytes together; link to some of them"
+                        )
+                    ]
                 )
             kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
             files.append(File(name, kind, file.read_bytes()))
@@ -171,7 +175,12 @@ def _mail(file: Path) -> TemplateSource:
     kind = fields["content-type"].content.partition(";")[0].strip().lower()
     if kind not in ("text/plain", "text/html"):
         line, column = fields["content-type"].line, fields["content-type"].column
-        raise _refused(file, line, column, f"a body is text/plain or text/html, not {kind}; use a folder")
+        raise _refused(
+            file,
+            line,
+            column,
+            f"a body must be text/plain or text/html, not {kind}; for more parts, use a folder with template.toml",
+        )
     for name in ("subject", "from"):
         if name not in fields:
             raise _refused(file, 0, 0, f"{name.title()} is missing; write {name.title()}: … at the top")

@@ -72,7 +72,7 @@ def scalar(value: Any) -> Any:
         return value
     if value is None:
         raise SecurityError("there is nothing to print (none)")
-    raise SecurityError(f"a {type(value).__name__} cannot stand here; use |join, |first or a loop")
+    raise SecurityError(f"a {type(value).__name__} cannot be printed; use |join, |first or a loop")
 
 
 def number(value: Any) -> Any:

@@ -72,7 +72,7 @@ def review(text: Text, language: Language, columns: Collection[str] | None) -> l
     except ValueError as error:  # of a number
         return [_problem(text, 1, f"{str(error).partition(';')[0].lower()}; write a shorter number")]
     except RecursionError:
-        return [_problem(text, 1, "an expression is nested too deeply; make it flatter")]
+        return [_problem(text, 1, "an expression is nested too deeply; reduce its nesting")]
     return [_problem(text, node.lineno, sentence) for node, sentence in found]
 
 
@@ -92,13 +92,13 @@ def _unsafe(tree: nodes.Template, language: Language) -> _Found:
     for node in tree.find_all(nodes.Node):
         kind = type(node).__name__
         if kind in _WITH_FILES:
-            yield node, f"{kind.lower()} is not possible, a template stands alone; put the text here"
+            yield node, f"{kind.lower()} is not allowed, a template cannot use other files; put the text here"
         elif kind not in _ALLOWED:
-            yield node, f"{kind} is not allowed in a template; write it without"
+            yield node, f"{kind} is not allowed in a template; remove it"
         elif isinstance(node, nodes.Getattr):
             yield from _attribute(node, own, id(node) in called)
         elif isinstance(node, nodes.Getitem) and _private(node.arg):
-            yield node, "names that begin with _ are unsafe; fields have no such parts; remove it"
+            yield node, "names that begin with _ are not allowed; remove it"
         elif isinstance(node, nodes.Filter):
             yield from _listed(node, "filter", node.name, language.filters)
         elif isinstance(node, nodes.Test):
@@ -113,7 +113,7 @@ def _attribute(node: nodes.Getattr, own: set[str], called: bool) -> _Found:
     name = node.attr
     of_ours = isinstance(node.node, nodes.Name) and (node.node.name == "loop" or node.node.name in own)
     if name.startswith("_"):
-        yield node, f".{name} is unsafe; fields have no such parts; remove it"
+        yield node, f".{name} is not allowed, fields have no such attribute; remove it"
     elif not of_ours and not (called and name in METHODS):
         yield node, f".{name} is not allowed, a field is text; use a filter, or {', '.join(sorted(METHODS))} with ()"
 

@@ -34,9 +34,9 @@ def unclear(source: TemplateSource) -> Iterator[TemplateProblem]:
     for name, text in source.headers:
         option = _ELSEWHERE.get(name.lower(), "")
         if option:
-            sentence = f"{name} is said to the campaign, not in its template; remove it, and send with {option}"
+            sentence = f"{name} is a setting of the campaign, not of its template; remove it, and send with {option}"
         elif name.lower() in _NAMES and "{" in text.content:
-            sentence = f"{name} is the same for all recipients of a batch; write what it says without {{{{ … }}}}"
+            sentence = f"{name} is the same for all recipients of a batch; write it without {{{{ … }}}}"
         else:
             continue
         yield TemplateProblem(text.file, text.line, text.column, sentence)

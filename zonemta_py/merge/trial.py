@@ -47,7 +47,7 @@ def look(packed: bytes) -> Found:
     try:
         source = TemplateSource.unpack(packed)
         if not source.prepared:
-            return _bad("it is not prepared; `zonemta campaign` prepares it before it packs it")
+            return _bad("it is not prepared; create it with `zonemta campaign`, which prepares and packs it")
         compile(source)
         found = [str(problem) for problem in unclear(source)]
         return Found(found, {}, {}) if found else Found([], wanted(source), said(source), source.sender.content)

@@ -14,16 +14,18 @@ from zonemta_py.pipeline.send import spark_submit
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command; returns the exit status. What a person can mend is one sentence on stderr, status 2."""
+    """Runs one command; returns the exit status. An expected error is one sentence on stderr, status 2."""
     parser = argparse.ArgumentParser(prog="zonemta_py.pipeline")
     commands = parser.add_subparsers(dest="command", required=True)
     spark_submit.add(commands)
-    command = commands.add_parser("ingest", help="archive to bronze")
+    command = commands.add_parser("ingest", help="ingest the archive into the lake's bronze table")
     command.add_argument("--archive", type=Path, required=True)
     command.add_argument("--lake", type=Path, required=True)
     command.add_argument("--damage", choices=("skip", "fail"), default="skip")
-    command.add_argument("--follow", type=float, metavar="SECONDS", help="go on, looking every so many seconds")
-    command = commands.add_parser("update", help="bronze to tables")
+    command.add_argument(
+        "--follow", type=float, metavar="SECONDS", help="keep running, and look for new segments this often"
+    )
+    command = commands.add_parser("update", help="update the lake's tables from bronze")
     command.add_argument("tables", nargs="*", metavar="TABLE")
     command.add_argument("--lake", type=Path, required=True)
     command.add_argument("--full", action="store_true")

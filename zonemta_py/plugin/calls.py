@@ -67,7 +67,7 @@ class Call(Watched):
         Raises PluginFailed while it is left out.
         """
         if self.out_until and self.suppressed_by():
-            raise PluginFailed(self.plugin, self.hook.name, "is skipped, because it blocked its process")
+            raise PluginFailed(self.plugin, self.hook.name, "is skipped because it blocked its process")
         if self._all is not None:
             arguments = {name: value for name, value in arguments.items() if name in self._all}
         return self.function(**arguments)
@@ -238,7 +238,9 @@ def _without_waiting(coroutine: Coroutine[Any, Any, Any], call: Call) -> Any:
     finally:
         WATCH.leave(before)
     coroutine.close()
-    raise Misbehaved("waits, but this hook must finish at once; do the work elsewhere and only look it up here")
+    raise Misbehaved(
+        "awaits something, but this hook must return at once; do the work elsewhere and only look up its result here"
+    )
 
 
 def _from_outside(error: BaseException) -> bool:

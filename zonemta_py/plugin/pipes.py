@@ -72,7 +72,7 @@ class Meter:
 
     async def __anext__(self) -> bytes:
         if not self.flowing:
-            raise Misbehaved("reads its stream too early; return an async generator that reads it, then it flows")
+            raise Misbehaved("reads its stream too early; return an async generator that reads it")
         started = perf_counter()
         self.waiting = True
         try:
@@ -199,7 +199,7 @@ class Rewriting:
 
     def _done(self) -> bool:
         """Whether the plugins have ended. Raises the verdict if they ended with one."""
-        assert self._task is not None, "start() comes first"
+        assert self._task is not None, "call start() first"
         if not self._task.done() or self._written:
             return False
         self._task.result()

@@ -59,7 +59,7 @@ class PluginHooks:
         if routing.zone in self._zones:
             return routing.zone
         log.warning(
-            "plugins send %s through zone %r, which the configuration does not have; it stays in %s",
+            "plugins send %s through zone %r, which is not in the configuration; it stays in %s",
             routing.recipient, routing.zone, before,
         )  # fmt: skip
         return before
@@ -67,14 +67,14 @@ class PluginHooks:
     def _priority(self, routing: Routing) -> int:
         if isinstance(routing.priority, int) and abs(routing.priority) <= PRIORITY_MAX:
             return int(routing.priority)
-        log.warning("plugins give %s priority %r; take -9 to 9", routing.recipient, routing.priority)
+        log.warning("plugins give %s priority %r; use -9 to 9", routing.recipient, routing.priority)
         return max(-PRIORITY_MAX, min(PRIORITY_MAX, int(routing.priority)))
 
     def _port(self, routing: Routing) -> int:
         if routing.host:
             return routing.port
         if routing.port != _SMTP:
-            log.warning("plugins give %s port %d but no host, which means nothing", routing.recipient, routing.port)
+            log.warning("plugins give %s port %d but no host, so the port is ignored", routing.recipient, routing.port)
         return 0
 
     async def delayed(self, message_id: str, zone: str, envelope: Envelope, failed: Failed, first_ms: int) -> bool:

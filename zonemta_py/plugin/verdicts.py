@@ -56,7 +56,7 @@ class Defer(Verdict):
         if isinstance(seconds, int) and seconds in _CODES:
             raise ValueError(
                 f"Defer takes seconds, and {seconds} looks like a reply code: raise Reject({seconds}, …) for that "
-                f"reply, or write {seconds}.0 for so many seconds"
+                f"reply, or write {seconds}.0 for that many seconds"
             )
         if not math.isfinite(seconds) or seconds < 0:
             raise ValueError(f"Defer needs seconds from 0 up, not {seconds!r}")

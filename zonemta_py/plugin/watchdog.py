@@ -96,8 +96,8 @@ class Watch:
                 mostly = _line(frames.get(watched), call.file)  # a loop in another thread may call plugins too
                 line = mostly or max(_line(frame, call.file) for frame in frames.values())
                 log.error(
-                    "plugin %s, hook %s, %s:%d: blocks its whole process, for %.1f s so far (the limit is %g s; await "
-                    "what takes time); nothing else runs there",
+                    "plugin %s, hook %s, %s:%d: has blocked its whole process for %.1f s (the limit is %g s), and "
+                    "nothing else runs there; await what takes time",
                     call.plugin, call.hook.name, call.file, line, seconds, call.limit_s, extra=UNFILTERED,
                 )  # fmt: skip
 

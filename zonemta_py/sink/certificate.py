@@ -21,7 +21,9 @@ def tls_context(options: SinkOptions) -> ssl.SSLContext | None:
         try:
             context.load_cert_chain(options.certificate, options.key)
         except OSError as error:  # ssl.SSLError is one
-            raise SinkError(f"{options.certificate}: no certificate with its key ({error}); name PEM files") from None
+            raise SinkError(
+                f"{options.certificate}: is not a certificate with its key ({error}); name PEM files"
+            ) from None
         return context
     with tempfile.NamedTemporaryFile(suffix=".pem") as file:
         file.write(self_made(options.hostname))

@@ -24,7 +24,7 @@ def changed(options: SinkOptions, rates: Mapping[str, object]) -> SinkOptions:
         if name not in _KINDS:
             raise SinkError(f"{name!r} cannot be changed while the sink runs; only {', '.join(_KINDS)} can")
         if type(value) not in _KINDS[name]:
-            raise SinkError(f"{name} is {value!r}, but has to be a number")
+            raise SinkError(f"{name} is {value!r}, but must be a number")
     coming = dataclasses.replace(options, **rates)  # type: ignore[arg-type]
     coming.check()
     return coming

@@ -95,7 +95,7 @@ class SinkOptions:
     def check(self) -> None:
         """Raises SinkError for values that make no sense."""
         if self.latency_s < 0 or self.dot_latency_s < 0:
-            raise SinkError("a latency below 0 seconds is not possible; give 0 or more")
+            raise SinkError("a latency cannot be negative; give 0 seconds or more")
         if not 0 <= self.jitter <= 1:
             raise SinkError(f"jitter {self.jitter} is not a share; give a number from 0 to 1")
         if self.record_every_s <= 0:
@@ -107,7 +107,7 @@ class SinkOptions:
                 f"{self.rate_code} is not a temporary reply; give a code from 400 to 499, such as 421 or 451"
             )
         if self.key is not None and self.certificate is None:
-            raise SinkError("a key without a certificate is of no use; name the certificate's PEM file too")
+            raise SinkError("a key needs a certificate; name the certificate's PEM file too")
 
 
 def _address(text: str) -> tuple[str, int]:

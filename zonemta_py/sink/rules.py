@@ -51,7 +51,7 @@ class SinkRule:
             raise SinkError(f"{text!r} is not a rule; write STAGE:/PATTERN/ REPLY, such as rcpt:/@slow/ 450 later, 30%")
         stage, action = found["stage"], found["action"]
         if stage not in STAGES:
-            raise SinkError(f"rule {text!r}: there is no stage {stage!r}; take one of {', '.join(STAGES)}")
+            raise SinkError(f"rule {text!r}: there is no stage {stage!r}; use one of {', '.join(STAGES)}")
         if action not in ACTIONS and not _REPLY.fullmatch(action):
             raise SinkError(f"rule {text!r}: {action!r} is not an action; give a reply or {', '.join(ACTIONS)}")
         share = float(found["share"]) / 100 if found["share"] else 1.0

@@ -14,7 +14,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.wire.frames import OK, REFUSED, Operation, pack, pack_chunks, unpacker
 
-GONE = Reply(451, "4.3.0", "the queue is starting again, try again in a moment")
+GONE = Reply(451, "4.3.0", "the queue is restarting; try again in a moment")
 
 
 class Lost(QueueRefusal):

@@ -39,7 +39,7 @@ from zonemta_py.wire.pulse import Pulse
 SOCKET = "socket"
 STOOD_STILL = Reply(451, "4.3.0", "the sender was stuck")
 NO_CHUNK = Reply(451, "4.3.0", "the body has no such chunk")
-UNANSWERED = Reply(451, "4.3.0", "the queue's process ended before it could tell whether the message is stored")
+UNANSWERED = Reply(451, "4.3.0", "the queue's process ended before it said whether the message is stored")
 RECONNECT_S = 0.02
 PATIENCE_S = 30.0
 """So long a request waits for a queue that is starting."""
@@ -363,7 +363,7 @@ def _answer(connection: socket.socket) -> Any:
     while True:
         data = connection.recv(1 << 20)
         if not data:
-            raise OSError("the queue hung up")
+            raise OSError("the queue closed the connection")
         unpacked.feed(data)
         try:
             for _, status, payload in unpacked:

@@ -192,7 +192,7 @@ class ClientConnection(asyncio.Protocol):
             return
         self._silent = True
         log.warning(
-            "%s has shown no sign of life for %.0f s: it loses its leases; what it may have sent is in doubt",
+            "%s has not been heard from for %.0f s: it loses its leases; what it may have sent is in doubt",
             self._name, self._loop.time() - self.heard_at,
         )  # fmt: skip
         for taker in self._takers:
@@ -291,7 +291,7 @@ class ClientConnection(asyncio.Protocol):
             self._answer(number, OK, [delivery_row(delivery) for delivery in deliveries])
 
         if not isinstance(most, int) or most < 1:  # it would stand before all others for ever
-            raise TypeError("a number of deliveries is a number")
+            raise TypeError("the number of deliveries must be a number")
         taker = self._queue.leases.take(most, self._name, deliver)
         self._takers[taker] = number
         if self._silent:  # it speaks again when its pulse says so
@@ -346,7 +346,7 @@ async def _answered(queue: LocalQueue, question: str, arguments: dict[str, Any])
     Raises ValueError for what is no question, and for values that its answer stumbles over.
     """
     if not isinstance(question, str) or not isinstance(arguments, dict) or not all(map(_is_text, arguments)):
-        raise ValueError("a question is a name, and a map of names and values")
+        raise ValueError("a question must be a name and a map of arguments")
     await queue.core.when_ready.wait()
     try:
         return await queue.ask(question, **arguments)
@@ -375,7 +375,7 @@ async def _outlived(work: asyncio.Future[Any]) -> Any:
 def _bytes(*values: Any) -> None:
     """LevelDB must never be given anything else: what it refuses is taken for damage. Raises TypeError."""
     if not all(isinstance(value, bytes) for value in values):
-        raise TypeError("a body is bytes")
+        raise TypeError("a body must be bytes")
 
 
 def _checked(row: list[Any], body: Any) -> Envelope:

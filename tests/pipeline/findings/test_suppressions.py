@@ -129,7 +129,7 @@ def test_evidence_says_what_when_and_how_often(found: dict[str, Any], moment: An
     assert tuple(row.asDict()) == COLUMNS
     assert (row.kind, row.messages, row.attempts) == ("hard-bounce", 5, 5)
     assert (row.since.timestamp(), row.until.timestamp()) == (moment(0).timestamp(), moment(16).timestamp())
-    assert row.reason == "the mailbox has been full for long (5 messages in 16 days): 452 4.2.2 Over quota"
+    assert row.reason == "the mailbox has been full for a long time (5 messages in 16 days): 452 4.2.2 Over quota"
     assert len(row.evidence) == EVIDENCE_MAX
     assert {(one.code, one.enhanced, one.reply) for one in row.evidence} == {(452, "4.2.2", "Over quota")}
 

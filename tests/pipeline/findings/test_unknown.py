@@ -107,7 +107,7 @@ def test_a_cluster_without_fixed_words_is_left_as_a_comment(found: list[dict[str
     """A pattern that matches anything is worse than none."""
     text = rule_file([found[0] | {"examples": ["450 12 34", "450 99 98"]}])
     assert Rules.parse([("proposed", text)]).rules == ()
-    assert "no rule can be made of: 450 12 34" in text
+    assert "no rule could be derived from: 450 12 34" in text
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_the_next_step_by_the_files_schedule_is_said() -> None:
     went = "at google: 3 good days, the best with 700 attempts; the last one went well"
     assert comment(row(), BASE) == f"# 192.0.2.11 {went}\n"
     said = comment(row("2001:db8::1"), BASE)
-    assert said.startswith(f"# 2001:db8::1 {went}; after that, next by careful: 9000 recipients; ")
+    assert said.startswith(f"# 2001:db8::1 {went}; the next step of careful is 9000 recipients; ")
     assert said.endswith("`zonemta warmup set 2001:db8::1 google 3` sets it\n")
     assert "600 recipients" in comment(row("2001:db8::1", last_day_good=False), BASE)
     assert "no cap; " in comment(row("2001:db8::1", best_day=9000), BASE)

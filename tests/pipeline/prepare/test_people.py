@@ -104,5 +104,5 @@ def test_a_suppression_list_of_its_own(spark: "SparkSession", tmp_path: Any) -> 
     (tmp_path / "out.csv").write_text("email,kind\nA@b.net,unsubscribe\n")
     assert read_suppressed(spark, str(tmp_path / "out.csv")).collect() == [("A@b.net", "unsubscribe", None, "out.csv")]
     (tmp_path / "wrong.csv").write_text("who\nA@b.net\n")
-    with pytest.raises(PlanRefused, match="there is no column address; name one so"):
+    with pytest.raises(PlanRefused, match="there is no column address; name the column of addresses so"):
         read_suppressed(spark, str(tmp_path / "wrong.csv"))

@@ -45,7 +45,7 @@ def test_text_that_is_not_utf_8_is_refused(tmp_path: Path, encoding: str) -> Non
 def test_a_quote_that_does_not_end_names_its_line(tmp_path: Path, tail: str) -> None:
     """Else the field would lose its rest, or a person her row; --multiline says that line breaks are meant."""
     content = ('email,name\nann@b.net,Ann\ncy@b.net,"two' + tail).encode()
-    assert refusal({"a.csv": content}, tmp_path).startswith("a.csv: line 3 has a quote that does not end on it")
+    assert refusal({"a.csv": content}, tmp_path).startswith("a.csv: line 3 has a quote that is not closed on it")
     assert refusal({"a.csv": content}, tmp_path, multiline=True) == ""
     assert refusal({"a.jsonl": content}, tmp_path, kind="json") == ""
 
@@ -68,14 +68,14 @@ def test_all_files_of_a_folder_have_one_header(tmp_path: Path) -> None:
 
 def test_hidden_names_are_refused(tmp_path: Path) -> None:
     """Spark would read nothing of them, and say nothing."""
-    assert refusal({"_a.csv": GOOD}, tmp_path).startswith("_a.csv: Spark passes over names that begin with _")
+    assert refusal({"_a.csv": GOOD}, tmp_path).startswith("_a.csv: Spark skips files whose names begin with _")
 
 
 @pytest.mark.parametrize(
     ("header", "said"),
     [
-        ("email,name,name", "its header has the column 'name' twice; rename one of them, or take it out"),
-        ("Email,name,email", "its header has the columns 'Email' and 'email'; rename one of them, or take it out"),
+        ("email,name,name", "its header has the column 'name' twice; rename or remove one of them"),
+        ("Email,name,email", "its header has the columns 'Email' and 'email'; rename or remove one of them"),
         ("email,,", ""),
         ('email,"""', ""),
     ],
@@ -91,7 +91,7 @@ def test_a_name_stands_once_in_a_header(tmp_path: Path, header: str, said: str) 
 def test_json_over_several_lines_is_refused(tmp_path: Path, content: str) -> None:
     """Spark would take each line for a broken row; an array on one line it reads."""
     said = refusal({"a.json": content.encode()}, tmp_path, kind="json")
-    assert said.startswith("a.json: its JSON spreads over lines; write JSON lines, one object on each")
+    assert said.startswith("a.json: its JSON values span lines; write one object per line")
     assert refusal({"a.json": b'\xef\xbb\xbf\n[{"email": "a@b.net"}]\n'}, tmp_path, kind="json") == ""
 
 
@@ -100,6 +100,10 @@ def test_what_cannot_be_unpacked_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(GOOD)[:-12])
     (tmp_path / "b.csv.gz").write_bytes(GOOD)
     (tmp_path / "c.csv.GZ").write_bytes(gzip.compress(GOOD))
-    for name, said in (("a", "it cannot be unpacked"), ("b", "it cannot be unpacked"), ("c", "rename it so, in lower")):
+    for name, said in (
+        ("a", "cannot be decompressed"),
+        ("b", "cannot be decompressed"),
+        ("c", "lower case; rename it"),
+    ):
         with pytest.raises(PlanRefused, match=said):
             sound.check([next(tmp_path.glob(f"{name}.*"))], "csv", multiline=False)

@@ -161,8 +161,8 @@ def test_nothing_is_said_in_words(day: ReportScope) -> None:
 def test_cards_compare_with_the_period_before(facts: Facts, day: ReportScope) -> None:
     """Better and worse are said in words; of recipients more is neither."""
     found = {card.label: (card.value, card.change, card.mood) for card in cards(facts, day)}
-    assert found["Recipients"] == ("2,000", "+100 %, was 1,000", "")
-    assert found["Delivered"] == ("95.0 %", "was 99.0 %", "worse")
+    assert found["Recipients"] == ("2,000", "+100%, was 1,000", "")
+    assert found["Delivered"] == ("95.0%", "was 99.0%", "worse")
     assert found["p95 time"] == ("5.7 min", "was 6.7 min", "better")
     alone = cards(replace(facts, before=Totals()), day)
     assert all(card.change == "" for card in alone)
@@ -184,7 +184,7 @@ def test_a_campaign_begins_with_its_burn_down(facts: Facts, campaign: ReportScop
     """It says how many wait, and until when."""
     part = sections(facts, campaign)[0]
     assert part.id == "burn-down"
-    assert "still wait; as it goes now, nobody will at 2026-05-04 11:00" in part.says
+    assert "are still waiting; at the present rate, none will be by 2026-05-04 11:00" in part.says
 
 
 @settings(max_examples=20)

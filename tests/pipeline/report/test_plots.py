@@ -141,8 +141,8 @@ def test_labels_are_short_and_different(names: list[str]) -> None:
 def test_shares_are_0_or_100_only_if_they_are(part: int, whole: int) -> None:
     """One bounce in a million is not none."""
     text = words.percent(min(part, whole), whole)
-    assert (text == "0 %") == (part == 0)
-    assert (text == "100 %") == (part >= whole)
+    assert (text == "0%") == (part == 0)
+    assert (text == "100%") == (part >= whole)
 
 
 @pytest.mark.parametrize(

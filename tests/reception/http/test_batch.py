@@ -203,7 +203,7 @@ def test_what_a_templates_header_says_is_done(open_http: Any) -> None:
     assert send(door, ROWS).status_code == 200
     sizes = door.do(lambda queue: queue.ask("size"))["total"]
     assert (sizes["deferred"], sizes["queued"]) == (2, 0)
-    for value, said in (("nowhere", "no window of this server"), ("{{ name }}", "the same for all recipients")):
+    for value, said in (("nowhere", "not a window of this server"), ("{{ name }}", "the same for all recipients")):
         answer = put(door, packed(headers=(("X-Window", Text(value)),)), "other")
         assert answer.status_code == 422
         assert said in answer.json()["detail"]

@@ -87,12 +87,14 @@ def preview(
     template: Template,
     list_: List = None,
     map_: Map = None,
-    recipient: Annotated[str, typer.Option(metavar="ADDRESS", help="Whose message; default: the list's first.")] = "",
+    recipient: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Recipient to render for; default: the list's first.")
+    ] = "",
     field: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A field, NAME=VALUE; repeatable.")
     ] = None,
     campaign: Annotated[str, typer.Option(metavar="NAME", help="Name of the campaign.")] = "preview",
-    html: Annotated[bool, typer.Option("--html", help="Write the HTML part to a file, and say which.")] = False,
+    html: Annotated[bool, typer.Option("--html", help="Write the HTML part to a file, and print its name.")] = False,
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here instead of to stdout.")] = None,
 ) -> None:
     """Print one recipient's message exactly as it would be sent, except for its date."""
@@ -115,10 +117,12 @@ def preview(
 @app.command("test")
 def to_oneself(
     template: Template,
-    to: Annotated[list[str], typer.Option("--to", metavar="ADDRESS", help="Who gets it: you; repeatable.")],
+    to: Annotated[list[str], typer.Option("--to", metavar="ADDRESS", help="Your address, which gets it; repeatable.")],
     list_: List = None,
     map_: Map = None,
-    recipient: Annotated[str, typer.Option(metavar="ADDRESS", help="Whose message; default: the list's first.")] = "",
+    recipient: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Recipient to render for; default: the list's first.")
+    ] = "",
     field: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A field, NAME=VALUE; repeatable.")
     ] = None,
@@ -141,7 +145,7 @@ def to_oneself(
     submission = compose(message, [_spelled(one) for one in to], from_header=False, sender=sender or None, whole=True)
     hand_in(submission, door(settings, host, port), settings.limits.recipients)
     print(
-        f"the message of {address} is in the queue for {', '.join(submission.recipients)}; its links are "
+        f"the message of {address} is in the queue for {', '.join(submission.recipients)}; its links work as in "
         "the recipient's own"
     )
 

@@ -79,13 +79,15 @@ class CampaignList:
             if not recipient or bare(line.row[self.address]).lower() == bare(recipient).lower():
                 return line.row
         sentence = f"{self.path}: {recipient or 'nobody'} is not in the list"
-        raise CommandError(Exit.DATA, f"{sentence}; take an address from its column {self.fields[self.address]}")
+        raise CommandError(Exit.DATA, f"{sentence}; use an address from its column {self.fields[self.address]}")
 
     def _alike(self) -> None:
         first = self._dialects[self._files[0]]
         for file, dialect in self._dialects.items():
             if dialect.separator != first.separator:
-                sentence = f"{file}: it is written in {dialect}, {self._files[0].name} in {first}; save all files alike"
+                sentence = (
+                    f"{file}: it is written in {dialect}, {self._files[0].name} in {first}; save all files the same way"
+                )
                 raise CommandError(Exit.DATA, sentence)
 
     def _columns(self) -> list[str]:
@@ -186,7 +188,7 @@ def _parquet(file: Path) -> Any:
         import pyarrow.parquet
     except ImportError:
         raise CommandError(
-            Exit.UNAVAILABLE, "reading Parquet needs pyarrow; `pip install 'zonemta-py[pipeline]'` brings it"
+            Exit.UNAVAILABLE, "reading Parquet needs pyarrow; `pip install 'zonemta-py[pipeline]'` installs it"
         ) from None
     try:
         return pa.parquet.ParquetFile(file)

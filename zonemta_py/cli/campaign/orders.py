@@ -14,7 +14,7 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configur
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the campaign.")]
-Cause = Annotated[str, typer.Option(metavar="TEXT", help="Why; shown wherever the state is.")]
+Cause = Annotated[str, typer.Option(metavar="TEXT", help="Reason, shown with the state.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60

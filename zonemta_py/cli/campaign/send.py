@@ -44,25 +44,29 @@ def send(
     where: Annotated[str, typer.Option(metavar="SQL", help="Which rows: a condition on the columns.")] = "",
     zone: Annotated[Many, typer.Option(metavar="ZONE[=WEIGHT]", help="Sending zone; repeatable.")] = None,
     source: Annotated[Many, typer.Option(metavar="[ZONE/]IP[=WEIGHT]", help="Local address; repeatable.")] = None,
-    cap: Annotated[Many, typer.Option(metavar="IP/PROVIDER=N,N…", help="Warm-up: how many a day.")] = None,
+    cap: Annotated[Many, typer.Option(metavar="IP/PROVIDER=N,N…", help="Warm-up: recipients per day.")] = None,
     days: Annotated[
-        int, typer.Option(min=1, max=60, help="Days over which what exceeds the caps is spread; 1: it is left out.")
+        int, typer.Option(min=1, max=60, help="Spread what exceeds the caps over so many days; 1: leave it out.")
     ] = 1,
-    roles: Annotated[Literal["keep", "drop"], typer.Option(help="info@, sales@ and their like.")] = "keep",
-    reserved: Annotated[Literal["keep", "drop"], typer.Option(help="Domains for tests (example.com).")] = "drop",
+    roles: Annotated[Literal["keep", "drop"], typer.Option(help="Role accounts: info@, sales@ and the like.")] = "keep",
+    reserved: Annotated[Literal["keep", "drop"], typer.Option(help="Reserved domains, such as example.com.")] = "drop",
     suppressions: Annotated[
-        str, typer.Option(metavar="FILE", help="Who must not get it: CSV or Parquet; default: ask the nodes.")
+        str, typer.Option(metavar="FILE", help="Suppression list, CSV or Parquet; default: ask the nodes.")
     ] = "",
     engagement: Annotated[str, typer.Option(metavar="FILE", help="Opens and clicks: address, kind, at.")] = "",
-    recent: Annotated[int, typer.Option(metavar="DAYS", min=0, help="Who opened since then comes first.")] = 0,
-    only_recent: Annotated[bool, typer.Option("--only-recent", help="Send to nobody else.")] = False,
-    canary: Annotated[str, typer.Option(metavar="SHARE", help="Share that is sent first, and evaluated.")] = "0",
+    recent: Annotated[
+        int, typer.Option(metavar="DAYS", min=0, help="Send first to those who opened in the last DAYS.")
+    ] = 0,
+    only_recent: Annotated[bool, typer.Option("--only-recent", help="Send only to those.")] = False,
+    canary: Annotated[str, typer.Option(metavar="SHARE", help="Share to send first, and to evaluate.")] = "0",
     canary_patience: Annotated[float, typer.Option(metavar="S", help="How long to wait for its results.")] = 1800,
-    bounds: Annotated[str, typer.Option(help="Pause by itself above these: deferred=30%,blocked=2%, or none.")] = "",
+    bounds: Annotated[
+        str, typer.Option(help="Pause automatically above these: deferred=30%,blocked=2%, or none.")
+    ] = "",
     lake: Annotated[Path | None, typer.Option(help="Derive bounds from what is usual in this lake.")] = None,
     tenant: Annotated[str, typer.Option(help="Tenant it belongs to.")] = "",
     priority: Annotated[int, typer.Option(min=-9, max=9, help="Priority (MT-PRIORITY).")] = 0,
-    life: Annotated[float, typer.Option(metavar="H", min=1, help="Hours until what still waits is given up.")] = 168,
+    life: Annotated[float, typer.Option(metavar="H", min=1, help="Hours after which waiting recipients expire.")] = 168,
     chunk: Annotated[int, typer.Option(min=1, max=500, help="Recipients per request.")] = 500,
     multiline: Annotated[bool, typer.Option("--multiline", help="The CSV has line breaks in its fields.")] = False,
     plans: Annotated[Path, typer.Option(metavar="DIR", help="Where plans are kept.")] = Path(),
@@ -161,7 +165,9 @@ def _settings(**values: Any) -> Settings:
 
 def _warn_of_canary(bounds: dict[str, float], canary: int) -> None:
     if bounds and 0 < canary < bounds["least"]:
-        text = f"the canary has only {canary:,} recipients: no bound is looked at before {bounds['least']:.0f} attempts"
+        text = (
+            f"the canary has only {canary:,} recipients: bounds are not checked before {bounds['least']:.0f} attempts"
+        )
         print(text, file=sys.stderr)
 
 

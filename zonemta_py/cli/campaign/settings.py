@@ -34,9 +34,9 @@ def with_recipient(fields: dict[str, str], list_: str, names: list[str]) -> dict
         return fields
     if column := recipient_column(names):
         return fields | {"email": column}
-    there = f", among {', '.join(map(repr, names))}" if names else "; it has no columns at all"
+    there = f"; it has {', '.join(map(repr, names))}" if names else "; it has no columns at all"
     raise CommandError(
-        Exit.DATA, f"{list_}: no column says who the recipient is{there}; map one with --map email=COLUMN"
+        Exit.DATA, f"{list_}: no column is known as the recipient's address{there}; map one with --map email=COLUMN"
     )
 
 

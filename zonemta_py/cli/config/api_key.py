@@ -47,7 +47,7 @@ def _right(text: str) -> Right:
     for known in RIGHTS:
         if text == known:
             return known
-    raise CommandError(Exit.USAGE, f"--right: {text!r} is not a right; take {', '.join(RIGHTS)}")
+    raise CommandError(Exit.USAGE, f"--right: {text!r} is not a right; use {', '.join(RIGHTS)}")
 
 
 @app.command("list")

@@ -85,23 +85,23 @@ def _doubts(config: Config) -> Iterator[str]:
     if config.queue.reserve_bytes < LEAST_BYTES:
         yield (
             f"warning: queue.reserve_bytes is {config.queue.reserve_bytes:,}, less than the queue needs to empty "
-            f"itself: {LEAST_BYTES:,} are kept free in its place"
+            f"itself: {LEAST_BYTES:,} are kept free instead"
         )
     for party in senders.unsigned(config):
         yield (
-            f"warning: {party.name} is bound to no senders, and is not the only one that hands in mail: no [[dkim]] key"
-            f' signs for it; write {party.where}, or ["*"] there if it may send as anybody'
+            f"warning: {party.name} has no senders, and is not the only party that hands in mail, so no [[dkim]] key"
+            f' signs for it; set {party.where}, or ["*"] there if it may send as anybody'
         )
     for address in sorted(
         {source.address for zone in config.zones for source in config.sources(zone) if not source.proxy}
     ):
         if not is_local(ipaddress.ip_address(address)):
-            yield f"warning: this machine has not the source address {address}: nothing can be sent from it here"
+            yield f"warning: this machine does not have the source address {address}; nothing can be sent from it"
     there = {name for _, name in socket.if_nameindex()}
     for source in (source for pool in config.pools for source in pool.sources):
         if source.interface and source.interface not in there:
             names = ", ".join(sorted(there))
-            yield f"warning: {source.address} is bound to interface {source.interface!r}, this machine has only {names}"
+            yield f"warning: {source.address} is bound to interface {source.interface!r}; this machine has only {names}"
         elif source.interface and (fault := privileges.interface_fault(source.interface)):
             yield f"warning: {source.address} cannot be bound to interface {source.interface!r}: {fault}"
 

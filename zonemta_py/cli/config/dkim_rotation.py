@@ -47,21 +47,23 @@ def next_step(states: Sequence[RotationState], life_h: float) -> Step:
     unseen = tuple(state.settings.selector for state in (*active, *published) if state.dns != "ok")
     if unseen:
         names = " and ".join(unseen)
-        return Step(2, "publish", f"DNS does not have {names} as it should; publish, then run this again:", unseen)
+        return Step(
+            2, "publish", f"DNS does not have the right record for {names}; publish it, then run this again:", unseen
+        )
     if published:
         new = published[-1].settings
-        todo = f"{new.selector} can be seen; let it sign too, then restart zonemta:"
+        todo = f"{new.selector} is in DNS; let it sign too, then restart zonemta:"
         return Step(3, "dual-sign", todo, change=(new, "active"))
     if len(active) > 1:
         old, new = active[0].settings, active[-1].settings
         todo = (
-            f"both sign; after {DUAL_DAYS} day take {old.selector} out of use ({new.selector} goes on), then restart:"
+            f"both sign; after {DUAL_DAYS} day stop signing with {old.selector} ({new.selector} stays), then restart:"
         )
         return Step(4, "switch", todo, change=(old, "retired"))
     visible = [state.settings.selector for state in retired if state.dns not in ("missing", "revoked")]
     if visible:
         days = round(life_h / 24 + ARRIVE_DAYS)
-        todo = f"{days} days after it signed last, take {' and '.join(visible)} out of DNS (or publish an empty p=)"
+        todo = f"{days} days after its last signature, remove {' and '.join(visible)} from DNS (or publish an empty p=)"
         return Step(5, "retire", todo + "; then run this again")
     if retired:
         names = " and ".join(state.settings.selector for state in retired)

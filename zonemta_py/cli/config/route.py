@@ -118,7 +118,7 @@ async def _answer(
 async def _asked(hooks: PluginHooks, envelope: Envelope, routed: Routed, answer: dict[str, Any]) -> Routed:
     before = routed.zone
     if not hooks.routes:
-        answer["plugins"] = {"said": "none listens to queue_route"}
+        answer["plugins"] = {"said": "none has the hook queue_route"}
         return routed
     try:
         routed = await hooks.route(envelope, routed)

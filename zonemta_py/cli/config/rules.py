@@ -20,7 +20,7 @@ from zonemta_py.mail.rules.rule import CLASSES, STAGES, Action, Rule, reply_of
 from zonemta_py.mail.rules.rules import Rules, RulesError
 from zonemta_py.zones.site import Providers
 
-app = typer.Typer(help="Check, explain and list the rules by which replies are understood.", no_args_is_help=True)
+app = typer.Typer(help="Check, explain and list the rules that classify replies.", no_args_is_help=True)
 
 Files = Annotated[
     list[Path] | None,
@@ -64,10 +64,10 @@ def explain(
 ) -> None:
     """Show which rule matches a reply, what it does, and which other rules would match too."""
     if stage not in STAGES:
-        raise CommandError(Exit.USAGE, f"there is no stage {stage!r}; take one of {', '.join(STAGES)}")
+        raise CommandError(Exit.USAGE, f"there is no stage {stage!r}; use one of {', '.join(STAGES)}")
     settings = configuration(config)
     if provider and provider not in (known := _providers(settings)):
-        raise CommandError(Exit.USAGE, f"there is no provider {provider!a}; take one of {', '.join(sorted(known))}")
+        raise CommandError(Exit.USAGE, f"there is no provider {provider!a}; use one of {', '.join(sorted(known))}")
     rules = _load(in_force(settings))
     try:
         matching = rules.matching(reply_of(reply), stage, provider)
@@ -86,7 +86,7 @@ def explain(
 def list_(kind: Class = "", config: ConfigFile = None, as_json: AsJson = False) -> None:
     """List the rules in force, in the order they are asked."""
     if kind and kind not in CLASSES:
-        raise CommandError(Exit.USAGE, f"there is no class {kind!r}; take one of {', '.join(CLASSES)}")
+        raise CommandError(Exit.USAGE, f"there is no class {kind!r}; use one of {', '.join(CLASSES)}")
     rules = [rule for rule in _load(in_force(configuration(config))).rules if kind in ("", rule.kind)]
     if as_json:
         print_json([_row(rule) for rule in rules])
@@ -149,7 +149,7 @@ def _show(rule: Rule, others: list[Rule]) -> None:
     rows = [
         ("rule", rule.name),
         ("class", f"{rule.kind}: {CLASSES[rule.kind]}"),
-        ("action", effects(rule.action) or "as the code says: 5xx bounces, all else is tried again"),
+        ("action", effects(rule.action) or "by the code: 5xx bounces, everything else is tried again"),
         ("asks for", conditions(rule)),
         ("file", rule.file),
         *(("also", f"{other.name} ({other.kind})") for other in others),

@@ -51,7 +51,7 @@ def _zone(settings: Config, name: str | None) -> Zone:
     found = settings.zone(name)
     if found is None:
         names = ", ".join(zone.name for zone in settings.zones)
-        raise CommandError(Exit.USAGE, f"--zone: there is no zone {name!r}; take one of {names}")
+        raise CommandError(Exit.USAGE, f"--zone: there is no zone {name!r}; use one of {names}")
     return found
 
 

@@ -229,7 +229,7 @@ def _check(lake: Path) -> None:
         raise CommandError(Exit.NO_INPUT, f"{lake}: there is no such folder; create a lake with `zonemta lake ingest`")
     missing = [name for name in _TABLES if not table.manifest(lake, name).schema]
     if missing:
-        remedy = "make what is missing with `zonemta lake update`"
+        remedy = "create what is missing with `zonemta lake update`"
         raise CommandError(Exit.NO_INPUT, f"{lake}: there is no table {' and no '.join(missing)} yet; {remedy}")
 
 
@@ -249,7 +249,7 @@ def _check_name(session: SparkSession, lake: Path, scope: ReportScope) -> None:
 def _unknown(what: str, name: str, names: list[str]) -> CommandError:
     if not names:
         return CommandError(
-            Exit.DATA, f"the lake has no {what} {name!a}, nor any other; make its tables anew with new segments"
+            Exit.DATA, f"the lake has no {what} {name!a}, nor any other; ingest new segments, then update its tables"
         )
     near = difflib.get_close_matches(name, names, _NAMED_MAX, 0.5)
     nearest = ", ".join(printable(one) for one in near or names[:_NAMED_MAX])

@@ -30,7 +30,7 @@ def spark(master: str | None = None, memory_gb: float = 2, long: bool = False) -
 
         before = running()
     except ImportError as error:
-        sentence = f"{error.name}: not installed; `pip install 'zonemta-py[pipeline]'` brings it"
+        sentence = f"{error.name}: not installed; `pip install 'zonemta-py[pipeline]'` installs it"
         raise CommandError(Exit.UNAVAILABLE, sentence) from None
     try:
         one = session(master, memory_gb, long=long)

@@ -119,7 +119,7 @@ def list_tables(lake: Lake, as_json: Annotated[bool, typer.Option("--json", help
 
         from zonemta_py.pipeline.lake import table as tables
     except ImportError as error:
-        sentence = f"{error.name}: not installed; `pip install 'zonemta-py[pipeline]'` brings it"
+        sentence = f"{error.name}: not installed; `pip install 'zonemta-py[pipeline]'` installs it"
         raise CommandError(Exit.UNAVAILABLE, sentence) from None
     rows = []
     for name in tables.names(lake):

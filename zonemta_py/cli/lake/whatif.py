@@ -38,7 +38,9 @@ def whatif(
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The configuration of that day, replayed for comparison.")
     ] = None,
-    drain_hours: Annotated[float, typer.Option(help="How long to watch what still waits at the end.", min=0)] = 24,
+    drain_hours: Annotated[
+        float, typer.Option(help="How long to follow mail that still waits at the end.", min=0)
+    ] = 24,
     seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same result.")] = 1,
     table: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write all figures as CSV.")] = None,
     json: AsJson = False,

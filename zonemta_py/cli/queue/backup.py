@@ -36,4 +36,4 @@ def backup(
     finally:
         shutil.rmtree(made, ignore_errors=True)
     size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
-    print(f"{directory}: {size:,} bytes; it sends nothing before `zonemta queue adopt`")
+    print(f"{directory}: {size:,} bytes; it sends nothing until `zonemta queue adopt`")

@@ -36,7 +36,7 @@ def in_files(
         from zonemta_py.pipeline.erasure import proof as erasure_proof
         from zonemta_py.pipeline.lake.table import Busy
     except ImportError as error:
-        sentence = f"{error.name}: not installed; `pip install 'zonemta-py[pipeline]'` brings it"
+        sentence = f"{error.name}: not installed; `pip install 'zonemta-py[pipeline]'` installs it"
         raise CommandError(Exit.UNAVAILABLE, sentence) from None
     if archive is not None and queue is not None:
         up_to_now(archive)

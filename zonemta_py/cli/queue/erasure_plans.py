@@ -75,7 +75,7 @@ def _recipients(file: Path) -> Iterator[str]:
         import pyarrow.parquet
     except ImportError:
         raise CommandError(
-            Exit.UNAVAILABLE, f"{file} needs pyarrow; `pip install 'zonemta-py[pipeline]'` brings it"
+            Exit.UNAVAILABLE, f"{file} needs pyarrow; `pip install 'zonemta-py[pipeline]'` installs it"
         ) from None
     for batch in pyarrow.parquet.ParquetFile(file).iter_batches(16, columns=["body"]):
         for body in batch.column(0).to_pylist():

@@ -15,19 +15,19 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configur
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
 
 _WORDS = {
-    "limit": "limit", "rate": "slowed down", "resting": "cannot be reached", "probing": "trying if it answers",
+    "limit": "limit", "rate": "slowed down", "resting": "cannot be reached", "probing": "a trial delivery",
     "hours": "sending hours", "suspended": "stopped", "source": "source address", "dns": "DNS",
     "concurrency": "connections to it", "connections": "connections of the zone", "deferred": "next try",
-    "held": "for an operator", "rest": "source rests there", "campaign": "stopped", "tenant": "stopped",
+    "held": "an operator", "rest": "source rests", "campaign": "stopped", "tenant": "stopped",
     "destination": "stopped", "zone": "stopped", "deadline": "deadline",
 }  # fmt: skip
 _ENDLESS = {
     "limit": "one of its connections ends", "probing": "that delivery ends", "dns": "the answer has come",
     "suspended": "lifted", "source": "lifted", "concurrency": "one of them ends", "connections": "one of them ends",
-    "held": "released or dropped", "rate": "it has behaved well for long enough",
+    "held": "released or dropped", "rate": "deliveries go well for long enough",
 }  # fmt: skip
 _NOTHING = "nothing holds it"
-_LEARNED = {"recipients": "it takes {} recipients per message", "pipelining": "it gets one command at a time"}
+_LEARNED = {"recipients": "{} recipients per message", "pipelining": "one command at a time"}
 
 
 @tabled
@@ -52,7 +52,7 @@ def explain(
     for entry in listed:
         print_aside(_suppressed(entry))
     if listed and not found["rows"]:
-        print_aside("Nothing waits for it")
+        print_aside("Nothing is waiting for it")
         return None
     if not found["rows"]:
         print(printable(_idle(found["kind"], found["about"])))
@@ -70,8 +70,8 @@ def _absent(kind: str, about: str) -> str:
     option = "--id" if kind == "message" else "--recipient"
     return (
         f"{about} is not in the queue: it was delivered, returned or never accepted; "
-        f"`zonemta journal dump {option} {about}` (and --archive for older days) tells, "
-        "and `zonemta queue show ID` shows a message that is in it"
+        f"`zonemta journal dump {option} {about}` shows which (with --archive for older days), "
+        "and `zonemta queue show ID` shows a message that is in the queue"
     )
 
 
@@ -79,13 +79,15 @@ def _suppressed(entry: dict[str, Any]) -> str:
     """What the suppression list says of it."""
     scope = "" if entry["scope"] == "all" else f" of scope {entry['scope']}"
     return (
-        f"{entry['address']} is on the suppression list since {moment(entry['since_ms'])} ({entry['kind']}): no mail"
-        f"{scope} goes to it, except through zones whose `suppress` omits that kind; see `zonemta suppression show`"
+        f"{entry['address']} has been on the suppression list since {moment(entry['since_ms'])} ({entry['kind']}): no "
+        f"mail{scope} goes to it, except through zones whose `suppress` omits that kind; see `zonemta suppression show`"
     )
 
 
 def _idle(kind: str, about: str) -> str:
-    return f"Nothing waits for {kind} {about}, and nothing holds it; `zonemta queue size` shows what waits elsewhere"
+    return (
+        f"Nothing is waiting for {kind} {about}, and nothing holds it; `zonemta queue size` shows what waits elsewhere"
+    )
 
 
 # -- recipients
@@ -123,18 +125,18 @@ def _since(row: dict[str, Any], now_ms: int) -> str:
 
 def _turn(row: dict[str, Any]) -> str:
     """What the turn of a recipient that nothing holds depends on."""
-    first = f"the {row['before']:,} before it" if row["before"] else "nobody of its own line"
+    first = f"the {row['before']:,} before it" if row["before"] else "no other recipient of its flow"
     return (
         f"Its turn depends on {first}, on higher priorities, on the shares of campaigns and tenants, and on free "
-        "connections: see `zonemta lanes`"
+        "connections; see `zonemta lanes`"
     )
 
 
 def _life(life: dict[str, Any], now_ms: int) -> str:
     """Until when it is tried. Of several recipients that of the first: most have the same."""
     chosen = life["chosen_ms"] / 1000
-    free = f" ({when.length(chosen)} in which it was stopped or held by choice are not counted)" if chosen else ""
-    return f"It is tried until {when.until(life['until_ms'], now_ms)}, and then given up{free}"
+    free = f" (not counting {when.length(chosen)} in which it was stopped or held by choice)" if chosen else ""
+    return f"It is tried until {when.until(life['until_ms'], now_ms)}, then it expires{free}"
 
 
 # -- lines of mail
@@ -149,12 +151,12 @@ def _show_lines(found: dict[str, Any], now_ms: int) -> None:
     print_table(f"Why {found['kind']} {found['about']} waits", columns, cells, footer)
     _show_learned(found)
     if counts.get("deferred"):
-        print_aside(f"Those deferred: `zonemta queue list --domain {found['about']} --state deferred`")
+        print_aside(f"Deferred recipients: `zonemta queue list --domain {found['about']} --state deferred`")
 
 
 def _show_learned(found: dict[str, Any]) -> None:
     for row in found.get("learned", ()):
-        print_aside(f"Learned of {row['name']}: {_LEARNED[row['kind']].format(row['most'])} ({row['cause']})")
+        print_aside(f"Learned about {row['name']}: {_LEARNED[row['kind']].format(row['most'])} ({row['cause']})")
 
 
 def _line_rows(row: dict[str, Any], now_ms: int) -> Iterator[Sequence[object]]:
@@ -198,7 +200,7 @@ def _more(found: dict[str, Any]) -> str:
 
 @tabled
 def lanes(zone: ZoneName = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """List the scheduler's queues in memory, longest first, and why each does not go now."""
+    """List the scheduler's queues in memory, longest first, and why each cannot be sent now."""
     chosen = configuration(config, folder)
     rows = answer(chosen, "lanes", zone=known_zone(chosen, zone))
     rows.sort(key=lambda row: (-row["waiting"], not row["parked"], row["site"], row["source"]))
@@ -208,7 +210,7 @@ def lanes(zone: ZoneName = None, config: ConfigFile = None, folder: Folder = Non
         "zone", "site", "source", "provider", "flow", "waiting ", "parked", "connections ", "why not now", "until",
     )  # fmt: skip
     now_ms = int(time.time() * 1000)
-    footer = "" if rows else "Nothing waits in memory; `zonemta queue size` counts what is deferred or held"
+    footer = "" if rows else "Nothing is waiting in memory; `zonemta queue size` counts what is deferred or held"
     return print_table(f"Lanes: {len(rows)}", columns, [_lane(row, now_ms) for row in rows], footer)
 
 

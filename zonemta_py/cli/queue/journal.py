@@ -54,9 +54,12 @@ def dump(
         str | None, typer.Option(metavar="TYPE", help="Only this type: envelope, start, delivery …")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="Only from then on: 2h (ago), 14:30, yesterday 9:00, 2026-12-01.")
+        str | None,
+        typer.Option(metavar="WHEN", help="Only records since then: 2h (ago), 14:30, yesterday 9:00, 2026-12-01."),
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="WHEN", help="Only before that moment: the same.")] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="Only records before then; written likewise.")
+    ] = None,
     archive: Annotated[bool, typer.Option("--archive", help="Read the archive too.")] = False,
     config: ConfigFile = None,
     folder: Folder = None,
@@ -118,7 +121,7 @@ def _kind(name: str | None) -> Type | None:
         return Type[name.upper().replace("-", "_")]
     except KeyError:
         kinds = ", ".join(kind.name.lower().replace("_", "-") for kind in Type)
-        raise CommandError(Exit.USAGE, f"--type: {name!r} is not a type of record; take one of {kinds}") from None
+        raise CommandError(Exit.USAGE, f"--type: {name!r} is not a type of record; use one of {kinds}") from None
 
 
 def _mentions(value: Any, word: str) -> bool:

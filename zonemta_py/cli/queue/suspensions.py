@@ -15,7 +15,7 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configur
 from zonemta_py.cli.terminal.output import as_csv, print_json, print_table, printable
 
 _WHAT = {
-    "rest": "source rests there", "resting": "cannot be reached", "rate": "slowed down",
+    "rest": "source rests", "resting": "cannot be reached", "rate": "slowed down",
     "concurrency": "fewer connections", "no-tls": "TLS is switched off", "recipients": "fewer recipients per message",
     "pipelining": "one command at a time", "lost": "may be lost",
 }  # fmt: skip
@@ -33,11 +33,13 @@ def stop(
         str | None,
         typer.Option("--for", metavar="SPAN", help="For how long: 90s, 15min, 2h, 1d12h; default: until lifted."),
     ] = None,
-    because: Annotated[str, typer.Option("--because", metavar="TEXT", help="Why; shown wherever mail waits.")] = "",
+    because: Annotated[
+        str, typer.Option("--because", metavar="TEXT", help="Reason, shown wherever mail waits for it.")
+    ] = "",
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Stop sending from now on. Its mail waits, without counting attempts; a restart changes nothing."""
+    """Stop sending from now on. Its mail waits, without counting attempts, across restarts too."""
     seconds = when.span(for_, "--for") if for_ is not None else None
     chosen = configuration(config, folder)
     held = answer(chosen, "stop", kind=kind, name=name, seconds=seconds, cause=because)
@@ -46,7 +48,7 @@ def stop(
     rows = (row for row in answer(chosen, "standing") if (row["kind"], row["name"]) == (kind, name))
     row: dict[str, Any] = next(rows, {"kind": kind, "name": name, "until_ms": now_ms})  # a second may be over already
     end = when.until(row["until_ms"], now_ms, "it is lifted")
-    waiting = f"lines of waiting mail it holds: {held}" if held else "nothing is waiting now"
+    waiting = f"flow queues it holds: {held}" if held else "nothing is waiting now"
     print(printable(f"{kind} {name} is stopped until {end} ({waiting}); undo: {_undo(row)}"))
 
 
@@ -56,7 +58,7 @@ def lift(
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Undo a stop, a rest, or what was learned of a site: mail continues at once. Acknowledges what may be lost."""
+    """Undo a stop, a rest, or what was learned about a site: mail continues at once. Acknowledges what may be lost."""
     full = " ".join(name)
     if not answer(configuration(config, folder), "lift", kind=kind, name=full):
         raise CommandError(Exit.DATA, f"there is no {kind} {full!a} to lift; `zonemta standing` lists what there is")
@@ -65,8 +67,8 @@ def lift(
 
 @tabled
 def standing(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """List all stops, rests, what was learned of sites and what damage may have cost: why, since when, until when, how
-    to undo each."""
+    """List stops, rests, what was learned about sites and what damage may have lost: why, since when, until when, and
+    how to undo each."""
     rows = answer(configuration(config, folder), "standing")
     if json:
         return print_json([row | {"undo": _undo(row)} for row in rows])
@@ -95,10 +97,10 @@ def _now(row: dict[str, Any]) -> str:
     if row["kind"] == "pipelining":
         return "no pipelining"
     if row["kind"] == "lost":
-        return "damaged files had it"
+        return "it was in damaged files"
     if row["kind"] == "no-tls":
         return "mail is sent without TLS"
-    return "nothing goes" if row["kind"] != "resting" or row["until_ms"] else "one tries"
+    return "nothing is sent" if row["kind"] != "resting" or row["until_ms"] else "one delivery tries"
 
 
 def _end(row: dict[str, Any]) -> str:

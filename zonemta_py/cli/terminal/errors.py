@@ -69,7 +69,7 @@ _OS_ERRORS: dict[int, tuple[Exit, str]] = {
 
 def from_os(error: OSError) -> CommandError:
     """What the operating system refused, with what can be done about it."""
-    code, remedy = _OS_ERRORS.get(error.errno or 0, (Exit.DISK, "look at the system's log"))
+    code, remedy = _OS_ERRORS.get(error.errno or 0, (Exit.DISK, "see the system log"))
     where = f"{error.filename}: " if error.filename else ""
     return CommandError(code, f"{where}{(error.strerror or str(error)).lower()}; {remedy}")
 

@@ -257,7 +257,7 @@ class Store:
         Readers look in `_reading`, which who closes it has had once after the fence.
         """
         if self.fenced:
-            raise StoreFenced(f"{self.folder}: fenced after a write error; it will be opened again by itself")
+            raise StoreFenced(f"{self.folder}: fenced after a write error; it will be reopened automatically")
 
     def _start_writeback(self) -> None:
         """Lets the disk begin with what was written, so that the sync at a large message's end finds little to do."""
@@ -371,4 +371,4 @@ def _named(error: Exception, folder: Path) -> StoreError:
         return StoreLocked(
             f"{folder}: another process has this queue open; stop that `zonemta run` or name another folder"
         )
-    return StoreFailed(f"{folder}: {text}; free space or repair the disk; the queue continues by itself")
+    return StoreFailed(f"{folder}: {text}; free space or repair the disk; the queue then continues by itself")

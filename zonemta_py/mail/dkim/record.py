@@ -36,7 +36,9 @@ def judge(texts: Sequence[str], key: Key) -> Finding:
             notes.append("there is a TXT record, but it is not a DKIM key")
         return Finding("missing", tuple(notes))
     if len(records) > 1:
-        notes.append(f"{len(records)} records; which one is used is chance (RFC 6376 3.6.2.2)")
+        notes.append(
+            f"{len(records)} records, and verifiers may use any of them; remove all but one (RFC 6376 3.6.2.2)"
+        )
         return Finding("several", tuple(notes))
     [record] = records
     notes += _flags(record, key)
@@ -79,7 +81,7 @@ def _about(key: Key) -> Iterator[str]:
 def _flags(record: dict[str, str], key: Key) -> Iterator[str]:
     flags = [flag.strip() for flag in record.get("t", "").split(":")]
     if "y" in flags:
-        yield "testing (t=y): verifiers may treat the mail as unsigned; take the flag out"
+        yield "testing (t=y): verifiers may treat the mail as unsigned; remove the flag"
     if "s" in flags and key.identity and key.identity.rpartition("@")[2].lower() != key.domain:
         yield f"t=s forbids i={key.identity}: signatures will fail"
 

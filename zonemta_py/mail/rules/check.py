@@ -44,7 +44,7 @@ def _of_rule(rules: Rules, rule: Rule) -> Iterator[str]:
     if not rule.examples:
         yield f"{where} has no example; add a real reply to `examples`"
     if rule.codes is not None and max(rule.codes) < 400:
-        yield f"{where} never matches: only replies that refuse are judged; take a code of 4xx or 5xx"
+        yield f"{where} never matches: only refusals are classified; use a 4xx or 5xx code"
     why = risk(rule.pattern) if rule.pattern else ""
     if why:
         yield f"{where}: pattern {rule.pattern!r} may take very long: {why}"

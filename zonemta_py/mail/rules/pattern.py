@@ -43,10 +43,10 @@ def risk(pattern: str) -> str:
     if any(_loose(inner) for inner in _repeated(tree)):
         return "a quantifier around what can match the same text in several ways; begin each alternative differently"
     if _side_by_side(tree):
-        return "two quantifiers side by side for the same characters; make them one"
+        return "two adjacent quantifiers for the same characters; merge them"
     wildcards = [_wild(operator, value) for operator, value in tree]
     if wildcards[:1] == [True]:
-        return "it begins with an unbounded wildcard, which says nothing; leave it out"
+        return "it begins with an unbounded wildcard, which has no effect; remove it"
     if sum(wildcards) > _WILDCARDS_MAX:
         return f"more than {_WILDCARDS_MAX} unbounded wildcards; bound them, such as .{{0,40}}"
     return ""

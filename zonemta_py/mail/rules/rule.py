@@ -22,30 +22,30 @@ from zonemta_py.mail.rules.pattern import FLAGS
 CLASSES = {
     "user-unknown": "the address does not exist",
     "mailbox-full": "the recipient's quota is used up",
-    "inactive": "the mailbox exists and is not used any more",
+    "inactive": "the mailbox exists, but is no longer used",
     "suspended": "the recipient's account is disabled, locked or blocked by its provider",
-    "moved": "the recipient has another address now",
+    "moved": "the recipient has a new address",
     "host-unknown": "the domain does not exist, takes no mail, or cannot be routed",
     "network": "no connection, or it broke",
     "tls": "TLS failed, is required, or is not offered",
     "spam-content": "the message looks like spam to them: text, links, headers",
-    "virus": "an attachment is infected or of a kind they never take",
-    "blocked-ip": "our IP address is on their list or on one they ask",
-    "poor-reputation": "our IP address or domain is thought ill of, without being on a list",
+    "virus": "an attachment is infected, or of a type they never accept",
+    "blocked-ip": "our IP address is on their blocklist, or on one they consult",
+    "poor-reputation": "our IP address or domain has a bad reputation, without being on a blocklist",
     "reverse-dns": "the PTR record or the EHLO name of our IP address is missing or wrong",
     "authentication": "SPF, DKIM, DMARC or ARC: the message is not proven to be the sender's",
-    "policy": "a rule of theirs, or of the recipient, which they do not explain further",
+    "policy": "a policy of theirs or of the recipient, not explained further",
     "rate": "too much, too fast: messages, recipients, or to this one recipient",
-    "greylisting": "come back later: strangers wait",
+    "greylisting": "unknown senders have to try again later",
     "too-many-connections": "too many connections at once, or too many sessions",
     "too-many-recipients": "too many recipients in one transaction",
     "message-too-big": "the message exceeds their size limit",
-    "relay-denied": "they do not serve this recipient's domain, or want a login",
+    "relay-denied": "they do not accept mail for this domain, or require authentication",
     "protocol": "commands out of order, unknown, or too many errors",
     "syntax": "an address, header or body that breaks the standard",
     "system-full": "their disk or queue is full",
-    "system-error": "something of theirs is broken or down",
-    "expired": "it was tried for too long",
+    "system-error": "a system of theirs is broken or down",
+    "expired": "it was not delivered within its lifetime",
     "undefined": "nothing more is known",
 }
 """Name → what it means. Every reply gets one of these."""
@@ -189,7 +189,7 @@ def _example(entry: Any, stages: list[str], providers: list[str], where: str) ->
     """Where an example does not say from where it is, it is from where the rule looks first."""
     table = {"reply": entry} if isinstance(entry, str) else entry
     if not isinstance(table, dict) or "reply" not in table or not table.keys() <= {"reply", "stage", "provider"}:
-        raise RulesError(f'{where}: an example is a reply, or {{reply = "…", stage = "…", provider = "…"}}; mend it')
+        raise RulesError(f'{where}: an example is a reply, or {{reply = "…", stage = "…", provider = "…"}}; correct it')
     line = str(table["reply"])
     try:
         reply = reply_of(line)
@@ -256,7 +256,7 @@ def _entries(table: dict[str, Any], key: str, where: str) -> list[Any]:
 def _one_of(values: list[str], known: tuple[str, ...], what: str, where: str) -> list[str]:
     for value in values:
         if value not in known:
-            raise RulesError(f"{where}: there is no {what} {value!r}; take one of {', '.join(known)}")
+            raise RulesError(f"{where}: there is no {what} {value!r}; use one of {', '.join(known)}")
     return values
 
 

@@ -170,7 +170,7 @@ def _class_actions(file: str, document: dict[str, Any]) -> dict[str, dict[str, A
     for kind, table in classes.items():
         where = f"{file}: classes.{kind}"
         if kind not in CLASSES or not isinstance(table, dict):
-            raise RulesError(f"{where}: there is no such class; take one of {', '.join(CLASSES)}")
+            raise RulesError(f"{where}: there is no such class; use one of {', '.join(CLASSES)}")
         unknown = sorted(table.keys() - ACTION_KEYS)
         if unknown:
             raise RulesError(f"{where}: there is no key {unknown[0]!r}; a class has {', '.join(sorted(ACTION_KEYS))}")

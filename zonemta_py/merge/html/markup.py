@@ -135,13 +135,13 @@ def _misplaced(element: re.Match[str], words: re.Pattern[str], chunks: dict[str,
     if element[0].startswith("<!--") or raw in ("title", "textarea", "mj-title", "mj-preview"):
         return []
     if raw == "script":
-        return [(word, "a script cannot contain fields, because nothing makes them safe there; remove it")
+        return [(word, "a script cannot contain fields, because they cannot be escaped safely there; remove it")
                 for word in words.findall(element[0])]  # fmt: skip
     if raw:
-        return [(word, "a style sheet cannot depend on fields; write style=\"…\" at the element")
+        return [(word, "a style sheet cannot depend on fields; write style=\"…\" on the element")
                 for word in words.findall(element[0])]  # fmt: skip
     bare = words.findall(_QUOTED.sub("", element[0]))
-    return [(word, f'{chunks[word][:40]} stands in an element outside quotes; write name="{{{{ … }}}}"')
+    return [(word, f'{chunks[word][:40]} is used in a tag outside quotes; write name="{{{{ … }}}}"')
             for word in bare]  # fmt: skip
 
 
@@ -187,7 +187,7 @@ class _Components(HTMLParser):
         if tag not in _COMPONENTS:
             self._say(f"MJML has no <{tag}>; see the list of components at https://documentation.mjml.io")
         elif tag == "mj-include":
-            self._say("a template stands alone; put the text in the place of <mj-include>")
+            self._say("a template cannot include files; replace <mj-include> by the text itself")
         self._open.append((tag, *self.getpos()))
 
     def handle_startendtag(self, tag: str, attrs: object) -> None:

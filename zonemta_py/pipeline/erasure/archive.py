@@ -122,7 +122,7 @@ def _replace(path: Path, data: bytes, person: DataSubject) -> None:
     """The file's times stay as they were, so that nobody takes it for a new one."""
     damages: list[Damage] = []
     if any(_names(record, person) for record in parse(data, damages)) or damages:
-        raise AssertionError(f"{path}: the new segment is not as it should be; the old one is still there")
+        raise AssertionError(f"{path}: the rewritten segment does not read back as it should; the old one is unchanged")
     was = path.stat()
     with fresh_file(path, suffix=_SUFFIX) as file:
         os.fchmod(file.fileno(), was.st_mode & 0o7777)

@@ -48,7 +48,7 @@ class DataSubject:
     def __init__(self, address: str, stand_in: str, subaddresses: bool = False) -> None:
         local, _, domain = address.strip().rpartition("@")
         if not local or not domain:
-            raise ValueError(f"{address!a} is no address; write it as local@domain")
+            raise ValueError(f"{address!a} is not an address; write it as local@domain")
         self.stand_in = stand_in
         self._local, self._domain = local.lower(), canonical(domain)
         self._subaddresses = subaddresses

@@ -122,14 +122,14 @@ def _begun(proof: Path, subaddresses: bool) -> dict[str, Any]:
     try:
         told: dict[str, Any] = json.loads(proof.read_bytes())
         if told["version"] != VERSION or told["state"] == DONE:
-            raise ValueError(f"{proof}: is the proof of an erasure that is done; name another file")
+            raise ValueError(f"{proof}: is the proof of a completed erasure; name another file")
     except FileNotFoundError:
         return {
             "version": VERSION, "state": BEGUN, "began": _now(), "ended": "", "stand_in": pseudonym(),
             "subaddresses": subaddresses, "queue": None, "places": [], "search": {}, "waiting": [],
         }  # fmt: skip
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
-        raise ValueError(f"{proof}: is no proof of an erasure; name another file") from None
+        raise ValueError(f"{proof}: is not the proof of an erasure; name another file") from None
     return told | {"state": BEGUN, "subaddresses": subaddresses}
 
 

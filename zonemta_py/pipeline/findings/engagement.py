@@ -31,7 +31,7 @@ def events(spark: SparkSession, path: Path) -> DataFrame:
     """EVENTS of a file, or of a folder of such files. Raises ValueError."""
     form = _FORMATS.get(path.suffix.lower())
     if form is None:
-        raise ValueError(f"{path}: its kind cannot be told; name it .csv, .jsonl or .parquet")
+        raise ValueError(f"{path}: its format is unknown; its name must end in .csv, .jsonl or .parquet")
     if not path.exists():
         raise ValueError(f"{path}: does not exist; name a file of events")
     # Everything as text first: a time may be ISO 8601 or UNIX seconds or milliseconds.
@@ -39,7 +39,9 @@ def events(spark: SparkSession, path: Path) -> DataFrame:
     found = reader.format(form).load(str(path))
     missing = sorted({"address", "kind", "at"} - set(found.columns))
     if missing:
-        raise ValueError(f"{path}: has no column {missing[0]!r}; give address, kind, at and, if you can, campaign")
+        raise ValueError(
+            f"{path}: has no column {missing[0]!r}; columns are address, kind, at and, optionally, campaign"
+        )
     campaign = F.col("campaign").cast("string") if "campaign" in found.columns else F.lit("")
     at = F.col("at") if dict(found.dtypes)["at"].startswith("timestamp") else _moment(F.col("at").cast("string"))
     return found.select(

@@ -82,8 +82,8 @@ def curve(every: Sequence[Counted], measures: Measures = Measures()) -> Curve:  
     if taken is None or bad_from is None or len(bad) < measures.least_windows:
         return Curve(*known, None, "none", _unseen(clean, len(bad)))
     proposed = min(max(clean or 0.0, taken), bad_from)
-    reason = f"{len(bad)} windows were throttled, from {bad_from:.3g}/s on, and took {taken:.3g}/s; "
-    reason += f"clean up to {clean:.3g}/s" if clean else "none was clean often enough"
+    reason = f"{len(bad)} windows were throttled, at {bad_from:.3g}/s and above, and accepted {taken:.3g}/s; "
+    reason += f"clean up to {clean:.3g}/s" if clean else "no rate was clean often enough"
     return Curve(*known, proposed, _confidence(clean, proposed, len(bad), len(telling), measures), reason)
 
 
@@ -106,9 +106,7 @@ def _confidence(clean: float | None, proposed: float, bad: int, telling: int, me
 
 def _unseen(clean: float | None, bad: int) -> str:
     so_far = f"clean up to {clean:.3g}/s" if clean else "too few windows with enough mail"
-    return f"{so_far}; " + (
-        f"only {bad} windows were throttled" if bad else "never throttled, so its limit is not known"
-    )
+    return f"{so_far}; " + (f"only {bad} windows were throttled" if bad else "never throttled, so its limit is unknown")
 
 
 def _low_tenth(values: Sequence[float]) -> float:

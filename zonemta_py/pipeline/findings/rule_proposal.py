@@ -26,8 +26,8 @@ RUNS_MAX = 3
 _GAP = ".{0,120}"
 _MARK = re.compile(r"<(?:url|address|ip|host|id|n)>")
 _HEADING = """\
-# Proposed by `zonemta lake unknown` from replies that no rule knew. Read each rule, mend its name and class, and put it
-# into the file of [rules] extra. `zonemta rules check FILE` runs the examples.
+# Proposed by `zonemta lake unknown` from replies that no rule matched. Review each rule, correct its name and class,
+# and add it to the file that [rules] extra names. `zonemta rules check FILE` runs the examples.
 """
 _GUESSES = (
     ("mailbox-full", r"quota|mailbox (?:is )?full|over ?limit|storage|space"),
@@ -67,7 +67,7 @@ def rule_file(clusters: Iterable[dict[str, Any]], existing: Rules | None = None)
         if table and not _problems("\n".join([*parts, table])):
             parts.append(table)
         else:
-            parts.append(_about(row) + f"# no rule can be made of: {_oneline(row['examples'][0])}\n")
+            parts.append(_about(row) + f"# no rule could be derived from: {_oneline(row['examples'][0])}\n")
     return "\n".join(parts)
 
 

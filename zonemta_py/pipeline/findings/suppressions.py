@@ -44,10 +44,14 @@ class Standard(NamedTuple):
 
 STANDARDS = (
     Standard("address-unknown", ("user-unknown",), ("bounced",), 1, 0, "the address does not exist"),
-    Standard("address-moved", ("moved",), ("bounced",), 1, 0, "the recipient has another address now"),
-    Standard("mailbox-inactive", ("inactive", "suspended"), ("bounced", "deferred"), 3, 7, "nobody uses the mailbox"),
-    Standard("mailbox-full", ("mailbox-full",), ("bounced", "deferred"), 5, 14, "the mailbox has been full for long"),
-    Standard("domain-gone", ("host-unknown",), ("bounced", "deferred"), 3, 7, "the domain takes no mail any more"),
+    Standard("address-moved", ("moved",), ("bounced",), 1, 0, "the recipient has a new address"),
+    Standard(
+        "mailbox-inactive", ("inactive", "suspended"), ("bounced", "deferred"), 3, 7, "the mailbox is not used any more"
+    ),
+    Standard(
+        "mailbox-full", ("mailbox-full",), ("bounced", "deferred"), 5, 14, "the mailbox has been full for a long time"
+    ),
+    Standard("domain-gone", ("host-unknown",), ("bounced", "deferred"), 3, 7, "the domain no longer accepts mail"),
 )
 """Asked in this order: of several that are met, the first is the row's."""
 

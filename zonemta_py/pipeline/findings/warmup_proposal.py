@@ -30,7 +30,7 @@ _Rows = Iterable[Mapping[str, Any]]
 def comment(row: Mapping[str, Any], text: str) -> str:
     """How a source's days went, and what the next one brings by the file's schedule. row: of rates.RATES."""
     where = f"# {row['source']} at {row['provider']}: {row['good_days']} good days"
-    went = {True: "the last one went well", False: "the last one went badly", None: "none had enough to tell"}
+    went = {True: "the last one went well", False: "the last one went badly", None: "no day had enough mail to judge"}
     where += f", the best with {row['best_day'] or 0} attempts; {went[row['last_day_good']]}"
     schedule = _schedule(row["source"], tomllib.loads(text))
     if schedule is None or row["last_day_good"] is None:
@@ -40,7 +40,7 @@ def comment(row: Mapping[str, Any], text: str) -> str:
     number = step + 1 if step < len(schedule["caps"]) else "warm"
     order = f"zonemta warmup set {row['source']} {row['provider']} {number}"
     return (
-        f"{where}; after that, next by {schedule['name']}: {then}; `zonemta warmup` shows the cap, `{order}` sets it\n"
+        f"{where}; the next step of {schedule['name']} is {then}; `zonemta warmup` shows the cap, `{order}` sets it\n"
     )
 
 

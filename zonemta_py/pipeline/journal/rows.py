@@ -96,7 +96,7 @@ def _one_by_one(
             rows = form.expand([head], unpacked([body]))
             _arrow(kind, form.columns, rows, segment)
         except _WRONG as error:
-            misfits.append(Misfit(seq, f"its body is not that of {type_name(kind)}: {error}"))
+            misfits.append(Misfit(seq, f"its body does not fit the type {type_name(kind)}: {error}"))
             rows = [(*head[:1], 0, *head[1:], *_nothing(len(form.columns)))]
         good += rows
     return _arrow(kind, form.columns, good, segment)

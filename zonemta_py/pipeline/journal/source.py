@@ -66,10 +66,10 @@ class Options:
         self.since_ms, self.until_ms = _ms(lower.get("since"), 0), _ms(lower.get("until"), _EVER_MS)
         self.damage = lower.get("damage", DAMAGE[0])
         if self.damage not in DAMAGE:
-            raise ValueError(f"damage: {self.damage!r} is neither {' nor '.join(DAMAGE)}")
+            raise ValueError(f"damage: {self.damage!r} is not a way to treat damage; use {' or '.join(DAMAGE)}")
         self.max_files = int(lower.get("maxfiles", _MAX_FILES))
         if self.max_files < 1:
-            raise ValueError("maxFiles: one at least")
+            raise ValueError("maxFiles must be at least 1")
 
 
 def _ms(text: str | None, otherwise: int) -> int:

@@ -78,7 +78,7 @@ def locked(lake: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
         yield
     except BlockingIOError:
-        raise Busy(f"{lake}: another ingest fills this lake; wait until it has ended") from None
+        raise Busy(f"{lake}: another ingest is writing to this lake; wait until it has finished") from None
     finally:
         os.close(lock)
 

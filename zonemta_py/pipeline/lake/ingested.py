@@ -25,7 +25,7 @@ from zonemta_py.pipeline.journal.reader import Segment
 
 FOLDER = "bronze"
 LEDGER = "_ledger"
-_REMEDY = "a lake belongs to one MTA, so bring this archive into a lake of its own"
+_REMEDY = "a lake belongs to one MTA, so ingest this archive into a lake of its own"
 
 Warned = Callable[[str], object]
 """Told one sentence."""
@@ -95,11 +95,11 @@ def _pass_over(segment: Segment, entry: Ingested, lake: Path, warned: Warned) ->
     """Raises Foreign if it is not what was brought in."""
     there = _in_file(segment.path)
     if there and entry.rows and not _alike(there, _in_lake(lake, entry)):
-        raise Foreign(f"{segment.path}: the lake has other records from a file of this name; {_REMEDY}")
-    left = f"{segment.first_seq}-{segment.last_seq} are" if there else "none can be"
+        raise Foreign(f"{segment.path}: the lake already has different records from a file of this name; {_REMEDY}")
+    left = f"{segment.first_seq}-{segment.last_seq}" if there else "none"
     warned(
-        f"{segment.path}: it has changed since it was brought in: records {entry.first_seq}-{entry.last_seq} were in "
-        f"it, {left} read now; its {entry.rows:,} rows are in the lake, so it is passed over; run `zonemta fsck`"
+        f"{segment.path}: it has changed since it was ingested: it had records {entry.first_seq}-{entry.last_seq}, "
+        f"readable now: {left}; its {entry.rows:,} rows are in the lake, so it is skipped; run `zonemta fsck`"
     )
 
 
@@ -110,7 +110,7 @@ def _refuse_other_numbers(segment: Segment, lake: Path, known: Mapping[str, Inge
         if entry.first_seq <= segment.last_seq and segment.first_seq <= entry.last_seq:
             in_lake = _in_lake(lake, entry)
             if there.keys() & in_lake.keys() and not _alike(there, in_lake):
-                raise Foreign(f"{segment.path}: the lake has other records of these numbers; {_REMEDY}")
+                raise Foreign(f"{segment.path}: the lake already has different records with these numbers; {_REMEDY}")
 
 
 def _alike(some: Mapping[int, int], others: Mapping[int, int]) -> bool:

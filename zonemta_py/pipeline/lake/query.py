@@ -53,4 +53,4 @@ def ask(
     except Py4JJavaError as error:
         if _PATTERN not in str(error):
             raise
-        raise QueryRefused("a pattern in it is no regular expression; mend its brackets and stars") from None
+        raise QueryRefused("a pattern in it is not a regular expression; correct its brackets and asterisks") from None

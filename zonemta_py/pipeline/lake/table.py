@@ -97,7 +97,7 @@ def read(spark: SparkSession, lake: Path, name: str, days: Iterable[str | date] 
 
     now = manifest(lake, name)
     if not now.schema:
-        raise Missing(f"{lake}: there is no table {name} yet; make it with `zonemta lake update {name}`")
+        raise Missing(f"{lake}: there is no table {name} yet; create it with `zonemta lake update {name}`")
     schema = StructType.fromJson(now.schema)
     paths = [str(folder) for folder in folders(lake, name, days)]
     if not paths:
@@ -187,7 +187,7 @@ def locked(lake: Path) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
-        raise Busy(f"{lake}: another process is changing this lake; wait until it has ended") from None
+        raise Busy(f"{lake}: another process is changing this lake; wait until it has finished") from None
     try:
         yield
     finally:

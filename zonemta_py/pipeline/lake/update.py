@@ -173,7 +173,7 @@ def update(
     with table.locked(lake), tuned(spark, _SETTINGS):
         files = bronze_files(lake)
         if not files:
-            raise NoBronze(f"{lake}: there is no bronze yet; make it with `zonemta lake ingest`")
+            raise NoBronze(f"{lake}: there is no bronze table yet; create it with `zonemta lake ingest`")
         view, done = LakeView(spark, lake, files), list[Done]()
         for group in _groups(chosen):
             for job in group:
@@ -191,7 +191,7 @@ def bronze_files(lake: Path) -> tuple[str, ...]:
 def _chosen(names: Sequence[str], jobs: Sequence[Job]) -> list[Job]:
     by_name = {job.name: job for job in jobs}
     if unknown := [name for name in names if name not in by_name]:
-        raise ValueError(f"{unknown[0]} is no table that can be updated; there are {', '.join(by_name)}")
+        raise ValueError(f"{unknown[0]} is not a table that can be updated; use {', '.join(by_name)}")
     wanted = set(names or by_name)
     while more := {read for name in wanted for read in by_name[name].reads} - wanted:
         wanted |= more

@@ -66,11 +66,11 @@ class NodeAccess:
         for url in self.nodes:
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ValueError(f"{url!r} is no address of a node; write it like http://127.0.0.1:8525")
+                raise ValueError(f"{url!r} is not the URL of a node; write it like http://127.0.0.1:8525")
             if parts.scheme == "http" and not _is_here(parts.hostname):
-                raise ValueError(f"{url!r} would be told the key in the clear; write https://, or reach it by a tunnel")
+                raise ValueError(f"{url!r} would get the API key in the clear; write https://, or use a tunnel")
         if not self.nodes:
-            raise ValueError("no node is named; say which with --nodes")
+            raise ValueError("no node is named; name at least one with --nodes")
 
 
 def _is_here(host: str) -> bool:
@@ -150,7 +150,9 @@ class NodeClient:
         try:
             row: dict[str, Any] = answer.json()
         except json.JSONDecodeError:
-            raise NodeRefused(f"{self.url}: {what}: the answer is not JSON; is that a node's HTTP door?") from None
+            raise NodeRefused(
+                f"{self.url}: {what}: the answer is not JSON; name a node's HTTP listener with --nodes"
+            ) from None
         return row
 
     def _patiently(self, method: str, path: str, what: str, options: dict[str, Any]) -> httpx.Response:
@@ -161,7 +163,7 @@ class NodeClient:
                 answer = self._request(method, path, options)
             except httpx.TransportError as error:
                 if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                    sentence = f"nobody known here vouches for its certificate ({error}); name who does with --ca FILE"
+                    sentence = f"its certificate cannot be verified ({error}); name its CA with --ca FILE"
                     raise NodeRefused(f"{self.url}: {what}: {sentence}") from None
                 trouble = f"it does not answer ({str(error) or type(error).__name__})"
             else:
@@ -172,7 +174,7 @@ class NodeClient:
                 trouble, wanted_s = _sentence(answer), _retry_after_s(answer)
             left_s = end - self._clock()
             if left_s <= 0:
-                raise NodeGone(f"{self.url}: {what}: {trouble}, for {self._patience_s:.0f} s now")
+                raise NodeGone(f"{self.url}: {what}: {trouble}, for {self._patience_s:.0f} s")
             # Not all that were sent away together come back together.
             self._sleep(min(max(wanted_s, pause_s * random.uniform(0.5, 1)), left_s))
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
@@ -194,7 +196,7 @@ def _sentence(answer: httpx.Response) -> str:
         document = answer.json()
         return str(document["detail"])
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
-        return f"it answers {answer.status_code} {answer.reason_phrase}"
+        return f"it answered {answer.status_code} {answer.reason_phrase}"
 
 
 def _retry_after_s(answer: httpx.Response) -> float:

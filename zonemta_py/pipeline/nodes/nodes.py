@@ -69,8 +69,8 @@ def bind(folder: Path, target: NodeAccess, name: str) -> None:
         return
     if before != urls and not (len(before) == len(urls) == 1 and _knows(target, name)):
         raise OtherNodes(
-            f"{name} goes to {', '.join(before)}, and at other nodes some would get it twice; name these with --nodes "
-            f"(if nothing of it has gone there, remove {file})"
+            f"campaign {name} was started with {', '.join(before)}; with others some would get it twice; "
+            f"name the same nodes with --nodes (or remove {file} if nothing was handed to them)"
         )
 
 
@@ -125,7 +125,8 @@ class Nodes:
         row = self.status(name)
         if row["state"] not in ("paused", "canceled"):
             return ""
-        remedy = f"; `zonemta campaign resume {name}` lets go on what is in, `campaign send --resume` sends the rest"
+        resume = f"; `zonemta campaign resume {name}` resumes what is queued"
+        remedy = f"{resume}, `zonemta campaign send --resume` sends the rest"
         return f"{name} is {row['state']} at {row['node']}: {row['cause']}{remedy if row['state'] == 'paused' else ''}"
 
 

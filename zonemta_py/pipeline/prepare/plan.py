@@ -87,7 +87,7 @@ def plan(
 
     Raises PlanRefused, OSError.
     """
-    say("look at the list")
+    say("read the list")
     mark = {"list": fingerprint(spark, list_, settings), "settings": settings.digest()}
     found = existing(folder)
     if found is not None:
@@ -131,7 +131,7 @@ def _same(report: dict[str, Any], mark: dict[str, str], folder: Path) -> dict[st
             campaign = report["campaign"]
             raise PlanRefused(
                 f"{folder}: {name} changed since campaign {campaign} was planned; give the campaign another name, or "
-                f"go on with what was planned (`zonemta campaign send --resume --name {campaign}`)"
+                f"continue that plan (`zonemta campaign send --resume --name {campaign}`)"
             )
     return report
 
@@ -148,18 +148,18 @@ def _make(
     say("count")
     counts = count(found, settings)
     if settings.caps:
-        say("keep to the warm-up caps")
+        say("apply the warm-up caps")
         found = _staged(within_caps(found, counts.ways, settings), folder / "capped")
         counts = count(found, settings)
     bad, typos = examples(found) if counts.kept < counts.read else [], proposals(found)
     if not counts.kept:
         _clear(folder)
-        raise PlanRefused(f"{name(list_)}: nobody is left of {counts.read:,} rows: {_why(counts)}")
+        raise PlanRefused(f"{name(list_)}: none of {counts.read:,} rows is left to send to: {_why(counts)}")
     say("write the plan")
     chunks(found, counts.groups, settings).write.options(**_PARQUET).parquet(str(folder / "chunks"))
     _clear(folder)
     if sum(counts.reasons[reason] for reason in REASONS):
-        say("write down what is rejected")
+        say("write the rejected rows")
         refused = validate(normalise(read(spark, list_, settings)), settings).where(F.col("reason").isNotNull())
         write_rejects(refused, folder / REJECTED, settings, files(list_), name)
     bad = [one | {"file": name(one["file"])} for one in locate(bad, files(list_))]

@@ -68,11 +68,13 @@ class Settings:
     def __post_init__(self) -> None:
         """Raises PlanRefused."""
         if len(self.fields) > FIELDS_MAX:
-            raise PlanRefused(f"the template has {len(self.fields)} fields; {FIELDS_MAX} are the most")
+            raise PlanRefused(f"the template has {len(self.fields)} fields; use {FIELDS_MAX} at most")
         if not 1 <= self.chunk <= CHUNK_RECIPIENTS_MAX // 2:
-            raise PlanRefused(f"chunks of {self.chunk} recipients; say 1 to {CHUNK_RECIPIENTS_MAX // 2}")
+            raise PlanRefused(
+                f"--chunk: {self.chunk} recipients per request are not possible; give 1 to {CHUNK_RECIPIENTS_MAX // 2}"
+            )
         if not 0 <= self.canary < 1:
-            raise PlanRefused(f"a canary of {self.canary:.0%}; say less than 100 %")
+            raise PlanRefused(f"--canary: {self.canary:.0%} leaves nothing to send after it; give less than 100%")
         if not self.lanes or any(lane.weight <= 0 for lane in self.lanes):
             raise PlanRefused("every zone and source needs a weight above 0")
 

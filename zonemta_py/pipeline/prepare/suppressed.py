@@ -49,7 +49,7 @@ def read(spark: SparkSession, file: str) -> DataFrame:
         raise PlanRefused(f"{file}: {str(error).splitlines()[0]}; name a CSV or Parquet file") from None
     address = "address" if "address" in frame.columns else recipient_column(frame.columns)
     if not address:
-        raise PlanRefused(f"{file}: there is no column address; name one so")
+        raise PlanRefused(f"{file}: there is no column address; name the column of addresses so")
     frame = normalise(frame.withColumn("raw", F.col(f"`{address}`")))
     whom = F.coalesce("address", "raw")
     known = {"address": whom, "kind": F.lit("listed"), "since_ms": F.lit(None), "by": F.lit(Path(file).name)}

@@ -72,7 +72,7 @@ def headline_table(facts: Facts, scope: ReportScope) -> Table:
         ("p99 time to delivery, s", facts.now.p99_s, facts.before.p99_s),
     ]
     before = scope.compared_with or "period before"
-    return Table("headline", "The headline's figures", ["figure", scope.name, before], rows)
+    return Table("headline", "Headline figures", ["figure", scope.name, before], rows)
 
 
 def _share(totals: Totals, what: str) -> Share:
@@ -96,7 +96,7 @@ def _ratio(now: int, before: int, known: bool) -> Change:
     change = now / before - 1
     if abs(change) < 0.005:
         return f"was {before:,}", ""
-    text = f"{change:+.0%}".replace("%", " %") if change < 9.995 else f"× {now / before:,.0f}"
+    text = f"{change:+.0%}" if change < 9.995 else f"× {now / before:,.0f}"
     return f"{text}, was {before:,}", ""
 
 

@@ -51,7 +51,7 @@ def over_time(moments: Sequence[Moment], step_s: int) -> go.Figure:
     share = [100 * row.tally.trouble / row.tally.total if row.tally.total >= FEW else None for row in moments]
     figure.add_scatter(
         x=times, y=share, yaxis="y2", name="not delivered", mode="lines", connectgaps=False, showlegend=False,
-        line={"color": MARK, "width": 1.5, "shape": "hv"}, hovertemplate="%{y:.1f} %",
+        line={"color": MARK, "width": 1.5, "shape": "hv"}, hovertemplate="%{y:.1f}%",
     )  # fmt: skip
     figure.add_annotation(
         text="share not delivered", xref="paper", yref="paper", x=0, y=0.29, xanchor="left", yanchor="bottom",
@@ -60,7 +60,7 @@ def over_time(moments: Sequence[Moment], step_s: int) -> go.Figure:
     width = {300: "5 min", 3600: "hour"}.get(step_s, "day")
     figure.update_layout(
         yaxis={"domain": [0.4, 1], "title": {"text": f"attempts per {width}"}},
-        yaxis2={**_AXIS, "domain": [0, 0.28], "ticksuffix": " %", "rangemode": "tozero", "nticks": 4},
+        yaxis2={**_AXIS, "domain": [0, 0.28], "ticksuffix": "%", "rangemode": "tozero", "nticks": 4},
         xaxis={"anchor": "y2", **_dates(times)},
     )
     return figure
@@ -76,7 +76,7 @@ def heat(cells: Sequence[Cell], providers: Sequence[str], hours: Sequence[int], 
     columns = [f"{hour // 3600:02}:00" for hour in hours] if of_day else [words.moment(hour) for hour in hours]
     alone = len(hours) < 2  # on an axis of dates, one column has no width
     figure = _figure(height=max(_LOWEST_PX["heat"], 60 + 26 * len(providers)), margin=_LOW)
-    for name, values, colour, suffix in (("share", share, "209,73,91", " %"), ("attempts", counts, "43,131,186", "")):
+    for name, values, colour, suffix in (("share", share, "209,73,91", "%"), ("attempts", counts, "43,131,186", "")):
         figure.add_heatmap(
             z=values, x=columns, y=_safe(words.labels(providers)), name=name, customdata=said, xgap=1, ygap=1, zmin=0,
             zmax=max((value for row in values for value in row if value is not None), default=0) or 1,
@@ -157,7 +157,7 @@ def secure(pairs: Sequence[Pair]) -> go.Figure:
         hovertemplate="%{y}<br>%{customdata} deliveries encrypted<extra></extra>",
     )  # fmt: skip
     figure.update_layout(
-        xaxis={"range": [0, 132], "tickvals": [0, 50, 100], "ticktext": ["0 %", "50 %", "100 %"]},
+        xaxis={"range": [0, 132], "tickvals": [0, 50, 100], "ticktext": ["0%", "50%", "100%"]},
         yaxis={"autorange": "reversed", "showgrid": False},
     )
     return figure

@@ -81,9 +81,8 @@ def _over_time(facts: Facts, scope: ReportScope) -> Section:
     width = {300: "5 minutes", HOUR_S: "hour", DAY_S: "day"}[scope.step_s]
     peak = max(facts.moments, key=lambda row: row.tally.total, default=None)
     all_ = facts.now.attempts
-    says = (
-        f"{words.counted(all_.total, 'attempt')}, of which {words.percent(all_.trouble, all_.total)} did not deliver."
-    )
+    failed = words.percent(all_.trouble, all_.total)
+    says = f"{words.counted(all_.total, 'attempt')}, of which {failed} were not delivered."
     if peak and peak.tally.total:
         says += f" Most came at {words.moment(peak.at)}: {peak.tally.total:,} in one {width}."
         says = says.replace("in one 5 minutes", "in 5 minutes")
@@ -128,7 +127,7 @@ def _trouble(facts: Facts) -> Section | None:
         return None
     rows = sorted(facts.pairs, key=lambda row: (-row.tally.trouble, -row.tally.total, row.source, row.provider))
     first = rows[0]
-    says = "Nothing was refused or put off."
+    says = "Nothing was refused or deferred."
     if first.tally.trouble:
         says = (
             f"Most trouble: {first.source} at {first.provider}, {words.counted(first.tally.trouble, 'attempt')} of "
@@ -172,12 +171,12 @@ def _replies(facts: Facts) -> Section | None:
     if not facts.said:
         return None
     rows = sorted(facts.said, key=lambda row: (-row.n, row.cause, row.shape))
-    says = "Replies that differ in addresses and numbers only count as one; one of them is shown."
+    says = "Replies that differ only in addresses and numbers count as one; one of them is shown."
     table = Table(
         "replies", "Replies, most frequent first", ["attempts", "reply", "class", "kind"],
         [(row.n, row.example, row.cause, row.kind) for row in rows],
     )  # fmt: skip
-    return Section("replies", "What they said", says, [], table, open=True, wide=False)
+    return Section("replies", "What servers replied", says, [], table, open=True, wide=False)
 
 
 def _latency(facts: Facts) -> Section | None:
@@ -188,7 +187,7 @@ def _latency(facts: Facts) -> Section | None:
     now = facts.now
     found = [("median", now.median_s), ("p95", now.p95_s), ("p99", now.p99_s)]
     marks = [(name, seconds) for name, seconds in found if seconds is not None]
-    says = "Half of what was delivered arrived within {}; 95 % within {}; 99 % within {}.".format(
+    says = "Half of what was delivered arrived within {}; 95% within {}; 99% within {}.".format(
         *(words.span(seconds) for _, seconds in marks)
     )
     bins = _coarse(facts.latency)
@@ -206,7 +205,7 @@ def _tried_again(facts: Facts) -> Section | None:
     once = sum(row.n for row in rows if row.attempts == 1)
     all_ = sum(row.n for row in rows)
     says = f"{words.percent(once, all_)} of recipients needed one attempt so far; "
-    says += "the plot shows the others." if once < all_ else "nobody needed another."
+    says += "the plot shows the others." if once < all_ else "none needed another."
     table = Table("retries", "Recipients by attempts so far", ["attempts", "state", "recipients"], sorted(facts.tried))
     plot = Plot("retries-plot", plots.tried(rows, ATTEMPTS_MAX), f"Bars per number of attempts. {says}")
     return Section("retries", "Retries", says, [plot] if once < all_ else [], table, wide=False)
@@ -258,10 +257,14 @@ def _burn_down(facts: Facts) -> Section | None:
     if not facts.left:
         return None
     last = facts.left[-1]
-    says = f"Nobody waits any more since {words.moment(last.at)}."
+    says = f"Nothing has been waiting since {words.moment(last.at)}."
     if last.waiting:
-        says = f"{words.counted(last.waiting, 'recipient')} of {last.accepted:,} still wait; "
-        says += f"as it goes now, nobody will at {words.moment(facts.ends)}." if facts.ends else "nothing moves now."
+        says = f"{words.counted(last.waiting, 'recipient')} of {last.accepted:,} are still waiting; "
+        says += (
+            f"at the present rate, none will be by {words.moment(facts.ends)}."
+            if facts.ends
+            else "nothing is being delivered now."
+        )
     table = Table(
         "burn-down", "Recipients of the campaign, UTC", ["time", "accepted", "delivered", "waiting"],
         [(words.second(row.at), row.accepted, row.delivered, row.waiting) for row in facts.left],

@@ -24,16 +24,16 @@ def counted(count: int, one: str, many: str = "") -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """With as many digits as tell something: "97.3 %", "99.97 %"; never rounded to 0 or 100; "–" of nothing."""
+    """With as many digits as tell something: "97.3%", "99.97%"; never rounded to 0 or 100; "–" of nothing."""
     if not whole:
         return "–"
     share = 100 * part / whole
     if share in (0, 100):
-        return f"{share:.0f} %"
+        return f"{share:.0f}%"
     edge = min(share, 100 - share)
     if edge < 0.005:
-        return "under 0.01 %" if share < 50 else "over 99.99 %"
-    return f"{share:.2f} %" if edge < 1 else f"{share:.1f} %"
+        return "under 0.01%" if share < 50 else "over 99.99%"
+    return f"{share:.2f}%" if edge < 1 else f"{share:.1f}%"
 
 
 def span(seconds: float | None) -> str:

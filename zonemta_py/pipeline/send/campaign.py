@@ -108,6 +108,6 @@ def _wait(nodes: Nodes, campaign: Announcement, canary: Injected, patience_s: fl
         time.sleep(LOOK_S)
     if share < CANARY_LEAST:
         raise CampaignStopped(
-            f"the canary: only {share:.0%} of its {canary.accepted:,} recipients have an answer after "
-            f"{patience_s:.0f} s; look at `zonemta campaign status {campaign.name}`, then send --resume"
+            f"the canary: only {share:.0%} of its {canary.accepted:,} recipients have a result after "
+            f"{patience_s:.0f} s; see `zonemta campaign status {campaign.name}`, then continue with --resume"
         )

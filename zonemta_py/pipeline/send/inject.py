@@ -56,7 +56,7 @@ def inject(rows: DataFrame, target: NodeAccess, partitions: int = 0, stop: Calla
             if not report.exists():  # a task's process was lost, or Spark itself
                 said = str(error).splitlines()[0][:300]
                 raise InjectionFailed(
-                    f"Spark's job failed ({said}); go on with --resume, nobody gets it twice"
+                    f"the Spark job failed ({said}); continue with --resume, nobody gets it twice"
                 ) from error
         outcome = load(report)
     outcome.check()

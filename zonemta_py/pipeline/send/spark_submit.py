@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
 
 def add(commands: Commands) -> None:
-    command = commands.add_parser("send", help="a campaign's plan to its nodes")
-    command.add_argument("plan", type=Path, metavar="PLAN", help="folder NAME.plan")
+    command = commands.add_parser("send", help="send a campaign's plan to its nodes")
+    command.add_argument("plan", type=Path, metavar="PLAN", help="the plan, a folder NAME.plan")
     command.add_argument("--nodes", required=True, metavar="URL,…")
-    command.add_argument("--key-file", type=Path, metavar="FILE", help="else ZONEMTA_API_KEY")
-    command.add_argument("--day", type=int, default=0, help="the last day of the plan that goes now")
+    command.add_argument(
+        "--key-file", type=Path, metavar="FILE", help="file with the API key; default: the key in ZONEMTA_API_KEY"
+    )
+    command.add_argument("--day", type=int, default=0, help="last day of the plan to send now")
     command.add_argument("--patience", type=float, default=600, metavar="S")
 
 

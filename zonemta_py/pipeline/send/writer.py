@@ -66,7 +66,7 @@ class Injected(WriterCommitMessage):
         if self.away:
             nodes = ", ".join(f"{url} ({n:,} chunks)" for url, n in sorted(self.away.items()))
             raise InjectionFailed(
-                f"not all is in, {nodes} did not take its part: {self.reasons[0]}; go on with --resume when it is "
+                f"incomplete: {nodes} did not take its part: {self.reasons[0]}; continue with --resume when it is "
                 "back, nobody gets the mail twice"
             )
 
@@ -134,9 +134,9 @@ class ZonemtaDataSource(DataSource):
         """Raises ValueError for options and columns that make no sense."""
         missing = [name for name in ("chunk", "body") if name not in schema.fieldNames()]
         if missing:
-            raise ValueError(f"the rows have no column {missing[0]}; write those of a plan")
+            raise ValueError(f"the rows have no column {missing[0]}; write the rows of a plan")
         if overwrite:
-            raise ValueError("what was sent cannot be overwritten; write with mode append")
+            raise ValueError("mail that was sent cannot be overwritten; write with mode append")
         return ChunkWriter(target_of(self.options), self.options.get("report", ""))
 
 

@@ -38,8 +38,8 @@ def home() -> Path:
             return folder
         if major:
             seen.append(f"{folder} (Java {major})")
-    found = f"; {', '.join(dict.fromkeys(seen))} does not serve" if seen else ""
-    raise Unavailable(f"Spark needs Java 17 or 21, and there is none{found}; {REMEDY}")
+    found = f"; {', '.join(dict.fromkeys(seen))} cannot be used" if seen else ""
+    raise Unavailable(f"Spark needs Java 17 or 21, and none was found{found}; {REMEDY}")
 
 
 def _candidates() -> Iterator[Path]:

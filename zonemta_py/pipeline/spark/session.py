@@ -90,7 +90,7 @@ def installed() -> None:
 
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        raise Unavailable(f"{', '.join(missing)}: not installed; `pip install 'zonemta-py[pipeline]'` brings it")
+        raise Unavailable(f"{', '.join(missing)}: not installed; `pip install 'zonemta-py[pipeline]'` installs it")
 
 
 def _common() -> dict[str, str]:

@@ -60,4 +60,4 @@ def _copy(file: Path, target: Path, form: Dialect) -> None:
             while block := text.read(_BLOCK_CHARACTERS):
                 copy.write(block)
     except UnicodeError as error:
-        raise PlanRefused(f"{file}: it is not {form} to its end ({error}); save it as CSV in UTF-8") from None
+        raise PlanRefused(f"{file}: it is not {form} throughout ({error}); save it as CSV in UTF-8") from None

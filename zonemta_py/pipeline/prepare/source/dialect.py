@@ -54,7 +54,7 @@ def dialect_of(file: Path) -> Dialect:
         with _bytes(file) as content:
             return dialect(content.read(HEAD_BYTES))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise PlanRefused(f"{file}: it cannot be unpacked ({error}); make it again") from None
+        raise PlanRefused(f"{file}: it cannot be decompressed ({error}); compress it again") from None
 
 
 def dialect(head: bytes) -> Dialect:
@@ -87,12 +87,12 @@ def kind_of(list_: str) -> str:
         kinds = {_kind(file) for file in files(list_)}
         if len(kinds) != 1:
             found = " and ".join(sorted(kinds)) or "neither CSV nor JSON lines nor Parquet"
-            raise PlanRefused(f"{list_}: the folder has {found}; one kind is read at a time")
+            raise PlanRefused(f"{list_}: the folder has {found}; keep files of one kind in it")
         return kinds.pop()
     if kind := _kind(path) or ALONE.get(_unpacked(path).suffix.lower(), ""):
         return kind
     if path.exists():
-        raise PlanRefused(f"{list_}: what is it? Let its name end in .csv, .jsonl or .parquet")
+        raise PlanRefused(f"{list_}: its format is unknown; its name must end in .csv, .jsonl or .parquet")
     return "table"
 
 

@@ -96,7 +96,7 @@ def _load(spark: SparkSession, list_: str, multiline: bool) -> tuple[DataFrame, 
         said = (error.getMessage() or str(error)).splitlines()[0]
         if error.getCondition() == "COLUMN_ALREADY_EXISTS":
             name = (error.getMessageParameters() or {}).get("columnName", "").strip("`")
-            remedy = "rename one of them, or take it out (capitals tell no names apart)"
+            remedy = "rename or remove one of them (case does not distinguish names)"
             raise PlanRefused(f"{list_}: it has the column {name!r} twice; {remedy}") from None
         raise PlanRefused(f"{list_}: {said}; name a file, a folder or a table") from None
 
@@ -125,7 +125,7 @@ def _check_columns(frame: DataFrame, list_: str, settings: Settings) -> None:
     names = [name for name in frame.columns if name != BROKEN]
     for wanted in (settings.email, *settings.fields.values()):
         if wanted not in names:
-            raise PlanRefused(f"{list_}: there is no column {wanted!r}, it has {', '.join(names)}; map one with --map")
+            raise PlanRefused(f"{list_}: there is no column {wanted!r}; it has {', '.join(names)}; map one with --map")
 
 
 def shape(frame: DataFrame, kind: str, settings: Settings) -> DataFrame:

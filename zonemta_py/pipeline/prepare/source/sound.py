@@ -41,9 +41,9 @@ def begins(files: Sequence[Path], kind: str, multiline: bool) -> None:
     """The part of `check` that takes no time: names of files and their first lines. Raises PlanRefused, OSError."""
     for file in files:
         if file.name[0] in "_.":
-            raise PlanRefused(f"{file}: Spark passes over names that begin with {file.name[0]}; give it another name")
+            raise PlanRefused(f"{file}: Spark skips files whose names begin with {file.name[0]}; rename it")
         if file.suffix != ".gz" and file.suffix.lower() == ".gz":
-            raise PlanRefused(f"{file}: Spark unpacks only what ends in .gz; rename it so, in lower case")
+            raise PlanRefused(f"{file}: Spark decompresses only files named .gz in lower case; rename it")
         if kind == "json":
             _objects(file)
     if kind == "csv":
@@ -75,8 +75,8 @@ def _ended_quotes(file: Path, text: bytes, line: int, quoted: re.Pattern[bytes])
         start = int(ends[place - 1]) + 1 if place else 0
         if quoted.search(text[start : int(ends[place])]):
             raise PlanRefused(
-                f"{file}: line {line + int(place)} has a quote that does not end on it; give --multiline if fields "
-                "have line breaks, else mend the quote"
+                f"{file}: line {line + int(place)} has a quote that is not closed on it; give --multiline if fields "
+                "have line breaks, otherwise correct the quote"
             )
 
 
@@ -89,7 +89,7 @@ def _objects(file: Path) -> None:
     text = line.strip(b"\xef\xbb\xbf \t\r\n")
     if text == b"{" or (text.startswith(b"[") and not text.endswith(b"]")):
         raise PlanRefused(
-            f"{file}: its JSON spreads over lines; write JSON lines, one object on each: `jq -c '.[]' {file.name}` does"
+            f"{file}: its JSON values span lines; write one object per line, as `jq -c '.[]' {file.name}` does"
         )
 
 
@@ -102,7 +102,8 @@ def _same_header(files: Sequence[Path], multiline: bool) -> None:
             _each_once(file, names)
         elif (form := dialect_of(file)).separator != dialect_of(first[0]).separator:
             raise PlanRefused(
-                f"{file}: it is written in {form}, {first[0].name} in {dialect_of(first[0])}; save all files alike"
+                f"{file}: it is written in {form}, {first[0].name} in {dialect_of(first[0])}; "
+                "save all files the same way"
             )
         elif names != first[1]:
             raise PlanRefused(
@@ -124,7 +125,7 @@ def _header(file: Path, multiline: bool) -> list[str]:
     except UnicodeEncodeError:
         raise PlanRefused(f"{file}: line 1 is not UTF-8; save the list as UTF-8") from None
     except csv.Error as error:
-        raise PlanRefused(f"{file}: its header is no line of CSV ({error}); mend its quotes") from None
+        raise PlanRefused(f"{file}: its header is not valid CSV ({error}); correct its quotes") from None
     return names
 
 
@@ -142,7 +143,7 @@ def _each_once(file: Path, names: Sequence[str]) -> None:
     for name in filter(None, names):
         if (other := seen.setdefault(name.lower(), name)) is not name:
             same = f"the column {name!r} twice" if other == name else f"the columns {other!r} and {name!r}"
-            raise PlanRefused(f"{file}: its header has {same}; rename one of them, or take it out")
+            raise PlanRefused(f"{file}: its header has {same}; rename or remove one of them")
 
 
 @contextmanager
@@ -162,7 +163,7 @@ def _unpacking(file: Path) -> Iterator[None]:
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise PlanRefused(f"{file}: it cannot be unpacked ({error}); make it again") from None
+        raise PlanRefused(f"{file}: it cannot be decompressed ({error}); compress it again") from None
 
 
 def _blocks(content: IO[bytes]) -> Iterator[bytes]:
