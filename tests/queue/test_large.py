@@ -136,19 +136,25 @@ async def test_a_message_of_which_a_part_was_refused_is_never_taken(house: Make,
     """Though there is room again when its end comes: it would be stored, and sent, without that part."""
     home = await house(queue={"arriving_bytes_per_client": 16 * CHUNK_BYTES})
     queue = await front(home)
-    other = await begin(queue, 16)
-    await asyncio.sleep(0.05)
+    other, counted = await begin(queue, 16), home.queue.core.bodies.uncommitted
+    await until(lambda: counted.total > 14 * CHUNK_BYTES)
     one = queue.begin()
     with contextlib.suppress(QueueRefusal):
         await _write(one, 8)
     await asyncio.sleep(0.05)
     other.abort()
-    await asyncio.sleep(0.05)
+    await until(lambda: counted.total < 9 * CHUNK_BYTES)
     with pytest.raises(QueueRefusal):
         await one.accept(mail(), NOISE)
     await home.rest()
     assert (await home.sizes())["messages"] == 0
     await home.sound()
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not true():  # noqa: ASYNC110 - what is looked at tells nobody that it has changed
+            await asyncio.sleep(0.01)
 
 
 async def _write(one: Any, chunks: int) -> None:
