@@ -1,12 +1,12 @@
 """How a chunk of a body is kept: as it is, or as one Zstandard frame (RFC 8878) where that is a good deal smaller.
 
-A kept chunk that begins with the frame's magic number is a frame, any other is the chunk itself; a chunk that would be
-taken for a frame is therefore always made one. So nothing beside the chunk says which it is, and queues from before
-there were frames stay readable.
+A stored chunk that begins with the frame's magic number is a frame, any other is the chunk itself; a chunk that would
+be mistaken for a frame is therefore always stored as one. So no flag is needed, and queues written before there were
+frames stay readable.
 
-The process that brings a body shrinks it and the one that takes it restores it: the queue's own process, the only one
-of its kind, carries and writes the small form. Level 1: measured, 64 KB of HTML cost 84 µs and keep 30 %, base64 costs
-45 µs and keeps 76 %, random bytes cost 6 µs and stay as they are.
+The process that submits a body compresses it and the one that reads it decompresses it: the queue's own process, of
+which there is only one, carries and writes the compressed form. Level 1: measured, 64 KB of HTML cost 84 µs and keep
+30%, base64 costs 45 µs and keeps 76%, random bytes cost 6 µs and stay as they are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAGIC = zstandard.FRAME_HEADER
 _WORTH = 7 / 8
 _WORTH_IT_ALL = 2 / 3
 UNTRIED = 15
-"""Chunks that are kept as they are behind one that has shown that there is little to gain."""
+"""Chunks stored as they are after one that compressed badly."""
 _compress = zstandard.ZstdCompressor(level=1, write_content_size=True).compress
 _decompress = zstandard.ZstdDecompressor().decompress
 
@@ -29,10 +29,10 @@ def shrink(chunk: bytes) -> bytes:
 
 
 class Shrinker:
-    """`shrink` for the chunks of one body: what hardly gets smaller (base64) is tried only now and then.
+    """`shrink` for the chunks of one body: what hardly compresses (base64) is tried only now and then.
 
-    Measured with 10 MB of base64: to make all chunks a quarter smaller, and large again, took a third of all CPU that
-    the message cost from its client to its destination; keeping a quarter more on the disk cost next to nothing.
+    Measured with 10 MB of base64: compressing all chunks by a quarter, and decompressing them, took a third of the CPU
+    time that the message cost from client to destination; storing a quarter more on disk cost next to nothing.
     """
 
     __slots__ = ("_untried",)

@@ -1,8 +1,8 @@
-"""A large body in a file of its own: `bodies/<id>`, written once as it streams in, and gone with the message's end.
+"""A large body in a file of its own: `bodies/<id>`, written once as it streams in, deleted when the message ends.
 
-In the store a body is written to the log, then to tables, and its bytes stay dead there until a compaction happens to
-meet them; that is right for many small bodies and wasteful for large ones. So keys and values part (WiscKey, FAST '16):
-the store says that the message exists and where its body is, the file has the bytes.
+In the store a body is written to the log, then to tables, and its bytes stay there, dead, until a compaction reaches
+them; that is right for many small bodies and wasteful for large ones. So keys and values are separated (WiscKey, FAST
+'16): the store says that the message exists and where its body is, the file has the bytes.
 
 Promise: after `finish` the bytes and the file's name are on stable storage. A chunk that is read is the one that was
 written: each has a checksum that also covers the message's id and the chunk's number.
@@ -35,7 +35,7 @@ _FRAME = struct.Struct("<II")
 """Before each chunk: its checksum, the bytes it is kept in."""
 _COUNT = struct.Struct("<I")
 _KEPT_MAX = CHUNK_BYTES + 1024
-"""A chunk that begins like a frame is made one, and that may grow it a little."""
+"""A chunk that begins like a frame is stored as one, which may make it a little larger."""
 _WRITEBACK_BYTES = 1024 * 1024
 _SYNC_FILE_RANGE_WRITE = 2
 _NOT_YET, _CLOSED = -1, -2
@@ -87,7 +87,7 @@ class BodyFile:
         return self._bytes
 
     def abort(self) -> None:
-        """The message will never be: the file goes. Harmless twice; after it nothing more can be written."""
+        """The message is given up: deletes the file. Idempotent; nothing can be written afterwards."""
         with self._lock:
             if self._file >= 0:
                 os.close(self._file)
@@ -107,7 +107,7 @@ class BodyFile:
 
 
 def read(folder: Path, message_id: str, chunks: int, first: int, most: int) -> list[bytes]:
-    """Up to `most` chunks from `first` on, as they are kept; none behind the end. chunks: how many the message has.
+    """Up to `most` chunks from `first` on, as they are kept; none after the end. chunks: how many the message has.
 
     Raises BodyDamaged, OSError.
     """
@@ -148,7 +148,7 @@ def remove(folder: Path, message_id: str) -> None:
 
 
 def keep(folder: Path, message_id: str, place: Path, name: str = "body") -> None:
-    """A second name for the file, in a case of the quarantine, which costs no room; nothing where there is no file.
+    """A hard link to the file in a quarantine case, which takes no space; does nothing where there is no file.
 
     Raises OSError.
     """

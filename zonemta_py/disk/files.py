@@ -1,8 +1,8 @@
 """Files that are replaced as a whole or not at all, whatever ends the process or the machine.
 
-A file's bytes are on stable storage before its name points to them, and its name before it counts as written. Whoever
-is killed before leaves the file as it was, and one beside it that nobody reads and the next writer removes. Two that
-write the same file at once need a lock, or a suffix each. Failures: OSError.
+A file's bytes are on stable storage before its name points to them, and its name before it counts as written. A process
+killed before that leaves the old file, and a temporary one beside it that is never read and that the next writer
+removes. Concurrent writers of the same file need a lock, or a suffix each. Failures: OSError.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 _SUFFIX = ".new"
 _ALL = 0o666
-"""What the umask leaves of it."""
+"""The mode less what the umask forbids."""
 
 
 def replace_file(path: Path, data: bytes, mode: int = _ALL, suffix: str = _SUFFIX) -> None:
@@ -26,7 +26,7 @@ def replace_file(path: Path, data: bytes, mode: int = _ALL, suffix: str = _SUFFI
 
 @contextmanager
 def fresh_file(path: Path, mode: int = _ALL, suffix: str = _SUFFIX) -> Iterator[BinaryIO]:
-    """A file to write, which takes the other's place at the end of the block; what the block raises removes it."""
+    """A file to write, which replaces `path` at the end of the block; an exception in the block removes it."""
     fresh = path.with_name(path.name + suffix)
     fresh.unlink(missing_ok=True)  # a left-over may have other rights, or be a link
     try:
@@ -42,7 +42,7 @@ def fresh_file(path: Path, mode: int = _ALL, suffix: str = _SUFFIX) -> Iterator[
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """For a name that nobody reads yet: its bytes are on stable storage; `sync` its folder when all are there."""
+    """For a name that nothing reads yet: its bytes are on stable storage; `sync` its folder when all are there."""
     with path.open("wb") as file:
         file.write(data)
         file.flush()

@@ -1,6 +1,6 @@
 """Framing of journal records: blocks of 32 KB, fragments with length, CRC32C and kind. Grammar: FORMAT.md.
 
-A reader can start at any block boundary; behind damage it goes on at the next whole record (`resync`). Nothing here
+A reader can start at any block boundary; after damage it continues at the next whole record (`resync`). Nothing here
 touches a file.
 """
 
@@ -139,7 +139,7 @@ def _whole(data: bytes, at: int) -> int | None:
 
 
 def record_at(data: bytes, at: int) -> Record | None:
-    """What a damaged fragment there says of its record: not to be believed, but to be shown."""
+    """What a damaged fragment there says about its record: not trustworthy, but worth showing."""
     if at + 7 > len(data):
         return None
     length = _HEADER.unpack_from(data, at)[1]

@@ -1,9 +1,9 @@
-"""Which queue a folder is, and where it lives, so that a copy that starts elsewhere is known for one.
+"""Which queue a folder is, and where it lives, so that a copy started elsewhere is recognised as a copy.
 
 The file `identity` holds the queue's id, how often it was moved on purpose (`incarnation`), the machine's id, and the
-number of its own inode: moving the folder with `mv` keeps that, and a copy, whoever makes it, gets another. A machine
-without an id (/etc/machine-id, which containers often lack) is told by the inode alone. Not known for one is a copy of
-the whole disk on a machine of the same id. A folder without the file gets one. Failures: OSError.
+number of its own inode: moving the folder with `mv` keeps that, and any copy gets another. A machine without an id
+(/etc/machine-id, which containers often lack) is recognised by the inode alone. Not recognised is a copy of the whole
+disk on a machine with the same id. A folder without the file gets one. Failures: OSError.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def this_machine() -> str:
 
 
 def _read(path: Path) -> Identity:
-    """One that cannot be read is nobody's: its folder counts as a copy."""
+    """A file that cannot be read belongs to no queue: its folder counts as a copy."""
     try:
         row: dict[str, Any] = json.loads(path.read_text())
         return Identity(str(row["queue"]), int(row["incarnation"]), str(row["machine"]), int(row["inode"]))

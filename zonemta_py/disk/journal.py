@@ -1,4 +1,4 @@
-"""The journal: segment files that are the queue's truth, its audit log and the data pipeline's input at once.
+"""The journal: segment files that are the queue's source of truth, its audit log and the data pipeline's input at once.
 
 Promise: what `Writer.write(…, sync=True)` returned for is on stable storage, in order, whatever happens next. A write
 or sync that fails leaves nothing in doubt: the records since the last successful sync are written again into a new
@@ -98,7 +98,7 @@ class Writer:
         self._unsynced = []
 
     def _put_back(self) -> None:
-        """Where somebody has removed or moved the file while it was written, all that was in it is written again."""
+        """If the file was removed or moved while it was being written, all its records are written again."""
         try:
             if os.stat(self._path).st_ino == os.fstat(self._file).st_ino:
                 return
@@ -170,7 +170,7 @@ def _write_all(file: int, data: bytes) -> None:
 def seal(path: Path, last: Record, now_ms: int) -> Record:
     """Closes a file that a crash left open: cuts its torn tail and appends an END record; returns the last record.
 
-    `last`: its last whole record. What is cut is no record: a record is there whole, or was never waited for.
+    `last`: its last whole record. No record is lost by the cut: a record is there whole, or nothing waited for it.
     """
     if last.type == Type.END:
         return last
@@ -186,7 +186,7 @@ def seal(path: Path, last: Record, now_ms: int) -> Record:
 
 
 def lost_record(first: int, last: int, ms: int = 0) -> Record:
-    """The record that stands for those which damage has cost."""
+    """The record that stands for those lost to damage."""
     return Record(last, ms, Type.LOST, LostRecord(first, last).pack())
 
 
@@ -221,7 +221,7 @@ def _from_byte(path: Path, start: int) -> bytes:
 def repair(
     path: Path, expected: int, quarantine: Quarantine, faults: list[Fault], archive: Path | None = None, until: int = 0
 ) -> None:
-    """Replaces a damaged file by one with every record that can still be read, and LOST records for the rest.
+    """Replaces a damaged file with every record that can still be read, and LOST records for the rest.
 
     expected: the sequence number that should follow the file before. The damaged file goes to quarantine with a note.
     archive: if the same file has a name there, that is replaced too. until: the record that follows this file, if it is
@@ -291,7 +291,7 @@ def _order(path: Path) -> tuple[int, int]:
 
 
 def first_seq(path: Path) -> int:
-    """The sequence number a file is named by. Raises ValueError for a name that is none of ours."""
+    """The sequence number a file is named by. Raises ValueError for a name that is not a segment's."""
     return int(path.name.removesuffix(SUFFIX).rstrip("+"))
 
 
@@ -300,8 +300,8 @@ def read(
 ) -> Iterator[Record]:
     """All records with seq ≥ since_seq, in order, each once; `archive` as for `files`.
 
-    Missing records are a fault; damage that cost no record (a torn tail that was written again into the next file) is
-    none. Segments that have gone to the archive are not missed: each ends with an END record.
+    Missing records are a fault; damage that lost no record (a torn tail that was written again into the next file) is
+    not. Segments moved to the archive are not missing: each ends with an END record.
     """
     return read_files(files(folder, archive), since_seq, faults)
 

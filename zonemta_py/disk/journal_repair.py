@@ -30,7 +30,7 @@ class Damaged(NamedTuple):
 
 
 def repair(paths: list[Path], quarantine: Quarantine, archive: Path, until: int = 0) -> list[journal.Fault]:
-    """Mends every damaged file of these; returns what was wrong.
+    """Repairs every damaged file among these; returns what was wrong.
 
     Afterwards they read without a fault, under their names in the archive too. paths, until: as for `damaged`.
     """

@@ -14,9 +14,9 @@
     campaign <name> #          tally: what became of its recipients
     campaign <name> ~          how many waited and how many were delivered, over time
     request <scope> <name>     an idempotency key: how that request was answered
-    request-end <until> <scope> <name>               the same keys by the time when they are forgotten
-    suppressed <address>       nothing is sent to this person, and why
-    suppressed-in <scope> <address>                  nothing of that scope is sent to this person, and why
+    request-end <until> <scope> <name>               the same keys by expiry time
+    suppressed <address>       no mail goes to this address, and why
+    suppressed-in <scope> <address>                  no mail of that scope goes to this address, and why
     state                                            how far the journal has been applied
 
 Ids are 16 hexadecimal digits that grow with time (44 bits of milliseconds, 20 of sequence), so a slice of time is a
@@ -148,7 +148,7 @@ def message_range(message_id: str) -> bytes:
 
 
 def end(prefix: bytes) -> bytes:
-    """The first key behind every key that starts with `prefix` (which ends in a space)."""
+    """The first key after every key that starts with `prefix` (which ends in a space)."""
     return prefix[:-1] + b"!"
 
 
@@ -167,7 +167,7 @@ def place(key: bytes) -> Place:
 
 
 class Ids:
-    """Gives out ids that never repeat and always grow, also when the clock goes back."""
+    """Gives out ids that never repeat and always grow, even when the clock is set back."""
 
     def __init__(self, floor: str = "0" * 16) -> None:
         self._last = int(floor, 16)

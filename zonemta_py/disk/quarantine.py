@@ -44,9 +44,9 @@ class Quarantine:
         return place
 
     def copy(self, what: str, note: dict[str, Any], paths: list[Path]) -> Path:
-        """Copies files or folders there, for when the original has to be mended in place; synced.
+        """Copies files or folders there, for when the original has to be repaired in place; synced.
 
-        Raises OSError, and leaves nothing then: whoever tries it again on a full disk must not fill it with halves.
+        Raises OSError, and leaves nothing then: retries on a full disk must not fill it with partial copies.
         """
         place = self.case(what, note)
         try:
@@ -103,12 +103,12 @@ class Incident:
         self.rows: list[dict[str, Any]] = []
 
     def add(self, message_id: str, row: dict[str, Any], contents: dict[str, bytes]) -> None:
-        """What is left of a message goes to files named by it. Raises OSError."""
+        """Writes what is left of a message to files named after it. Raises OSError."""
         for name, data in contents.items():
             write_file(self.place / f"{message_id}-{name}", data)
         self.rows.append({"message": message_id, **row})
 
     def save(self) -> None:
-        """Raises OSError; the note before it stands then."""
+        """Raises OSError; then the previous note stays."""
         text = json.dumps(self._note | {"messages": self.rows}, indent=1, ensure_ascii=False, default=str)
         replace_file(self.place / "note.json", text.encode())

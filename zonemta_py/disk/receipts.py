@@ -1,13 +1,13 @@
-"""Receipts: what was acknowledged last, told in a place of its own, so that damage to the store cannot hide it.
+"""Receipts: what was acknowledged last, written apart from the store, so that damage to the store cannot hide it.
 
 A message is on stable storage with the store's batch; its ENVELOPE record reaches the journal within a tenth of a
-second, and in between the newest batch alone knows of the message. So the thread that has synced a batch writes its
-receipt before anybody is told: the batch's number and the ENVELOPE records to come. The write is not synced, for it is
-no part of the promise: it survives the end of the process, and a power cut leaves the batch itself.
+second, and in between only the newest batch has the message. So the thread that has synced a batch writes its receipt
+before it is acknowledged: the batch's number and the ENVELOPE records to come. The write is not synced, as it is not
+part of the promise: it survives the end of the process, and after a power cut the batch itself is there.
 
 There are two files by turns, in the journal's framing: a record's number is the batch's, its type is ENVELOPE, its body
 an array of ENVELOPE bodies. A file is emptied when all that it names is in the journal. Failures: none; a receipt that
-the disk refuses is not missed unless the store is damaged too.
+the disk refuses matters only if the store is damaged too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Receipts:
     """The writer. `write` is for the store's thread, `turn` for others between two of its jobs, `forget` any time."""
 
     def __init__(self, folder: Path) -> None:
-        """Two new files, made when there is something to write; those that are there stay until `forget`."""
+        """Two new files, created at the first write; those that are there stay until `forget`."""
         self._folder = folder
         self._before = _paths(folder)
         self._paths: list[Path] = []
@@ -57,7 +57,7 @@ class Receipts:
         self._paths = paths
 
     def turn(self, last_seq: int, stable_seq: int) -> None:
-        """Goes on in the other file where this one is full.
+        """Switches to the other file when this one is full.
 
         last_seq: the journal's last record; all that was acknowledged has its ENVELOPE by now. stable_seq: on stable
         storage up to here.
@@ -78,7 +78,7 @@ class Receipts:
             os.close(self._files.pop())
 
     def forget(self) -> None:
-        """What stands in the files of lives before is in the journal now. Raises OSError."""
+        """What the files of earlier runs say is in the journal now. Raises OSError."""
         while self._before:
             self._before.pop().unlink(missing_ok=True)
 

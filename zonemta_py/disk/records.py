@@ -20,7 +20,7 @@ import msgpack
 
 
 class Type(IntEnum):
-    """What a journal record says. Numbers are for ever."""
+    """Types of journal records. Numbers never change."""
 
     SEGMENT = 0  # the first record of every segment
     ENVELOPE = 1  # a message was accepted
@@ -36,7 +36,7 @@ class Type(IntEnum):
     STANDING = 12  # a stop, a rest, what was learned
     SUPPRESS = 13  # gets no mail
     UNSUPPRESS = 14  # taken off that list
-    LOST = 11  # records that damage has cost, replaced by this one, which has the number of the last
+    LOST = 11  # records lost to damage, replaced by this one, which has the number of the last
 
 
 DELIVERED, DEFERRED, BOUNCED, HELD, RELEASED, POSTPONED = 1, 2, 3, 4, 5, 6
@@ -107,7 +107,7 @@ class Who(NamedTuple):
 
 
 def address_of(who: Any) -> str:
-    """The address alone, of a value that `Who.of` would take: for those who read a whole journal."""
+    """The address alone, of a value that `Who.of` takes: for reading whole journals."""
     return str(who[0] if isinstance(who, list) else who)
 
 
@@ -177,7 +177,7 @@ class StartRecord(NamedTuple):
 
 
 class OutcomeRow(NamedTuple):
-    """Recipients of whom one thing is said. recipients: values of `Who`. kind: the class of the reply, by that rule."""
+    """Recipients with the same outcome. recipients: values of `Who`. kind: the class of the reply, by that rule."""
 
     verdict: int
     code: int
@@ -216,7 +216,7 @@ class DeliveryTrace(NamedTuple):
 
 
 class DeliveryRecord(NamedTuple):
-    """What became of recipients of a START; of a series it tells one after the other."""
+    """What became of recipients of a START; for a pipelined batch, one after the other."""
 
     lease: int
     id: str
@@ -263,7 +263,7 @@ class InDoubtRow(NamedTuple):
 
 
 class InDoubtRecord(NamedTuple):
-    """Leases whose result will never come. No recipients: their sender never heard of them."""
+    """Leases whose result will never come. No recipients: they never reached their sender."""
 
     leases: list[int]
     recipients: list[InDoubtRow]
@@ -280,8 +280,8 @@ class RemovedRecord(NamedTuple):
     """Taken out, or left out when it came, without a delivery.
 
     where: {destination, due} the keys' places, where they are known (due is [] where none was deferred); `envelope`:
-    the metadata of a message that nobody was left of; `lost`: damage has cost it, and that case in quarantine/ has what
-    is left. None: nobody says where they were.
+    the metadata of a message that no recipient was left of; `lost`: it was lost to damage, and that case in quarantine/
+    has what is left. None: where they were is unknown.
     """
 
     id: str
@@ -304,7 +304,7 @@ class RemovedRecord(NamedTuple):
 
     @property
     def case(self) -> str | None:
-        """Not None: damage has cost these recipients, and this names the case."""
+        """Not None: these recipients were lost to damage, and this names the case."""
         return self.where.get(LOST_CASE) if self.where else None
 
 
@@ -329,7 +329,7 @@ class MovedRecord(NamedTuple):
 
 
 class LostRecord(NamedTuple):
-    """Damage has cost the records from the first to the last."""
+    """The records from the first to the last were lost to damage."""
 
     first: int
     last: int

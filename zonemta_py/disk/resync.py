@@ -1,9 +1,9 @@
-"""Where reading goes on behind damage, in files of blocks whose records have a header of length and checksum.
+"""Where reading resumes after damage, in files of blocks whose records have a header of length and checksum.
 
-Both the journal (`frame`) and LevelDB's log (`store_log`) are such files. The length field of a damaged record is
-believed if a whole record stands where it points; else the rest of the block is searched for a chain of whole records
-that leads exactly to its end. One record alone proves nothing there: it might stand in the body of a letter, put there
-by whoever wrote it.
+Both the journal (`frame`) and LevelDB's log (`leveldb.log`) are such files. The length field of a damaged record is
+trusted if a whole record stands where it points; else the rest of the block is searched for a chain of whole records
+that leads exactly to its end. One record alone proves nothing there: it might be in the body of a message, put
+there by its author.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _leads_to(data: bytes, at: int, stop: int, whole: Whole) -> bool:
 
 
 def holed(data: bytes, at: int) -> bool:
-    """Whether a page behind `at`, or its first part, is all zero, as after a power cut."""
+    """Whether a page after `at`, or its first part, is all zero, as after a power cut."""
     pages = range(-(-at // _PAGE_BYTES) * _PAGE_BYTES, len(data), _PAGE_BYTES)
     holes = (data[page : page + _PAGE_BYTES] for page in pages)
     return any(len(hole) >= _HOLE_BYTES and not any(hole) for hole in holes)

@@ -1,7 +1,7 @@
 """Free space on the queue's disk: mail is refused with 452 before LevelDB meets the end of the disk.
 
-LevelDB does not survive ENOSPC well (writes after it were acknowledged and lost), so the reserve is what keeps that
-from happening in ordinary life; `disk.store` deals with it when it happens all the same.
+LevelDB handles ENOSPC badly (later writes were acknowledged and lost), so the reserve keeps that from happening in
+normal operation; `disk.leveldb.store` deals with it when it happens anyway.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Space:
         return self._room
 
     def fill(self, size: int) -> None:
-        """So much is being written: counted until the next look, for much can be written in between."""
+        """Bytes that are being written: counted until the next look, since many can be written in between."""
         self._room -= size
 
 

@@ -2,7 +2,7 @@
 
 Ordinary addresses are matched by one regular expression; quoted local parts, source routes (dropped, RFC 5321 4.1.1.3),
 address literals and international addresses take a slower one. An address is given back as it came, but for its domain,
-which is lower-cased. Every mistake is an `AddressRefused` that carries the reply.
+which is lower-cased. Every fault is an `AddressRefused` that carries the reply.
 
 Kept lenient on purpose, because real mail needs it: spaces after the colon, underscores in domains, and local parts
 longer than 64 octets (variable return paths are) as long as the whole address stays within ADDRESS_BYTES_MAX.
@@ -121,7 +121,7 @@ def parse_rcpt(argument: str, smtputf8: bool = False) -> tuple[Recipient, dict[s
 def parse_mailbox(text: str) -> str:
     """A bare name@domain, international or not, as programs and files say it. Raises AddressRefused.
 
-    Nothing of it is changed but the case of the domain: what would be read as anything else is refused.
+    Only the case of the domain is changed; anything that could be read as something else is refused.
     """
     if len(text) < _DOMAIN_BYTES_MAX and _BARE.fullmatch(text):
         local, _, domain = text.rpartition("@")
@@ -193,7 +193,7 @@ def _mail_parameters(command: MailCommand, parameters: dict[str, str]) -> None:
         elif keyword == "ENVID" and 0 < len(value) <= _ENVID_MAX:
             command.envid = xtext_decode(value)
         elif keyword == "AUTH" and (value == "<>" or (value and _XTEXT.fullmatch(value))):
-            pass  # we vouch for nobody: what we relay goes without AUTH= (RFC 4954 5)
+            pass  # we vouch for no one: what we relay goes without AUTH= (RFC 4954 5)
         elif keyword in PARAMETERS:
             _wish(command, keyword, value)
         else:

@@ -1,7 +1,7 @@
-"""Text in the character sets of mail. A name that a stranger wrote never reaches Python's codec machinery unseen.
+"""Text in the character sets of mail. A name from outside never reaches Python's codec machinery unchecked.
 
-There, `punycode` takes quadratic time, other names run transformations that are no character sets, and each unknown
-name is remembered for ever. So names are looked up in Python's table of aliases, and only the modules named here are
+There, `punycode` takes quadratic time, other names run transformations that are not character sets, and each unknown
+name is cached for ever. So names are looked up in Python's table of aliases, and only the modules named here are
 used, each in linear time. Never raises.
 """
 
@@ -26,7 +26,7 @@ _NAME_CHARACTERS_MAX = 40
 
 
 def text_of(content: bytes, charset: str) -> str:
-    """Decodes it; what does not belong there becomes U+FFFD. A character set that is not known is taken for Latin-1."""
+    """Decodes it; invalid bytes become U+FFFD. An unknown character set is taken for Latin-1."""
     codec = codec_of(charset) if len(charset) <= _NAME_CHARACTERS_MAX else ""
     return content.decode(codec or "latin-1", "replace")
 

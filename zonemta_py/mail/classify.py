@@ -1,16 +1,16 @@
 """What a reply means for the recipient, and the errors that stand for a reply that never came.
 
-Theory: a reply speaks about what was asked. Until the connection is ready for MAIL nothing has been said about our
+Theory: a reply is about the command it answers. Until the connection is ready for MAIL nothing has been said about our
 message, so whatever a server answers to connect, banner, EHLO, STARTTLS or AUTH is about that server and us: try its
 neighbour, then try later; a 5xx there is never permanent for the mail. From MAIL on, 5xx is permanent and all else
-temporary: unknown means temporary, since a wrong "later" costs a retry and a wrong "never" costs a letter.
+temporary: unknown means temporary, since a wrong "later" costs a retry and a wrong "never" costs a message.
 Three exceptions:
   421 anywhere: the server is going away (RFC 5321 3.8); temporary, and the destination needs a rest.
   552 to RCPT without a better code: "too many recipients" of old servers (RFC 5321 4.5.3.1.10), meant as 452.
   dns: our own finding; its 5xx (no such domain, null MX) is permanent.
 What ends on our own side (LOCAL: our proxy, our source address) is temporary and says nothing of the destination. So
-is what fails for the TLS that somebody demands (TLS_POLICY): without that demand the same host may do.
-Replies that are judged temporary never carry a 5xx code: they are rewritten, so that verdict and record agree.
+is what fails because TLS is demanded (TLS_POLICY): without that demand the same host may accept the mail.
+Replies classified as temporary never carry a 5xx code: they are rewritten, so that verdict and record agree.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ CONNECTING = frozenset(("connect", "banner", "ehlo", "tls", "auth"))
 """Stages before MAIL: they concern the server, not the message."""
 
 LOCAL = frozenset(("proxy", "source"))
-"""Stages that never reached the server: they concern us alone."""
+"""Stages that never reached the server: they concern only us."""
 
 TLS_POLICY = "tls-policy"
-"""The stage of TLS that is not as a zone, a domain, a message or a plugin demands it; "tls" is that of TLS which might
-as well be left out."""
+"""The stage of TLS that is not as a zone, a domain, a message or a plugin demands it; "tls" is that of optional
+TLS."""
 
 
 class Judgement(NamedTuple):
@@ -40,7 +40,7 @@ class Judgement(NamedTuple):
 
 
 def judge(reply: Reply, stage: str) -> Judgement:
-    """Takes a reply that is not the wanted one and the stage it came in (the names of `Outcome.stage`)."""
+    """Takes an unsuccessful reply and the stage it came in (the names of `Outcome.stage`)."""
     if reply.code == 421:
         return Judgement(False, True, reply)
     if stage in CONNECTING or stage in LOCAL:
@@ -73,7 +73,7 @@ def too_many(reply: Reply) -> bool:
 
 
 def perhaps_too_many(reply: Reply) -> bool:
-    """The code alone, to a RCPT behind others that were accepted: 452, or 552 as old servers say it."""
+    """The code alone, to a RCPT after others that were accepted: 452, or 552 as old servers say it."""
     plain = reply.enhanced in ("", "4.5.3", "5.5.3") and not _RATE.search(reply.text)
     return reply.code in (452, 552) and plain
 
@@ -149,7 +149,7 @@ class ReplyTimeout(DeliveryError, TimeoutError):
 
 
 class ReplyGarbled(DeliveryError, ValueError):
-    """What came is no SMTP reply, or not one to what was asked."""
+    """What came is not an SMTP reply, or not one to the command."""
 
     enhanced, what = "4.5.0", "reply not understood"
 
@@ -173,7 +173,7 @@ class ReplyRefused(DeliveryError):
 
 
 class NoRoute(DeliveryError):
-    """DNS has no way to the domain; the reply says whether for good."""
+    """DNS has no route to the domain; the reply says whether permanently."""
 
     what = "no route"
 

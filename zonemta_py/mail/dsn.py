@@ -4,7 +4,7 @@
 status, and the original's header section (or all of it: failures with RET=FULL). `wanted` says who gets one. `enclose`
 makes the envelope it travels in: null return path, so that a notification never causes another.
 
-Promise: nothing that a remote server, a client or an address says can start a header field or a MIME part of its own;
+Promise: nothing from a remote server, a client or an address can start a header field or a MIME part of its own;
 controls become spaces, long values are folded. `unique` must not be guessable, since it is the MIME boundary too.
 The result is 7-bit unless an address or the returned original is not.
 """
@@ -99,8 +99,8 @@ def build(
     """The notification, ready to be queued.
 
     original: header section of the message as stored, or with `whole` all of it; `whole` counts for failures only (RFC
-    3461 4.3), and not under REQUIRETLS (RFC 8689 5). reporting_mta: our host name. unique: letters and digits nobody
-    can guess; Message-ID and boundary.
+    3461 4.3), and not under REQUIRETLS (RFC 8689 5). reporting_mta: our host name. unique: unguessable letters
+    and digits, for Message-ID and boundary.
     Raises ValueError for a null sender or no failures: such a notification must not exist (RFC 5321 4.5.5).
     """
     if not envelope.sender or not failures:
@@ -142,7 +142,7 @@ def _header(kind: Kind, envelope: Envelope, mta: str, now_ms: int, unique: str, 
 
 
 def _explanation(kind: Kind, envelope: Envelope, failures: list[Failed], mta: str, now_ms: int) -> bytes:
-    """The part for people (RFC 3462 1): one sentence per recipient, with the reply that decided it."""
+    """The human-readable part (RFC 3462 1): one sentence per recipient, with the reply that decided it."""
     paragraphs = [f"This is the mail server {mta}, about a message you sent on {_date(envelope.received_ms)}."]
     paragraphs += [_sentence(kind, failed, max(0, now_ms - envelope.received_ms)) for failed in failures]
     paragraphs.append(_CLOSINGS[kind])
@@ -172,7 +172,7 @@ def _sentence(kind: Kind, failed: Failed, age_ms: int) -> str:
 
 
 def _status(kind: Kind, envelope: Envelope, failures: list[Failed], mta: str, wide: bool) -> bytes:
-    """The part for programs: per-message fields, a blank line, then the fields of each recipient (RFC 3464 2.1)."""
+    """The machine-readable part: per-message fields, a blank line, then the fields of each recipient (RFC 3464 2.1)."""
     message = [("Reporting-MTA", f"dns; {mta}")]
     if envelope.envid:
         message.insert(0, ("Original-Envelope-Id", envelope.envid))
@@ -241,7 +241,7 @@ def _remote_name(remote: str) -> str:
 
 
 def _span(ms: int) -> str:
-    """A length of time as people say it, in its largest fitting unit."""
+    """A length of time in words, in its largest fitting unit."""
     for unit, size in (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000)):
         count = ms // size
         if count >= 2 or (count and unit == "minute"):

@@ -1,4 +1,4 @@
-"""Envelope and recipients: who a message is from and to, and what the client asked for (RFC 5321, RFC 3461).
+"""Envelope and recipients: whom a message is from and for, and what the client asked for (RFC 5321, RFC 3461).
 
 Everything here turns into plain lists for msgpack and back (`to_wire`, `from_wire`), so that the socket, the
 store's metadata key and the journal's envelope record hold the same thing.
@@ -50,7 +50,7 @@ class Recipient:
 
 @dataclass(slots=True)
 class Envelope:
-    """What is known of a message besides its bytes.
+    """What is known about a message besides its bytes.
 
     sender: return path, "" for the null one. size: bytes as stored. ret: "FULL", "HDRS" or None (RFC 3461 4.3).
     body: "7BIT" or "8BITMIME". protocol: "ESMTP", "ESMTPS", "ESMTPSA" … (RFC 3848), "LOCAL" for our own notices.
@@ -69,7 +69,7 @@ class Envelope:
     sent from. request: the client's key for this request, "" for none; digest: SHA-256 of what it asked for. life_h:
     hours after which it is given up, 0: those of [retry]. token: by which its receiver asks for it if the queue dies
     before it answers. clock_ahead_ms: how far the clock was ahead of CLOCK_MONOTONIC when the intervals began that it
-    asks for; the queue takes it out, 0: nothing was said. unsigned: whoever handed it in is bound to no senders, so the
+    asks for; the queue takes it out, 0: nothing was said. unsigned: its submitter is bound to no senders, so the
     keys of our domains do not sign it.
     """
 
@@ -124,7 +124,7 @@ class Envelope:
         """All but the recipients, as stored under `message <id> *`; fields at their default are left out."""
         row: dict[str, Any] = {"sender": self.sender, "size": self.size, "received_ms": self.received_ms}
         if self.priority is not None:
-            row["priority"] = self.priority  # 0 says something: the zone's default does not hold
+            row["priority"] = self.priority  # 0 is significant: it overrides the zone's default
         if self.merged:
             row["columns"] = self.columns
         for name, value in zip(_OPTIONAL, _optional(self), strict=True):

@@ -1,6 +1,6 @@
-"""What the values of header fields have in common: one line without controls, dates.
+"""Values of header fields: one line without controls, dates.
 
-Pure: the moment is passed in; a date's text is kept for the second that it stays the same.
+Pure: the moment is passed in; a date's text is cached for its second.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Header section: split from the body, looked at and changed field by field without touching the rest (RFC 5322 2.2).
+"""Header section: split from the body, read and changed field by field without touching the rest (RFC 5322 2.2).
 
 Fields are kept as the raw bytes that came, folds and all; only what is added, replaced or removed changes. Text is
 UTF-8 (RFC 6532); bytes that are not survive a round trip as surrogates. Lines end in CRLF everywhere.
@@ -24,7 +24,7 @@ _NAME = re.compile(rb"([\x21-\x39\x3b-\x7e]+)[ \t]*:")
 _FOLD = re.compile(r"\r\n(?=[ \t])")
 _ENCODED_GAP = re.compile(r"(\?=)\s+(=\?)")
 CODED_CHARACTERS_MAX = 8_192
-"""Looked at of a value that is decoded: the email package takes quadratic time, and nobody reads a longer one."""
+"""Most characters of a value to decode: the email package takes quadratic time, and longer ones are not read."""
 
 
 class Headers:
@@ -38,7 +38,7 @@ class Headers:
 
     @classmethod
     def parse(cls, section: bytes) -> Headers:
-        """Takes a header section, or a whole message; what follows the section is left aside."""
+        """Takes a header section, or a whole message; what follows the section is ignored."""
         return split(section)[0]
 
     def build(self) -> bytes:
@@ -74,14 +74,14 @@ class Headers:
         return self._names.count(name.lower().encode())
 
     def decoded(self, name: str, characters_max: int = 200) -> str:
-        """First such value as people read it: encoded words decoded (RFC 2047), white space and length bounded."""
+        """First such value, readable: encoded words decoded (RFC 2047), white space and length bounded."""
         wanted = name.lower().encode()
         if wanted not in self._names:
             return ""
         return decode(_start(self.fields[self._names.index(wanted)]))[:characters_max]
 
     def chosen(self, names: dict[bytes, str], characters_max: int = 200) -> dict[str, str]:
-        """What `decoded` says of each of these fields that is here. names: in lower case, and as they are to be called;
+        """`decoded` of each of these fields that is here. names: in lower case, and as they are to be called;
         the order of the result is theirs."""
         found: dict[bytes, str] = {}
         for name, field in zip(self._names, self.fields, strict=True):

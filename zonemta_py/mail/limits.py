@@ -1,4 +1,4 @@
-"""Every limit of the machine that is not a matter of taste: name, unit last, and why.
+"""Every limit that is not a matter of configuration: name, unit last, and why.
 
 Defaults that an operator may change live in `config.Limits` and start from the numbers here.
 """
@@ -25,7 +25,7 @@ FROM_BYTES_MAX = 8_192
 """A From field in which addresses are looked for; a longer one names nobody."""
 
 HOPS_MAX = 50
-"""Received fields before a message is taken to be looping (RFC 5321 6.3)."""
+"""Received fields before a message is considered to be looping (RFC 5321 6.3)."""
 
 COMMAND_BYTES_MAX = 4_096
 """Longest command line; AUTH and ORCPT make lines longer than RFC 5321's 512."""

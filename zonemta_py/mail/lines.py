@@ -3,8 +3,8 @@
 `Decoder` takes what a client sends after 354 and gives the message; `Stuffer` takes a message and gives what goes out.
 Blocks may be cut anywhere: the result is that of the whole. The work is done by bytes methods on whole blocks.
 
-Promise: only CRLF "." CRLF ends DATA, whatever other line ends are about it, so that nobody can smuggle a second
-message in behind a fake end (bare LF, bare CR). What breaks a limit or a policy is read to its true end, then refused.
+Promise: only CRLF "." CRLF ends DATA, whatever other line ends surround it, so that no second message can be
+smuggled in after a fake end (bare LF, bare CR). What breaks a limit or a policy is read to its true end, then refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zonemta_py.mail.reply import Reply
 END = b"\r\n.\r\n"
 _LF_DOTS = re.compile(rb"(?<!\r)\n\.\.")
 """Clients that end lines in bare LF double the dots behind those too (Python's smtplib does, given bytes). Where bare
-LF is made a line end, one dot of two is taken off; a single one stays, for it was put there by nobody."""
+LF is made a line end, one dot of two is removed; a single one stays, since it was not stuffed."""
 _OPEN_ENDS = (END[:4], END[:3], END[:2], b"\n.", b"\n", b"\r")
 
 TOO_LARGE = Reply(552, "5.3.4", "Message is larger than the limit announced with SIZE")
@@ -109,7 +109,8 @@ class Decoder:
 
 
 class Undotted(Decoder):
-    """The same for a message that comes as it is, without dots or an end of its own (HTTP): say `finish` at its end."""
+    """The same for a message that comes as it is, without dots or an end of its own (HTTP): call `finish` at its
+    end."""
 
     __slots__ = ()
 
@@ -150,7 +151,7 @@ def _paired(content: bytes) -> bool:
 
 
 def _undecided(block: bytes) -> int:
-    """How many of the last bytes mean this or that depending on what comes next."""
+    """How many of the last bytes are ambiguous until more comes."""
     for end in _OPEN_ENDS:
         if block.endswith(end):
             return len(end)

@@ -30,7 +30,7 @@ class Reply:
 
     @classmethod
     def from_lines(cls, code: int, lines: list[str]) -> Reply:
-        """Takes the texts behind the code of each line of one reply; the enhanced code is the first line's."""
+        """Takes the texts after the code of each line of one reply; the enhanced code is the first line's."""
         enhanced, texts = "", []
         for line in lines:
             found = _ENHANCED.match(line)

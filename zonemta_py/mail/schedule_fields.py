@@ -1,8 +1,8 @@
-"""When and how urgently a message is to go, as its sender says it: parameters of MAIL and header fields, parsed.
+"""When and how urgently a message is to go, as its sender asks: parameters of MAIL and header fields, parsed.
 
 Parameters: MT-PRIORITY (RFC 6710), HOLDFOR and HOLDUNTIL (RFC 4865), BY (RFC 2852), REQUIRETLS (RFC 8689). Fields:
-X-Campaign, X-Tenant, X-Priority-Level, X-Deliver-After, X-Deliver-By, X-Window, X-Time-Zone and X-Unsubscribe. What
-MAIL says goes before what a field says; of several equal fields the first one speaks.
+X-Campaign, X-Tenant, X-Priority-Level, X-Deliver-After, X-Deliver-By, X-Window, X-Time-Zone and X-Unsubscribe. A
+parameter of MAIL overrides a field; of several equal fields the first counts.
 
 Promise: nothing is guessed. What cannot be understood, or cannot be kept, is refused with a sentence that names it and
 the remedy (`InvalidValue`). Moments are UNIX ms; the clock is an argument.
@@ -75,7 +75,7 @@ def hold_for(text: str) -> int:
 
 
 def deliver_by(text: str) -> tuple[int, str]:
-    """ "120;R" → seconds from now, "N" or "R" (RFC 2852). A wish for trace ("RT") changes nothing."""
+    """ "120;R" → seconds from now, "N" or "R" (RFC 2852). A request for a trace ("RT") changes nothing."""
     found = _BY.fullmatch(text)
     if not found:
         raise _unclear(text, "not a deadline; give seconds, a semicolon, and N or R")
@@ -178,7 +178,7 @@ class ScheduleParameters:
     clock_ahead_ms: int = 0
 
     def say(self, keyword: str, value: str) -> None:
-        """One of PARAMETERS. Raises Unclear."""
+        """Takes one of PARAMETERS. Raises InvalidValue."""
         if keyword == "MT-PRIORITY":
             self.priority = priority(value)
         elif keyword == "HOLDFOR":
@@ -193,7 +193,7 @@ class ScheduleParameters:
             self.require_tls = True
 
     def settle(self, now_ms: int, hold_days: float) -> None:
-        """Makes moments of intervals, and checks them against each other and the limits. Raises Unclear."""
+        """Makes moments of intervals, and checks them against each other and the limits. Raises InvalidValue."""
         if self.hold_for_s and self.hold_until_ms:
             raise InvalidValue("HOLDFOR and HOLDUNTIL exclude each other; give one of them (RFC 4865)")
         if self.hold_until_ms and self.hold_until_ms < now_ms:
@@ -285,7 +285,7 @@ FIELDS: dict[str, Callable[[Envelope, str, Terms, int], None]] = {
 
 
 def obey(envelope: Envelope, fields: dict[str, str], terms: Terms, now_ms: int) -> None:
-    """fields: name, as in FIELDS, → unfolded value. Raises Unclear."""
+    """fields: name, as in FIELDS, → unfolded value. Raises InvalidValue."""
     for field, value in fields.items():
         try:
             FIELDS[field](envelope, value, terms, now_ms)

@@ -15,9 +15,10 @@ _UNSAFE = re.compile(r"[^!-'*-\[\]-~]")
 
 @dataclass(slots=True)
 class Trace:
-    """Who gave us a message. helo: as the client named itself. address: its IP. host: our name. protocol: RFC 3848's.
+    """The client that handed in a message. helo: its name for itself. address: its IP. host: our name. protocol: RFC
+    3848's.
 
-    tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384". The user's name is not told to the world, that there was one is
+    tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384". The user's name is not disclosed, only that there was one
     (ESMTPA, ESMTPSA).
     """
 

@@ -3,10 +3,10 @@
     block := record* trailer        32,768 bytes; the trailer is fewer than 7 zero bytes
     record := checksum length type data     4, 2 and 1 bytes, little-endian; type: 1 full, 2 first, 3 middle, 4 last
 
-The checksum is the masked CRC32C of type and data. LevelDB gives up a block at the first damage in it, takes a length
-that points behind the end of the file for a crash's, and repairs logs without a look at checksums. So they are read
+The checksum is the masked CRC32C of type and data. LevelDB gives up a block at its first damage, takes a length that
+points past the end of the file for a crash's torn write, and repairs logs without verifying checksums. So they are read
 here before LevelDB sees them. A *tear* is what a crash leaves: a batch that is incomplete at the end of the file, or
-zero bytes there. All else is *damage*: the walk goes on behind it by the length field, or where a chain of whole
+zero bytes there. All else is *damage*: the walk continues after it by the length field, or where a chain of whole
 records leads to the end of the block, and what is whole there is kept.
 
 LevelDB begins a new log without syncing the one before, so a power cut can take the end of the older and leave the
@@ -30,14 +30,14 @@ _BATCH = struct.Struct("<QI")
 """How a batch begins: the sequence number of its first operation, and how many it has."""
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _BAD, _TORN = 0, -1
-"""Types of what is no record: damaged; cut off by the end of the file, or zero to there."""
+"""Types of what is not a record: damaged; cut off by the end of the file, or zero to there."""
 
 
 class Log(NamedTuple):
     """batches: byte and contents of each whole one. lost: bytes of damaged ones. end: where the tail begins.
 
     damaged: something was lost, or LevelDB would not find what was read here.
-    tail: what a crash tore: LevelDB passes over an incomplete batch, but not over zeros within one (`holes`).
+    tail: what a crash tore: LevelDB skips an incomplete batch, but not zeros within one (`holes`).
     """
 
     batches: list[tuple[int, bytes]]
@@ -49,7 +49,8 @@ class Log(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A stretch of the log: a record (its type and data), or what is none (all its bytes). repaired: its header was."""
+    """A stretch of the log: a record (its type and data), or what is not one (all its bytes). repaired: its header
+    was."""
 
     at: int
     end: int
@@ -147,7 +148,7 @@ def _other(data: bytes, at: int, stop: int) -> _Piece:
 
 
 def _is_tear(data: bytes, at: int) -> bool:
-    """A record that ends behind the end of the file (`at`: in its last block)."""
+    """A record that ends past the end of the file (`at`: in its last block)."""
     if at + _HEADER.size > len(data):
         return True
     _, length, kind = _HEADER.unpack_from(data, at)
@@ -204,7 +205,7 @@ def _checksum(kind: int, part: bytes) -> int:
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-# -- the manifest, which is such a log too: its batches are version edits
+# -- the manifest, which is also such a log: its batches are version edits
 
 
 def oldest_needed(manifest: bytes) -> int:
@@ -244,7 +245,7 @@ def _fields(manifest: bytes) -> Iterator[tuple[int, list[int]]]:
 
 _LOG_NUMBER, _NEW_TABLE = 2, 7
 _EDIT = {1: "s", 2: "n", 3: "n", 4: "n", 5: "ns", 6: "nn", 7: "nnnss", 9: "n"}
-"""Fields of a version edit: n is a number, s a string behind its length; 7 is a new file, 6 a deleted one."""
+"""Fields of a version edit: n is a number, s a string after its length; 7 is a new file, 6 a deleted one."""
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:

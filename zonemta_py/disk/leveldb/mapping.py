@@ -6,7 +6,8 @@ and the page faults cost more than the copy they save. The bound is a variable, 
 first database is opened; this sets it to 0.
 
 The variable is found by its name in the symbol table of the loaded library and must hold the value it is known to have.
-Where it is not found (LevelDB linked otherwise, stripped, another version) nothing is changed: more memory, no harm.
+Where it is not found (LevelDB linked otherwise, stripped, another version) nothing is changed: it costs memory, nothing
+else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What damaged bytes of the store still say of mail: so that a note can name what was lost, and whom it was for.
+"""What damaged bytes of the store still say about mail, so that a note can name what was lost, and for whom.
 
-The bytes are those of a write batch, or what is left of one: keys and values, each behind its length (`store_log`).
-Nothing is believed here: a name is read where it can be, and left out where it cannot. Only what was put counts; a key
+The bytes are those of a write batch, or what is left of one: keys and values, each after its length (`leveldb.log`).
+Nothing is trusted here: a name is read where it can be, and left out where it cannot. Only what was put counts; a key
 that was being deleted says that something had ended.
 """
 

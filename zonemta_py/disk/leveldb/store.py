@@ -1,13 +1,13 @@
-"""The store: LevelDB, and the only door to plyvel. One process may have it open.
+"""The store: LevelDB, through the only module that imports plyvel. One process may have it open.
 
 Promise: `write` with sync=True returns only when the batch is on stable storage; a batch is there whole or not at all.
 After any write error the store is fenced: LevelDB can lose later writes that it acknowledged, so every further write is
-refused until `reopen` has closed and opened it again. Reads check their checksums. A store is made only in a folder
-that holds nothing of one; LevelDB sees its logs only after they were read here (`store_log`), for it takes much damage
-for a crash's tear, and deletes what it does not need.
+refused until `reopen` has closed and opened it again. Reads check their checksums. A store is created only in a
+folder that holds no part of one; LevelDB sees its logs only after they were read here (`leveldb.log`), because it takes
+much damage for a crash's tear, and deletes what it does not need.
 
 Failures: StoreLocked (another process has it), StoreDamaged (checksum or structure: quarantine and repair),
-StoreFailed (the disk said no; `full` tells whether for want of space), StoreFenced (nothing is known: ask again).
+StoreFailed (the disk refused; `full`: for lack of space), StoreFenced (the outcome is unknown: ask again).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class StoreFailed(StoreError):
 
 
 class StoreFenced(StoreFailed):
-    """It is about to be opened again after a write error; what is in it may be perfectly well."""
+    """It is about to be reopened after a write error; its contents may be undamaged."""
 
 
 class Store:
@@ -73,7 +73,7 @@ class Store:
         acknowledged: int = 0,
         cut: Cut = lambda path, end, data: None,
     ) -> None:
-        """acknowledged: somebody was told that the batch of this number is on stable storage (`receipts`)."""
+        """acknowledged: the last batch that was reported to be on stable storage (`receipts`)."""
         self.folder = folder
         self._buffer, self._acknowledged, self._cut = write_buffer_bytes, acknowledged, cut
         self._newest = _log_order("")
@@ -83,7 +83,7 @@ class Store:
         self._reading = threading.RLock()
         """The garbage collector may end a walk within a read of the same thread."""
         self._compacting = threading.Lock()
-        """LevelDB does not survive being closed meanwhile."""
+        """LevelDB crashes if it is closed meanwhile."""
         self._db = self._open()
 
     def _open(self) -> plyvel.DB:
@@ -135,7 +135,7 @@ class Store:
             try:
                 fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                return False  # LevelDB says so itself
+                return False  # LevelDB reports that itself
             if is_empty(self.folder):
                 return True
             paths = self._needed_logs()
@@ -157,7 +157,7 @@ class Store:
         try:
             manifest = os.fsdecode((self.folder / "CURRENT").read_bytes()).strip()
             oldest = store_log.oldest_needed((self.folder / manifest).read_bytes())
-        except (OSError, ValueError):  # damaged: LevelDB says so itself
+        except (OSError, ValueError):  # damaged: LevelDB reports that itself
             return []
         logs = {int(path.stem): path for path in self.folder.glob("*.log") if path.stem.isdecimal()}
         if oldest and oldest not in logs:  # LevelDB would go on without it, and delete tables that it does not know
@@ -254,7 +254,7 @@ class Store:
     def _not_fenced(self) -> None:
         """While it is fenced another thread may close it at any moment; LevelDB does not survive a call then.
 
-        Readers look in `_reading`, which who closes it has had once after the fence.
+        Readers check in `_reading`, which the closing thread has held once after the fence.
         """
         if self.fenced:
             raise StoreFenced(f"{self.folder}: fenced after a write error; it will be reopened automatically")
@@ -289,13 +289,13 @@ class Store:
         return logs
 
     def compact(self, start: bytes, stop: bytes) -> None:
-        """Writes what lives in a range of keys anew, without what was deleted. It takes its time; the others go on."""
+        """Rewrites the live values of a range of keys, without what was deleted. Slow; other threads continue."""
         with self._compacting:
             if not self.fenced:
                 self._db.compact_range(start=start, stop=stop)
 
     def table_bytes(self) -> int:
-        """So much do LevelDB's tables take of the disk."""
+        """Bytes that LevelDB's tables take on disk."""
         with os.scandir(self.folder) as entries:
             return sum(entry.stat().st_size for entry in entries if entry.name.endswith(".ldb"))
 
@@ -303,7 +303,7 @@ class Store:
         """Closes and opens it again, which ends the fence. Raises what opening can raise; then it stays fenced."""
         self.fenced = True
         with self._reading:
-            pass  # whoever was in it has left, and who comes finds the fence
+            pass  # threads that were reading have left, and new ones find the fence
         with self._compacting:
             self._db.close()
             self._db = self._open()
@@ -337,7 +337,7 @@ class Store:
 
 
 def is_empty(folder: Path) -> bool:
-    """Whether nothing there is a store, nor part of one. A crash while it was made leaves a first manifest only."""
+    """Whether the folder holds no store, nor part of one. A crash while it was made leaves a first manifest only."""
     if (folder / "CURRENT").exists() or any(path.suffix in (".ldb", ".sst", ".log") for path in folder.glob("*.*")):
         return False
     return not any(store_log.oldest_needed(path.read_bytes()) for path in folder.glob("MANIFEST-*"))

@@ -1,7 +1,8 @@
-"""Whose message it is, found in From fields as they really come: comments, quotes, groups, bare commas
+"""The authors of a message, found in From fields as they occur in practice: comments, quotes, groups, bare commas
 (RFC 5322 3.6.2).
 
-`author_domain` is the one that signatures go by; `authors` are all whom a reader might take for it. Never raises.
+`author_domain` selects the signature; `authors` are all addresses that a reader might take for the author. Never
+raises.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def authors(value: str) -> list[str]:
     """Every address in the value of a From field, as local part, @ and domain in A-labels; whatever looks like one,
     too: a bare "ceo@bank.example <ann@example.com>" has two. None if the value is longer than FROM_BYTES_MAX.
 
-    One whose domain is no domain is given as it came.
+    One whose domain is not a domain is given as it came.
     """
     if len(value) > FROM_BYTES_MAX:
         return []
@@ -55,7 +56,7 @@ def authors(value: str) -> list[str]:
             bare += " " if part in ",;:" else part
     found += bare.replace(" @", "@").replace("@ ", "@").split()
     named = [_address(one) for one in found if "@" in one]
-    signed = author_domain(value)  # which reads what is broken in its own way
+    signed = author_domain(value)  # which parses malformed fields in its own way
     if signed and all(one.rpartition("@")[2] != signed for one in named):
         named.append("@" + signed)
     return named

@@ -1,4 +1,5 @@
-"""One spelling for each domain (IDNA 2008: RFC 5891, with the mapping of UTS 46). The only door to `idna`."""
+"""One spelling for each domain (IDNA 2008: RFC 5891, with the mapping of UTS 46). The only module that imports
+`idna`."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import idna
 def canonical(domain: str) -> str:
     """Lower case, without a final dot, in A-labels: the same domain always looks the same (RFC 5890 2.3.2.1).
 
-    What IDNA does not allow is given back lower-cased; nobody can look it up, and whoever tries will hear so.
+    What IDNA does not allow is given back lower-cased; it cannot be looked up, and a lookup will say so.
     """
     if domain.isascii():
         return domain.lower().rstrip(".")

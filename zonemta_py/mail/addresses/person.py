@@ -11,9 +11,9 @@ def person(address: str) -> str:
     """The whole address in lower case (NFC), its domain in A-labels: two spellings of one mailbox are equal.
 
     RFC 5321 2.4 leaves the case of a local part to its own server, so mail is always sent to the address as it was
-    given. But servers that tell Ann@ from ann@ are not met in practice, while people sign off in another spelling than
-    they signed up; and to send to somebody who has said no is worse than to spare a stranger. Nothing else is folded:
-    dots and +tags mean something at some providers.
+    given. But servers that tell Ann@ from ann@ are not met in practice, while people unsubscribe in another spelling
+    than they subscribed in; and mail to somebody who has refused it is worse than mail withheld from a stranger.
+    Nothing else is folded: dots and +tags mean something at some providers.
     """
     local, at, domain = address.rpartition("@")
     if not address.isascii():

@@ -1,4 +1,4 @@
-"""Whom one who hands in mail may send as: addresses and domains, asked for the return path and for the author.
+"""Which addresses and domains a submitter may send as; checked for the return path and for the author.
 
 A pattern is an address (ann@example.com), a domain (example.com), its subdomains (*.example.com) or all (*).
 """
@@ -12,7 +12,7 @@ from zonemta_py.mail.addresses.domain import canonical
 
 
 class Senders:
-    """patterns: None for no bounds. signed: mail of these is signed with our keys."""
+    """patterns: None allows all. signed: mail of these is signed with our keys."""
 
     __slots__ = ("_addresses", "_all", "_domains", "_parents", "signed")
 
@@ -26,11 +26,11 @@ class Senders:
 
     @property
     def bound(self) -> bool:
-        """Whether there is anybody whom this one may not be."""
+        """Whether any sender is forbidden."""
         return not self._all
 
     def may(self, address: str) -> bool:
-        """address: without angle brackets. The null one, "", is everybody's: it names nobody."""
+        """address: without angle brackets. The null one, "", is allowed to all: it names no one."""
         if self._all or not address:
             return True
         address = _lower(address)
@@ -40,7 +40,7 @@ class Senders:
     def refused(self, fields: Iterable[str]) -> str | None:
         """fields: the values of all From fields. The first author that is not allowed, or None.
 
-        What names no address is an author nobody may be: who is bound to senders must say who it is.
+        A field without an address is an author that is never allowed: a submitter bound to senders must name one.
         """
         if self._all:
             return None
@@ -62,6 +62,6 @@ def _lower(address: str) -> str:
 
 
 ANYBODY = Senders(None)
-"""No bounds, and signed: the machine's own."""
+"""All senders, and signed: for the machine's own mail."""
 UNBOUND = Senders(None, signed=False)
-"""Nobody has said whom this one may send as, and there are others here."""
+"""The configuration does not say whom this submitter may send as, and there are other submitters."""

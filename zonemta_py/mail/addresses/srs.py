@@ -1,12 +1,12 @@
-"""Sender rewriting (SRS): a return path of somebody else's domain becomes one of ours that can be taken back.
+"""Sender rewriting (SRS): a return path in another domain becomes one of ours that can be reversed.
 
-user@there.example becomes SRS0=<tag>=<day>=there.example=user@ours; what another server has rewritten already becomes
-SRS1=<tag>=<that server>=…@ours and leads back to that server, without growing on each hop (M. S. Wong, 2004).
+user@there.example becomes SRS0=<tag>=<day>=there.example=user@ours; a path that another server has rewritten already
+becomes SRS1=<tag>=<that server>=…@ours and leads back to that server, without growing on each hop (M. S. Wong, 2004).
 
 A rewritten local part longer than 64 octets (RFC 5321 4.5.3.1.1: servers refuse such a sender) is not used: that return
-path stays as it was, as does one that names SRS1 and is none.
+path stays as it was, as does one that begins with SRS1 without being such a path.
 
-Promise: only what carries our tag is taken back, and for a number of days only, so that nobody can send through us.
+Promise: only paths with our tag are reversed, and only for a number of days, so that this is not an open relay.
 Case may change on the way. Failures: `reverse` raises SrsRefused with one sentence.
 """
 
@@ -17,7 +17,7 @@ import re
 from zonemta_py.mail.addresses import token
 
 ADDRESS_MAX = 254
-"""Characters of an address that fits a path of 256 octets (RFC 5321 4.5.3.1.3)."""
+"""Longest address that fits a path of 256 octets (RFC 5321 4.5.3.1.3)."""
 LOCAL_MAX = 64
 """Octets of a local part (RFC 5321 4.5.3.1.1)."""
 _SRS = re.compile(r"srs([01])([-+=])(.*)", re.IGNORECASE | re.DOTALL)

@@ -1,4 +1,4 @@
-"""Marks that prove that something was made by us, and when: in return paths and unsubscribe links.
+"""Tags that prove that we made something, and when: in return paths and unsubscribe links.
 
 HMAC-SHA256, cut short and written in base32, since mail servers may change the case of a local part on its way. Eight
 characters are 40 bits: to guess one takes half a trillion tries, each a whole mail transaction.
@@ -15,14 +15,15 @@ _STAMPS = 1024
 
 
 def tag(secret: str, purpose: str, *parts: str, characters: int = TAG_CHARACTERS) -> str:
-    """Lower-case base32. purpose keeps the marks of one use from being taken in another; case in `parts` is nothing."""
+    """Lower-case base32. purpose keeps tags of one use from being accepted in another; `parts` are compared without
+    case."""
     message = "\0".join((purpose, *parts)).lower().encode("utf-8", "surrogateescape")
     digest = hmac.digest(secret.encode(), message, "sha256")
     return base64.b32encode(digest)[:characters].decode().lower()
 
 
 def genuine(given: str, secret: str, purpose: str, *parts: str, characters: int = TAG_CHARACTERS) -> bool:
-    """Whether `given` is the tag of that, in time that does not depend on how much of it is right."""
+    """Whether `given` is that tag, compared in constant time."""
     expected = tag(secret, purpose, *parts, characters=characters)
     return hmac.compare_digest(given.lower().encode(), expected.encode())
 

@@ -1,10 +1,10 @@
 """Return paths that say which message to which recipient came back (VERP), signed so that nobody can invent bounces.
 
 b<day><tag><id>-<local>=<domain>@ours: two characters of base32 for the day, eight for the tag, thirteen for the
-message's id; then the recipient, in which what is unusual is ~ and two hex digits. Case may change on the way.
+message's id; then the recipient, in which unusual characters are ~ and two hex digits. Case may change on the way.
 
 A recipient that would make the local part longer than 64 octets (RFC 5321 4.5.3.1.1: servers refuse such a sender)
-stands there as a mark of 22 characters, behind a dot; among the message's recipients `Return.is_to` finds it again.
+is replaced by a hash of 22 characters, after a dot; among the message's recipients `Return.is_to` finds it again.
 Failures: `decode` raises VerpRefused with one sentence.
 """
 
@@ -30,7 +30,7 @@ class VerpRefused(ValueError):
 
 
 class Return(NamedTuple):
-    """What a return path says. recipient: its case may have been lost; "" if there is a mark in its place. days: how
+    """What a return path says. recipient: its case may have been lost; "" if a hash is in its place. days: how
     long ago it was made."""
 
     id: str
@@ -77,7 +77,7 @@ def decode(address: str, secret: str, today: int, days: int) -> Return:
 
 
 def _mark(recipient: str) -> str:
-    """110 bits: no secret, for the tag vouches for it; two recipients never have the same one."""
+    """110 bits: not secret, since the tag vouches for it; no two recipients have the same one."""
     digest = hashlib.sha256(recipient.lower().encode("utf-8", "surrogateescape")).digest()
     return base64.b32encode(digest)[:_MARK_CHARACTERS].decode().lower()
 

@@ -1,7 +1,7 @@
 """Addresses as people and spreadsheets write them: `Ann <a@b.net>`, `"Ann, M." <a@b.net>`, `mailto:a@b.net`.
 
-Only what stands around the address is taken off; whether it is one, `mail.address` says. Text that may mean somebody
-else as well (two addresses, an address as the name of another) is given back as it came, and so is refused there.
+Only what surrounds the address is removed; `mail.address` says whether it is one. Ambiguous text (two addresses, an
+address as the display name of another) is returned as it came, and so is refused there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MAILTO = "mailto:"
 
 
 def bare(text: str) -> str:
-    """The address alone, trimmed; what is no such form comes back trimmed and otherwise as it is."""
+    """The address alone, trimmed; other forms come back trimmed and otherwise unchanged."""
     text = text.strip(SPACES)
     if len(text) > _TEXT_MAX:
         return text

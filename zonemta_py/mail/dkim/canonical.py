@@ -1,10 +1,9 @@
 """The canonical forms of header fields and bodies that DKIM signs (RFC 6376 3.4), "simple" and "relaxed".
 
 Bodies go through `BodyHash` block by block: cut anywhere, the hash is that of the whole. What cannot be decided yet
-(white space that may end a line, empty lines that may end the body) is kept as two bytes and a number, however much of
-it comes.
+(white space that may end a line, empty lines that may end the body) is kept as two bytes and a number, however long.
 
-A body is what follows the empty line behind the header section. One that does not end in CRLF is taken as if it did,
+A body is what follows the empty line after the header section. One that does not end in CRLF is taken as if it did,
 since that is how it travels (RFC 5321 4.1.1.4). CR and LF that stand alone are bytes like any other.
 """
 
@@ -74,7 +73,7 @@ def _one_space(block: bytes) -> bytes:
         block = block.replace(b"\t", b" ")
     if b" " not in block:  # base64: one byte is looked for twenty times as fast as two
         return block
-    while b"  " in block:  # each time halves them: sooner done than by a regular expression
+    while b"  " in block:  # each pass halves them: faster than a regular expression
         block = block.replace(b"  ", b" ")
     if b" \r\n" in block:
         block = block.replace(b" \r\n", b"\r\n")

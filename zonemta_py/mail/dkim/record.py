@@ -1,6 +1,6 @@
 """The key record of a DKIM selector in DNS, as it is and as it should be (RFC 6376 3.6.1, RFC 8463 4).
 
-`judge` compares what DNS says with a key: one word for what it comes to, and notes on what else deserves a look.
+`judge` compares what DNS says with a key: one word for the result, and notes on what else deserves attention.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STRING_MAX = 255
 
 
 class Finding(NamedTuple):
-    """status: "unusable" is a record that is the key's, but says that it does not serve to sign mail with SHA-256."""
+    """status: "unusable" is a record with this key that does not allow it to sign mail with SHA-256."""
 
     status: Status
     notes: tuple[str, ...]

@@ -1,7 +1,7 @@
 """DKIM signatures: rsa-sha256 (RFC 6376) and ed25519-sha256 (RFC 8463), as fields ready to be put on top of a message.
 
 `Fields.of` chooses the fields once for all keys, `Key.sign` makes one signature of them. The body's hash is an
-argument: it was computed where the body passed by. There is no l=: what it leaves unsigned, anybody may write.
+argument: it was computed while the body streamed in. There is no l=: anybody could add what it leaves unsigned.
 
 Failures: KeyUnusable says in one sentence what is wrong with a key.
 """
@@ -38,7 +38,7 @@ class KeyUnusable(ValueError):
 
 
 class Key:
-    """A private key under its name in DNS. identity: i= ("" for none), an address at `domain` or below it."""
+    """A private key and its name in DNS. identity: i= ("" for none), an address at `domain` or below it."""
 
     __slots__ = ("_key", "algorithm", "domain", "identity", "selector")
 

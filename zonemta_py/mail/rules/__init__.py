@@ -1,1 +1,1 @@
-"""Which class a reply is in."""
+"""The classes of replies, and the rules that assign them."""

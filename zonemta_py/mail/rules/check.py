@@ -1,9 +1,9 @@
-"""Whether rules do what their examples promise, found by asking them.
+"""Whether rules do what their examples promise, found by trying them.
 
 A problem is a rule without an example, an example that another rule of the same file claims (that rule shadows it) or
-that none claims, a name used twice, a pattern that may run away, a provider that there is not, codes of replies that
-are never judged. That a rule of a file asked earlier claims an example
-of a later file is no problem: that is what the earlier file is for.
+that none claims, a name used twice, a pattern that may take very long, an unknown provider, codes of replies that are
+never classified. That a rule of an earlier file claims an example of a later file is not a problem: that is what the
+earlier file is for.
 """
 
 from __future__ import annotations

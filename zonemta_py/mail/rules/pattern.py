@@ -1,4 +1,4 @@
-"""What a regular expression says about itself: the text it cannot do without, and whether it may run away.
+"""Analysis of a regular expression: the text it cannot match without, and whether it may take very long.
 
 Both are read off the parse tree that the `re` module makes of the pattern. The tree is private to `re`, and the same
 since Python 3.11; tests hold `needed` to its promise against `re` itself.
@@ -32,7 +32,7 @@ def needed(pattern: str) -> tuple[str, ...]:
 
 
 def risk(pattern: str) -> str:
-    """Why matching may take time out of all proportion to the text's length, as half a sentence; "" if it does not.
+    """Why matching may take time far beyond the text's length, as a phrase; "" if it does not.
 
     Found are quantifiers within quantifiers, alternatives that begin alike within one, two side by side for the same
     characters, more than two unbounded wildcards, and a wildcard at the beginning.

@@ -53,7 +53,7 @@ CLASSES = {
 BLOCKED_CLASSES = frozenset(("blocked-ip", "poor-reputation", "policy", "spam-content"))
 """Attempts with these count as blocked, deferred or bounced alike: for a campaign's bounds, a canary, in reports."""
 STAGES = ("connect", "banner", "ehlo", "tls", "tls-policy", "auth", "mail", "rcpt", "data", "body", "dot", "dns")
-"""Those at which somebody else has said something."""
+"""Those at which a remote server has replied."""
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _CODE = re.compile(r"[245](?:xx|[0-9](?:x|[0-9]))")
 _ENHANCED = re.compile(r"[245x]\.\d{1,3}(?:\.\d{1,3})?")
@@ -66,7 +66,7 @@ class RulesError(ValueError):
 
 @dataclass(slots=True, frozen=True)
 class Action:
-    """What a ruling asks of the queue, besides what the reply's code says.
+    """What a rule asks of the queue, besides what the reply's code says.
 
     verdict: "" as the code says, "retry" though it is 5xx, "bounce" though it is 4xx. delay_s: not tried again sooner.
     These two hold for every reply; all below only from the `after`-th reply of this rule within `within_s` seconds on
@@ -186,7 +186,7 @@ def rule_of(table: dict[str, Any], file: str, number: int, actions: dict[str, di
 
 
 def _example(entry: Any, stages: list[str], providers: list[str], where: str) -> Example:
-    """Where an example does not say from where it is, it is from where the rule looks first."""
+    """An example without a code, stage or provider has the first that the rule names."""
     table = {"reply": entry} if isinstance(entry, str) else entry
     if not isinstance(table, dict) or "reply" not in table or not table.keys() <= {"reply", "stage", "provider"}:
         raise RulesError(f'{where}: an example is a reply, or {{reply = "…", stage = "…", provider = "…"}}; correct it')

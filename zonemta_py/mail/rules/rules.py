@@ -1,6 +1,6 @@
-"""Replies understood: which rule holds for a reply, so which class it is and what is to be done.
+"""Classification of replies: which rule matches a reply, hence its class and what is to be done.
 
-The first rule that holds, in the order of the files and within them, is the one. A file holds [[rules]] tables (see
+The first rule that matches, in the order of the files and within them, decides. A file holds [[rules]] tables (see
 `rule`) and [classes.NAME] tables with the action that all rules of a class take where they do not say otherwise; of
 several files the first that speaks of a class's action key has the say.
 Promises: `judge` always answers (class "undefined" if no rule holds), the same for the same arguments; it remembers
@@ -31,13 +31,13 @@ REMEMBERED_MAX = 8_192
 UNDEFINED = Classified("", "undefined", Action())
 
 _SOFTENED = re.compile(r"server refused to talk to us: ([45]\d\d) ?(?:([45]\.\d{1,3}\.\d{1,3})(?: |$))?(.*)", re.DOTALL)
-"""What `classify.judge` makes of a 5xx that came before MAIL: the rules are asked about the server's own words."""
+"""What `classify.judge` makes of a 5xx that came before MAIL: the rules look at the server's own words."""
 _ADDRESS = re.compile(r"""[^\s<>\[\]()"',;:@]{1,64}@[^\s<>\[\]()"',;:@]{1,255}""")
 _QMAIL_STATUS = re.compile(r"\(#([45]\.\d{1,3}\.\d{1,3})\)")
 """qmail puts the enhanced code behind its text."""
 
 _Test = tuple[str, tuple[str, ...], Callable[[str], Any], Classified]
-"""First needed string, the other ones, the pattern's search, what follows if it holds."""
+"""First needed string, the other ones, the pattern's search, the result if it matches."""
 
 
 class Rules:
@@ -56,7 +56,7 @@ class Rules:
 
     @classmethod
     def parse(cls, texts: Iterable[tuple[str, str]]) -> Rules:
-        """(name of the file, its TOML)… Raises RulesError."""
+        """From (name of the file, its TOML)… Raises RulesError."""
         documents = [(file, _document(file, text)) for file, text in texts]
         actions: dict[str, dict[str, Any]] = {}
         for file, document in reversed(documents):
@@ -80,7 +80,7 @@ class Rules:
         return ruling
 
     def matching(self, reply: Reply, stage: str, provider: str) -> list[Rule]:
-        """All rules that hold, the one that has the say first."""
+        """All rules that match, the deciding one first."""
         said = _as_said(reply, _anonymous(reply.text))
         return [
             rule

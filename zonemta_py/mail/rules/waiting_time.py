@@ -1,7 +1,7 @@
 """How long a server asks us to wait, where it says so: "Greylisted, try again in 300 seconds", "come back in 00:04:32".
 
 Pure. A number counts only beside words about trying again, so that "20 messages in 60 seconds" is no answer to when.
-What is longer than WAIT_S_MAX is not believed: the retry schedule knows better than to wait for days.
+What is longer than WAIT_S_MAX is ignored: the retry schedule does not wait for days.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PARTS = re.compile(rf"({_AMOUNT})[ \-]?(?:more |full )?({_UNIT})", re.IGNORECAS
 
 
 def said_wait_s(text: str) -> float | None:
-    """Seconds until the server wants to see us again, at least 1; None: it does not say, or says what is no use."""
+    """Seconds until the server wants to see us again, at least 1; None: it does not say, or nothing usable."""
     text = text[:REPLY_TEXT_STORED_MAX]
     found = _AFTER.search(text) or _BEFORE.search(text)
     if found is None:

@@ -1,4 +1,4 @@
-"""MTA-STS as it is written down: the DNS record and the policy file (RFC 8461 3), and which hosts a policy names.
+"""Formats of MTA-STS: the DNS record and the policy file (RFC 8461 3), and which hosts a policy names.
 
 Pure. What is not understood is ignored where the RFC says so, and a ValueError with one sentence where not.
 """

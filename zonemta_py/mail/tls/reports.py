@@ -1,6 +1,6 @@
 """Reports on TLS (RFC 8460): what was seen in a day, as JSON for each policy domain, and as the mail that carries it.
 
-Pure: the day, the clock and who reports are arguments.
+Pure: the day, the clock and the reporter are arguments.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class TlsReport:
 
     @property
     def id(self) -> str:
-        """The same for the same day and domain, so that one sent twice is seen to be."""
+        """The same for the same day and domain, so that a report sent twice is recognised."""
         return f"{self.day:%Y%m%d}.{self.domain}@{self.reporter.name}"
 
     @property
@@ -185,7 +185,7 @@ def mailbox(uri: str) -> str:
 
 
 def message(report: TlsReport, recipients: list[str], now: datetime) -> bytes:
-    """The mail of RFC 8460 5.3, with CRLF. TLS-Required: No, so that a report on broken TLS is not kept by it."""
+    """The mail of RFC 8460 5.3, with CRLF. TLS-Required: No, so that broken TLS does not hold up the report on it."""
     who, boundary = report.reporter, f"=_tlsrpt_{report.day:%Y%m%d}_{len(report.compressed())}"
     encoded = base64.b64encode(report.compressed()).decode()
     lines = [
