@@ -76,17 +76,28 @@ def opening(config: Config, path: Path | None) -> Iterator[str]:
 
 def configured(arguments: list[str]) -> tuple[Config, Path | None]:
     """The configuration that these arguments mean, and its file, if any: then what the command line overrides."""
-    parser = _Parser(
+    chosen = parser().parse_args(arguments)
+    path = Path(chosen.config) if chosen.config else None
+    return overridden(load(path), chosen.folder, chosen.listen, chosen.relay), path
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of the arguments of `zonemta run`."""
+    options = _Parser(
         prog="zonemta run", description="Runs the MTA in the foreground until it is killed.",
         epilog="Example: zonemta run --config zonemta.toml",
     )  # fmt: skip
-    parser.add_argument("-c", "--config", metavar="FILE", default=os.environ.get("ZONEMTA_CONFIG"), help="TOML file")
-    parser.add_argument("--folder", metavar="DIR", help="the queue's folder, instead of server.folder")
-    parser.add_argument("--listen", metavar="ADDRESS:PORT", help="address and port of the first listener")
-    parser.add_argument("--relay", metavar="HOST:PORT", help="smart host for every zone, without MX lookups")
-    chosen = parser.parse_args(arguments)
-    path = Path(chosen.config) if chosen.config else None
-    return overridden(load(path), chosen.folder, chosen.listen, chosen.relay), path
+    options.add_argument(
+        "-c",
+        "--config",
+        metavar="FILE",
+        default=os.environ.get("ZONEMTA_CONFIG"),
+        help="configuration file (TOML); default: $ZONEMTA_CONFIG, else built-in defaults",
+    )
+    options.add_argument("--folder", metavar="DIR", help="the queue's folder, instead of server.folder")
+    options.add_argument("--listen", metavar="ADDRESS:PORT", help="address and port of the first listener")
+    options.add_argument("--relay", metavar="HOST:PORT", help="smart host for every zone, without MX lookups")
+    return options
 
 
 def overridden(config: Config, folder: str | None, listen: str | None, relay: str | None) -> Config:

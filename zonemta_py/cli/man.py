@@ -1,0 +1,138 @@
+"""Manual pages, made from the commands: what `--help` says, as man(7) has it. One page a command or group of them.
+
+python -m zonemta_py.cli.man FOLDER
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from zonemta_py.cli.app import tree
+from zonemta_py.cli.run.commands import parser as run_parser
+from zonemta_py.cli.terminal.errors import Exit
+from zonemta_py.cli.terminal.examples import EXAMPLES
+from zonemta_py.cli.version import program
+
+_FILES = (
+    ("/etc/zonemta/zonemta.toml", "The configuration of the service; every key is explained in config/zonemta.toml."),
+    ("/var/lib/zonemta", "The queue: its store, journal, archive and bodies."),
+)
+
+
+def pages() -> dict[str, str]:
+    """Page by file name: `zonemta.1` and one for each command and group below it."""
+    commands = tree()
+    found = {"zonemta.1": _page("zonemta", commands.help, _overview(commands), sorted(commands.commands))}
+    for name, command in commands.commands.items():
+        if name == "run":
+            body = _run()
+        elif hasattr(command, "commands"):
+            body = _group(name, command)
+        else:
+            body = _command(name, command)
+        found[f"zonemta-{name}.1"] = _page(f"zonemta-{name}", command.short_help, body, [])
+    return found
+
+
+def _page(title: str, summary: str, body: Iterator[str], others: list[str]) -> str:
+    lines = [f'.TH "{title.upper()}" "1" "" "{program()}" "zonemta"', ".nh", ".ad l"]
+    lines += [".SH NAME", f"{_escaped(title)} \\- {_escaped(summary.split('. ')[0].rstrip('.'))}", *body]
+    also = [f"zonemta-{name}" for name in others] if others else ["zonemta"]
+    lines += [".SH SEE ALSO", ",\n".join(f".BR {_escaped(name)} (1)" for name in also).replace(",\n", " ,\n")]
+    return "\n".join(lines) + "\n"
+
+
+def _overview(commands: Any) -> Iterator[str]:
+    yield from (".SH SYNOPSIS", ".B zonemta", r".I command \fR[options]", ".SH COMMANDS")
+    for name, command in sorted(commands.commands.items()):
+        yield from _term(f"zonemta {name}", command.short_help)
+    yield ".SH FILES"
+    for term, text in _FILES:
+        yield from _term(term, text)
+    yield from (".SH EXIT STATUS", "Those of sysexits.h:")
+    for status, text in _statuses():
+        yield from _term(str(status.value), text)
+
+
+def _group(name: str, group: Any) -> Iterator[str]:
+    if group.invoke_without_command or group.params:
+        yield from _command(name, group)
+    for sub, command in group.commands.items():
+        yield from (
+            _group(f"{name} {sub}", command) if hasattr(command, "commands") else _command(f"{name} {sub}", command)
+        )
+
+
+def _statuses() -> Iterator[tuple[Exit, str]]:
+    (definition,) = ast.parse(inspect.getsource(Exit)).body
+    assert isinstance(definition, ast.ClassDef)
+    for line, after in pairwise([*definition.body, ast.Pass()]):
+        if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name):
+            said = ast.literal_eval(after.value) if isinstance(after, ast.Expr) else "Success."
+            yield Exit[line.targets[0].id], said
+
+
+def _command(name: str, command: Any) -> Iterator[str]:
+    context = command.make_context(name, [], resilient_parsing=True)
+    yield f'.SH "{name.upper()}"'
+    yield from (f".B zonemta {_escaped(name)}", _escaped(" ".join(command.collect_usage_pieces(context))))
+    yield from _paragraphs(command.help or "")
+    for parameter in command.params:
+        record = parameter.get_help_record(context)
+        if record and not getattr(parameter, "hidden", False):
+            yield from _term(record[0], record[1])
+    yield from _examples(name)
+
+
+def _run() -> Iterator[str]:
+    parser = run_parser()
+    yield from (".SH SYNOPSIS", _escaped(" ".join(parser.format_usage().removeprefix("usage:").split())))
+    yield from (".SH DESCRIPTION", *_paragraphs(parser.description or ""), ".SH OPTIONS")
+    formatter = argparse.HelpFormatter(parser.prog)
+    for action in parser._actions:
+        yield from _term(formatter._format_action_invocation(action), action.help or "")
+    yield from (".SH NOTES", *_paragraphs(parser.epilog or "")) if parser.epilog else ()
+
+
+def _examples(name: str) -> Iterator[str]:
+    if name in EXAMPLES:
+        yield from (".PP", "Examples:", ".PP", ".nf", ".RS 4", *map(_escaped, EXAMPLES[name]), ".RE", ".fi")
+
+
+def _term(term: str, text: str) -> Iterator[str]:
+    yield from (".TP", f"\\fB{_escaped(term)}\\fR", _escaped(" ".join(text.split())) or "\\&")
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    for paragraph in text.replace("\b\n", "").split("\n\n"):
+        yield from (".PP", _escaped(" ".join(paragraph.split())))
+
+
+def _escaped(text: str) -> str:
+    text = text.replace("\\", "\\e").replace("-", "\\-")
+    text = "".join(one if ord(one) < 128 else f"\\[u{ord(one):04X}]" for one in text)
+    return f"\\&{text}" if text[:1] in (".", "'") else text
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 1:
+        print(
+            "say the folder that the pages go to: python -m zonemta_py.cli.man ~/.local/share/man/man1", file=sys.stderr
+        )
+        return Exit.USAGE
+    folder = Path(arguments[0])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, page in pages().items():
+        (folder / name).write_text(page)
+    return Exit.OK
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
