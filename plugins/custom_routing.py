@@ -16,8 +16,8 @@
     priority = -1
 
 All conditions of a rule must hold. What a rule does not name stays as the zones decided. If no rule matches, `table` is
-asked, a CSV file of `domain,host` or `domain,host,port` lines, read again when it changes: write it anew and rename it
-into place. While a new table is broken or missing the last good one serves, and the log says why.
+asked, a CSV file of `domain,host` or `domain,host,port` lines, read again when it changes: write a new file and rename
+it into place. While the table is broken or missing, the last good one is used, and the log says why.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from zonemta_py.plugin import Envelope, PluginApi, Reject, Routing
 
 TABLE_CHECK_S = 1.0
-"""How often the table's file is looked at."""
+"""How often the table's file is checked."""
 
 _REJECT = re.compile(r"(?:([45]\d\d)\s+)?(\S.*)", re.DOTALL)
 _HOST = re.compile(r"[A-Za-z0-9._:-]{1,255}")
@@ -122,7 +122,7 @@ class Rule(BaseModel):
         return found
 
     def apply(self, routing: Routing) -> None:
-        """Writes down where the mail goes. Raises Reject."""
+        """Sets where the mail goes. Raises Reject."""
         if self.reject:
             found = _REJECT.fullmatch(self.reject.strip())
             raise Reject(int(found[1] or 550) if found else 550, found[2] if found else self.reject)
@@ -238,7 +238,7 @@ def setup(api: PluginApi, options: Options) -> None:
 
 
 async def queue_route(envelope: Envelope, routing: Routing) -> None:
-    """Steers one recipient."""
+    """Routes one recipient."""
     await _router.route(envelope, routing)
 
 

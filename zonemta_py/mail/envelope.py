@@ -67,7 +67,7 @@ class Envelope:
     A merged message has no body: `campaign` names the template that the sender fills for each recipient with its
     values, whose names are `columns`; size is then that of one typical message. source: the local address it is to be
     sent from. request: the client's key for this request, "" for none; digest: SHA-256 of what it asked for. life_h:
-    hours after which it is given up, 0: those of [retry]. token: by which its receiver asks for it if the queue dies
+    hours after which it expires, 0: those of [retry]. token: by which its receiver asks for it if the queue dies
     before it answers. clock_ahead_ms: how far the clock was ahead of CLOCK_MONOTONIC when the intervals began that it
     asks for; the queue takes it out, 0: nothing was said. unsigned: its submitter is bound to no senders, so the
     keys of our domains do not sign it.

@@ -1,4 +1,4 @@
-"""A loaded template made ready: first `prepare`, once and where the tools are; then `compile`, wherever it is sent.
+"""Makes a loaded template ready: `prepare`, once, where the tools are installed; then `compile`, wherever it is sent.
 
 Both raise TemplateRefused with everything that is wrong, before the first message.
 """
@@ -42,9 +42,10 @@ _HTML, _PLAIN = Language(autoescape=True), Language(autoescape=False)
 
 
 def problems(source: TemplateSource, columns: Collection[str] | None = None) -> list[TemplateProblem]:
-    """What can be seen without the tools. columns: names of the fields that the list has, None if not known.
+    """The problems that can be found without the tools. columns: names of the fields that the list has, None if not
+    known.
 
-    PROBLEMS_MAX at most. Raises TypeError for a source that is none.
+    PROBLEMS_MAX at most. Raises TypeError for what is not a source.
     """
     return list(islice(_problems(source, columns), PROBLEMS_MAX))
 
@@ -116,7 +117,7 @@ def _missing_images(source: TemplateSource) -> Iterator[TemplateProblem]:
 
 
 def _local_images(source: TemplateSource) -> Iterator[TemplateProblem]:
-    """Images that only the one who writes the template has."""
+    """Images that only the template's author can see."""
     text = source.html or source.mjml
     for found in _SRC.finditer(text.content) if text is not None else ():
         opening = text.content.rfind("<", max(0, found.start() - _ELEMENT_MAX), found.start()) if text else -1
@@ -158,14 +159,14 @@ def _made_text(html: str, protected: Protected, markup: Text) -> Text:
 
 
 def compile(source: TemplateSource) -> Compiled:
-    """source: prepared (else it is, which takes the tools). Raises TemplateRefused, ToolMissing."""
+    """source: prepared (otherwise this does it, which needs the tools). Raises TemplateRefused, ToolMissing."""
     source = source if source.prepared else prepare(source)
     found = problems(source)
     if found:
         raise TemplateRefused(found)
     try:
         return _compiled(source)
-    except RenderRefused as refused:  # what is everybody's
+    except RenderRefused as refused:  # what all recipients share
         raise TemplateRefused([TemplateProblem(source.file, 0, 0, str(refused))]) from None
 
 
@@ -186,7 +187,7 @@ def _compiled(source: TemplateSource) -> Compiled:
 
 
 def _mailbox(name: str, text: Text) -> tuple[Field | None, Field]:
-    """Name and address are told apart in the template: no field can move the < between them."""
+    """Name and address are separated in the template: no field can move the < between them."""
     found = _ANGLE.fullmatch(text.content)
     display, address = (found[1].strip().strip('"'), found[2]) if found else ("", text.content.strip())
     parsed = _field(name, replace(text, content=address))

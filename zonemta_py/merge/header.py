@@ -1,7 +1,7 @@
-"""Header fields made of text that nobody vouches for (RFC 5322 2.2, 3.4; RFC 2047; RFC 6532).
+"""Header fields made of untrusted text (RFC 5322 2.2, 3.4; RFC 2047; RFC 6532).
 
 Every function gives a whole field, folded, with its CRLF. Controls and line separators become a space each run, so no
-text can end a field; addresses are parsed, and refused where they are none.
+text can end a field; addresses are parsed, and refused where they are invalid.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def clean(text: str) -> str:
 
 
 def unstructured(name: str, text: str) -> bytes:
-    """Subject and its like: ASCII as it is, all else in encoded words. Raises UnicodeEncodeError for surrogates."""
+    """Subject and the like: ASCII as it is, everything else in encoded words. Raises UnicodeEncodeError for
+    surrogates."""
     text = clean(text)
     if not text.isascii() or "=?" in text or max(map(len, text.split(" "))) > _WORD_MAX:
         return f"{name}: {_encoded_words(text, len(name) + 2)}\r\n".encode()
@@ -114,7 +115,7 @@ def _escaped(text: str) -> str:
 
 
 def _encoded_words(text: str, taken: int) -> str:
-    """UTF-8 in base64, cut between characters. taken: columns of the first line that are gone."""
+    """UTF-8 in base64, cut between characters. taken: columns of the first line already used."""
     words: list[bytes] = []
     chunk: list[bytes] = []
     room, size = max(15, (_ENCODED_BYTES - taken) // 3 * 3), 0

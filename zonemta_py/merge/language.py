@@ -28,7 +28,7 @@ from zonemta_py.merge.meter import CALL, NODE, SEARCH, STEP, TURN, MeteredContex
 
 RANGE_MAX = 10_000
 TOKENS_MAX = 10_000
-"""Of a template: two thousand fields, compiled in a second, of which nobody waits for more than a tenth."""
+"""Of a template: two thousand fields, compiled in a second, of which no one waits for more than a tenth."""
 METHODS = frozenset({"capitalize", "endswith", "lower", "lstrip", "rstrip", "split", "startswith", "strip", "title",
                      "upper"})  # fmt: skip
 _PLAIN_FILTERS = (
@@ -67,7 +67,7 @@ class Language(SandboxedEnvironment):
         return TokenStream(self.lexer.wrap(stream, name, filename), name, filename)
 
     def tokens(self, source: str, most: int) -> int:
-        """Words and signs of the language in a text; a little more than `most` if there are more.
+        """Tokens of the language in a text; a little more than `most` if there are more.
 
         Raises TemplateSyntaxError.
         """
@@ -147,7 +147,7 @@ def _bounded(tree: nodes.Template) -> nodes.Template:
 
 
 def _single(item: nodes.Expr) -> nodes.Expr:
-    """Lists hold no lists but those written in them: else few lines make one that takes for ever to compare."""
+    """Lists hold no lists but those written in them: otherwise a few lines make one that takes for ever to compare."""
     return item if isinstance(item, _LITERALS) else _filtered(item, " single")
 
 
@@ -179,7 +179,7 @@ class _Costs:
 
 
 def _weigh(compared: nodes.Compare) -> None:
-    """Pays for what a comparison has to look at; beside a constant that is no more than the constant."""
+    """Charges what a comparison has to read; beside a constant that is no more than the constant."""
     both = (compared.expr, compared.ops[0].expr)
     searches = any(operand.op in ("in", "notin") for operand in compared.ops)
     if len(compared.ops) == 1 and not searches and any(isinstance(one, nodes.Const) for one in both):

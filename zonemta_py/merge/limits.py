@@ -1,4 +1,4 @@
-"""How large a template may be, whoever brings it: bounds what it costs to look at it, and to compile it."""
+"""How large a template may be: bounds the cost of checking and compiling it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ FILES_BYTES_MAX = 25 * 1024 * 1024
 
 
 def excess(source: TemplateSource) -> Iterator[TemplateProblem]:
-    """What is too much, and names and kinds of files that cannot stand in a header section. Raises TypeError."""
+    """What exceeds the limits, and names and types of files that are not allowed in a header section. Raises
+    TypeError."""
     bodies = [text for text in (source.text, source.html, source.mjml) if text is not None]
     heads = (source.subject, source.sender, source.reply_to, source.to_name, source.list_unsubscribe)
     fields = [text for text in (*heads, *(text for _, text in source.headers)) if text is not None]

@@ -2,7 +2,7 @@
 
 A template is a folder with template.toml, such a file by itself, or one file that looks like a mail: header fields, an
 empty line, a body (HTML where Content-Type says text/html), all in Jinja2. File names are relative to the template's
-folder. What is wrong is a TemplateRefused; files that cannot be read at all are an OSError.
+folder. Failures: TemplateRefused for faults; OSError for files that cannot be read.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class _Toml:
         return found
 
     def _place(self, key: str) -> tuple[int, int]:
-        """Where the key's value begins; 1, 1 if the key is written in a way not looked for here."""
+        """Where the key's value begins; 1, 1 if the key's notation is not recognised here."""
         found = re.search(
             rf'^[ \t]*["\']?{re.escape(key)}["\']?[ \t]*=[ \t]*("""\n?|\'\'\'\n?|["\'])?', self._written, re.M
         )
@@ -157,7 +157,7 @@ class _Toml:
         return tuple(files)
 
     def _inside(self, key: str, name: str) -> Path:
-        """A file of the template's folder: neither .. nor a link leads out of it."""
+        """A file of the template's folder: neither .. nor a symbolic link may lead out of it."""
         folder = self._file.parent
         file = folder / name
         if not file.resolve().is_relative_to(folder.resolve()):
@@ -202,7 +202,7 @@ def _mail(file: Path) -> TemplateSource:
 
 
 def _bare(url: Text | None) -> Text | None:
-    """Without the angle brackets that a header field has about a URL."""
+    """Without the angle brackets that a header field has around a URL."""
     if url is None or not url.content.startswith("<"):
         return url
     return Text(url.content[1:].removesuffix(">"), url.file, url.line, url.column + 1)

@@ -1,9 +1,9 @@
-"""What a template's work costs, and the values it may work with.
+"""The cost of a template's work, and the values it may use.
 
-The unit is a character, or about 10 ns of one core: whatever takes longer, or more memory, for its size costs more. So
-WORK_MAX bounds a message's time (some 50 ms) and memory (some 40 MB), whatever it is made of.
-What is the same at each turn of a loop (`TURN`, `NODE`, text) is counted when the template is compiled; what depends on
-values is paid for where it happens, before it happens.
+The unit is a character, or about 10 ns of one core: operations that take longer, or more memory, for their size cost
+more. So WORK_MAX bounds a message's time (some 50 ms) and memory (some 40 MB), whatever it is made of. What is the same
+at each turn of a loop (`TURN`, `NODE`, text) is counted when the template is compiled; what depends on values is
+charged where it happens, before it happens.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def number(value: Any) -> Any:
 
 @pass_context
 def printed(context: MeteredContext, value: Any) -> Any:
-    """Written so that it costs little: it is called for each field of each message."""
+    """Optimised: it is called for each field of each message."""
     kind = type(value)
     if kind is str or kind is Markup:
         context.left = left = context.left - PIECE - (len(value) if value.isascii() else WIDE * len(value))
@@ -138,7 +138,7 @@ def price(name: str, value: Any, args: tuple[Any, ...]) -> int:
 
 
 def metered(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter that is paid for; what it gives piece by piece is a list at once."""
+    """A filter that is charged for; a generator's result becomes a list."""
     wants = getattr(getattr(function, "jinja_pass_arg", None), "name", "")
 
     @pass_context
@@ -158,7 +158,7 @@ def metered(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def tested(name: str, test: Callable[..., bool]) -> Callable[..., Any]:
-    """A test that is paid for, where its time depends on its values."""
+    """A test that is charged for, where its time depends on its values."""
     if name in _FREE_TESTS:
         return test
     if name in _NUMBERS:

@@ -1,7 +1,7 @@
 """One recipient's message from a compiled template. Pure: the same arguments give the same bytes.
 
 What does not depend on fields is encoded once: attachments, and the pieces of the bodies between expressions.
-Everything is 7-bit, so that it passes every server with its signature whole.
+Everything is 7-bit, so that its signature survives every server.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SAID_MAX = 300
 _DENSE = 1.5  # above this many times its size in quoted-printable, a text is sent in base64
 _Values = dict[str, Any]
 _LEFT = " left"
-"""Among the values, where no template can name it: work that may still be done for the message."""
+"""Key among the values, which no template can name, of the work left for the message."""
 _ERRORS = (TemplateError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError)
 
 
@@ -54,7 +54,7 @@ class Field:
 
 
 class Part:
-    """A text/plain or text/html body. strings: those of its pieces that are always the same."""
+    """A text/plain or text/html body. strings: those of its pieces that are constant."""
 
     def __init__(self, kind: str, template: Template, strings: list[str]) -> None:
         self._name = "html" if kind == "html" else "text"
@@ -68,7 +68,7 @@ class Part:
         ).encode()
 
     def text(self, values: _Values) -> str:
-        """As the reader's program will have it, before it is encoded. Raises RenderRefused."""
+        """As the recipient will see it, before it is encoded. Raises RenderRefused."""
         return "".join(_pieces(self._name, self._template, values))
 
     def entity(self, values: _Values) -> bytes:
@@ -130,7 +130,7 @@ class Compiled:
     def pieces(self, fields: Mapping[str, str], recipient: str, campaign: str, date: str) -> list[bytes]:
         """The message of `render` in pieces, cut anywhere.
 
-        Attachments and images are the same objects for all recipients: whoever streams copies none of them.
+        Attachments and images are the same objects for all recipients: streaming copies none of them.
         """
         values = _values(fields, recipient, campaign)
         unique = hashlib.sha256(f"{campaign}\0{recipient}".encode("utf-8", "surrogatepass")).hexdigest()[:32]

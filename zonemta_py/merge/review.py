@@ -1,4 +1,4 @@
-"""What a template may not say, found before anything is rendered: syntax, unsafe expressions, unknown fields."""
+"""What a template must not contain, found before anything is rendered: syntax, unsafe expressions, unknown fields."""
 
 from __future__ import annotations
 

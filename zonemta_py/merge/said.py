@@ -1,7 +1,7 @@
-"""Header fields of a template that are said to this server, not to the reader: when its messages are to go, and how.
+"""Header fields of a template that are meant for this server, not for the reader: when its messages are to go, and how.
 
-They speak as they do in any mail (`mail.schedule_fields`), for all recipients of a batch alike, and are in no message.
-What a campaign is told otherwise (its name, zone, tenant, priority) has no second place in the template.
+They mean what they mean in any mail (`mail.schedule_fields`), for all recipients of a batch alike, and are not sent.
+What is a setting of the campaign (its name, zone, tenant, priority) cannot be set in the template too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TO_US = frozenset({*_NAMES, *_ELSEWHERE})
 
 
 def said(source: TemplateSource) -> dict[str, str]:
-    """Name, as in `schedule_fields.FIELDS`, → value. The first of several speaks."""
+    """Name, as in `schedule_fields.FIELDS`, → value. The first of several counts."""
     found: dict[str, str] = {}
     for name, text in source.headers:
         if name.lower() in _NAMES and name.lower() not in _ELSEWHERE:
@@ -30,7 +30,7 @@ def said(source: TemplateSource) -> dict[str, str]:
 
 
 def unclear(source: TemplateSource) -> Iterator[TemplateProblem]:
-    """Fields that cannot speak: their places, and the remedy."""
+    """Fields that are not allowed: their places, and the remedy."""
     for name, text in source.headers:
         option = _ELSEWHERE.get(name.lower(), "")
         if option:

@@ -1,7 +1,7 @@
-"""A stranger's template looked at, in a process of its own that may use little: `python -m zonemta_py.merge.trial`.
+"""Checks an untrusted template in a process of its own with limited resources: `python -m zonemta_py.merge.trial`.
 
-A packed template comes by standard input; what is found goes to standard output. So a template that is dear to look at
-costs this process, and nobody waits for it.
+A packed template comes by standard input; what is found goes to standard output. So a template that is expensive to
+check costs only this process, and no one waits for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgpack
 
 MEMORY_BYTES = 512 * 1024 * 1024
-"""Addresses, of which it touches a tenth."""
+"""Address space, of which it uses a tenth."""
 CPU_S = 10
 
 
@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
 
 def look(packed: bytes) -> Found:
-    """What a sender would find, and what the batches must bring."""
+    """The problems a sender would meet, and what the batches must supply."""
     from zonemta_py.merge.compile import compile, wanted
     from zonemta_py.merge.problems import TemplateRefused
     from zonemta_py.merge.said import said, unclear

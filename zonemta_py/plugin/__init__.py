@@ -1,4 +1,4 @@
-"""Everything a plugin imports. A plugin is one Python file whose `async def` functions bear the names of hooks:
+"""Everything a plugin imports. A plugin is one Python file whose `async def` functions are named after hooks:
 
     from pydantic import BaseModel
     from zonemta_py.plugin import Address, PluginApi, Reject, Session
@@ -16,9 +16,10 @@
             raise Reject(550, "This mailbox is not served here")
 
 Enable it with `enabled = ["/etc/zonemta/block.py"]` under [plugins]; [plugins.options.block] fills Options. `spec.py`
-lists the hooks; take those of a hook's arguments you need, by name. What you raise that is no verdict is blamed on you,
-and the mail waits. So it does when you await longer than plugins.timeout_s; a call that computes or blocks instead of
-awaiting cannot be cut off and stops its whole process: use `await asyncio.to_thread(...)`. Async helpers begin with _.
+lists the hooks; declare those of a hook's arguments that you need, by name. An exception that is not a verdict is a
+failure of the plugin, and the mail is deferred. So is awaiting longer than plugins.timeout_s; a call that computes or
+blocks instead of awaiting cannot be cut off and stops its whole process: use `await asyncio.to_thread(...)`. Async
+helpers begin with _.
 """
 
 from zonemta_py.mail.envelope import Envelope, Recipient

@@ -1,4 +1,4 @@
-"""What a plugin may register when it is set up: commands, counters, its own log."""
+"""What a plugin may register in `setup`: commands, counters, its own log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from zonemta_py.config import NAME
 
 log = logging.getLogger("zonemta.plugin")
-"""For lines of the host, and for plugins that have no `setup`."""
+"""For log lines of the host, and for plugins without a `setup`."""
 
 
 class PluginApi:
@@ -30,7 +30,7 @@ class PluginApi:
     def command(self, name: str, function: Callable[..., Any]) -> None:
         """Adds `zonemta NAME`: a plain function whose parameters become arguments and options, as in typer.
 
-        Raises ValueError if the name is no command name or already taken by this plugin.
+        Raises ValueError if the name is not a command name, or already taken by this plugin.
         """
         if not re.fullmatch(NAME, name):
             raise ValueError(f"{name!r} is not a command name; use lower-case letters, digits and dashes")
@@ -39,6 +39,6 @@ class PluginApi:
         self.commands[name] = function
 
     def count(self, name: str, n: float = 1) -> None:
-        """Adds n to a counter of this process, which begins at 0 with it: each receiver, sender and the queue count for
-        themselves, and nothing adds them up. `counters` reads them back; a plugin that wants them seen logs them."""
+        """Adds n to a counter of this process, which begins at 0 with it: each receiver, each sender and the queue
+        count separately. `counters` returns them; to publish them, a plugin logs them."""
         self.counters[name] = self.counters.get(name, 0) + n

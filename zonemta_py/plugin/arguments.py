@@ -1,6 +1,6 @@
-"""What hooks are given: plain mutable records, so that changing mail is assigning to a field.
+"""Arguments of hooks: plain mutable records; to change mail, assign to a field.
 
-Envelope, Headers, Reply, Recipient, Delivery and Result belong to the floors below and are passed as they are.
+Envelope, Headers, Reply, Recipient, Delivery and Result belong to lower layers and are passed as they are.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Stream = AsyncIterator[bytes]
 
 
 class _Told:
-    """Says what there is, where a name is asked for that there is not."""
+    """Lists the names there are when an unknown one is asked for."""
 
     __slots__ = ()
 
-    if not TYPE_CHECKING:  # to a type checker a wrong name stays one
+    if not TYPE_CHECKING:  # for type checkers a wrong name remains an error
 
         def __getattr__(self, name: str) -> Any:
             kind = type(self)
@@ -69,7 +69,7 @@ class Address(_Told):
 
 @dataclass(slots=True)
 class Auth:
-    """What a client shows to be let in. method: "PLAIN" or "LOGIN"."""
+    """What a client authenticates with. method: "PLAIN" or "LOGIN"."""
 
     username: str
     password: str
@@ -80,7 +80,7 @@ class Auth:
 
 
 CommandHandler = Callable[[str, Session], Awaitable[Reply]]
-"""Answers one SMTP command: gets what follows the command word, and the session."""
+"""Answers one SMTP command. Arguments: what follows the command word, and the session."""
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ class Server(_Told):
 
 @dataclass(slots=True)
 class Sni:
-    """context: the TLS context to go on with; None keeps the listener's own."""
+    """context: the TLS context to use; None keeps the listener's own."""
 
     listener: str = ""
     context: ssl.SSLContext | None = None
@@ -102,7 +102,8 @@ class Sni:
 
 @dataclass(slots=True)
 class Info(_Told):
-    """A message about to be committed. size: bytes as stored. headers: as stored; changing them changes nothing now."""
+    """A message about to be committed. size: bytes as stored. headers: as stored; changes to them have no effect any
+    more."""
 
     session: Session | None = None
     size: int = 0
@@ -114,7 +115,7 @@ class Node(_Told):
     """A leaf of the MIME tree (RFC 2046): everything that is not a multipart.
 
     content_type: lower case, "text/plain" if none was said. charset, filename: decoded, "" if none. encoding: the
-    Content-Transfer-Encoding in lower case, "7bit" if none. path: indices from the root, () for a message that is no
+    Content-Transfer-Encoding in lower case, "7bit" if none. path: indices from the root, () for a message that is not a
     multipart. parents: content types of the multiparts around it, outermost first.
     headers: the part's own fields (the message's for the root); changed before the hook returns they go out changed.
     """
@@ -197,8 +198,8 @@ class Attempts(_Told):
 class Bounce(_Told):
     """A notification about to be queued (RFC 3464). id, zone: of the message that failed.
 
-    sender: who gets it (not to be changed). recipients: who did not get the message; leave some out to keep silent
-    about them. reply: why the first of them failed; another one is told about all of them.
+    sender: who gets it (not to be changed). recipients: who did not get the message; remove some to not report
+    them. reply: why the first of them failed; a replacement applies to all of them.
     """
 
     id: str

@@ -1,12 +1,12 @@
-"""One plugin's function for one hook: called within its time limit, measured, contained, blamed by name.
+"""One plugin's function for one hook: called within its time limit, measured, its failures contained and attributed.
 
-A call runs at once, inside the caller, until the plugin first waits; only then is a timer set (`asyncio.timeout`), for
-a timer costs twenty times as much as the call, and most calls never wait. A plugin that computes or blocks instead of
-awaiting cannot be interrupted by anything in its process: `watchdog` names it while it lasts and may leave it out; the
-call is still measured, counted as an overrun and logged.
+A call runs at once, inside the caller, until the plugin first waits; only then is a timer set (`asyncio.timeout`), as a
+timer costs twenty times as much as the call, and most calls never wait. A plugin that computes or blocks instead of
+awaiting cannot be interrupted from within its process: `watchdog` names it meanwhile and may skip it; the call is still
+measured, counted as an overrun and logged.
 
 Failures: `run` and `run_now` raise the verdicts that the hook accepts, `PluginFailed` for everything else a plugin does
-wrong (sys.exit() included), and pass on what is not the plugin's doing: cancellation from outside, Ctrl-C.
+wrong (sys.exit() included), and pass on what the plugin did not cause: cancellation from outside, Ctrl-C.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from zonemta_py.plugin.watchdog import WATCH, Watched
 
 
 class Misbehaved(Exception):
-    """The host's own finding about a plugin: too slow, garbage returned, waited where it must not. One sentence."""
+    """What the host found a plugin doing wrong: too slow, bad return value, waiting where it must not. One sentence."""
 
 
 class CutOff(Misbehaved):
@@ -36,7 +36,8 @@ class CutOff(Misbehaved):
 
 @dataclass(slots=True)
 class CallCounts:
-    """Of one plugin and hook. seconds: all calls, what streams waited for data not counted. worst_s: the longest call.
+    """Of one plugin and hook. seconds: all calls, without the time that streams waited for data. worst_s: the longest
+    call.
 
     overruns: calls that took longer than the limit, whether they could be cut off or not.
     """
@@ -64,7 +65,7 @@ class Call(Watched):
     def begin(self, arguments: dict[str, Any]) -> Any:
         """The plugin's coroutine (or async generator), given those of the arguments that it declares.
 
-        Raises PluginFailed while it is left out.
+        Raises PluginFailed while it is skipped.
         """
         if self.out_until and self.suppressed_by():
             raise PluginFailed(self.plugin, self.hook.name, "is skipped because it blocked its process")
@@ -99,7 +100,7 @@ class Call(Watched):
         raise verdict from error
 
     def measure(self, seconds: float, cut_off: bool = False) -> None:
-        """Enters one call; names a plugin that held everything up and could not be cut off."""
+        """Records one call; names a plugin that blocked the process and could not be cut off."""
         tally = self.tally
         tally.calls += 1
         tally.seconds += seconds
@@ -110,7 +111,7 @@ class Call(Watched):
             self._tell(logging.WARNING, f"took {seconds:.1f} s, the limit is {self.limit_s:g} s", self._line(None))
 
     def cut_off(self) -> PluginFailed:
-        """For a stream's plugin that is waited for too long."""
+        """Cuts off a stream's plugin that has been waited for too long."""
         self.tally.overruns += 1
         return self.blame(CutOff(_too_long(self.limit_s)))
 
@@ -121,7 +122,7 @@ class Call(Watched):
                 return error
             self.tally.verdicts += 1
             error.plugin, error.hook = self.plugin, self.hook.name
-            return error.with_traceback(None)  # a plugin may raise one and the same object again and again
+            return error.with_traceback(None)  # a plugin may raise the same object repeatedly
         if isinstance(error, (KeyboardInterrupt, GeneratorExit, PluginFailed)) or _from_outside(error):
             return error
         return self.blame(error, about)
@@ -159,13 +160,13 @@ class Call(Watched):
         )
 
     def expect_nothing(self, value: Any) -> None:
-        """Raises Misbehaved: every hook but message_rewrite speaks by changing its arguments or raising."""
+        """Raises Misbehaved: every hook but message_rewrite acts by changing its arguments or raising."""
         if value is not None:
             raise Misbehaved(f"returned {type(value).__name__}, but this hook returns nothing; change its arguments")
 
 
 def _about(arguments: dict[str, Any]) -> str:
-    """Which message and whose it was: what a hook that only hears of things (a webhook, say) has lost."""
+    """The message and its recipients: what a hook that is only notified (a webhook, say) has missed."""
     for value in arguments.values():
         id = getattr(value, "id", "") if hasattr(type(value), "recipients") else ""
         if id:
@@ -199,7 +200,7 @@ async def limited(coroutine: Coroutine[Any, Any, Any], call: Call) -> Any:
 
 @types.coroutine
 def _resumed(coroutine: Coroutine[Any, Any, Any], waited_for: Any, call: Call) -> Generator[Any, Any, Any]:
-    """Goes on with a coroutine that was started by hand and waits for `waited_for`."""
+    """Continues a coroutine that was started by hand and waits for `waited_for`."""
     try:
         while True:
             try:

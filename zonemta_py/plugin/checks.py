@@ -1,4 +1,4 @@
-"""What is checked of a plugin before it may run: its hooks, their arguments, its options, its `setup`."""
+"""Checks of a plugin before it may run: its hooks, their arguments, its options, its `setup`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zonemta_py.plugin.spec import HOOKS, Hook
 
 
 def hooks(source: PluginSource) -> dict[str, Callable[..., Any]]:
-    """Hook name → the plugin's function. Raises PluginError for the first thing that is wrong."""
+    """Hook name → the plugin's function. Raises PluginError for the first fault."""
     found = {}
     for name, value in vars(source.module).items():
         if name in HOOKS:
@@ -96,7 +96,7 @@ def _argument_problem(hook: Hook, parameter: inspect.Parameter) -> str:
 
 
 def _check_keys(source: PluginSource, model: type[BaseModel], given: dict[str, Any], line: int) -> None:
-    """pydantic ignores unknown keys unless told; a misspelt option must not pass in silence."""
+    """pydantic ignores unknown keys by default; a misspelt option must be reported."""
     if "extra" in model.model_config:
         return
     known = {name for key, field in model.model_fields.items() for name in (key, field.alias) if name}

@@ -1,7 +1,7 @@
-"""Content-Transfer-Encoding undone and redone while a body streams (RFC 2045 6.7, 6.8), in bounded memory.
+"""Content-Transfer-Encoding decoded and encoded while a body streams (RFC 2045 6.7, 6.8), in bounded memory.
 
 For `message_rewrite`: `encoded(node.encoding, _changed(decoded(node.encoding, stream)))`. 7bit, 8bit, binary and
-unknown encodings pass as they are. Damaged base64 or quoted-printable never raises: what can be read is read.
+unknown encodings pass as they are. Damaged base64 or quoted-printable never raises: what can be decoded is.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def decoded(encoding: str, stream: Stream) -> AsyncIterator[bytes]:
 
 
 def encoded(encoding: str, stream: Stream) -> AsyncIterator[bytes]:
-    """The content as it goes on the wire, lines ended by CRLF. Raises TypeError at once for what is no encoding."""
+    """The content as it goes on the wire, lines ended by CRLF. Raises TypeError at once for what is not an encoding."""
     _check("encoded", encoding, stream)
     return {"base64": _to_base64, "quoted-printable": _to_quoted_printable}.get(encoding, _as_it_is)(stream)
 
 
 def _check(name: str, encoding: object, stream: object) -> None:
-    """Here, where the plugin calls, and not when the first block is asked for, in somebody else's line."""
+    """Checked here, where the plugin calls, and not when the first block is read, in another line."""
     if not isinstance(encoding, str) or not hasattr(stream, "__aiter__"):
         given = f"{type(encoding).__name__}, {type(stream).__name__}"
         raise TypeError(f"write {name}(node.encoding, stream): it was given ({given})")
@@ -92,7 +92,7 @@ async def _to_quoted_printable(stream: Stream) -> AsyncIterator[bytes]:
 
 
 def _quoted(line: bytes) -> bytes:
-    """One line without its end, in pieces of 75 characters at most so that a = has room behind each."""
+    """One line without its end, in pieces of 75 characters at most so that a = has room after each."""
     safe = _NOT_PRINTABLE.sub(lambda found: b"=%02X" % found[0][0], line)
     if safe.endswith((b" ", b"\t")):
         safe = safe[:-1] + b"=%02X" % safe[-1]
@@ -107,7 +107,7 @@ def _quoted(line: bytes) -> bytes:
 
 
 async def _whole_lines(stream: Stream) -> AsyncIterator[bytes]:
-    """Blocks cut behind line ends; a longer line is cut where no escape (=XX) or line end (CRLF) is split."""
+    """Blocks cut after line ends; a longer line is cut where no escape (=XX) or line end (CRLF) is split."""
     held = b""
     async for block in stream:
         held += block

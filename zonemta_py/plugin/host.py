@@ -1,7 +1,8 @@
 """The plugin host: loads what the configuration enables, and calls hooks in the configured order.
 
 `listens(name)` is a set test made before anything is prepared for a call: a hook that nobody implements costs nothing.
-pluggy is not used: its call loop is synchronous, and the host's job is what it lacks: time limits, verdicts and blame.
+pluggy is not used: its call loop is synchronous, and it lacks what the host is for: time limits, verdicts and
+attribution of failures.
 
 Failures: `Host.load` raises PluginError (a ConfigError). A call raises the verdicts its hook accepts, and PluginFailed
 where a failing plugin must stop the mail; whatever else a plugin does is logged and counted, never raised.
@@ -50,7 +51,7 @@ class Host:
 
     @classmethod
     def load(cls, plugins: Plugins, zones: Iterable[str] = ()) -> Host:
-        """Imports, checks and sets up everything in `plugins.enabled`. Raises PluginError for the first mistake.
+        """Imports, checks and sets up everything in `plugins.enabled`. Raises PluginError for the first fault.
 
         zones: names of the configured zones, for plugins that route.
         """
@@ -81,7 +82,7 @@ class Host:
                     raise
 
     def call_now(self, name: str, /, **arguments: Any) -> None:
-        """The same for the hooks that must not wait (smtp_sni, log_entry), from code that cannot."""
+        """The same for the hooks that must not wait (smtp_sni, log_entry)."""
         assert arguments.keys() == HOOKS[name].offered, f"{name} is called with {', '.join(arguments)}"
         for call in self._calls.get(name, ()):
             try:
@@ -91,10 +92,10 @@ class Host:
                     raise
 
     def filter_log(self, entry: dict[str, Any]) -> dict[str, Any] | None:
-        """What is to be logged instead of entry; None: nothing. Any thread may ask.
+        """What to log instead of entry; None: nothing. Thread-safe.
 
-        The hook is `async def` like all, but lines are logged where nothing can wait, and in order: it is run to its
-        end on the spot. What a plugin logs from inside it is not filtered again.
+        The hook is `async def` like all, but lines are logged where nothing can wait, and in order: it runs to its end
+        synchronously. What a plugin logs from inside it is not filtered again.
         """
         if not self.listens("log_entry"):
             return entry
@@ -111,7 +112,7 @@ class Host:
         return entry
 
     def calls(self, name: str) -> tuple[Call, ...]:
-        """For hooks that are driven block by block."""
+        """The calls of a hook that is driven block by block."""
         return self._calls.get(name, ())
 
     def statistics(self) -> list[dict[str, Any]]:

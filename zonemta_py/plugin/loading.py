@@ -1,6 +1,6 @@
 """Finding a plugin and importing it: a bundled name, a file, or an entry point of the group `zonemta.plugins`.
 
-Whatever goes wrong, down to sys.exit() while importing, is a PluginError: one sentence naming plugin, file and line.
+Every failure, even sys.exit() while importing, is a PluginError: one sentence naming plugin, file and line.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PluginSource:
 
 
 def find(wanted: str, folder: Path | None) -> PluginSource:
-    """wanted: an entry of `enabled`; folder: looked through before the bundled plugins. Raises PluginError."""
+    """wanted: an entry of `enabled`; folder: searched before the bundled plugins. Raises PluginError."""
     if "/" in wanted or wanted.endswith(".py"):
         return _from_file(*_named_file(wanted, folder))
     for place in (folder.expanduser(), BUNDLED) if folder else (BUNDLED,):

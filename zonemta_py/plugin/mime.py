@@ -1,11 +1,11 @@
-"""Finds the leaves of a MIME tree in a body that streams by (RFC 2045, RFC 2046). Bytes in, events out, nothing lost.
+"""Finds the leaves of a MIME tree in a streaming body (RFC 2045, RFC 2046). Bytes in, events out, nothing lost.
 
-Whatever comes in goes out in the events' `raw` bytes, in order, unchanged, however it was cut into blocks: a missing
-end boundary, a part without a header section, rubbish. What is too deep, too long or too many (limits below) stays raw
+All input comes out in the events' `raw` bytes, in order, unchanged, however it was cut into blocks: a missing
+end boundary, a part without a header section, garbage. What is too deep, too long or too many (limits below) stays raw
 and is not offered as a node; message/rfc822 is a leaf. Held back is a delimiter line or one header section at most.
 
 Downside: a boundary belongs to the innermost level that uses it, so of two nested multiparts with the same boundary the
-outer one is never seen to end; the bytes pass unchanged all the same.
+outer one never ends; the bytes pass unchanged all the same.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ BOUNDARY_BYTES_MAX = 200
 """RFC 2046 allows 70; a multipart with a longer one is not followed."""
 
 MISSES_MAX = 100_000
-"""Lines that begin like a delimiter and are none; after that many the parts are no longer told apart."""
+"""Lines that begin like a delimiter and are not one; after that many the parts are no longer separated."""
 
 _BREAK = re.compile(r"[\r\n]")
 _TYPE = re.compile(r"[!#$%&'*+.^_`{|}~0-9a-z-]+/[!#$%&'*+.^_`{|}~0-9a-z-]+")
 _FIELD_CHARACTERS_MAX = 4_096
-"""Looked at of a Content-… field: the email package takes quadratic time for hostile ones."""
+"""Bytes of a Content-… field that are parsed: the email package takes quadratic time for hostile ones."""
 
 _PARAMETERS_MAX = 64
-"""Looked at of them: a parser that goes back and forth between them would be kept busy by two thousand."""
+"""Looked at of them: two thousand would keep a parser that goes back and forth between them busy."""
 
 _PLAIN_ENCODINGS = frozenset(("7bit", "8bit", "binary"))
 _LINE_END = re.compile(rb"\r?\n")
@@ -55,7 +55,7 @@ _LINE_END = re.compile(rb"\r?\n")
 class Begin(NamedTuple):
     """A leaf begins. raw: its header section as it came, b"" for the root, whose fields are the message's.
 
-    rest: what follows the fields in raw, to be sent behind node.headers if they were changed.
+    rest: what follows the fields in raw, to be sent after node.headers if they were changed.
     """
 
     node: Node
@@ -117,7 +117,7 @@ class Splitter:
         self._misses = 0  # lines that began like a delimiter and were none
 
     def begin(self) -> Iterator[Event]:
-        """Before the first block: a root that is no multipart begins here."""
+        """Before the first block: a root that is not a multipart begins here."""
         yield from self._part(self._root, b"", b"", (), ())
 
     def feed(self, block: bytes) -> Iterator[Event]:
@@ -178,7 +178,7 @@ class Splitter:
         return True
 
     def _find(self, final: bool) -> _Delimiter | int:
-        """The next delimiter, or how many of the held bytes are surely none."""
+        """The next delimiter, or how many of the held bytes are certainly not one."""
         for dashes in self._candidates():
             end = self._held.find(b"\n", dashes) + 1
             if end or final:
@@ -312,7 +312,7 @@ def _is_utf8(value: str) -> bool:
 
 
 def _readable(value: str) -> str:
-    """The email package stumbles over surrogates; Latin-1 says the same bytes."""
+    """The email package fails on surrogates; Latin-1 carries the same bytes."""
     return value if _is_utf8(value) else value.encode("utf-8", "surrogateescape").decode("latin-1")
 
 

@@ -1,7 +1,7 @@
 """Bytes pushed to plugins that pull: bounded pipes, one task for each plugin that reads or rewrites.
 
 `Reader` lets one plugin read a stream as it passes; `Rewriting` sends a stream through a chain of plugins. The time
-limit runs only while the pushing side waits for a plugin; then the plugin that is not itself waiting is blamed.
+limit runs only while the pushing side waits for a plugin; it applies to the plugin that is not itself waiting.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from zonemta_py.plugin.arguments import Stream
 from zonemta_py.plugin.calls import Call, Misbehaved, limited
 
 BLOCKS_MAX = 4
-"""Blocks of CHUNK_BYTES held for one plugin that is behind."""
+"""Blocks of CHUNK_BYTES buffered for a plugin that lags."""
 
 WRITTEN_BYTES_MAX = 2 * MESSAGE_BYTES_MAX
-"""What may take the place of one node; a plugin that never ends must not fill the disk."""
+"""Bytes that may replace one node; a plugin that never ends must not fill the disk."""
 
 
 class Pipe:
@@ -93,7 +93,7 @@ class Reader:
         self._task.add_done_callback(lambda _: self._pipe.moved.set())
 
     async def feed(self, block: bytes) -> None:
-        """Waits while the plugin is behind. Raises PluginFailed when it does not catch up."""
+        """Waits while the plugin lags. Raises PluginFailed when it does not catch up."""
         for piece in _pieces(block):
             while self._pipe.full and not self._task.done():
                 await self._wait()
@@ -135,7 +135,7 @@ class Reader:
 
 
 class Rewriting:
-    """One stream through the plugins that claim it. store: takes the result, during `feed` and `finish`."""
+    """One stream through the plugins that claim it. store: receives the result, during `feed` and `finish`."""
 
     def __init__(self, store: Callable[[bytes], Awaitable[None]]) -> None:
         self._store = store
@@ -182,7 +182,7 @@ class Rewriting:
             while self._pipe.full and not self._done():
                 await self._wait()
                 await self._drain()
-            if not self._done():  # else the plugin wants no more of it
+            if not self._done():  # else the plugin has stopped reading
                 self._pipe.put(piece)
 
     async def finish(self) -> None:
@@ -232,11 +232,11 @@ class Rewriting:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._pipe.moved.set()
         if not task.cancelled():
-            task.exception()  # seen: after an abort nobody asks for it any more
+            task.exception()  # retrieved: after an abort nothing else does
 
 
 async def _blamed(call: Call, answer: AsyncIterator[bytes], meter: Meter) -> AsyncIterator[bytes]:
-    """What one plugin writes, checked and measured; what it raises, judged."""
+    """What one plugin writes, checked and measured; its exceptions, translated."""
     spent = 0.0
     try:
         while True:

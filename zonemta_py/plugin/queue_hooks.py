@@ -1,4 +1,4 @@
-"""The queue's side of the plugin host: `queue.hooks.Hooks`, spoken to plugins (queue_route, queue_delayed, …)."""
+"""The queue's side of the plugin host: `queue.hooks.Hooks` for plugins (queue_route, queue_delayed, …)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRIORITY_MAX = 9
 
 
 class PluginHooks:
-    """Calls the plugins that listen; their verdicts become what the queue understands."""
+    """Calls the plugins that have the hook, and translates their verdicts for the queue."""
 
     def __init__(self, host: Host, zones: set[str]) -> None:
         self._host, self._zones = host, zones

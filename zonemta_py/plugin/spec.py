@@ -2,8 +2,8 @@
 
 The functions below are never called; plugins define functions of the same name. Each declaration says when the hook
 runs and what a plugin may change; `@hook` says the rest: in which process, which verdicts may be raised, and with
-`failing="pass"` that work goes on when a plugin fails there (the failure is logged and counted), because stopping would
-harm mail that is innocent. Everywhere else a failure is `PluginFailed`, 451 4.3.0.
+`failing="pass"` that work continues when a plugin fails there (the failure is logged and counted), because stopping
+would harm unrelated mail. Everywhere else a failure is `PluginFailed`, 451 4.3.0.
 
 Names and order are ZoneMTA's. Plugins are called in configured order; the first verdict ends the round.
 """
@@ -94,7 +94,8 @@ async def smtp_init(server: Server) -> None:
 
 @hook("receiver", Reject, Defer)
 async def smtp_connect(session: Session) -> None:
-    """A client has connected, before the banner. Raising gives the reply instead of the banner and hangs up."""
+    """A client has connected, before the banner. Raising sends the reply instead of the banner and closes the
+    connection."""
 
 
 @hook("receiver", failing="pass", waits=False)
@@ -139,7 +140,7 @@ async def message_analyze(envelope: Envelope, stream: Stream) -> None:
     """Runs while the message arrives; stream: the whole message as received, header section first.
 
     Not reading to the end is fine. Verdicts take effect after the last byte, before the message is committed. The
-    time limit counts only while the plugin is waited for. Notes for later hooks go into envelope.extra.
+    time limit counts only while the plugin is waited for. Data for later hooks goes into envelope.extra.
     """
 
 
@@ -148,7 +149,7 @@ async def message_rewrite(envelope: Envelope, node: Node, stream: Stream) -> Asy
     """A leaf of the MIME tree begins; stream: its body as on the wire, still in its transfer encoding.
 
     Return None to let it pass byte by byte as it is, or an async iterator (call an async generator that reads
-    `stream`) whose bytes take its place; `decoded` and `encoded` undo and redo the transfer encoding. Changes to
+    `stream`) whose bytes take its place; `decoded` and `encoded` handle the transfer encoding. Changes to
     node.headers hold if made before returning. The stream flows only after the hook has returned. Written as an async
     generator the hook claims every node. Plugins form a chain: each reads what the one before it wrote.
     """
@@ -167,21 +168,22 @@ async def message_store(envelope: Envelope, stream: Stream) -> None:
 
 @hook("receiver", Reject, Defer, Drop)
 async def message_queue(envelope: Envelope, info: Info) -> None:
-    """All is there but the commit: change the envelope (recipients, sending_zone, campaign …) or stop the message."""
+    """Everything but the commit is done: change the envelope (recipients, sending_zone, campaign …) or stop the
+    message."""
 
 
 @hook("queue", Reject, Defer, Drop)
 async def queue_route(envelope: Envelope, routing: Routing) -> None:
     """For each recipient, once, after the rules have chosen routing.zone: change any field but recipient.
 
-    Verdicts are about this recipient: Reject bounces it, Defer delays it, Drop forgets it. Runs in the queue process,
+    Verdicts are about this recipient: Reject bounces it, Defer delays it, Drop removes it. Runs in the queue process,
     which serves everyone: never block here, and answer from memory where you can.
     """
 
 
 @hook("sender", Reject, Defer, Hold)
 async def sender_fetch(delivery: Delivery) -> None:
-    """A sender was given a delivery, before anything else. Defer skips it, Hold puts it before an operator."""
+    """A sender was given a delivery, before anything else. Defer skips it, Hold keeps it for an operator."""
 
 
 @hook("sender", Reject, Defer, Hold)
@@ -213,19 +215,19 @@ async def sender_connection(delivery: Delivery, connection: Connection) -> None:
 async def sender_headers(delivery: Delivery, headers: Headers) -> None:
     """Last change of the header section, before signing, once for each recipient: `delivery` has only that one.
 
-    Those whose fields come out equal share one message, so what is everybody's costs nothing; a field that names one of
-    them goes to him alone. A verdict is about this recipient. The stored message stays as it is.
+    Recipients whose fields come out equal share one message, so common fields cost nothing; a field that names one of
+    them goes to that one only. A verdict is about this recipient. The stored message stays as it is.
     """
 
 
 @hook("sender", failing="pass")
 async def sender_delivered(delivery: Delivery, result: Result) -> None:
-    """The server has taken at least one recipient and the result is on stable storage: take note."""
+    """The server has accepted at least one recipient and the result is on stable storage: for information."""
 
 
 @hook("sender", Reject, Defer, Hold, failing="pass")
 async def sender_response_error(delivery: Delivery, connection: Connection, reply: Reply) -> None:
-    """The server said no: raise to replace what it means for us. If a plugin fails, the server's reply stands."""
+    """The server refused: raise to replace what that means for us. If a plugin fails, the server's reply stands."""
 
 
 @hook("queue", Drop, failing="pass")
@@ -243,7 +245,7 @@ async def queue_bounce(bounce: Bounce) -> None:
 
 @hook("queue", failing="pass")
 async def queue_release(zone: str, delivery: Delivery) -> None:
-    """A message's last recipient has ended, whatever its end, and the message leaves the queue: take note."""
+    """A message's last recipient has ended, whatever its end, and the message leaves the queue: for information."""
 
 
 @hook("any", Drop, failing="pass", waits=False)

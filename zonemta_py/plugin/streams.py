@@ -1,11 +1,11 @@
 """The hooks that see a message while it streams in: message_analyze, message_rewrite, message_headers, message_store.
 
 Blocks pass through bounded pipes, so a message of any size costs each plugin at most BLOCKS_MAX blocks of memory
-besides what it keeps itself, and a plugin that is behind slows its client down. The time limit counts only while a
+besides what it keeps itself, and a plugin that lags slows its client down. The time limit counts only while a
 plugin is what we wait for, not while it waits for the client.
 
 Failures: `on_headers`, `feed` and `finish` raise verdicts; then the message is refused: call `abort` (any number of
-times), read the rest of it away and answer with the verdict's reply. What `sink` raises passes through.
+times), discard the rest of it and answer with the verdict's reply. What `sink` raises passes through.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class BodyHooks:
     """All of them for one message. Made when the header section is complete, `headers` being its fields.
 
     Call in this order: `await on_headers()`, which may change headers (store `headers.build()` and the empty line after
-    it); `await feed(block)` for the bytes behind the empty line; `await finish()` at the end, before the commit. What
+    it); `await feed(block)` for the bytes after the empty line; `await finish()` at the end, before the commit. What
     is to be stored as body reaches `sink` during these calls, in order.
     """
 
@@ -67,14 +67,14 @@ class BodyHooks:
             await self._follow(self._splitter.feed(block))
 
     async def finish(self) -> None:
-        """Waits for every plugin to say what it has to say. Raises the first verdict, in the order of the hooks."""
+        """Waits for every plugin to finish. Raises the first verdict, in the order of the hooks."""
         if self._splitter is not None:
             await self._follow(self._splitter.finish())
         for reader in (*self._analysts, *self._keepers):
             await reader.finish()
 
     def abort(self) -> None:
-        """Lets go of everything: client gone, or message refused."""
+        """Releases everything: client gone, or message refused."""
         for reader in (*self._analysts, *self._keepers):
             reader.abort()
         if self._rewriting is not None:

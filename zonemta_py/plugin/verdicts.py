@@ -1,6 +1,6 @@
-"""Verdicts: how a plugin says no, later or never, and what the host makes of a plugin that fails.
+"""Verdicts: how a plugin rejects, defers, drops or holds mail, and what the host makes of a plugin that fails.
 
-A hook raises one of them; whoever called the hook acts on its type and answers with its `reply`. Which verdicts a hook
+A hook raises one of them; the caller of the hook acts on its type and answers with its `reply`. Which verdicts a hook
 accepts is declared with the hook (`spec.HOOKS`); another one counts as a failure of the plugin.
 
 Replies never carry what could break the SMTP dialogue: text is ASCII without control characters, at most 500 long.
@@ -16,7 +16,7 @@ from zonemta_py.mail.reply import Reply
 
 _ENHANCED = re.compile(r"[45]\.\d{1,3}\.\d{1,3}")
 _CODES = frozenset((421, 450, 451, 452, 454, 455, 500, 501, 502, 503, 504, 530, 535, 550, 551, 552, 553, 554, 555, 556))
-"""Of SMTP replies that say no."""
+"""Codes of SMTP replies that refuse."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
@@ -32,7 +32,7 @@ class Verdict(Exception):
 
 
 class Reject(Verdict):
-    """No, or not now if the code is 4xx.
+    """Refuse; temporarily if the code is 4xx.
 
     code: 400…599. text: one sentence; it may begin with an enhanced status code (RFC 3463) instead of naming it in
     `enhanced`; without one x.7.1 is used. Raises ValueError for other codes, which counts as a failure of the plugin.
@@ -50,7 +50,7 @@ class Reject(Verdict):
 
 
 class Defer(Verdict):
-    """Later. seconds: how long until the next attempt, where we are the one to try; a client is simply told 451."""
+    """Defer. seconds: until the next attempt, if the attempt is ours; a client simply gets 451."""
 
     def __init__(self, seconds: float, text: str = "Try again later") -> None:
         if isinstance(seconds, int) and seconds in _CODES:
@@ -84,7 +84,7 @@ class Hold(Verdict):
 
 
 class PluginFailed(Verdict):
-    """The plugin raised something else, took too long or returned garbage; 451 4.3.0, and the log says whose fault."""
+    """The plugin raised something else, took too long or returned garbage; 451 4.3.0, and the log names the plugin."""
 
     def __init__(self, plugin: str, hook: str, problem: str) -> None:
         super().__init__(Reply(451, "4.3.0", "Local processing failed, try again later"))

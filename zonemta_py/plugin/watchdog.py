@@ -1,11 +1,11 @@
-"""A plugin that blocks its process is named while it does, and left out when it has done so for too long.
+"""A plugin that blocks its process is named while it does, and skipped when it has done so for too long.
 
-What blocks cannot be interrupted by its own process's loop, and a line in the log when it is over comes late: so a
-thread looks, and says who it is, in which line, and for how long already. It runs only where plugins do.
+The process's own loop cannot interrupt a blocking call, and a log line afterwards comes late: so a thread watches, and
+logs which plugin it is, in which line, and for how long. It runs only where plugins do.
 
-A call that was over its time limit without awaiting is so many strikes as it took limits; at STRIKES_MAX within
+A call that was over its time limit without awaiting counts one strike for each limit it took; at STRIKES_MAX within
 FORGIVEN_S the hook is not called for OUT_S. What that means is what its failing means: hooks that decide about mail
-answer 451 meanwhile, so that nothing passes a check that was not made; others are passed over.
+answer 451 meanwhile, so that nothing passes a check that was not made; others are skipped.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ FORGIVEN_S = 600.0
 OUT_S = 300.0
 _LOOK_S = 0.5
 UNFILTERED = {"unfiltered": True}
-"""Such a line does not go past `log_entry`: that may be what blocks."""
+"""Such a line bypasses `log_entry`: that may be what blocks."""
 
 
 class Watched:
-    """A plugin's function that may block, and what is held against it. file: where the plugin lives."""
+    """A plugin's function that may block, and its strikes. file: where the plugin lives."""
 
     __slots__ = ("file", "hook", "limit_s", "out_until", "plugin", "strikes", "struck")
 
@@ -112,7 +112,7 @@ def _line(frame: FrameType | None, file: str) -> int:
 
 
 def strike(call: Watched, seconds: float) -> None:
-    """It held everything up for so long."""
+    """Counts that it blocked the process for so long."""
     now = monotonic()
     if now - call.struck > FORGIVEN_S:
         call.strikes = 0

@@ -1,4 +1,4 @@
-"""A fast SMTP server that takes everything and keeps nothing, for tests, benchmarks and the quickstart.
+"""A fast SMTP server that accepts everything and keeps nothing, for tests, benchmarks and the quickstart.
 
     async with Sink(SinkOptions(listen=("127.0.0.1:0",), keep=True)) as sink:
         ...                       # send to sink.port

@@ -1,6 +1,6 @@
 """The bytes of DATA, from the 354 to the final dot, without I/O (RFC 5321 4.5.2).
 
-Only CRLF . CRLF ends the message; a line that starts with a dot loses it; a bare CR or LF is a byte like any other, so
+Only CRLF . CRLF ends the message; a leading dot of a line is removed; a bare CR or LF is a byte like any other, so
 that nothing can be smuggled past the end. One search for CRLF-dot over each block finds both the end and the stuffing.
 """
 
@@ -23,7 +23,7 @@ class SinkBody:
         self._take = take
 
     def feed(self, data: bytes, start: int = 0) -> int:
-        """Takes data[start:]; returns the index behind CRLF . CRLF, or -1 where more is needed."""
+        """Takes data[start:]; returns the index after CRLF . CRLF, or -1 where more is needed."""
         held = self._held
         block = held + data[start:] if held or start else data
         done = search = 0

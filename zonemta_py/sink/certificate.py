@@ -1,4 +1,4 @@
-"""The sink's certificate: the one it was given, or a self-made one that is good for a day of tests."""
+"""The sink's certificate: the one it was given, or a self-signed one that is valid for a day of tests."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Rates that change while the sink runs: from a file of JSON, or from the program around it.
 
-Failures: a control file that cannot be read, or says something impossible, changes nothing and is said in the log.
+Failures: a control file that cannot be read, or has invalid values, changes nothing and is logged.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def changed(options: SinkOptions, rates: Mapping[str, object]) -> SinkOptions:
 
 
 class Control:
-    """Looks after the file, and tells `change` what it says whenever that is new."""
+    """Watches the file, and calls `change` with its contents whenever they are new."""
 
     def __init__(self, path: Path | None, change: Callable[..., None]) -> None:
         self._path, self._change = path, change
         self._text = ""
 
     def look(self) -> None:
-        """A file that is not there yet says nothing."""
+        """A missing file changes nothing."""
         try:
             text = self._path.read_text() if self._path is not None else ""
         except FileNotFoundError:

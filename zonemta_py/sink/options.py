@@ -1,4 +1,4 @@
-"""What the sink can be told, as one dataclass. Every mistake in it is a SinkError of one sentence."""
+"""The sink's options, as one dataclass. Every invalid value is a SinkError of one sentence."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class SinkError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """How the sink listens, answers and remembers. The defaults take everything at once and only count."""
+    """How the sink listens, answers and remembers. The defaults accept everything at once and only count."""
 
     listen: tuple[str, ...] = ("127.0.0.1:2526",)
     """Addresses and ports, "127.0.0.1:2526" or "[::1]:2526"; port 0 takes a free one."""
     hostname: str = "sink.test"
-    """Name in the banner, in replies to EHLO and in a self-made certificate."""
+    """Name in the banner, in replies to EHLO and in a self-signed certificate."""
     capabilities: tuple[str, ...] = (
         "PIPELINING",
         f"SIZE {limits.MESSAGE_BYTES_MAX}",
@@ -59,7 +59,7 @@ class SinkOptions:
     record: Path | None = None
     """File that holds the counters as JSON: rewritten when they changed, at the end, and at SIGUSR1."""
     record_every_s: float = 1.0
-    """How often `record` is looked after."""
+    """How often `record` is written."""
     log: Path | None = None
     """File to which every accepted message is added as one line of JSON."""
     events: Path | None = None

@@ -1,4 +1,4 @@
-"""What came: counters always; a log, files and messages in memory where they are wanted.
+"""What was received: counters always; a log, files and messages in memory if enabled.
 
 A message counts from the moment its acceptance is decided, before the reply is sent: a client that dies while it
 waits for that reply has delivered, as with any real server. The log is flushed every 0.1 s and at the end.
@@ -71,7 +71,7 @@ class Counters:
 
 
 class Capture:
-    """The bytes of one message on their way in, as far as log, store and memory want them."""
+    """The bytes of one message on their way in, as far as log, store and memory need them."""
 
     __slots__ = ("_file", "_path", "digest", "head", "keep", "pieces")
 

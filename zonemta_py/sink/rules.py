@@ -9,7 +9,7 @@ A rule is one line of text, `STAGE[:/PATTERN/] ACTION[, SHARE%][, after SECONDS 
 PATTERN is a regular expression, searched without regard to case in the client's address (connect), the name (ehlo), the
 sender (mail), the recipient (rcpt), or, from data on, in the sender and every recipient. ACTION is a reply, or one of
 close (hang up), reset (hang up with RST), silent (never answer again), garbage (a line that is no reply), half (a
-reply that stops in its middle, then silence). A reply of 421 hangs up behind it (RFC 5321 3.8).
+reply that stops in its middle, then silence). A reply of 421 closes the connection after it (RFC 5321 3.8).
 """
 
 from __future__ import annotations

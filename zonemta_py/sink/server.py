@@ -65,7 +65,7 @@ class Sink:
         return self._recorder.timeline
 
     def change(self, **rates: float) -> None:
-        """Another rate_limit, rate_burst or rate_code from now on. Raises SinkError, and then nothing has changed."""
+        """Changes rate_limit, rate_burst or rate_code from now on. Raises SinkError; then nothing has changed."""
         self.options = changed(self.options, rates)
         self._service.change(self.options)
 

@@ -99,7 +99,7 @@ class SinkSession(asyncio.Protocol):
             line = data[position:end]
             position = end + 2
             self._command(line)
-        # Nothing that came in the clear behind STARTTLS may count as said under TLS.
+        # Nothing that came in the clear after STARTTLS may count as sent under TLS.
         self._input = b"" if self._deaf or self._tls_next else data[position:]
         if self._body is None and self._input:
             self._check_rest()
@@ -129,7 +129,7 @@ class SinkSession(asyncio.Protocol):
     # ------------------------------------------------------------------ replies
 
     def _answer(self, stage: str, subjects: list[str], usual: str, then: Callable[[], None] | None = None) -> None:
-        """Gives the usual reply, or what a rule says; `then` is done first if the reply is positive."""
+        """Sends the usual reply, or a rule's; `then` is done first if the reply is positive."""
         if self._prompt:
             if then is not None:
                 then()
@@ -323,7 +323,7 @@ class SinkSession(asyncio.Protocol):
         self._body_new = "body" in self._service.rules
 
     def _begin_body(self, arrived: bool) -> bool:
-        """The rules of stage body, at the first byte; False where they end the matter."""
+        """The rules of stage body, at the first byte; False where they end the transaction."""
         if not arrived:
             return True
         self._body_new = False

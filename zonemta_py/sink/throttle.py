@@ -1,6 +1,6 @@
-"""A provider's patience: messages per second that each client address may begin, and the reply to those above it.
+"""A provider's rate limit: messages per second that each client address may begin, and the reply to those above it.
 
-One bucket per address. Refused messages take nothing from it, so a client that never slows down still gets its rate
+One bucket per address. Refused messages use none of it, so a client that never slows down still gets its rate
 through. The clock is an argument (`now`, seconds).
 """
 

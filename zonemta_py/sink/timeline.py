@@ -1,4 +1,4 @@
-"""What came when: a line of JSON for each event, and counts by second, for tests of rates and limits.
+"""Events over time: a line of JSON for each event, and counts by second, for tests of rates and limits.
 
     {"t":81234.120101,"kind":"connect","client":"127.1.0.1","connection":7,"server":"127.0.0.1"}
     {"t":81234.123456,"kind":"message","client":"127.1.0.1","connection":7,"bytes":5120,"domains":{"one.test":2}}
@@ -19,7 +19,7 @@ from itertools import repeat
 from typing import TextIO
 
 SECONDS_KEPT = 86_400
-"""Older counts are forgotten: a sink may run for ever."""
+"""Older counts are dropped: a sink may run for ever."""
 
 Counts = dict[str, dict[str, int]]
 """Of one second: "clients" and "domains" (recipients) → accepted; "refused" → by client."""

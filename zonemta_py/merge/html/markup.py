@@ -1,4 +1,4 @@
-"""Jinja2 within HTML and MJML: put aside while other programs work on the markup, and put back after.
+"""Jinja2 within HTML and MJML: replaced by placeholders while other programs process the markup, restored after.
 
 An expression becomes a word, a tag between elements becomes a comment (a word would be moved out of tables). Where an
 expression stands in an element but not in quotes, no escaping makes it safe, and it is refused.
@@ -24,7 +24,7 @@ _ELEMENT = re.compile(
     r"""|<[a-zA-Z/!](?:"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^'">])*+(?:>|\Z)""",
     re.DOTALL | re.IGNORECASE,
 )
-"""What is never closed goes on to the end, as for a browser; so each character is looked at once."""
+"""What is never closed extends to the end, as in a browser; so each character is read once."""
 _QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
 _OPENING = re.compile(r"\{([{%#])")
 _STYLE = re.compile(r"<(?:mj-)?style\b", re.IGNORECASE)
@@ -96,7 +96,7 @@ class Protected:
 
 
 def protect(text: Text) -> Protected:
-    """text: good Jinja2. Raises TemplateRefused for Jinja2 where nothing could make it safe."""
+    """text: good Jinja2. Raises TemplateRefused for Jinja2 where escaping cannot make it safe."""
     content = text.content
     prefix = "zq"
     while prefix in content.lower():
@@ -165,7 +165,7 @@ def mjml_to_html(protected: str, text: Text) -> str:
 
 
 class _Components(HTMLParser):
-    """MJML compilers take what they do not know for HTML; a person means a component."""
+    """MJML compilers take unknown elements for HTML; the author means a component."""
 
     def __init__(self, text: Text) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Plain text of an HTML mail, for those who read that: blocks become lines, links show where they lead."""
+"""Plain text of an HTML mail: blocks become lines, links show where they lead."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class _Reader(HTMLParser):
         super().__init__(convert_charrefs=True)
         self._comment = comment
         self._links: list[tuple[str, int]] = []
-        self._unseen: list[str] = []  # open elements, from the first one that nobody sees
+        self._unseen: list[str] = []  # open elements, from the first invisible one
         self.pieces: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
