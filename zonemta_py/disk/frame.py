@@ -157,7 +157,7 @@ def good_end(data: bytes, start: int = 0) -> int:
     """Where the last whole record ends, reading from the block boundary `start` on; 0 if there is none."""
     end, inside = 0, False
     for offset, kind, part in fragments(data, [], start):
-        if kind in (FULL, FIRST):
+        if kind in (FULL, FIRST, BROKEN):
             inside = kind == FIRST
         if kind == FULL or (kind == LAST and inside):
             end = offset + 7 + len(part)
