@@ -79,7 +79,11 @@ def test_a_long_record_takes_whole_blocks_between() -> None:
     long = row(2 * ROOM)
     parts = joined(long)
     step = ROOM - 7
-    pieces = [fragment(FIRST, parts[:step]), fragment(MIDDLE, parts[step : 2 * step]), fragment(LAST, parts[2 * step :])]
+    pieces = [
+        fragment(FIRST, parts[:step]),
+        fragment(MIDDLE, parts[step : 2 * step]),
+        fragment(LAST, parts[2 * step :]),
+    ]
     assert frame([long, row(17, 2)], 0) == b"".join(pieces) + fragment(FULL, joined(row(17, 2)))
     assert frame([], 5) == b""
 

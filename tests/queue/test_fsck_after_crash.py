@@ -14,7 +14,7 @@ from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.records import Type
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.queue.fsck import compare
-from zonemta_py.queue.recovery.start import REPAIR_MARK
+from zonemta_py.queue.recovery.open_store import REPAIR_MARK
 
 Make = Callable[..., Any]
 COUNT = 8

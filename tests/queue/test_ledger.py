@@ -1,7 +1,12 @@
 """The ledger: a record is stable before the store is given what it says, and counts as applied after that only."""
 
+import asyncio
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +16,8 @@ from zonemta_py.disk.records import Type
 from zonemta_py.queue.admin import orders
 from zonemta_py.queue.api import HELD
 from zonemta_py.queue.lifecycle import in_doubt
+from zonemta_py.queue.lifecycle.settle import Settling
+from zonemta_py.queue.recovery.open_store import REPAIR_MARK
 
 Make = Callable[..., Any]
 
@@ -52,6 +59,8 @@ async def test_an_order_that_was_recorded_is_carried_out_after_a_crash(
         patch.setattr(orders, f"apply_{what}", stumble)
         with pytest.raises(ZeroDivisionError):
             await home.queue.ask(what, id=message_id)
+    assert [type(error) for error in home.damages] == [ZeroDivisionError], "the process would have ended"
+    home.damages.clear()
     await home.put("eve@y.test")
     await home.queue.position()
     await home.crash()
@@ -108,3 +117,62 @@ async def test_no_record_counts_as_applied_before_its_turn(house: Make, seed: in
         ledger.close(number)
     assert given == set(written)
     assert ledger.applied() == journal.stable_seq == journal.next_seq - 1
+
+
+async def test_a_result_that_could_not_be_applied_ends_the_process_and_is_applied_by_the_next(
+    house: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of it may have been counted: none of that may be written, and nothing after it counts as applied."""
+    home = await house()
+    await home.put("bob@x.test")
+    (delivery,) = await home.lease()
+    reached = asyncio.Event()
+
+    def fall(*_: Any) -> None:
+        reached.set()
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Settling, "apply", fall)
+        settled = asyncio.ensure_future(home.settle(delivery))
+        await asyncio.wait_for(reached.wait(), 30)
+    assert [type(error) for error in home.damages] == [ZeroDivisionError], "the process would have ended"
+    home.damages.clear()
+    assert home.queue.core.ledger.applied() < home.queue.core.journal.stable_seq
+    settled.cancel()
+    await home.crash()
+    assert sum((await home.sizes()).values()) == 0
+    assert home.queue.core.message_count == 0
+    assert home.queue.core.ledger.applied() == home.queue.core.journal.stable_seq
+    await home.sound()
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "told"),
+    [
+        ("StoreDamaged('two blocks')", os.EX_IOERR, "zonemta: two blocks; starting again to repair it"),
+        ("KeyError('rows')", os.EX_SOFTWARE, "KeyError: 'rows'"),
+    ],
+)
+def test_what_could_not_be_applied_is_told_before_the_process_ends(
+    tmp_path: Path, error: str, status: int, told: str
+) -> None:
+    """Only damage makes the next start repair the store; a fault of ours leaves its traceback."""
+    program = f"""
+from pathlib import Path
+from zonemta_py.disk.leveldb.store import StoreDamaged
+from zonemta_py.queue.recovery.open_store import stop_to_recover
+
+def blunder():
+    raise {error}
+
+try:
+    blunder()
+except Exception as error:
+    stop_to_recover(Path({str(tmp_path)!r}))(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == status
+    assert told in done.stderr.splitlines()
+    assert ("in blunder" in done.stderr) == (status == os.EX_SOFTWARE)
+    assert (tmp_path / REPAIR_MARK).exists() == (status == os.EX_IOERR)

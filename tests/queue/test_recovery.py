@@ -11,6 +11,7 @@ from zonemta_py.disk.records import Type
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.api import BOUNCED, DEFERRED, HELD, RELEASED, QueueRefusal
 from zonemta_py.queue.recovery import start
+from zonemta_py.queue.recovery.open_store import REPAIR_MARK
 
 Make = Callable[..., Any]
 
@@ -251,7 +252,7 @@ async def test_a_repair_that_writes_no_record_is_no_damage_the_next_time(
         path = journal.files(copy / "journal")[-1]
         path.write_bytes(journal.frame(list(journal.read_file(path, []))[:-lost], 0))
     else:
-        (copy / start.REPAIR_MARK).write_text("a test")
+        (copy / REPAIR_MARK).write_text("a test")
     await home.open()
     cases = len(list((copy / "quarantine").iterdir()))
     capsys.readouterr()

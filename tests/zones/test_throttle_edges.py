@@ -1,4 +1,4 @@
-"""Buckets, limits and throttles to the letter: moments and rates are binary fractions, so that every number is exact."""
+"""Buckets, limits and throttles to the letter: moments and rates are binary fractions, so every number is exact."""
 
 import math
 from typing import Any
@@ -76,6 +76,9 @@ def test_a_wait_within_the_slack_is_none() -> None:
     assert [used.wait(0.0, cost) for cost in (1, 8, 9)] == [0, 0, 0]
     used.restore(2e-6, 0.0)
     assert [used.wait(0.0, cost) for cost in (1, 8, 9)] == [0, 2e-6, 2e-6]
+    quick = Bucket(Rate(1e6, 1), 2)
+    quick.restore(2e-6, 0.0)
+    assert [quick.wait(0.0, cost) for cost in (1, 2)] == [0, 2e-6]
 
 
 def test_a_cost_is_one_if_nothing_is_said() -> None:
@@ -94,7 +97,9 @@ def test_a_cost_is_one_if_nothing_is_said() -> None:
         ([(10, 4), (10.5, 1)], 11.25, [(10, 0), (10.5, 0.5)]),
         ([(10, 4), (10.5, 2), (11, 1)], 11.75, [(10, 0), (11, 0.5)]),
         ([(10, 4), (10.5, 3), (11, 1), (11.5, 2)], 12.5, [(10, 0), (11.5, 0.5)]),
+        ([(10, 4), (10.5, 1), (10.5, 1)], 11.5, [(10, 0), (10.5, 0.5)]),
         ([(10, 4), (11, 1)], 11.25, [(11, 0)]),
+        ([(10, 4), (11.5, 1)], 11.75, [(11.5, 0)]),
         ([(10, 4), (13, 1)], 13.25, [(13, 0)]),
         ([(10, 8), (9, 1)], 12.25, [(10, 0)]),
     ],
@@ -112,12 +117,12 @@ def test_a_bucket_remembers_when_it_was_fullest(
 def test_it_remembers_so_many_moments() -> None:
     """Beyond those the two oldest become one that is not too generous: the later moment, as full as the older."""
     one = bucket()
-    rising = [(float(moment), float(moment)) for moment in range(17)]
+    rising = [(100.0 + number, number / 2) for number in range(17)]
     for moment, _ in rising[:16]:
-        one.take(moment, 8)
+        one.take(moment, 6)
     assert one._peaks == rising[:16]
-    one.take(16, 8)
-    assert one._peaks == [(1, 0), *rising[2:]]
+    one.take(116, 6)
+    assert one._peaks == [(101, 0), *rising[2:]]
 
 
 @pytest.mark.parametrize(
@@ -205,14 +210,14 @@ def test_a_message_to_one_recipient_is_what_costs_nothing_else() -> None:
     all_kinds.take(10)
     assert all_kinds.state() == {"messages": [10.25, 0.25, 4.0], "recipients": [10.25, 0.25, 4.0]}
     all_kinds.take(10, 4, 4, 4, 4)
-    all_kinds.give(10, 9)
+    all_kinds.give(10, 10)
     assert {kind: tat for kind, (tat, _, _) in all_kinds.state(10).items()} == {
         "messages": 11.25, "recipients": 11.25, "new_connections": 11.0, "bytes": 11.0,
     }  # fmt: skip
     assert (all_kinds.wait(10), all_kinds.blocking) == (0.5, "messages")
-    for kind, wait in (("messages", 0.25), ("recipients", 0.25), ("new_connections", 0), ("bytes", 0)):
+    for kind, wait in (("messages", 1.25), ("recipients", 1.25), ("new_connections", 0), ("bytes", 0)):
         one = limit(**{kind: "4/s"})
-        one.take(10, 4, 4, 4, 4)
+        one.take(10, 8, 8, 8, 8)
         assert one.wait(10) == wait
 
 
@@ -241,6 +246,9 @@ def test_connections_at_their_bound_come_before_every_rate() -> None:
     assert (one.wait(10), one.blocking) == (0.5, "messages")
     one.hold()
     assert (one.connections, one.wait(10), one.blocking) == (2, math.inf, "connections")
+    one.hold()
+    assert (one.connections, one.wait(10), one.blocking) == (3, math.inf, "connections")
+    one.release()
     one.release()
     assert (one.connections, one.wait(10), one.blocking) == (1, 0.5, "messages")
     assert (one.wait(20), one.blocking) == (0, "")
@@ -360,16 +368,16 @@ def test_it_forgets_a_thousand_at_a_time_and_goes_on_behind_them() -> None:
 
 def test_answers_are_kept_up_to_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then all are forgotten; the limits themselves are not."""
-    monkeypatch.setattr(throttle, "_SCOPES_MAX", 3)
+    monkeypatch.setattr(throttle, "_SCOPES_MAX", 300)
     every = limits({"messages": "4/s", "connections": 1, "messages_per_connection": 7})
     (one,) = every.of(SCOPE)
     counts = []
-    for number in range(7):
+    for number in range(602):
         scope = SCOPE._replace(campaign=str(number))
         assert every.of(scope) == every.of(scope) == (one,)
         assert every.most(scope) is every.most(scope)
         counts.append((len(every._cache), len(every._most)))
-    assert counts == [(2, 1), (3, 2), (1, 3), (2, 1), (3, 2), (1, 3), (2, 1)]
+    assert counts == [(1 + number % 300, 1 + (number - 1) % 300) for number in range(1, 603)]
 
 
 @pytest.mark.parametrize(

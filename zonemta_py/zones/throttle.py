@@ -186,7 +186,7 @@ class Limit:
 
     def release(self) -> None:
         """The connection that `take` counted is free. Raises ValueError for one release too many."""
-        if self.connections <= 0:
+        if not self.connections:
             raise ValueError(f"{self.label}: a connection is released that nobody took")
         self.connections -= 1
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 from zonemta_py.disk import keys
@@ -52,8 +53,7 @@ async def _release(queue: QueueContext, message_id: str) -> int:
     await core.journal.stable()
     await core.lines.stable()  # while its disk is in trouble the store cannot be read
     for seq, moved in written:
-        apply_release(queue, moved)
-        core.ledger.close(seq)
+        core.ledger.apply(seq, partial(apply_release, queue, moved))
     return await _done(queue, message_id, found)
 
 
@@ -65,8 +65,7 @@ async def _drop(queue: QueueContext, message_id: str) -> int:
     await core.journal.stable()
     await core.lines.stable()  # while its disk is in trouble the store cannot be read
     for seq, one in zip(written, removed, strict=True):
-        apply_drop(queue, one, core.clock.ms())
-        core.ledger.close(seq)
+        core.ledger.apply(seq, partial(apply_drop, queue, one, core.clock.ms()))
     return await _done(queue, message_id, found)
 
 

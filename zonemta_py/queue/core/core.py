@@ -51,7 +51,7 @@ class Core:
         totals: tuple[int, int],
         batches: int,
         clock: Steady,
-        damaged: Callable[[StoreDamaged], None],
+        damaged: Callable[[Exception], None],
         hooks: Hooks,
         scout: DestinationResolver | None = None,
         hire: Hire = Thread,
@@ -76,7 +76,7 @@ class Core:
         self.router = Router(config.zones)
         self.segments = segments
         self.ids = keys.Ids(last_id)
-        self.ledger = Ledger(config.queue, journal, segments, self.ids, clock)
+        self.ledger = Ledger(config.queue, journal, segments, self.ids, clock, damaged)
         clock.next_id, clock.on_step = self.ids.following, self._clock_set
         self.arriving: set[str] = set()
         """Ids given out whose envelope record is not in the journal yet."""

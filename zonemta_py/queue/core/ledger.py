@@ -4,7 +4,8 @@ stable storage the store is given what it says, in the order of the records; onl
 A crash before that leaves the record to replay, which does the same with it (`replay`). Records that change nothing in
 the store are appended only. Segments begin and end here. All methods are called in the event loop.
 
-Failures: none of its own. While the journal's disk is in trouble what was written waits (`commit.JournalLine`).
+Failures: what a record says cannot be applied (`apply`): that ends the process. While the journal's disk is in trouble
+what was written waits (`commit.JournalLine`).
 """
 
 from __future__ import annotations
@@ -28,12 +29,21 @@ FRAME_BYTES = 24
 class Ledger:
     """rotated: set when a segment has been closed, and the archive may not have been given it yet."""
 
-    def __init__(self, settings: Queue, journal: JournalLine, segments: Segments, ids: keys.Ids, clock: Steady) -> None:
+    def __init__(
+        self,
+        settings: Queue,
+        journal: JournalLine,
+        segments: Segments,
+        ids: keys.Ids,
+        clock: Steady,
+        failed: Callable[[Exception], None],
+    ) -> None:
         self._settings, self._journal, self._segments, self._ids, self._clock = settings, journal, segments, ids, clock
+        self._failed = failed
         self._open: deque[int] = deque()
         self._closed: set[int] = set()
         """Applied before one that was written earlier."""
-        self._bytes, self._began_ms = 0, 0
+        self._bytes = self._began_ms = 0
         self._news = self._writing = False
         self.rotated = asyncio.Event()
         self.rotated.set()
@@ -46,14 +56,14 @@ class Ledger:
         self._news |= kind != Type.POSITION
         return self._journal.append(kind, body, ms or self._clock.ms())
 
-    def write(self, kind: Type, body: bytes, apply: Callable[[], None], ms: int = 0) -> int:
+    def write(self, kind: Type, body: bytes, apply: Callable[[], object], ms: int = 0) -> int:
         """The same of a record that the store follows: `apply` submits to it, once the record is stable."""
         seq = self.open(kind, body, ms)
-        self._journal.when_stable(partial(self._apply, seq, apply))
+        self._journal.when_stable(partial(self.apply, seq, apply))
         return seq
 
     def open(self, kind: Type, body: bytes, ms: int = 0) -> int:
-        """The same where the store is given it later than that: then the writer calls `close`."""
+        """The same where the store is given it later than that: then the writer calls `apply`, or `close`."""
         seq = self.append(kind, body, ms)
         self._open.append(seq)
         return seq
@@ -62,8 +72,17 @@ class Ledger:
         """Replay: a record that is there already, and whose turn comes (`close`)."""
         self._open.append(seq)
 
-    def _apply(self, seq: int, apply: Callable[[], None]) -> None:
-        apply()
+    def apply(self, seq: int, apply: Callable[[], object]) -> None:
+        """Gives the store what an open record says, now that it is stable.
+
+        An error leaves memory between two records, with counters that the next batch would write. So `failed` ends the
+        process first, and the next start applies the record.
+        """
+        try:
+            apply()
+        except Exception as error:
+            self._failed(error)
+            raise
         self.close(seq)
 
     def close(self, seq: int) -> None:

@@ -146,7 +146,7 @@ async def _recovered(
     repaired: bool,
     progress: Progress,
     clock: Clock,
-    damaged: Callable[[StoreDamaged], None],
+    damaged: Callable[[Exception], None],
 ) -> Report:
     rebuild = start.Rebuild(config, NoHooks(), clock, damaged, None, Inline)
     opening, report = await start.recover(rebuild, store, repaired, thorough=True, progress=progress)
@@ -158,10 +158,10 @@ async def _recovered(
     return report
 
 
-def _tell(found: asyncio.Future[Report], error: StoreDamaged) -> None:
+def _tell(found: asyncio.Future[Report], error: Exception) -> None:
     if not found.done():
         found.set_exception(error)
 
 
-def _raise(error: StoreDamaged) -> None:
+def _raise(error: Exception) -> None:
     raise error

@@ -5,7 +5,10 @@ Failures: StoreLocked, StoreFailed, OSError: nothing has been mended then, and t
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +69,21 @@ def _rows(found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
 
 def say(line: str) -> None:
     print(f"zonemta: {line}", file=sys.stderr, flush=True)
+
+
+def stop_to_recover(folder: Path) -> Callable[[Exception], None]:
+    """What a running queue does that cannot go on as it is: it ends, and the next start makes good what is missing.
+
+    Where the store is damaged it leaves a mark, so that it is repaired first. Anything else is a fault of ours.
+    """
+
+    def stop(error: Exception) -> None:
+        if isinstance(error, StoreDamaged):
+            say(f"{error}; starting again to repair it")
+            (folder / REPAIR_MARK).write_text(str(error))
+            os._exit(os.EX_IOERR)
+        say("what a record of the journal says could not be applied; starting again to apply it. Please report this:")
+        traceback.print_exception(error)
+        os._exit(os.EX_SOFTWARE)
+
+    return stop

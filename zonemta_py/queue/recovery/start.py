@@ -16,7 +16,6 @@ applied, and only then everything is compared (`check`) and put right (`repair`)
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,7 +39,7 @@ from zonemta_py.queue.lifecycle import classification, in_doubt
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery import journal_tail, restore, unrecorded
 from zonemta_py.queue.recovery.once import Once
-from zonemta_py.queue.recovery.open_store import REPAIR_MARK, open_store, say
+from zonemta_py.queue.recovery.open_store import open_store, say, stop_to_recover
 from zonemta_py.queue.recovery.replay import Replay
 from zonemta_py.queue.recovery.rezoning import adopt
 from zonemta_py.queue.recovery.suffix import Suffix, read_suffix
@@ -63,7 +62,7 @@ class Rebuild:
     config: Config
     hooks: Hooks
     clock: Clock
-    damaged: Callable[[StoreDamaged], None]
+    damaged: Callable[[Exception], None]
     scout: DestinationResolver | None = None
     hire: Hire = Inline
     receipts: Receipts | None = None
@@ -101,7 +100,7 @@ async def open_queue(
     config: Config,
     hooks: Hooks | None = None,
     clock: Clock | None = None,
-    damaged: Callable[[StoreDamaged], None] | None = None,
+    damaged: Callable[[Exception], None] | None = None,
     scout: DestinationResolver | None = None,
     hire: Hire = Thread,
 ) -> LocalQueue:
@@ -118,7 +117,7 @@ async def open_queue(
 class Opening:
     """A queue that takes mail already, and gives none away before `finish` has returned."""
 
-    def __init__(self, queue: LocalQueue, suffix: Suffix, damaged: Callable[[StoreDamaged], None]) -> None:
+    def __init__(self, queue: LocalQueue, suffix: Suffix, damaged: Callable[[Exception], None]) -> None:
         self.queue = queue
         self._suffix, self._damaged = suffix, damaged
         self._replay = Replay(queue, suffix.results, suffix.finished)
@@ -160,7 +159,7 @@ async def begin(
     config: Config,
     hooks: Hooks | None = None,
     clock: Clock | None = None,
-    damaged: Callable[[StoreDamaged], None] | None = None,
+    damaged: Callable[[Exception], None] | None = None,
     scout: DestinationResolver | None = None,
     hire: Hire = Thread,
 ) -> Opening:
@@ -169,7 +168,7 @@ async def begin(
     Raises StoreError, OSError.
     """
     store, repaired = open_store(config, Once(config.folder / "quarantine"))
-    damaged = damaged or stop_for_repair(config.folder)
+    damaged = damaged or stop_to_recover(config.folder)
     rebuild = Rebuild(config, hooks or NoHooks(), clock or Clock(), damaged, scout, hire)
     try:
         opening, found = await recover(rebuild, store, repaired)
@@ -383,14 +382,3 @@ async def _leftovers(queue: LocalQueue, suffix: Suffix, last_id: str, clear: boo
         since = campaign.seq > suffix.position_seq if campaign.seq else campaign.created_ms > suffix.since_ms
         if since and campaign.name not in suffix.begun:
             begun(core, campaign)
-
-
-def stop_for_repair(folder: Path) -> Callable[[StoreDamaged], None]:
-    """What a running queue does about a damaged store: it leaves a mark and ends; the next start repairs."""
-
-    def stop(error: StoreDamaged) -> None:
-        say(f"{error}; starting again to repair it")
-        (folder / REPAIR_MARK).write_text(str(error))
-        os._exit(os.EX_IOERR)
-
-    return stop
