@@ -1,6 +1,6 @@
 """The configuration: typed classes whose docstrings are the reference (config/zonemta.toml is generated from them).
 
-`load(path)` reads TOML; every mistake is a `ConfigError` of one sentence that names file, key and remedy. Without a
+`load(path)` reads TOML; every fault is a `ConfigError` of one sentence that names file, key and remedy. Without a
 file the defaults make a relay on loopback that keeps its queue under ~/.local/state/zonemta.
 """
 
@@ -33,5 +33,5 @@ def load(path: Path | None) -> Config:
 
 
 def processes(wanted: int) -> int:
-    """How many receivers or senders `wanted` means (0: half the processors, at least one)."""
+    """The number of receivers or senders that `wanted` means (0: half the processors, at least one)."""
     return wanted or max(1, (os.cpu_count() or 2) // 2)

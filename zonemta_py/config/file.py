@@ -1,4 +1,4 @@
-"""Reading a configuration file; every mistake in it is one sentence that names file, key and remedy."""
+"""Reading a configuration file; every fault in it is one sentence that names file, key and remedy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read(path: Path) -> Config:
 
 
 def checked(document: dict[str, Any], where: str) -> Config:
-    """Raises ConfigError, which begins with where the document, or what was changed in it, comes from."""
+    """Raises ConfigError, which begins with the source of the document or of the override."""
     try:
         return Config.model_validate(document)
     except ValidationError as error:
@@ -38,7 +38,7 @@ def checked(document: dict[str, Any], where: str) -> Config:
 
 
 def _from_here(path: Path, plugins: Any) -> None:
-    """Plugins that lie beside the configuration are found wherever the command is given."""
+    """Plugins beside the configuration file are found from any working folder."""
     if not isinstance(plugins, dict):
         return
     here = path.absolute().parent
@@ -64,7 +64,7 @@ def _sentence(path: str, document: dict[str, Any], error: ValidationError) -> st
         return f"{path}: unknown key {key}; {remedy}"
     if first["type"] == "missing":
         return f"{path}: {key}: is missing; give it a value, see `zonemta config show`"
-    if first["type"] == "value_error":  # from our own checks: they say what to do
+    if first["type"] == "value_error":  # from our own checks, which include the remedy
         return f"{path}: {key}: {first['ctx']['error']}"
     message = first["msg"].removeprefix("Input ").removeprefix("Value ")
     given = in_place(first["loc"], first["input"], "options" in first["loc"])
@@ -72,7 +72,7 @@ def _sentence(path: str, document: dict[str, Any], error: ValidationError) -> st
 
 
 def _place(document: Any, parts: tuple[int | str, ...]) -> str:
-    """The key as a person would name it: tables of an array by their name, "zones[bulk].port"."""
+    """The key for messages: tables of an array by their name, "zones[bulk].port"."""
     text = ""
     for part in parts:
         if isinstance(part, int):
@@ -99,7 +99,7 @@ def _keys() -> list[str]:
 
 
 def _sections(section: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    """The section and all that are in it, tables of an array too."""
+    """The section and all sections in it, tables of an array too."""
     yield section
     for field in section.model_fields.values():
         for kind in (field.annotation, *get_args(field.annotation)):

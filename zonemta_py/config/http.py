@@ -1,4 +1,4 @@
-"""The HTTP door: where it listens, who has a key, and how much at once."""
+"""The HTTP listener: where it listens, who has a key, and how many requests at once."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Right = Literal["inject", "campaigns", "suppressions", "read"]
 
 
 class HttpKey(Section):
-    """A key that opens the HTTP door; `zonemta api-key new NAME` makes one and prints these lines."""
+    """A key for the HTTP listener; `zonemta api-key new NAME` makes one and prints these lines."""
 
     name: str = Field(pattern=NAME)
     """Name in logs and for plugins (session.user); recipients never see it."""
     hash: str = Field(pattern=r"^[0-9a-f]{64}$")
     """SHA-256 of the key in hexadecimal; the key itself is kept nowhere."""
     rights: list[Right] = Field(["inject"], min_length=1)
-    """What it may do: inject (hand in mail), campaigns (create and steer them), suppressions (change the list, forget
-    people), read (only look at campaigns and suppressions; the two rights before include it for their own)."""
+    """What it may do: inject (hand in mail), campaigns (create and control them), suppressions (change the list,
+    erase people), read (only read campaigns and suppressions; the two rights before include it for their own)."""
     senders: list[str] | None = None
     """Whom it may send as (return path, From, its campaigns' too): addresses, domains, *.domain, *. Not given: see
     senders."""
@@ -35,23 +35,23 @@ class HttpKey(Section):
 
 
 class Http(Section):
-    """The HTTP door: mail, batches of campaigns and the suppression list as JSON (config/openapi.json). Programs of
+    """The HTTP listener: mail, batches of campaigns and the suppression list as JSON (config/openapi.json). Programs of
     this machine may use the key in the file http.token of server.folder, which is new at every start and may do all."""
 
     enabled: bool = False
-    """Open it."""
+    """Enable it."""
     address: str = "127.0.0.1"
     """Address to listen on; any but loopback needs a certificate."""
     port: Port = 8525
     """TCP port."""
     certificate: Path | None = None
-    """PEM file with the certificate chain; then only HTTPS is spoken."""
+    """PEM file with the certificate chain; then it speaks HTTPS only."""
     key: Path | None = None
     """PEM file with the private key; empty: it is in the certificate file."""
     body_bytes: int = Field(8 * 1024 * 1024, ge=1000, le=64 * 1024 * 1024)
     """Largest JSON body; a message handed in as message/rfc822 may have limits.message_bytes."""
     requests: int = Field(64, ge=1, le=10_000)
-    """Requests under way at once; more get 503 and are asked to come again."""
+    """Requests in progress at once; more get 503 and a Retry-After."""
     requests_per_key: int = Field(32, ge=1, le=10_000)
     """Of these with one key; more get 429."""
     keys: list[HttpKey] = []
@@ -79,7 +79,7 @@ class Http(Section):
 
     @property
     def listener(self) -> Listener:
-        """The same as one of [[listeners]]: who has a key is trusted with the fields that speak to us."""
+        """The same as one of [[listeners]]: clients with a key are trusted with the fields meant for this server."""
         tls: Literal["none", "implicit"] = "implicit" if self.certificate else "none"
         return Listener(
             name="http", address=self.address, port=self.port, tls=tls, certificate=self.certificate, key=self.key,

@@ -34,7 +34,7 @@ class Rate(NamedTuple):
 def rate(text: str) -> Rate:
     """ "100/s", "5000/min", "10 MB/s", "300/10min", "2K/h" (K, M, G are powers of 1,000) → Rate.
 
-    Raises ValueError: what is wrong, and how it is written.
+    Raises ValueError with the fault and the notation.
     """
     found = _RATE.fullmatch(text.strip())
     if not found:
@@ -61,19 +61,20 @@ def _counted(text: str, unit: str) -> str:
 
 class Throttle(Section):
     """A limit. It counts for every combination of the values of `per` by itself, for all senders together, and holds
-    across restarts. Rates are spread evenly over their time, "24/day" is one an hour, and no day or hour begins anew.
+    across restarts. Rates are spread evenly over their time: "24/day" is one an hour, and nothing is reset at midnight.
     Empty or 0: not limited."""
 
     name: str = Field(pattern=NAME)
     """Name in explanations."""
     per: list[Dimension] = []
-    """What each has a limit of its own: any of zone, source, site, provider, tenant, campaign; empty: all together."""
+    """Dimensions with a limit for each value: any of zone, source, site, provider, tenant, campaign; empty: all
+    together."""
     only: dict[Dimension, str] = {}
     """Where it applies: dimension → name, * matches any part ({ provider = "google", campaign = "news-*" }); mail that
     has none (no tenant, no campaign …) matches * but not ?*."""
     connections: int = Field(0, ge=0)
-    """Connections open at once, idle ones too. Where several destinations or sources share the limit, one of them has a
-    connection for 5 s at most while others wait, and keeps it 1 s at most without mail."""
+    """Connections open at once, idle ones too. Where several destinations or sources share the limit, one may hold a
+    connection for 5 s at most while others wait, and for 1 s at most without mail."""
     messages: str = ""
     """Messages (transactions) per time, "100/min"."""
     recipients: str = ""
@@ -119,10 +120,10 @@ class Throttle(Section):
 
 
 class Learning(Section):
-    """Concurrency and rates that follow what destinations bear."""
+    """Concurrency and rates that adapt to what destinations accept."""
 
     initial: int = Field(5, ge=1)
-    """Connections to a destination that nothing is known about."""
+    """Initial connections to a destination that nothing is known about."""
     success: float = Field(1, gt=0)
     """What a round of as many successes as there are connections adds to them."""
     failure: float = Field(1, gt=0)
@@ -130,16 +131,16 @@ class Learning(Section):
     dead_after: int = Field(1, ge=1)
     """Rounds of failures in a row after which the destination is rested."""
     rate_decrease: float = Field(0.9, gt=0, lt=1)
-    """A source slowed down at a provider goes on at this part of what was last accepted."""
+    """A source slowed down at a provider continues at this share of the rate last accepted."""
     rate_increase: float = Field(0.02, gt=0, le=1)
-    """Then its rate grows by this part of itself …"""
+    """Then its rate grows by this share of itself …"""
     rate_increase_s: float = Field(10, gt=0)
-    """… every so many seconds without a complaint; close below what last was too much it waits for a dozen of them, far
-    from it each step is up to twice the last."""
+    """… every so many seconds without a deferral; just below the rate that last was too much it waits for a dozen of
+    them, far below it each step is up to twice the last."""
     rate_min: str = "1/min"
     """Never slower than this."""
     rate_max: str = ""
-    """At this rate the bound is taken away again; empty: at ten times the rate that first was too much."""
+    """At this rate the limit is removed again; empty: at ten times the rate that first was too much."""
 
     @field_validator("rate_min", "rate_max")
     @classmethod
@@ -159,16 +160,16 @@ class Learning(Section):
 
 
 class SharesSection(Section):
-    """Who gets how much of a zone when all want more than there is. Names may end in *; the longest match counts."""
+    """Shares of a zone when demand exceeds its capacity. Names may end in *; the longest match counts."""
 
     tenants: dict[str, Annotated[float, Field(gt=0)]] = {}
-    """Tenant → weight; 1 where nothing is said."""
+    """Tenant → weight; 1 where none is given."""
     campaigns: dict[str, Annotated[float, Field(gt=0)]] = {}
     """Campaign → weight within its tenant."""
 
 
 class Window(Section):
-    """Hours in which mail may go; outside of them it waits, and the wait is no attempt."""
+    """Hours in which mail may be sent; outside of them it waits, which counts as no attempt."""
 
     name: str = Field(pattern=NAME)
     """Name that zones and the header X-Window refer to."""

@@ -1,4 +1,4 @@
-"""What is taken in: listeners, and what one client may ask."""
+"""Reception: listeners, and limits for clients."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Listener(Section):
 
 
 class Limits(Section):
-    """What one client may ask of us, and all of them together."""
+    """Limits for each client, and for all of them together."""
 
     connections: int = Field(1000, ge=1)
     """Connections open at once, all clients together (divided among the receiver processes); a quarter of them is kept

@@ -1,4 +1,4 @@
-"""The whole file: all sections, and what one of them says of another."""
+"""The whole file: all sections, and checks across them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Config(Section):
     """User name → whom the user may send as, in MAIL FROM and in From: addresses, domains, *.domain, *
     (ann = ["ann@example.com", "news.example.com"]); the same is relay_senders of a listener, and senders of an HTTP
     key. One that is not named may be anybody, but where several users, keys and networks hand in mail, [[dkim]] keys
-    do not sign its mail: write ["*"] for one that may speak for all domains. This machine itself always may."""
+    do not sign its mail: write ["*"] for one that may send as any domain. This machine itself always may."""
     http: Http = Http()
     limits: Limits = Limits()
     retry: Retry = Retry()
@@ -66,7 +66,7 @@ class Config(Section):
         return self
 
     def _check_names(self) -> None:
-        """What one section says of another is there."""
+        """References from one section to another exist."""
         known = {kind: {section.name for section in getattr(self, kind)} for kind in ("pools", "warmups", "windows")}
         named = [("pools", f"zone {zone.name!r}", zone.pool) for zone in self.zones]
         named += [("windows", f"zone {zone.name!r}", zone.window) for zone in self.zones]
@@ -134,7 +134,7 @@ class Config(Section):
 
     @property
     def doors(self) -> list[Listener]:
-        """Everywhere that mail can come in: the listeners, and the HTTP door if it is enabled."""
+        """Everything that accepts mail: the listeners, and the HTTP listener if it is enabled."""
         return [*self.listeners, *([self.http.listener] if self.http.enabled else [])]
 
     def sources(self, zone: Zone) -> list[Source]:

@@ -1,4 +1,4 @@
-"""What of a configuration is secret: hidden in what is printed, and a reason to keep the file to oneself."""
+"""The secrets in a configuration: hidden in output, and a reason to keep the file unreadable for others."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 HIDDEN = "(hidden, see the file)"
 _KEYS = frozenset(("password", "secret", "users"))
 _OPTION = re.compile(r"pass|secret|token|credential|api_?key|auth", re.IGNORECASE)
-"""In the name of a plugin's option: we do not know what it is for."""
+"""In names of plugins' options, whose purpose is unknown here."""
 _LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 def hidden(key: str, value: Any, plugins: bool = False) -> Any:
-    """The value as it may be shown. plugins: the key is in [plugins.options]."""
+    """The value, or a stand-in if it is secret. plugins: the key is in [plugins.options]."""
     if isinstance(value, dict) and key not in _KEYS:
         return {name: hidden(str(name), one, plugins) for name, one in value.items()}
     if value and not isinstance(value, bool) and (key in _KEYS or (plugins and _OPTION.search(key))):
@@ -26,8 +26,8 @@ def hidden(key: str, value: Any, plugins: bool = False) -> Any:
 
 
 def in_place(place: Sequence[int | str], value: Any, plugins: bool = False) -> Any:
-    """A wrong value as its mistake may say it; `place`: the keys that lead to it. Where a key's hash belongs, a person
-    may have written the key itself."""
+    """An invalid value as an error may show it; `place`: the keys that lead to it. Where a key's hash belongs, an
+    operator may have written the key itself."""
     for part in place:
         value = hidden(str(part), value, plugins)
     return HIDDEN if "hash" in place[-1:] else hidden("", value, plugins)

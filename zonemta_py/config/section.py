@@ -20,7 +20,7 @@ class ConfigError(Exception):
 
 class Section(BaseModel):
     """A table. Unknown keys are refused. The docstrings of its keys are read from the source by `reference`, not by
-    pydantic: reading them takes longer than all else that is done for the configuration at a start."""
+    pydantic: reading them takes longer than everything else done for the configuration at a start."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""TLS towards other servers, and what is signed or written into a message on its way out."""
+"""TLS with other servers, and what is signed or added to a message on its way out."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _FIELD_NAME = re.compile(r"[!-9<-~]+")
 
 
 class Tls(Section):
-    """TLS towards other servers, for all zones."""
+    """TLS with other servers, for all zones."""
 
     ca_file: Path | None = None
     """PEM file with the authorities that certificates are checked against; empty: the system's."""
     mta_sts: bool = False
-    """Look for MTA-STS policies (RFC 8461) and obey them."""
+    """Look up MTA-STS policies (RFC 8461) and apply them."""
     mta_sts_port: int = Field(443, ge=1, le=65535)
     """Port of the policy hosts."""
     dane: bool = False
-    """Look for TLSA records (RFC 7672) and obey them; needs dns.dnssec."""
+    """Look up TLSA records (RFC 7672) and apply them; needs dns.dnssec."""
     remember_h: float = Field(24, ge=0)
     """Hours for which it is remembered what a host's TLS cannot do (1.3, then any), before it is tried again."""
     reports: bool = False
@@ -161,7 +161,8 @@ class ReturnPath(Section):
         return bool(self.list_unsubscribe) and (asked or zone in self.list_unsubscribe_zones)
 
     def alone(self, zone: str, asked: bool) -> bool:
-        """Whether each recipient of a message needs a delivery of its own, since path or header will name it."""
+        """Whether each recipient of a message needs a delivery of its own, since its return path or header will name
+        it."""
         if self.verp:
             return True
         named = "{recipient}" in self.list_unsubscribe or "{token}" in self.list_unsubscribe
@@ -176,7 +177,7 @@ class ReturnPath(Section):
 
 
 def dns_name(value: str) -> str:
-    """In lower case and A-labels. Raises ValueError for what is no domain."""
+    """In lower case and A-labels. Raises ValueError for what is not a domain."""
     name = canonical(value)
     if not _NAMES.fullmatch(name):
         raise ValueError(f"{value!r} is not a domain such as example.com")

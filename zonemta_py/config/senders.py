@@ -1,5 +1,5 @@
-"""Who hands in mail here, and whom each may send as. One that says nothing of it may be anybody, but where there are
-several such parties, our keys do not sign its mail: nobody has said that it may speak for their domains."""
+"""Who submits mail here, and whom each may send as. A party without senders may send as anybody, but where there are
+several parties, our keys do not sign its mail: nothing says that it may use their domains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zonemta_py.config.root import Config
 
 
 class Party(NamedTuple):
-    """Somebody who hands in mail. where: the key to write senders at. senders: None where nothing is said."""
+    """A party that submits mail. where: the key to set its senders. senders: None where none are set."""
 
     name: str
     where: str
@@ -41,7 +41,7 @@ def networks(config: Config) -> Iterator[tuple[str, str, list[str] | None]]:
 
 
 def unsigned(config: Config) -> list[Party]:
-    """Those whose mail our keys do not sign: they are bound to no senders, and are not alone."""
+    """Those whose mail our keys do not sign: they have no senders, and are not the only party."""
     if config.body_form is None:
         return []
     everybody = list(parties(config))

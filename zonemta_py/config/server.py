@@ -19,7 +19,7 @@ class ServerSection(Section):
     folder: Path = Path("~/.local/state/zonemta")
     """Where the queue lives: store/, bodies/, journal/, archive/, receipts/, quarantine/, identity and the socket."""
     user: str = ""
-    """User that root becomes once the ports are open, whose the folder must be; empty: none, who starts it stays."""
+    """User that root becomes once the ports are open, and who must own the folder; empty: the user does not change."""
     group: str = ""
     """Group that goes with it; empty: all groups of that user."""
     receivers: int = Field(0, ge=0, le=64)
@@ -27,7 +27,7 @@ class ServerSection(Section):
     senders: int = Field(0, ge=0, le=64)
     """Sender processes; 0: half of the processors, at least 1."""
     stop_s: float = Field(5, ge=0)
-    """Seconds that SIGTERM gives to what is under way, deliveries and messages; 0: none. Then all is killed."""
+    """Seconds that SIGTERM leaves for deliveries and messages in progress; 0: none. Then all processes are killed."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe line that is written to standard error."""
 
@@ -46,18 +46,18 @@ class ServerSection(Section):
 
 
 class Dns(Section):
-    """Who is asked for MX, address, TLSA and policy records."""
+    """Resolvers of MX, address, TLSA and policy records."""
 
     servers: list[str] = []
     """IP addresses of the resolvers to ask; empty: the system's."""
     port: Port = 53
     """Their port."""
     timeout_s: float = Field(10, gt=0)
-    """Seconds a question may take, all tries together."""
+    """Seconds a query may take, all tries together."""
     dnssec: bool = False
-    """The resolvers validate and the way to them is safe (loopback): their AD bit is believed, DANE needs it."""
+    """The resolvers validate and the way to them is safe (loopback): their AD bit is trusted, which DANE needs."""
     providers: Path | None = None
-    """File with groups of MX hosts by provider; empty: the one that is shipped (config/providers.toml)."""
+    """File with groups of MX hosts by provider; empty: the one shipped (config/providers.toml)."""
 
     @field_validator("servers")
     @classmethod
@@ -71,19 +71,19 @@ class Queue(Section):
     segment_bytes: int = Field(16 * 1024 * 1024, ge=64 * 1024)
     """Size at which a journal segment is closed."""
     segment_s: float = Field(3600, gt=0)
-    """Age at which one that has something to tell is closed, and is in archive/, unless somebody asks for it before."""
+    """Age at which a segment with records is closed and moved to archive/, if no command needs it earlier."""
     archive_days: float = Field(30, ge=0)
     """How long segments stay in archive/, once all their mail has ended; 0: for ever."""
     archive_bytes: int = Field(0, ge=0)
     """How much archive/ may hold before its oldest segments go; 0: no bound."""
     reserve_bytes: int = Field(64 * 1024 * 1024, ge=0)
-    """Free space below which mail is refused with 452, before the disk is really full. Less than 16 MB means 16 MB:
+    """Free space below which mail is refused with 452, before the disk is full. Less than 16 MB means 16 MB:
     the queue needs that to empty itself."""
     lease_s: float = Field(30, ge=0.1)
-    """Seconds after which a sender that stands still loses what it was to deliver; others deliver it then."""
+    """Seconds after which a stuck sender process loses its leases; others then deliver that mail."""
     arriving_bytes: int = Field(4 * 1024**3, ge=1024**2)
-    """What large messages that are on their way in, and not acknowledged yet, may take of the disk together; never more
-    than half of what is free. More is refused with 452."""
+    """Disk space that large messages not yet acknowledged may take together; never more than half of what is free. More
+    is refused with 452."""
     arriving_bytes_per_client: int = Field(1024**3, ge=1024**2)
     """The same for one client: an IPv4 address, an IPv6 network of 64 bits."""
     position_s: float = Field(5, gt=0)
@@ -99,12 +99,12 @@ class Queue(Section):
 
 
 class RulesSection(Section):
-    """How replies of other servers are understood."""
+    """How replies of other servers are classified."""
 
     file: Path | None = None
-    """File with the rules; empty: the one that is shipped (config/rules.toml)."""
+    """File with the rules; empty: the one shipped (config/rules.toml)."""
     extra: Path | None = None
-    """File with rules of your own, which are asked first; empty: none."""
+    """File with rules of your own, which take precedence; empty: none."""
 
 
 class Plugins(Section):

@@ -1,4 +1,4 @@
-"""Where the data files are that come with the program: rules.toml, providers.toml.
+"""Where the data files shipped with the program are: rules.toml, providers.toml.
 
 They live in config/ of the checkout. This package holds links to them; a built wheel has copies in place of the links.
 """

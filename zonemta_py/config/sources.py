@@ -21,7 +21,7 @@ class Source(Section):
     hostname: str = ""
     """Name in EHLO; empty: the zone's, or the server's."""
     weight: float = Field(1, gt=0)
-    """Its share of the pool's mail, beside the others'."""
+    """Its weight in the pool."""
     interface: str = ""
     """Network interface to bind to (SO_BINDTODEVICE, needs CAP_NET_RAW); empty: by routing."""
     family: Literal["any", "ipv4", "ipv6", "prefer-ipv4", "prefer-ipv6"] = "any"
@@ -82,7 +82,7 @@ class Pool(Section):
 
 
 class Warmup(Section):
-    """A schedule of daily caps for new addresses, per provider; it advances only by days that went well. A day begins
+    """A schedule of daily caps for new addresses, per provider; it advances only on days that went well. A day begins
     at midnight UTC."""
 
     name: str = Field(pattern=NAME)
@@ -90,13 +90,13 @@ class Warmup(Section):
     caps: list[Annotated[int, Field(ge=1)]] = [
         50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 20_000, 40_000, 75_000, 150_000, 250_000, 500_000,
     ]  # fmt: skip
-    """Recipients on the 1st, 2nd … good day, to one provider; behind the last one the address is warm."""
+    """Recipients on the 1st, 2nd … good day, to one provider; after the last one the address is warm."""
     deferred_max: float = Field(0.1, ge=0, le=1)
     """A day goes well while no more than this share of attempts is deferred …"""
     blocked_max: float = Field(0.01, ge=0, le=1)
     """… and no more than this share is refused for reputation, policy or a block."""
     least: int = Field(20, ge=1)
-    """Attempts without which a day says nothing, unless its cap is used: it neither advances nor holds back."""
+    """Fewer attempts than this, unless the cap is used, do not count as a day: it neither advances nor holds back."""
 
     @model_validator(mode="after")
     def _check_caps(self) -> Warmup:

@@ -1,4 +1,4 @@
-"""Sending zones, and when what failed is tried again."""
+"""Sending zones, and retries."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
 
 
 class Retry(Section):
-    """When temporary failures are tried again, and when we give up."""
+    """When temporary failures are tried again, and when recipients expire."""
 
     schedule_min: list[Annotated[float, Field(gt=0)]] = [5, 7, 8, 25, 75, 120, 240]
     """Minutes until the next attempt after the 1st, 2nd … failure; the last one repeats."""
     jitter: float = Field(0.1, ge=0, le=0.5)
     """Share by which each wait is varied at random, both ways."""
     life_h: float = Field(48, gt=0)
-    """Hours after which an undelivered recipient is given up (5.4.7). What an operator stops does not grow older."""
+    """Hours after which an undelivered recipient expires (5.4.7). Time stopped by an operator does not count."""
     delay_notice_h: float = Field(4, ge=0)
-    """Hours after which a sender who asked for it (NOTIFY=DELAY) is told of a delay; 0: never."""
+    """Hours after which a sender who asked for it (NOTIFY=DELAY) is notified of a delay; 0: never."""
     down_s: float = Field(30, gt=0)
     """Seconds a destination that cannot be reached is rested at first; doubles up to down_max_s."""
     down_max_s: float = Field(600, gt=0)
@@ -90,7 +90,7 @@ class Zone(Section):
     """Kinds of entries of the suppression list that stop its mail; passwords and receipts are wanted also by those who
     unsubscribed. An entry for this zone alone (scope zone:NAME) always stops it."""
     campaigns: bool = False
-    """All its mail counts as that of campaigns, also what names none: who has unsubscribed gets none of it."""
+    """All its mail counts as campaign mail, even without a campaign: those who unsubscribed get none of it."""
     default: bool = False
     """Everything that no rule claims; exactly one zone is the default (the first, if none says so)."""
     in_doubt: Literal["retry", "hold"] = "retry"

@@ -18,7 +18,7 @@ GONE = Reply(451, "4.3.0", "the queue is restarting; try again in a moment")
 
 
 class Lost(QueueRefusal):
-    """The queue's process has ended with the request in its hands."""
+    """The queue's process ended before it answered the request."""
 
 
 class Channel(asyncio.Protocol):
@@ -84,6 +84,6 @@ class Channel(asyncio.Protocol):
 
 
 def ignore(future: asyncio.Future[Any]) -> None:
-    """Nobody may be left to look at it."""
+    """Nothing may be left to retrieve it."""
     if not future.cancelled():
         future.exception()

@@ -1,10 +1,11 @@
-"""The other end of the unix socket: `RemoteQueue` is Intake, Outlet and Office for receivers, senders and operators.
+"""The other end of the unix socket: `RemoteQueue` is Submission, Dispatch and Admin for receivers, senders and
+operators.
 
 Requests of one turn of the event loop leave in one write. When the queue's process dies, everything open fails with
-451; a receiver connects again by itself (`lasting`), and what it asks meanwhile waits PATIENCE_S for the queue before
-it fails likewise; a sender has nothing left to do (`gone` tells). A message whose answer was under way then may be
-stored: the next process is asked, by the token that is stored with it, and the client told that. If nobody can tell
-within ASK_S, Unanswered is raised: whoever has the client hangs up.
+451; a receiver reconnects by itself (`lasting`), and its requests meanwhile wait PATIENCE_S for the queue before they
+fail likewise; a sender has nothing left to do (`gone`). A message whose answer was outstanding may be stored: the next
+process is asked, by the token stored with it, and the client gets its answer. If there is none within ASK_S, Unanswered
+is raised, and the client's connection is closed.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ NO_CHUNK = Reply(451, "4.3.0", "the body has no such chunk")
 UNANSWERED = Reply(451, "4.3.0", "the queue's process ended before it said whether the message is stored")
 RECONNECT_S = 0.02
 PATIENCE_S = 30.0
-"""So long a request waits for a queue that is starting."""
+"""How long a request waits for a queue that is starting."""
 ASK_S = 240.0
-"""How long to wait for a queue that can tell; clients wait ten minutes behind the dot (RFC 5321 4.5.3.2.6)."""
+"""How long to wait for that answer; clients wait ten minutes after the dot (RFC 5321 4.5.3.2.6)."""
 FRAMES_AHEAD_MAX = 16
 """Frames of chunks that the queue has not answered yet, of all messages on their way in together."""
 MESSAGES_AHEAD_MAX = 32
@@ -81,7 +82,7 @@ class RemoteQueue:
 
     @classmethod
     def lasting(cls, folder: Path, name: str) -> RemoteQueue:
-        """One that is there at once and for good: it connects by itself, now and whenever the queue is there again."""
+        """One that is usable at once and lasts: it connects by itself, now and whenever the queue is back."""
         queue = cls(folder, name, reconnect=True)
         queue._lost()
         return queue
@@ -198,7 +199,7 @@ class RemoteQueue:
         asked = time.monotonic()
         deliveries = [delivery_of(row) for row in await self._request(Operation.LEASE, most)]
         if self.pulse is not None and self.pulse.stale(asked):
-            for delivery in deliveries:  # it is somebody else's by now; if not, it is nobody's fault
+            for delivery in deliveries:  # another sender has it by now; if not, no harm is done
                 untried = Outcome(RELEASED, STOOD_STILL, "queue", list(range(len(delivery.recipients))))
                 await self.settle(Result(delivery.lease, [untried]))
             return []
@@ -233,7 +234,7 @@ class RemoteQueue:
         return _restored(chunk)
 
     async def _fetch(self, message_id: str, first: int) -> list[bytes]:
-        """A large body is read here, from its file: the queue's process has more to do than to carry it over."""
+        """A large body is read here, from its file: the queue's process is spared the copying."""
         chunks = self._files.get(message_id, 0)
         if not chunks:
             found = await self._request(Operation.FETCH, message_id, first, CHUNKS_AT_ONCE, True)
@@ -282,7 +283,7 @@ class RemoteIncoming:
             await before
 
     async def _send(self) -> asyncio.Future[Any]:
-        """What was gathered leaves when there is room: of what was broken off some may be on its way still."""
+        """Sends what was gathered when there is room: part of an aborted message may still be on its way."""
         room = self._queue.room
         await room.acquire()
         try:
@@ -301,7 +302,7 @@ class RemoteIncoming:
         last = self._shrink(last_chunk) if last_chunk else b""
         self._queue._mark(envelope)
         answer = self._queue._request(Operation.COMMIT, self._token, envelope.to_wire(), chunks, last, self._client)
-        answer.add_done_callback(ignore)  # of two refusals the first is told
+        answer.add_done_callback(ignore)  # of two refusals the first is reported
         try:
             if self._open is not None:
                 await asyncio.wait([self._open, answer])
@@ -318,7 +319,7 @@ class RemoteIncoming:
             self._protocol.send((Operation.ABORT, 0, self._token))
 
     async def _check(self) -> None:
-        """The chunks went to a queue process that is no more: the message cannot be completed."""
+        """The chunks went to a queue process that has ended: the message cannot be completed."""
         if self._protocol is None:  # none were sent yet
             self._protocol = self._queue._protocol or await self._queue._there()
         if self._given_up or self._queue._protocol is not self._protocol:
@@ -341,7 +342,7 @@ def _whole(kept: bytes) -> bytes | None:
 
 
 class QueueGone(Exception):
-    """Nobody answers on the socket."""
+    """No process answers on the socket."""
 
 
 def ask(folder: Path, question: str, **arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What travels on the unix socket: msgpack arrays, one behind the other, in both directions.
+"""The protocol of the unix socket: msgpack arrays, one after another, in both directions.
 
 A request is [operation, number, …]; its answer [number, status, payload]. Numbers are the client's; several requests
 may be open at once, and answers come in any order. Results and deliveries travel as rows of their fields' values.

@@ -1,13 +1,13 @@
 """The pulse of a sender: a thread that tells the queue every few seconds that this process runs.
 
-Leases have a deadline. A sender that is stopped, frozen, or out of the scheduler's hands for `queue.lease_s` seconds
-loses what it had leased: what it may have sent already is listed as in doubt, and others send it. The pulse is a
-thread's, with a connection of its own, so that a loop that is busy for a while (a plugin, a large message) costs no
-leases; one that has not turned for LOOP_S is as good as dead.
+Leases have a deadline. A sender that is stopped, frozen, or not scheduled for `queue.lease_s` seconds loses its leases:
+what it may have sent already is listed as in doubt, and other senders send it. The pulse comes from a thread with a
+connection of its own, so that a loop that is busy for a while (a plugin, a large message) costs no leases; a loop that
+has not turned for LOOP_S counts as dead.
 
-One that stands still for as long again is killed, and the supervisor starts another: it may be the only one. When it
-runs again before that, what it was handed meanwhile is given back untried (`stale`); what it had begun goes on, and its
-results are taken as far as nobody else has begun the same (`Settling.late`).
+A sender that is stuck for as long again is killed, and the supervisor starts another: it may be the only one. If it
+runs again before that, what it was handed meanwhile is returned untried (`stale`); what it had begun continues, and its
+results are accepted unless another sender has begun the same (`Settling.late`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from secrets import token_hex
 from zonemta_py.wire.frames import Operation, pack
 
 BEATS = 6
-"""In the time in which one is needed."""
+"""Pulses per interval in which one is needed."""
 LOOP_S = 300.0
 
 
@@ -41,7 +41,7 @@ class Pulse:
         threading.Thread(target=self._beat, name="pulse", daemon=True).start()
 
     def stale(self, since: float) -> bool:
-        """Whether this process has stood still since then (monotonic seconds), so that its leases may be gone."""
+        """Whether this process has been stuck since then (monotonic seconds), so that its leases may be gone."""
         return self._woken >= since or time.monotonic() - self._last > self._lease_s
 
     def stop(self) -> None:

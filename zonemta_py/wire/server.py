@@ -1,7 +1,7 @@
 """The queue's end of the unix socket. One connection is one receiver, sender or operator.
 
-Everything that arrives in one turn of the event loop is answered in one write. A connection that ends takes along what
-was half done on it: messages that were not committed are forgotten, leases are in doubt (`LocalQueue.lost`).
+Everything that arrives in one turn of the event loop is answered in one write. When a connection ends, so does
+its unfinished work: messages that were not committed are dropped, leases are in doubt (`LocalQueue.lost`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def _watch(lease_s: float) -> None:
         await asyncio.sleep(step)
         now = loop.time()
         for connection in list(ClientConnection.pulsed.values()):
-            if now - due > step:  # this process itself stood still: their pulses are to be read yet
+            if now - due > step:  # this process itself was stuck: their pulses are still to be read
                 connection.heard_at = now
             elif now - connection.heard_at > lease_s:
                 connection.fall_silent()
@@ -72,7 +72,7 @@ class ClientConnection(asyncio.Protocol):
     receivers: ClassVar[set[ClientConnection]] = set()
     """Those that hand in mail by SMTP."""
     pulsed: ClassVar[dict[str, ClientConnection]] = {}
-    """Those whose process has to show that it runs, by token."""
+    """Those whose process must send pulses, by token."""
 
     def __init__(self, queue: LocalQueue) -> None:
         ClientConnection.count += 1
@@ -115,7 +115,7 @@ class ClientConnection(asyncio.Protocol):
             for frame in self._unpacker:
                 self._handlers[frame[0]](*frame[1:])
         except (msgpack.UnpackException, ValueError, KeyError, TypeError, IndexError, AttributeError):
-            if self._transport is not None:  # not one of ours: nothing it says can be trusted
+            if self._transport is not None:  # not one of ours: it cannot be trusted
                 self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -165,7 +165,7 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(number, refusal.reply)
         except ValueError as error:
             self._answer(number, WRONG, str(error))
-        except Exception:  # a fault of ours: whoever waits must not wait for ever, nor take it for an answer
+        except Exception:  # a bug of ours: the client must neither wait for ever nor take it for an answer
             log.exception("connection %s: a request failed", self._name)
             if self._transport is not None:
                 self._transport.abort()
@@ -187,7 +187,7 @@ class ClientConnection(asyncio.Protocol):
             connection._speak_again()
 
     def fall_silent(self) -> None:
-        """Its process stands still: others send what it had, and it gets nothing more until it runs again."""
+        """Its process is stuck: other senders send what it had, and it gets nothing more until it runs again."""
         if self._silent:
             return
         self._silent = True
@@ -290,7 +290,7 @@ class ClientConnection(asyncio.Protocol):
             self._takers.pop(taker, None)
             self._answer(number, OK, [delivery_row(delivery) for delivery in deliveries])
 
-        if not isinstance(most, int) or most < 1:  # it would stand before all others for ever
+        if not isinstance(most, int) or most < 1:  # it would be ahead of all others for ever
             raise TypeError("the number of deliveries must be a number")
         taker = self._queue.leases.take(most, self._name, deliver)
         self._takers[taker] = number
@@ -337,13 +337,13 @@ async def _accepted(acceptance: Acceptance, message: Envelope, body: bytes, shap
 
 
 def _nothing() -> None:
-    """A part has no answer."""
+    """Takes a part of a message; it has no answer."""
 
 
 async def _answered(queue: LocalQueue, question: str, arguments: dict[str, Any]) -> Any:
-    """Recovery comes first: until it is over nobody knows what there is, and what an order would mean.
+    """Recovery comes first: until it is over the queue's contents, and the effect of an order, are unknown.
 
-    Raises ValueError for what is no question, and for values that its answer stumbles over.
+    Raises ValueError for what is not a question, and for values that it cannot be answered with.
     """
     if not isinstance(question, str) or not isinstance(arguments, dict) or not all(map(_is_text, arguments)):
         raise ValueError("a question must be a name and a map of arguments")
@@ -362,18 +362,18 @@ def _is_text(name: Any) -> bool:
 
 
 async def _owed(queue: LocalQueue, token: str) -> tuple[str, int, int] | None:
-    """Recovery finds out what the process before has stored."""
+    """Recovery finds out what the previous process has stored."""
     await queue.core.when_ready.wait()
     return queue.core.known.get(token)
 
 
 async def _outlived(work: asyncio.Future[Any]) -> Any:
-    """An order is carried out to its end, also when whoever gave it has hung up."""
+    """An order is carried out even if its client disconnects."""
     return await asyncio.shield(work)
 
 
 def _bytes(*values: Any) -> None:
-    """LevelDB must never be given anything else: what it refuses is taken for damage. Raises TypeError."""
+    """LevelDB must not be given anything else: what it refuses counts as damage. Raises TypeError."""
     if not all(isinstance(value, bytes) for value in values):
         raise TypeError("a body must be bytes")
 

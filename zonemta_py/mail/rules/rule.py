@@ -186,7 +186,7 @@ def rule_of(table: dict[str, Any], file: str, number: int, actions: dict[str, di
 
 
 def _example(entry: Any, stages: list[str], providers: list[str], where: str) -> Example:
-    """An example without a code, stage or provider has the first that the rule names."""
+    """An example without stage or provider has the first that the rule names."""
     table = {"reply": entry} if isinstance(entry, str) else entry
     if not isinstance(table, dict) or "reply" not in table or not table.keys() <= {"reply", "stage", "provider"}:
         raise RulesError(f'{where}: an example is a reply, or {{reply = "…", stage = "…", provider = "…"}}; correct it')
