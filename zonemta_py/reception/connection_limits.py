@@ -1,8 +1,8 @@
-"""Who may be connected: counts of connections in all and per client, and the cutting off of those who are too slow.
+"""Limits of connections: counts in all and per client, and disconnection of clients that are too slow.
 
-One gate serves all listeners of a process. One timer goes round all connections, instead of one being set and cancelled
-for every command. A quarter of all places is kept for clients that may relay: strangers, who have yet to authenticate,
-cannot take the last one. An IPv6 client is its /64, for that is what one subscriber gets.
+One object serves all listeners of a process. One timer visits all connections, instead of one being set and cancelled
+for every command. A quarter of all places is reserved for clients that may relay: unauthenticated strangers cannot take
+the last one. An IPv6 client is its /64, for that is what one subscriber gets.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from zonemta_py.reception.turns import Turns
 
 _ROUND_S_MAX = 5.0
 _STRANGERS = 3 / 4
-"""Their part of all places."""
+"""Their share of all places."""
 
 
 class Guest(Protocol):
-    """A connection as the gate sees it."""
+    """A connection as the limits see it."""
 
     def cut_off_if_late(self, now: float) -> None:
-        """Ends it if it is the one to speak, to read or to go, and has taken too long. now: the loop's time."""
+        """Closes it if the client has taken too long to send, to read or to disconnect. now: the loop's time."""
 
 
 class ConnectionLimits:
@@ -58,7 +58,7 @@ class ConnectionLimits:
         return True
 
     def guests(self) -> tuple[Guest, ...]:
-        """Who is in."""
+        """The connections counted in."""
         return tuple(self._guests)
 
     def know(self, guest: Guest) -> None:
@@ -82,7 +82,7 @@ class ConnectionLimits:
         return len(self._guests)
 
     def watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Goes round now and then, as long as the loop runs."""
+        """Visits all connections periodically, as long as the loop runs."""
         now = loop.time()
         for guest in tuple(self._guests):
             guest.cut_off_if_late(now)
@@ -90,7 +90,7 @@ class ConnectionLimits:
 
 
 class Networks:
-    """A list of networks that is asked about the same addresses over and over."""
+    """A list of networks, with cached answers for recurring addresses."""
 
     def __init__(self, networks: list[str]) -> None:
         self._networks = [ipaddress.ip_network(network) for network in networks]

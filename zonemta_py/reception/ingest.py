@@ -2,10 +2,10 @@
 
 Blocks of decoded DATA go in; the header section is held back until it is whole, gets its trace fields, and goes out
 before the body. What went in comes out byte for byte, but for the fields added (and the empty line after them, if the
-message has no header section) and what is said to us alone, which is taken out, whether or not it may speak:
+message has no header section) and the fields meant for this server, which are removed, whether or not they are obeyed:
 X-Sending-Zone and `schedule_fields.FIELDS`.
 
-Failures: `refusal` is the reply for a header section that is too long, tells of a loop or asks for what cannot be; from
+Failures: `refusal` is the reply for a header section that is too long, shows a loop or asks for the impossible; from
 then on nothing is kept.
 """
 
@@ -70,7 +70,7 @@ class Chunks:
 class IngestRules:
     """The same for all messages of a listener. host: our name. trust_zone: X-Sending-Zone may choose the zone.
 
-    trust_fields: the other fields said to us may speak. kept: lower-case names of fields for the envelope.
+    trust_fields: obey the other fields meant for us. kept: lower-case names of fields for the envelope.
     hooked: plugins see the body, so it is kept in `Arrival.unseen` for them instead of being cut at once.
     body_form: in which the body is hashed as it passes, for signatures to come; None: not at all.
     """
@@ -95,7 +95,7 @@ class Ingest:
 
     senders: who the author may be.
 
-    headers: None until the header section is complete; then without what was said to us, with Date and Message-ID,
+    headers: None until the header section is complete; then without the fields meant for us, with Date and Message-ID,
     and without our Received.
     """
 
@@ -189,7 +189,7 @@ class Ingest:
             self.envelope.hashes = {self._rules.body_form: self._hash.digest()}
 
     def _listen(self, headers: Headers) -> None:
-        """Takes out what is said to us, and does as it says if it may."""
+        """Removes the fields meant for us, and obeys them if they are trusted."""
         zone = headers.decoded(SENDING_ZONE)  # as all that is kept: bounded, and no bytes that are not text
         if self._rules.trust_zone and zone:
             self.envelope.sending_zone = zone

@@ -1,4 +1,4 @@
-"""What all connections of one listener share in one process: settings, limits, the queue's face, the plugins."""
+"""What all connections of one listener share in one process: settings, limits, the queue's interface, the plugins."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def unix_ms() -> int:
 
 
 class _TimeZones(Container[str]):
-    """Those that this machine knows: many files, which are read when the first message names one."""
+    """The time zones of this machine: many files, read when the first message names one."""
 
     def __contains__(self, name: object) -> bool:
         return name in _time_zones()
@@ -89,11 +89,12 @@ class ListenerSettings:
 
     @staticmethod
     def ahead_ms(now_ms: int) -> int:
-        """How far the clock, which says now_ms, is ahead of CLOCK_MONOTONIC: by this the queue sees if it is set."""
+        """How far the clock, which says now_ms, is ahead of CLOCK_MONOTONIC: from it the queue sees that the clock was
+        set."""
         return now_ms - time.monotonic_ns() // 1_000_000
 
     def next_id(self) -> str:
-        """Names a session; unique among all processes and restarts, as good as chance makes it."""
+        """Names a session; random, so unique among all processes and restarts."""
         return f"{self._prefix}{next(self._ids):x}"
 
     def greeting(self, under_tls: bool, authenticated: bool) -> bytes:

@@ -1,7 +1,7 @@
-"""The only way in: runs all listeners of one receiver process on sockets that somebody else has bound.
+"""Runs all SMTP listeners of one receiver process on sockets that are already bound.
 
 Failures: a certificate or password hash that cannot be used is a ConfigError before anything is accepted. A connection
-that fails while it is being accepted costs nobody else anything.
+that fails while it is being accepted affects no other.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LEAVE_S = 0.05
 async def serve(
     config: Config, sockets: list[tuple[Listener, socket.socket]], intake: Submission, host: Host, share: int
 ) -> None:
-    """Serves until SIGTERM, and then until nobody has a message under way.
+    """Serves until SIGTERM, and then until no message is in progress.
 
     sockets: bound and listening. share: receiver processes that divide the limits.
 
@@ -79,7 +79,7 @@ async def _open(site: ListenerSettings, bound: socket.socket) -> None:
 
 
 async def _accept_by_hand(site: ListenerSettings, bound: socket.socket) -> None:
-    """Where a PROXY header or a TLS handshake comes first: who has yet to finish one takes a place already."""
+    """Where a PROXY header or a TLS handshake comes first: a client that has yet to finish one already counts."""
     running: set[asyncio.Task[None]] = set()
     while True:
         try:

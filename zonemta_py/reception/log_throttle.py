@@ -1,7 +1,7 @@
-"""Log lines about what strangers do, so many that the log says what goes on and so few that it cannot fill the disk.
+"""Log lines about what strangers do: enough to see what happens, too few to fill the disk.
 
-Of one kind there are at most CLIENT_LINES a minute about one client and KIND_LINES about all; how many were left out is
-said with the next line of that kind.
+Of one kind there are at most CLIENT_LINES a minute about one client and KIND_LINES about all; the next line of
+that kind says how many were omitted.
 """
 
 from __future__ import annotations

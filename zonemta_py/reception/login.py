@@ -1,14 +1,15 @@
-"""Passwords of [users]: argon2 hashes, checked in one thread of their own, so that guessing is slow and harms nobody.
+"""Passwords of [users]: argon2 hashes, checked in one thread of their own, so that guessing is slow and harms no other
+client.
 
-A check costs tens of milliseconds and megabytes by design. So one runs at a time, in a thread, and who waits for it is
-bounded: those go first whose user, then whose client, has the fewest wrong tries and the fewest others waiting, and
-where there is no more room the last of them is told to come again. A client that connects again and again pays once:
+A check costs tens of milliseconds and megabytes by design. So one runs at a time, in a thread, and the waiting ones are
+bounded: those whose user, then whose client, has the fewest failures and the fewest others waiting go first, and when
+the queue is full the last of them is told to try again. A client that reconnects again and again pays once:
 the last successes are remembered as keyed digests, never as passwords, and equal tries share a check. Unknown users
 cost the same time as known ones, and count as one user.
 
 Wrong tries are remembered for FORGET_S, by client (`gate.network_of`), by user, and by both together. `fail` says how
-long the client is to wait for its refusal. A user who has once come in from an address does not suffer there from what
-others try elsewhere.
+long the client is to wait for its refusal. A user who has once logged in from an address is not delayed there by
+failures elsewhere.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ _FIRST_DELAY_S = 0.25
 
 
 class TooBusy(Exception):
-    """So many passwords are waiting to be checked that this one was not."""
+    """Too many passwords are waiting to be checked."""
 
 
 class Failures:
-    """How often something went wrong lately, by name; bounded: who was quiet longest is forgotten first."""
+    """Recent failures by name; bounded: the name without failures for longest is dropped first."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -85,7 +86,7 @@ class _Check:
 
 
 class Login:
-    """users: name → hash. clock: seconds of a steady clock. Raises ConfigError for a hash that is none."""
+    """users: name → hash. clock: seconds of a steady clock. Raises ConfigError for an invalid hash."""
 
     def __init__(self, users: dict[str, str], clock: Callable[[], float] = time.monotonic) -> None:
         self._users = users
@@ -116,7 +117,7 @@ class Login:
             return True
         same = self._same.get(digest)
         if same is None:
-            hashed = known or next(iter(self._users.values()), "")  # somebody's, so that it takes the same time
+            hashed = known or next(iter(self._users.values()), "")  # any hash, so that it takes the same time
             same = self._same[digest] = self._enqueue(username if known else "", hashed, password, network_of(client))
             same.add_done_callback(lambda _: self._same.pop(digest, None))
         right = await asyncio.shield(same) and known is not None
@@ -125,7 +126,7 @@ class Login:
         return right
 
     def fail(self, client: str, username: str = "") -> float:
-        """Counts a wrong try, or another refusal, of that client; seconds to wait before it hears of it."""
+        """Counts a wrong try, or another refusal, of that client; seconds to wait before it is refused."""
         network = network_of(client)
         wait_s = delay_s(self._failures.add("client " + network), CLIENT_DELAY_S_MAX)
         if username:

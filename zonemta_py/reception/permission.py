@@ -1,7 +1,7 @@
 """Whom a client may send as: a user, a relay network and an HTTP key each have their senders (`config.senders`).
 
-The machine itself (loopback, the key in http.token) may be anybody. So may one that nothing is said about; but where it
-is not the only one that hands in mail here, it is UNBOUND, and our keys do not sign its mail.
+The machine itself (loopback, the key in http.token) may send as anybody. So may a client without configured senders;
+but where it is not the only one that submits mail here, it is UNBOUND, and our keys do not sign its mail.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Permissions:
         self.network = lru_cache(maxsize=4096)(self._network)
 
     def user(self, name: str) -> Senders:
-        """Of one who has authenticated."""
+        """Of an authenticated client."""
         return self._users.get(name, self._default)
 
     def key(self, senders: list[str] | None) -> Senders:
@@ -35,7 +35,7 @@ class Permissions:
         return self._default if senders is None else Senders(senders)
 
     def _network(self, address: str) -> Senders:
-        """Of one who may relay for his address: those of the smallest network that it is in."""
+        """Of a client that may relay because of its address: those of the smallest network it is in."""
         try:
             parsed = ipaddress.ip_address(address)
         except ValueError:
@@ -47,7 +47,7 @@ class Permissions:
 
 
 def refusal(address: str) -> Reply:
-    """For who is not allowed to send as that."""
+    """The reply to a client that may not send as that address."""
     return Reply(
         550, "5.7.1", f"You may not send as <{address[:80]}>; senders in the configuration says who you may send as"
     )

@@ -1,4 +1,4 @@
-"""A message on its way from its first decoded byte to the queue, however it came.
+"""A message from its first decoded byte to the queue, over SMTP or HTTP.
 
 Its header section is completed (`ingest`), plugins see it, its chunks are handed on as they come. Promise: `store`
 and `accept` return only after the queue has said that the message is on stable storage.
@@ -33,7 +33,7 @@ class MessageRefused(Exception):
 
 
 def mark(site: ListenerSettings, session: Session, envelope: Envelope) -> None:
-    """Says in the envelope if our keys are not to sign it, and in the log if they would have."""
+    """Notes in the envelope if our keys must not sign it, and logs it if they would have."""
     envelope.unsigned = not session.senders.signed
     if envelope.unsigned and site.rules.body_form is not None:
         what = f"user {session.user!r}" if session.user else "network"
@@ -106,7 +106,7 @@ class Receiver:
         return ingest.chunks.last()
 
     def abort(self) -> None:
-        """Lets go of everything that is not committed; harmless twice, and after a commit."""
+        """Drops everything that is not committed; harmless twice, and after a commit."""
         if self._incoming is not None:
             self._incoming.abort()
             self._incoming = None

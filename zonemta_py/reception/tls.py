@@ -1,4 +1,5 @@
-"""TLS contexts of listeners, built once at start so that a bad certificate is told then and not to the first client."""
+"""TLS contexts of listeners, built once at start so that a bad certificate is reported then and not to the first
+client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns of those who want much at once: between two of them whoever wants little is served, and new clients come in.
+"""Turns for clients with much work: between two of them small requests are served, and new clients are accepted.
 
 All of them together get SLICE_S in each round of the event loop, in the order in which they asked. Time is never asked
 of the loop: its own stands still during a round.
@@ -23,7 +23,7 @@ class Turns:
         self._until = 0.0
 
     def wait(self, go_on: Callable[[], None]) -> None:
-        """Calls go_on when it is its turn; what it raises ends nobody else's."""
+        """Calls go_on when its turn comes; its exceptions affect no other."""
         self._waiting.append(go_on)
         self._come()
 

@@ -1,4 +1,4 @@
-"""The application: its operations, how their failures are told, and its description (OpenAPI 3.1)."""
+"""The application: its operations, how their failures are reported, and its description (OpenAPI 3.1)."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _methods(request: Request) -> set[str]:
 
 
 async def _gone(request: Request, error: Exception) -> Response:
-    """Nobody is there to read it."""
+    """The client has gone."""
     return Response(status_code=400)
 
 

@@ -1,4 +1,4 @@
-"""What happens to every request before and after its own work: a number, a key, a share of the door; problems told."""
+"""What happens to every request before and after its own work: a number, a key, a limit; problem documents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from zonemta_py.reception.receiver import MessageRefused
 log = logging.getLogger(__name__)
 
 OPEN = frozenset(("/v1/health", "/v1/openapi.json"))
-"""What may be asked without a key."""
+"""Paths that need no key."""
 _BUG = RequestProblem(
     "bug", "the server failed on this request; send it again, and if it fails again, show its operator the instance"
 )
@@ -29,7 +29,8 @@ _ALWAYS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 class AuthenticationMiddleware:
-    """Around the application: no work is done, and no body read, for who has no key or too much under way."""
+    """Around the application: no work is done, and no body read, for a client without a key or with too many requests
+    in progress."""
 
     def __init__(self, app: ASGIApp, entrance: Entrance) -> None:
         self._app, self._entrance = app, entrance
@@ -58,7 +59,7 @@ def _authorization(scope: Scope) -> str:
 
 
 def _one_length(scope: Scope) -> None:
-    """Who says it twice means to be read in two ways (RFC 9112 6.1). Raises RequestProblem."""
+    """Two lengths are an attempt at request smuggling (RFC 9112 6.1). Raises RequestProblem."""
     names = [name for name, _ in scope["headers"]]
     if b"transfer-encoding" in names and b"content-length" in names:
         sentence = "the body's length is given by both Content-Length and Transfer-Encoding; send only one"

@@ -1,6 +1,6 @@
-"""Is a campaign's template sound, and does a batch bring what it asks for? Found out with the first batch, not by the
-first bounce. Templates are looked at in processes of their own (`merge.trial`), one at a time: nobody waits for it who
-has not brought one.
+"""Whether a campaign's template is valid, and a batch has the columns it needs: checked with the first batch, not by
+the first bounce. Templates are checked in processes of their own (`merge.trial`), one at a time: only requests that
+bring one wait for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zonemta_py.reception.http.documents.problem import ERRORS_MAX, FieldError, 
 from zonemta_py.reception.http.keys import NOT_AS, REMEDY
 
 TRIAL_S = 20.0
-"""How long looking at one template may take."""
+"""How long checking one template may take."""
 _KNOWN_MAX = 1_000
 _TOO_MUCH = Found(["checking the template takes too long or too much memory; make it simpler"], {}, {})
 

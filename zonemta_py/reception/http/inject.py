@@ -117,7 +117,7 @@ def _whole(content: dict[str, Any]) -> str:
 
 
 async def _run(large: bool, work: Callable[..., _T], *arguments: Any) -> _T:
-    """What takes long is done beside the loop."""
+    """Slow work is done outside the loop."""
     return await asyncio.to_thread(work, *arguments) if large else work(*arguments)
 
 

@@ -1,8 +1,8 @@
-"""Keys: what opens the door, and what each may do.
+"""API keys, and what each may do.
 
-A key is 256 bits of chance, so nobody can try them out, and a plain SHA-256 of it may lie in the configuration: slow
+A key is 256 random bits, so it cannot be guessed, and a plain SHA-256 of it may be in the configuration: slow
 hashes (argon2 and the like) protect secrets that people choose, and would cost every request tens of milliseconds here.
-Comparison takes the same time whatever is shown.
+Comparison takes constant time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TOKEN_FILE = "http.token"
 LOCAL = "local"
 """Name of the key in the token file."""
 PREFIX = "zmta_"
-"""Begins every key, so that one that has leaked into a file can be found by programs that look for such."""
+"""Prefix of every key, so that secret scanners find leaked ones."""
 RIGHTS: tuple[Right, ...] = get_args(Right)
 NOT_AS = "may not send as"
 REMEDY = "name that address or its domain in [[http.keys]] senders"

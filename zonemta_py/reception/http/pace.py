@@ -1,4 +1,4 @@
-"""How slow a client may be: the head of a request has its time, a body its least bytes in a second.
+"""How slow a client may be: a time limit for the head of a request, a minimum rate for its body.
 
 Pure: moments are the loop's time, in seconds.
 """
@@ -36,7 +36,7 @@ class RequestPace:
         return self._since is not None and now - self._since > self._head_s
 
     def late_with_body(self, body: object, ready: bool, now: float) -> bool:
-        """body: whatever stands for this one. ready: the door takes more; else it is ours to hurry."""
+        """body: whatever stands for this one. ready: the door takes more; otherwise the server is the slow one."""
         if body is not self._within or self._since is None or not ready:
             self._within, self._since, self._bytes = body, now, 0
             return False

@@ -1,4 +1,4 @@
-"""What all requests share, and how mail passes through: the same way as a message that came by SMTP."""
+"""What all requests share, and the way of mail: the same as for a message that came by SMTP."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Entrance:
     # -- mail
 
     def address(self, envelope: Envelope, visit: Visit) -> Session:
-        """Says in the envelope who handed it in. Raises RequestProblem for a zone that there is not."""
+        """Notes in the envelope who handed it in. Raises RequestProblem for an unknown zone."""
         protocol = "HTTPS" if visit.secure else "HTTP"
         envelope.origin, envelope.user, envelope.protocol = visit.client, visit.key.name, protocol
         envelope.received_ms = self.site.clock_ms()

@@ -1,8 +1,8 @@
-"""Serves the HTTP door on a socket that somebody else has bound, by uvicorn, until the process is killed.
+"""Serves HTTP on a socket that is already bound, by uvicorn, until the process is killed.
 
 uvicorn's protocol is kept, the one upon h11, which bounds header sections and chunks, with these changes: connections
-are counted in and cut off when they fall silent or are too slow (`gate`, `pace`); what costs much takes turns with
-everybody else (`sharing`); what is no HTTP at all is answered by a problem document too. Its handling of signals and
+are counted in and cut off when they fall silent or are too slow (`connection_limits`, `pace`); expensive work takes
+turns (`sharing`); what is not HTTP at all gets a problem document too. Its handling of signals and
 its orderly shutdown are left out: this process is crash-only, as all are.
 """
 
@@ -119,7 +119,7 @@ def _guarded(gate: ConnectionLimits) -> type[Any]:
             elif cycle.more_body:
                 late = self.pace.late_with_body(cycle, not (self.flow.read_paused or self.waits), now)
             else:
-                return  # it is ours to answer
+                return  # the response is ours to make
             if late and not (cycle is not None and cycle.response_started):
                 self.refused = True
                 _write(self.transport, _SLOW)
@@ -131,7 +131,7 @@ def _guarded(gate: ConnectionLimits) -> type[Any]:
             self.transport.abort()
 
         def send_400_response(self, msg: str) -> None:
-            """Called for what cannot be parsed; behind the beginning of a response nothing can be said any more."""
+            """Called for what cannot be parsed; once a response has begun, no other can be sent."""
             if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
                 _write(self.transport, _NO_HTTP)
             else:

@@ -1,6 +1,6 @@
-"""How many requests are under way, in all and with each key; who comes on top is asked to come again.
+"""Limits of requests in progress, in all and with each key; requests above them get a Retry-After.
 
-An eighth of the places is kept for the operator's key: whatever others do, the door can be asked what goes on.
+An eighth of the places is reserved for the operator's key: whatever others do, the state can be queried.
 """
 
 from __future__ import annotations

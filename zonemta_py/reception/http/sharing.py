@@ -1,8 +1,8 @@
 """A connection's parser and flow of bytes, made to take turns: many small chunks, or a long header section, cost as
-much as large mail, and no client is to have the loop for itself.
+much as large mail, and no client may monopolise the loop.
 
-h11 goes on from event to event as long as it has bytes; this one stops where the time that all connections have
-together is spent. Its client is then not read from until it is his turn, so that what waits is bounded.
+h11 continues from event to event as long as it has bytes; this one stops when the time that all connections share is
+used up. Its client is then not read from until its turn comes, so that what waits is bounded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zonemta_py.reception.turns import Turns
 
 LITTLE_BYTES = 2 * 1024
 _LITTLE_EVENTS = 8
-"""What waits for nobody's turn: an ordinary request."""
+"""What needs no turn: an ordinary request."""
 _EVENTS_MAX = 64
 """Of one turn, so that the next one's comes soon."""
 

@@ -1,7 +1,7 @@
-"""AUTH PLAIN and LOGIN (RFC 4954, 4616): what the client shows, and our judgement of it.
+"""AUTH PLAIN and LOGIN (RFC 4954, 4616): reading the credentials, and checking them.
 
-Failures: what is no answer to a challenge is refused and counted (`*` calls it off); a wrong login is logged, counted,
-and answered the later the more of them came from that client or for that user (`login`); a client that leaves in the
+Failures: an invalid answer to a challenge is refused and counted (`*` cancels); a failed login is logged, counted, and
+answered later the more of them came from that client or for that user (`login`); a client that leaves in the
 middle ends the connection.
 """
 
@@ -27,7 +27,7 @@ _USER, _PASSWORD = b"User Name\0", b"Password\0"
 
 
 class _Unusable(Exception):
-    """What the client answered names nobody."""
+    """The client's answer contains no credentials."""
 
     def __init__(self, reply: Reply) -> None:
         super().__init__(str(reply))
@@ -35,7 +35,7 @@ class _Unusable(Exception):
 
 
 class Authentication(asyncio.Protocol):
-    """The part of a connection that finds out who the client is."""
+    """The part of a connection that authenticates the client."""
 
     site: ListenerSettings
     session: Session
@@ -60,7 +60,7 @@ class Authentication(asyncio.Protocol):
     def _flush(self) -> None:
         raise NotImplementedError
 
-    # --- what the client shows
+    # --- credentials
 
     async def _credentials(self, mechanism: str, initial: str | None = None) -> tuple[bytes, bytes]:
         """User name and password. Raises _Unusable, ConnectionResetError."""
@@ -69,7 +69,7 @@ class Authentication(asyncio.Protocol):
         parts = (await self._response(b"", initial)).split(b"\0")
         if len(parts) != 3:
             raise _Unusable(replies.NOT_PLAIN)
-        return parts[1], parts[2]  # whom the user would act for, which comes first, is nobody else here
+        return parts[1], parts[2]  # the authorization identity, which comes first, must be the user here
 
     async def _response(self, challenge: bytes, initial: str | None = None) -> bytes:
         """The answer to a challenge, which is not made where the client has answered it with the command."""
@@ -110,7 +110,7 @@ class Authentication(asyncio.Protocol):
         if self._line is not None and not self._line.done():
             self._line.set_result(None)
 
-    # --- what we make of it
+    # --- checking them
 
     async def authenticate(self, words: list[str]) -> bytes | None:
         """words: ["PLAIN" or "LOGIN"], and maybe an initial response."""

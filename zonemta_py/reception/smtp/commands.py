@@ -29,7 +29,7 @@ _HELO_MAX = 255
 
 
 class SessionFace(Protocol):
-    """What a command may know of the connection it came over, and do to it."""
+    """The part of a connection that commands may use."""
 
     session: Session
     transaction: MailTransaction | None
@@ -114,7 +114,7 @@ def _not_you(connection: SessionFace, address: str) -> bytes:
 
 
 def _unkept(connection: SessionFace, schedule: ScheduleParameters) -> Reply | None:
-    """Nobody is asked here whether he may wish for something: who may not relay gets no further than RCPT anyway."""
+    """Rights are not checked here: a client that may not relay gets no further than RCPT anyway."""
     if schedule.require_tls and not connection.session.tls:
         return replies.REQUIRETLS_IN_CLEAR
     try:
@@ -151,7 +151,7 @@ def rcpt(connection: SessionFace, argument: str) -> bytes | None:
     if not connection.may_relay:
         return _no_relay(connection, transaction, argument[3:].strip())
     if transaction.rcpts >= connection.site.limits.recipients:
-        return reply_bytes(replies.TOO_MANY_RECIPIENTS)  # no error of the client: it sends the rest later
+        return reply_bytes(replies.TOO_MANY_RECIPIENTS)  # not the client's error: it sends the rest later
     try:
         recipient, parameters = parse_rcpt(argument[3:], transaction.envelope.smtputf8)
     except AddressRefused as refused:
@@ -173,7 +173,7 @@ def _keep(connection: SessionFace, transaction: MailTransaction, recipient: Reci
 
 
 def _no_relay(connection: SessionFace, transaction: MailTransaction, recipient: str) -> bytes | None:
-    """Whoever tries it again and again hears of it later and later."""
+    """A client that keeps trying waits longer and longer for its refusal."""
     client, site = connection.session.client, connection.site
     message = "listener %s, client %s: relaying refused, from <%.80s> to %.80s"
     site.notes.warn("relay", client, message, site.listener.name, client, transaction.envelope.sender, recipient)
@@ -280,7 +280,7 @@ def auth(connection: SessionFace, argument: str) -> bytes | None:
 
 
 def not_smtp(connection: SessionFace, argument: str) -> bytes | None:
-    """A web browser that was talked into posting here: its body must never be taken for commands."""
+    """A web browser that was tricked into posting here: its body must never be taken for commands."""
     connection.hang_up(Reply(421, "4.7.0", "This is an SMTP server"))
     return None
 

@@ -1,14 +1,14 @@
-"""How long a client may take: one that sends a byte now and then must not live for ever (RFC 5321 4.5.3.2.7).
+"""How long a client may take: one that sends a byte now and then must not stay for ever (RFC 5321 4.5.3.2.7).
 
-A whole command has to come within the time limit after the last reply, however it trickles in. During DATA every byte
-gives time, at the least rate that is asked for, and never more than the limit in all. Our own time does not count.
+A whole command has to arrive within the time limit after the last reply, however it trickles in. During DATA every byte
+earns time, at the minimum rate, but never more than the limit in all. Our own time does not count.
 """
 
 from __future__ import annotations
 
 
 class ClientPace:
-    """Times are the loop's, in seconds. late_at: when the client will have been too slow."""
+    """Times are the loop's, in seconds. late_at: when the client will be too slow."""
 
     __slots__ = ("_bytes_s", "_left_s", "_timeout_s", "late_at")
 
@@ -26,9 +26,9 @@ class ClientPace:
         self.late_at = min(now + self._timeout_s, self.late_at + count / self._bytes_s)
 
     def stop(self, now: float) -> None:
-        """Now it is we who are waited for."""
+        """Now the client waits for us."""
         self._left_s = max(0.0, self.late_at - now)
 
     def go_on(self, now: float) -> None:
-        """What the client had left counts down again."""
+        """The client's remaining time counts down again."""
         self.late_at = now + self._left_s

@@ -1,6 +1,6 @@
-"""When a client has tried our patience: it does not speak, read, authenticate or go in time, and is cut off.
+"""Disconnects a client that does not send, read, authenticate or disconnect in time.
 
-What it is to do next it is told by the state of its connection; the gate comes round every few seconds and asks.
+The connection's state says what the client has to do next; `connection_limits` checks every few seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zonemta_py.reception.smtp.transaction import MailTransaction
 _UNREAD_S_MAX = 60.0
 """For a client to read replies that it has asked for."""
 _LEAVING_S_MAX = 10.0
-"""For what is left to be sent after we have hung up."""
+"""For what is left to be sent after we have closed."""
 
 
 class Patience:

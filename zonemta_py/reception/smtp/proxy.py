@@ -1,7 +1,7 @@
 """PROXY protocol, version 1 and 2: the header that a load balancer sends before the client's first byte.
 
 The header is read from the bare socket, exactly to its last byte, before TLS or SMTP see anything of the connection.
-Only networks that the listener names may send it, and whoever connects there must.
+Only networks that the listener names may send it, and every connection to that listener must.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _READ_MAX = 65_535
 
 @dataclass(slots=True, frozen=True)
 class Origin:
-    """Who is really connected. client, server: IP addresses. named: the header said so; else they are the proxy's."""
+    """The real peers. client, server: IP addresses. named: the header said so; else they are the proxy's."""
 
     client: str
     client_port: int
@@ -58,7 +58,7 @@ class _Reader:
 async def read_origin(connection: socket.socket, timeout_s: float) -> Origin | None:
     """Reads the header; None if there is none, or none that can be read, in time.
 
-    A header that names nobody (LOCAL of version 2, UNKNOWN) leaves the connection's own addresses, and their
+    A header without addresses (LOCAL of version 2, UNKNOWN) leaves the connection's own addresses, and their
     rights are not the client's.
     """
     try:

@@ -1,4 +1,4 @@
-"""What a client is told: fixed replies, each with its enhanced status code (RFC 3463), and how replies are written."""
+"""Fixed replies to clients, each with its enhanced status code (RFC 3463), and the formatting of replies."""
 
 from __future__ import annotations
 

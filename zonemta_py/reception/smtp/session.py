@@ -1,11 +1,11 @@
 """One client's SMTP connection (RFC 5321, 2920, 3207, 4954).
 
-Line by line through a stream, in a task per connection, would cost more than all else we do with a message. Here
+Line by line through a stream, in a task per connection, would cost more than everything else we do with a message. Here
 commands and DATA are cut out of the blocks as they arrive, by plain functions; a task runs only while something has to
 be waited for (queue, plugins, TLS, passwords), and the client's bytes wait meanwhile.
 
 Promises: replies keep the order of the commands, and those to one packet go out in one write. Nothing that waits is
-cancelled because the client hung up. Bytes that came before a TLS handshake are forgotten.
+cancelled because the client hung up. Bytes that came before a TLS handshake are discarded.
 
 Failures: a bug met in what is waited for is logged with its traceback and answered 451 4.3.0; one met elsewhere is
 logged by the loop and ends the connection. Either way the transaction is given up.
@@ -42,18 +42,18 @@ log = logging.getLogger(__name__)
 _HELD_BYTES_MAX = 65_536
 """Read ahead while something is waited for; then the client has to wait too."""
 _BODY_HELD_BYTES_MAX = 262_144
-"""The same during DATA, which only those reach who may relay."""
+"""The same during DATA, which only clients that may relay reach."""
 _COMMANDS_FREE, _COMMANDS_MAX = 8, 64
-"""So many of one packet are worked off in any case, and so many at once if there is time: all clients share it."""
+"""Commands of one packet that are processed in any case, and at most at once if there is time: all clients share it."""
 _UNREAD_BYTES_MAX = 65_536
-"""Replies that the client has not read; beyond that it is asked to read before it says more."""
+"""Replies that the client has not read; beyond that we stop reading its commands."""
 _ENDLESS_BYTES_MAX = 65_536
 """Of a command line that does not end."""
 HANDSHAKE_S_MAX = 30.0
 
 
 class ServerSession(Patience, Authentication):
-    """origin: who is really connected, where a PROXY header said so."""
+    """origin: the real client, where a PROXY header named it."""
 
     def __init__(self, site: ListenerSettings, origin: Origin | None = None) -> None:
         self.site, self.loop, self._origin = site, site.loop, origin
@@ -83,7 +83,7 @@ class ServerSession(Patience, Authentication):
         if origin is not None:
             peer, own = (origin.client, origin.client_port), origin.server
         session.client, session.client_port, session.server = plain_ip(peer[0]), peer[1], plain_ip(own)
-        # A proxy that speaks for itself or for somebody it cannot name must not lend him its own rights.
+        # A proxy that connects for itself, or for an unnamed client, must not lend that client its own rights.
         self.may_relay = (origin is None or origin.named) and site.may_relay(session.client)
         session.senders = site.permissions.network(session.client)
         self._login_by = self.loop.time() + site.limits.login_s
@@ -142,7 +142,7 @@ class ServerSession(Patience, Authentication):
         self._wait_if_full()
 
     def _wait_if_full(self) -> None:
-        """What the client has more to say it has to keep for the time being."""
+        """Stops reading from the client for the time being."""
         body = self.transaction is not None and self.transaction.decoder is not None
         most = _BODY_HELD_BYTES_MAX if body else _HELD_BYTES_MAX
         if (self._choked or len(self._held) > most) and not self._paused and not self._closing:
@@ -150,7 +150,8 @@ class ServerSession(Patience, Authentication):
             self.transport.pause_reading()
 
     def _advance(self, block: bytes) -> None:
-        """Works off a block until it is used up, something has to be waited for, or it is the turn of others."""
+        """Processes a block until it is used up, something has to be waited for, or other connections have their
+        turn."""
         at, commands = 0, 0
         while self._task is None and not self._closing:
             transaction = self.transaction
@@ -178,7 +179,8 @@ class ServerSession(Patience, Authentication):
         self._flush()
 
     def _rest(self) -> None:
-        """Whoever packs thousands of commands into one packet waits for the others, and for himself to read."""
+        """A client that packs thousands of commands into one packet waits for the others, and until it reads its
+        replies."""
         self._resting = True
         self.site.turns.wait(self._rested)
 
@@ -257,7 +259,7 @@ class ServerSession(Patience, Authentication):
         return reply_bytes(reply)
 
     async def refuse_late(self, reply: Reply, seconds: float) -> bytes:
-        """Lets a client that tries too much wait for its refusal."""
+        """Delays the refusal of a client that tries too much."""
         await self._pause(seconds)
         return self.refuse(reply)
 
@@ -272,7 +274,7 @@ class ServerSession(Patience, Authentication):
     # --- waiting
 
     def wait_for(self, job: Coroutine[Any, Any, bytes | None]) -> bytes | None:
-        """Runs job to its end, then sends the reply it returns and goes on with the client. Returns no reply yet."""
+        """Runs job to its end, then sends the reply it returns and continues with the client. Returns no reply yet."""
         self._pace.stop(self.loop.time())
         self._task = self.loop.create_task(self._work(job))
         return None
@@ -321,7 +323,7 @@ class ServerSession(Patience, Authentication):
         self.transaction = None
         self._idle_commands += transaction.rcpts
         if reply.positive:
-            self._idle_commands = 0  # who hands in mail may go on for as long as he likes
+            self._idle_commands = 0  # a client that submits mail may stay as long as it likes
         return reply_bytes(reply) if reply.positive else self.refuse(reply)
 
     # --- state of the session
@@ -332,7 +334,7 @@ class ServerSession(Patience, Authentication):
         self.set_protocol(False)
 
     def progressed(self) -> None:
-        """A recipient was taken: that is no idle talk, if the message follows."""
+        """A recipient was accepted: that is not idle, if the message follows."""
         self._idle_commands -= 1
 
     def set_protocol(self, smtputf8: bool) -> None:
@@ -343,12 +345,12 @@ class ServerSession(Patience, Authentication):
             session.protocol, self._opening = name, ""
 
     def leave(self) -> None:
-        """The process is to end: goes, unless it has a message under way."""
+        """The process is to end: closes, unless a message is in progress."""
         if self.transaction is None and self._task is None and not self._closing:
             self.hang_up(replies.STOPPING)
 
     def reset(self) -> None:
-        """Forgets the transaction; its recipients were idle talk."""
+        """Drops the transaction; its recipients count as idle commands."""
         if self.transaction is not None:
             self._idle_commands += self.transaction.rcpts
             self.transaction.abort()
@@ -371,7 +373,7 @@ class ServerSession(Patience, Authentication):
     async def start_tls(self) -> None:
         self._out.append(b"220 2.0.0 Ready to start TLS\r\n")
         self._flush()
-        self._held = b""  # sent before the handshake, so nobody knows by whom (RFC 3207 5)
+        self._held = b""  # sent before the handshake, so possibly by an attacker (RFC 3207 5)
         timeout_s = min(HANDSHAKE_S_MAX, self.site.limits.timeout_s)
         assert self.site.tls is not None
         try:

@@ -1,8 +1,8 @@
-"""One mail transaction: from MAIL to the reply behind the dot (RFC 5321 3.3).
+"""One mail transaction: from MAIL to the reply after the dot (RFC 5321 3.3).
 
-Promise: the 250 is given only after the queue has said that the message is on stable storage. Whoever refuses, be it a
-limit, a plugin or the queue, the message is read to its end and then refused, so that dialogue and client stay in step.
-A commit once begun runs to its end, whether or not the client is still there to hear of it.
+Promise: the 250 is given only after the queue has said that the message is on stable storage. Whether a limit, a plugin
+or the queue refuses it, the message is read to its end and then refused, so that both sides stay in step. A commit once
+begun runs to its end, whether or not the client is still connected.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class MailTransaction:
 
     @property
     def endless(self) -> bool:
-        """Whether so much came that there is no point in waiting politely for the end of a message long refused."""
+        """Whether so much came that waiting for the end of a refused message is pointless."""
         return self._taken > 3 * self._site.limits.message_bytes
 
     def seal(self) -> Envelope:
@@ -88,7 +88,7 @@ class MailTransaction:
             self._refuse(refusal.reply)
 
     async def commit(self) -> Reply:
-        """DATA is complete: the reply behind the dot. Raises Unanswered: there is none that would be true."""
+        """DATA is complete: the reply after the dot. Raises Unanswered: the result is unknown."""
         assert self.decoder is not None
         assert self._receiver is not None
         try:
@@ -104,11 +104,11 @@ class MailTransaction:
         return self.decoder.refusal or Reply(451, "4.3.0", "Local error, try again later")
 
     def abort(self) -> None:
-        """Lets go of everything that is not committed; harmless twice, and after a commit."""
+        """Drops everything that is not committed; harmless twice, and after a commit."""
         if self._receiver is not None:
             self._receiver.abort()
 
     def _refuse(self, reply: Reply) -> None:
         assert self.decoder is not None
-        self.decoder.refusal = reply  # it goes on looking for the end of DATA, and keeps nothing
+        self.decoder.refusal = reply  # it keeps looking for the end of DATA, and stores nothing
         self.abort()

@@ -1,1 +1,1 @@
-"""What HTTP requests and answers are made of."""
+"""HTTP requests and responses: types, parsing, problem documents."""

@@ -1,7 +1,7 @@
 """Batches: up to a thousand recipients of a campaign with their fields, from JSON to an envelope.
 
-Rows are looked at all at once first, by what Python does in C; only if anything is wrong with any of them each is
-looked at by itself, to say what and where. So a good batch of 500 rows of six fields costs less than 2 ms.
+Rows are first checked all at once, by operations in C; only if something is wrong is each row checked by itself, to
+say what and where. So a good batch of 500 rows of six fields costs less than 2 ms.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zonemta_py.reception.http.documents.problem import FieldError, invalid
 from zonemta_py.reception.http.documents.reading import checked
 
 _SEEN_MAX = 1_000
-"""Faulty rows after which nobody wants to know of more."""
+"""Most faulty rows that are reported."""
 
 
 def read(content: dict[str, Any], most: int) -> Envelope:

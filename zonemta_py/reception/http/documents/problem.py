@@ -1,7 +1,7 @@
-"""Problem documents: how this door says no (RFC 9457). Every refusal, whoever makes it, leaves as one of these.
+"""Problem documents (RFC 9457): every refusal, whatever its origin, is sent as one of these.
 
-`detail` is one sentence that ends with the remedy; `errors` names places in the request. Nothing of a program's inside
-is ever in one: a bug of ours is logged under the number that `instance` ends with, and told as "bug".
+`detail` is one sentence that ends with the remedy; `errors` names places in the request. Internal details are
+never in one: a bug of ours is logged under the number that `instance` ends with, and reported as "bug".
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def invalid(faults: list[FieldError]) -> RequestProblem:
 
 
 def of_reply(reply: Reply, retry_s: int = 0) -> RequestProblem:
-    """What an SMTP client would have been told. 4xx: come again."""
+    """Made of the reply that an SMTP client would get. 4xx: try again."""
     sentence = reply.text or "the message was refused"
     if ";" not in sentence and ":" not in sentence:
         sentence += "; change it before you send it again" if reply.permanent else "; send the same after Retry-After"
@@ -116,7 +116,7 @@ def of_reply(reply: Reply, retry_s: int = 0) -> RequestProblem:
 
 
 def of_verdict(verdict: Verdict) -> RequestProblem:
-    """A plugin's no."""
+    """A plugin's refusal."""
     retry_s = max(1, math.ceil(min(verdict.seconds, 86_400))) if isinstance(verdict, Defer) else 0
     return of_reply(verdict.reply, retry_s)
 

@@ -1,4 +1,4 @@
-"""Requests read: bodies within their limits, JSON, types; everything that is wrong is a RequestProblem."""
+"""Parsing of requests: bodies within their limits, JSON, types; every fault is a RequestProblem."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SURROGATES = ("surrogate", "hex escape")
 
 
 def media_type(request: Request, *known: str) -> str:
-    """The body's, lower case, without parameters. Raises RequestProblem for what is none of `known`."""
+    """The body's, lower case, without parameters. Raises RequestProblem for one not in `known`."""
     said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if said not in known:
         raise RequestProblem(
@@ -53,7 +53,8 @@ async def blocks(request: Request, most: int) -> AsyncIterator[bytes]:
 
 
 def _too_large(most: int, size: int = 0) -> RequestProblem:
-    """size: as declared, 0 if it was not. What is not much more is read away, so that the client reads the answer."""
+    """size: as declared, 0 if it was not. A small excess is read and discarded, so that the client reads the
+    response."""
     headers = {} if 0 < size <= _READ_AWAY * most else {"connection": "close"}
     return RequestProblem("too-large", f"the body is larger than {most:,} bytes; send less at once", headers=headers)
 
@@ -81,7 +82,7 @@ def parsed(body: bytes, elements: int) -> dict[str, Any]:
 
 
 def _check_marks(body: bytes) -> None:
-    """What is large as a list of next to nothing is larger still in memory, and slow. Raises RequestProblem."""
+    """Many tiny elements take far more memory than bytes, and are slow. Raises RequestProblem."""
     what = ""
     if body.count(b"[") + body.count(b"{") > BRACKETS_MAX:
         what = f"{BRACKETS_MAX:,} brackets and braces"
@@ -125,7 +126,7 @@ def _shifted(parts: tuple[int | str, ...], name: str, by: int) -> tuple[int | st
 
 
 def of_validation(errors: list[Any]) -> RequestProblem:
-    """pydantic's finds, as ours."""
+    """pydantic's errors, as ours."""
     found = [FieldError(where(error["loc"]), _what(error)) for error in errors]
     return invalid(found[: 50 * ERRORS_MAX])
 
