@@ -4,8 +4,8 @@ A run looks at the same examples every time, so that what fails has been broken 
 `pytest --hypothesis-profile=search` looks at others. All tests that need Spark share one session, and those that wait
 for many syncs without trying any have a folder in memory.
 
-`scripts/test` runs them in two processes (pytest-xdist): a file's tests stay together, since they share fixtures, and
-all that need Spark stay with its one session. What takes long begins first, so that both end together.
+`scripts/test` runs them in three processes (pytest-xdist): a file's tests stay together, since they share fixtures, and
+all that need Spark stay with its one session. What takes long begins first, so that all end together.
 """
 
 import os
@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 1 << 30
 LONG_S = {
     "spark": 1000,
-    "tests/faults/test_damage.py": 60,
-    "tests/scripts/test_bench.py": 40,
+    "tests/pipeline/test_cluster.py": 70,
+    "tests/scripts/test_bench.py": 60,
+    "tests/faults/test_damage.py": 50,
+    "tests/reception/http/test_document.py": 50,
+    "tests/faults/test_mixed.py": 40,
     "tests/real/test_limits.py": 35,
     "tests/faults/test_disk.py": 30,
     "tests/faults/test_crash.py": 30,
@@ -43,7 +46,9 @@ LONG_S = {
 }
 """Seconds, about: files that begin first, the longest ahead. The others follow, those with most tests ahead."""
 
-WITH_SPARK = ("tests/pipeline/", "tests/cli/test_report.py", "tests/upgrade/test_lakes.py")
+WITH_SPARK = ("tests/pipeline/", "tests/cli/test_archive.py", "tests/cli/test_report.py", "tests/upgrade/test_lakes.py")
+WITH_THEIR_OWN = ("tests/pipeline/test_cluster.py",)
+"""Files that need the shared session, but for those that start what they need: these need not wait for it."""
 
 # Tests start hundreds of processes of the package, and none should have to compile it.
 sys.dont_write_bytecode = False
@@ -59,7 +64,7 @@ class _Together(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "spark" if file.startswith(WITH_SPARK) else file
+        return "spark" if file.startswith(WITH_SPARK) and file not in WITH_THEIR_OWN else file
 
     def _assign_work_unit(self, node: Any) -> None:
         longest = max(self.workqueue, key=lambda scope: LONG_S.get(scope, 0))
