@@ -12,12 +12,13 @@ from urllib.parse import quote
 
 from zonemta_py.mail.address import AddressRefused, parse_rcpt
 from zonemta_py.mail.addresses.domain import canonical
+from zonemta_py.mail.fields import CONTROLS
 from zonemta_py.merge.problems import RenderRefused
 
 _LINE = 78
 _WORD_MAX = 500  # a longer one would bring a line near the 998 octets of RFC 5322 2.1.1
 _ENCODED_BYTES = 45  # 60 characters of base64, within the 75 of an encoded word
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_CONTROLS = re.compile(f"[{CONTROLS}]+")
 _ATOMS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?: [A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
 _FOLDABLE = re.compile(r" (?=[^ ])")
 MEDIA_TYPE = re.compile(r"(?!multipart/|message/)[a-z0-9!#$&^_.+-]{1,80}/[a-z0-9!#$&^_.+-]{1,80}", re.IGNORECASE)

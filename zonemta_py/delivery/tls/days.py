@@ -13,7 +13,6 @@ then the day is not done, and whoever calls again goes on where it was.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import os
@@ -24,6 +23,7 @@ from pathlib import Path
 from zonemta_py.config import Config
 from zonemta_py.delivery.tls.mail import HandIn, send_day
 from zonemta_py.delivery.tls.names import Names
+from zonemta_py.disk.files import replace_file
 from zonemta_py.mail.envelope import Envelope, Notify, Recipient
 from zonemta_py.queue.api import QueueRefusal, Submission
 
@@ -53,15 +53,16 @@ class Ledger:
     def begin(self, day: date) -> None:
         """Forgets the day before. Raises OSError."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new = self._path.with_name(f".reported.{os.getpid()}")
-        _write(new, os.O_TRUNC, f"{day}\n")
-        new.replace(self._path)
-        with contextlib.suppress(OSError):  # some file systems cannot
-            _sync(self._path.parent)
+        replace_file(self._path, f"{day}\n".encode(), 0o600, suffix=f".{os.getpid()}")
 
     def note(self, domain: str) -> None:
         """Its report has left. Raises OSError."""
-        _write(self._path, os.O_APPEND, f"{domain}\n")
+        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(file, f"{domain}\n".encode())
+            os.fsync(file)
+        finally:
+            os.close(file)
 
     def end(self) -> None:
         """Every report on the day has left. Raises OSError."""
@@ -119,20 +120,3 @@ def through(intake: Submission, now: float) -> HandIn:
 
 def _offset(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") % SPREAD_S
-
-
-def _write(path: Path, how: int, text: str) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600)
-    try:
-        os.write(file, text.encode())
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
-def _sync(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

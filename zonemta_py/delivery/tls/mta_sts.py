@@ -26,6 +26,7 @@ from zonemta_py.delivery.dns.reachability import refusal
 from zonemta_py.delivery.tls import https
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.https import Barred, HttpsFailed
+from zonemta_py.disk.files import replace_file
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.classify import NoRoute, TlsFailed
 from zonemta_py.mail.tls.mta_sts import POLICY_BYTES_MAX, Sts, parse, record_id
@@ -177,14 +178,9 @@ class StsPolicies:
         if kept.policy is None:
             return
         row = {"id": kept.policy.id, "fetched_s": kept.fetched_s, "policy": kept.text}
-        file, new = self._file(name), self._folder / f".{name}.{os.getpid()}"
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with new.open("w") as out:
-                json.dump(row, out)
-                out.flush()
-                os.fsync(out.fileno())  # a rename may reach the disk before what it renames
-            new.replace(file)
+            replace_file(self._file(name), json.dumps(row).encode(), suffix=f".{os.getpid()}")
         except OSError as error:
             log.warning("MTA-STS policy of %s cannot be kept: %s; it is fetched again after a restart", name, error)
 

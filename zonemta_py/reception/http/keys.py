@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
 from zonemta_py.config import HttpKey, Right
+from zonemta_py.disk.files import replace_file
 from zonemta_py.mail.addresses.senders import ANYBODY, Senders
 from zonemta_py.reception.http.documents.problem import RequestProblem
 from zonemta_py.reception.permission import Permissions
@@ -103,9 +103,5 @@ def _refused(detail: str) -> RequestProblem:
 def renew_token(folder: Path) -> str:
     """Puts a new key for programs of this user into the token file, in one step, and returns it. Raises OSError."""
     key = new_key()
-    path, fresh = folder / TOKEN_FILE, folder / (TOKEN_FILE + ".new")
-    fresh.unlink(missing_ok=True)
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(key + "\n")
-    fresh.replace(path)
+    replace_file(folder / TOKEN_FILE, f"{key}\n".encode(), 0o600)
     return key

@@ -16,6 +16,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zonemta_py.mail.fields import CONTROLS
 from zonemta_py.pipeline.prepare.settings import FIELDS_MAX, PlanRefused, Settings
 from zonemta_py.pipeline.prepare.source import sound
 from zonemta_py.pipeline.prepare.source.dialect import dialect_of, files, kind_of
@@ -28,8 +29,8 @@ CLEANED = FIELDS_MAX
 _GLOB = re.compile(r"[\[\]{}*?\\]")
 _SCHEME = re.compile("^file:/+")
 """Spark writes the same file in two ways: with one slash and with three."""
-_CONTROLS = "[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]+"  # the node takes none in a field
-_SPECIAL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029\"\\]"  # these too, and what JSON escapes
+_CONTROLS = f"[{CONTROLS}]+"  # the node takes none in a field
+_SPECIAL = rf"[{CONTROLS}\"\\]"  # these too, and what JSON escapes
 
 
 def read(spark: SparkSession, list_: str, settings: Settings) -> DataFrame:
