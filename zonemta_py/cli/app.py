@@ -1,6 +1,6 @@
-"""The command tree of `zonemta`, and how its mistakes are reported: one sentence, an exit code (see `errors.Exit`).
+"""The command tree of `zonemta`, and how errors are reported: one sentence, an exit code (see `errors.Exit`).
 
-A name that is none of ours is looked for among the commands of the plugins that ZONEMTA_CONFIG's file enables.
+An unknown name is looked up among the commands of the plugins that ZONEMTA_CONFIG's file enables.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _dispatch(arguments: list[str]) -> None:
     except typer.Abort:
         raise CommandError(Exit.INTERRUPTED) from None
     except Exception as error:
-        # typer's own usage errors, wherever it keeps their class: they know how to say themselves.
+        # typer's own usage errors, wherever it keeps their class: they format themselves.
         raise _usage(error) from None
     if code:
         raise CommandError(Exit(code))
@@ -70,7 +70,7 @@ def _is_there(command: Any, arguments: list[str]) -> bool:
 def tree(wanted: str = "") -> Any:
     """The commands as click has them, with their examples: all, or the one that is `wanted`, or its group.
 
-    If it is none of ours, those of plugins too.
+    If it is unknown, those of plugins too.
     """
     command = typer.main.get_command(_tree(wanted))
     for path, one in every(command):
@@ -95,13 +95,13 @@ def _tree(wanted: str) -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        rich_markup_mode=None,  # what stands in square brackets is text
+        rich_markup_mode=None,  # square brackets are text
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
     pass_on = {"allow_extra_args": True, "ignore_unknown_options": True}
     app.command("run", add_help_option=False, context_settings=pass_on)(_run)
-    ours = wanted in _COMMANDS or wanted in _GROUPS  # then no other is needed, and to make one takes a millisecond
+    ours = wanted in _COMMANDS or wanted in _GROUPS  # then no other is needed, and making one takes a millisecond
     for name, command in _COMMANDS.items():
         if not ours or name == wanted:
             app.command(name)(command)

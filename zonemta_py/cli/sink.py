@@ -85,7 +85,7 @@ def sink(
 
 
 def _code(error: SinkError) -> Exit:
-    """A port that is taken is no mistake on the command line."""
+    """A port in use is not a usage error."""
     cause = error.__context__
     taken = isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
     return Exit.UNAVAILABLE if taken else Exit.USAGE

@@ -1,1 +1,1 @@
-"""The journal as data: Spark reads what the queue wrote, and prepares what it is to send."""
+"""The journal as data: Spark reads what the queue wrote, and prepares campaigns for it to send."""

@@ -1,6 +1,6 @@
-"""`zonemta campaign …`: is a template sound, and what would one recipient get; the other commands are beside this.
+"""`zonemta campaign …`: checks a template, and shows what one recipient would get; the other commands are beside this.
 
-Whatever shows one recipient's message (`preview`, `test`) makes it as a sender makes it when it leaves.
+Commands that show one recipient's message (`preview`, `test`) render it as a sender process does.
 """
 
 from __future__ import annotations
@@ -153,11 +153,11 @@ def to_oneself(
 def _one(
     template: Path, list_: Path | None, map_: list[str] | None, recipient: str, field: list[str] | None
 ) -> tuple[Compiled, Row, str]:
-    """What one recipient's message is made of, and the address as it is sent. Raises CommandError."""
+    """The data of one recipient's message, and the address as it is sent. Raises CommandError."""
     chosen = CampaignList(list_, map_ or []) if list_ else None
     compiled = _compiled(template, chosen)
     row = chosen.row_of(recipient) if chosen else {}
-    named = next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), recipient)  # the list's spelling goes out
+    named = next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), recipient)  # the list's spelling is sent
     row |= _given(field or [])
     named = named or next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), "recipient@example.com")
     return compiled, row, _spelled(named)

@@ -1,7 +1,7 @@
-"""A campaign's list as `check`, `preview` and `test` look at it, row by row, without Spark; a folder is one list.
+"""A campaign's list as `check`, `preview` and `test` read it, row by row, without Spark; a folder is one list.
 
-Its rows are read as `campaign send` reads them: the same files, separators, characters and columns. A row that is none
-does not end the reading: it is given with what is wrong with it.
+Its rows are read as `campaign send` reads them: the same files, separators, characters and columns. A bad row
+does not end the reading: it is returned with what is wrong with it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS, Dialect,
 
 Row = dict[str, str]
 _ERRORS = "surrogateescape"
-"""What is no UTF-8 is found by its stand-ins, row by row."""
+"""Invalid UTF-8 is found by its surrogates, row by row."""
 _NAMED = 12
 """Columns that the sentence names."""
 
 
 class Line(NamedTuple):
-    """A row. line: in its file, from 1 (of Parquet: the row's number). wrong: why it is none, "" if it is one.
+    """A row. line: in its file, from 1 (of Parquet: the row's number). wrong: what is wrong with it, "" if nothing.
 
     values: as they stand there. row: template's names → values.
     """
@@ -42,7 +42,7 @@ class Line(NamedTuple):
 class CampaignList:
     """columns: of the list. fields: template's name → column. address: the template's name of the recipient's column.
 
-    said: one sentence, how it was understood. Raises CommandError and OSError.
+    said: one sentence, how it was read. Raises CommandError and OSError.
     """
 
     def __init__(self, path: Path, maps: Iterable[str] = ()) -> None:
@@ -211,7 +211,7 @@ def _parquet_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
 
 
 def _text(value: object) -> str:
-    """As Spark makes text of it."""
+    """The value as text, as Spark converts it."""
     if value is None:
         return ""
     if isinstance(value, bytes):

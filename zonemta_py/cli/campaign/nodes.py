@@ -64,7 +64,7 @@ def named_key(key_file: Path | None) -> str:
 
 
 def local_door(config: Path | None, folder: Path | None) -> tuple[tuple[str, ...], str, Path]:
-    """URL, key and token file of this machine's HTTP door. Raises CommandError, ConfigError."""
+    """URL, key and token file of this machine's HTTP listener. Raises CommandError, ConfigError."""
     settings = configuration(config, folder)
     if not settings.http.enabled:
         raise CommandError(

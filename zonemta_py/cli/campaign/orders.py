@@ -1,4 +1,4 @@
-"""`zonemta campaign pause|resume|cancel|status|list`: steering a campaign that is on its way, and how far it is."""
+"""`zonemta campaign pause|resume|cancel|status|list`: controls a running campaign, and shows its progress."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def list_(
 
 
 class Asked:
-    """The MTA of this machine through its socket, or nodes through their HTTP doors, answering the same questions."""
+    """The MTA of this machine through its socket, or nodes over HTTP, with the same interface."""
 
     def __init__(
         self, nodes: str, key_file: Path | None, ca: Path | None, config: Path | None, folder: Path | None
@@ -110,7 +110,7 @@ class Asked:
         return self._remote(lambda nodes: nodes.campaigns())  # type: ignore[no-any-return]
 
     def order(self, name: str, verb: str, cause: str) -> dict[str, Any] | None:
-        """How it is then, if that is told. Raises CommandError."""
+        """The status afterwards, if it is returned. Raises CommandError."""
         if self._folder is not None:
             return self._local(f"campaign-{verb}", name=name, cause=cause)  # type: ignore[no-any-return]
         self._remote(lambda nodes: nodes.order(name, verb, cause))
@@ -148,7 +148,7 @@ def _order(asked: Asked, name: str, verb: str, cause: str) -> None:
 
 
 def described(row: dict[str, Any]) -> list[tuple[str, object]]:
-    """What a person wants to know of a status row, in order."""
+    """The fields of a status row to show, in order."""
     state = said(row)
     state = f"{state}: {row['cause']}" if row["cause"] else state
     handed_in = f"{row['accepted']:,}" + (f" of {row['planned']:,}" if row["planned"] > row["accepted"] else "")
@@ -167,7 +167,7 @@ _COUNTS = (
 
 
 def said(row: dict[str, Any]) -> str:
-    """The state in words: that all batches are in is not that all is delivered."""
+    """The state in words: all batches handed in does not mean all delivered."""
     if row["state"] == "complete":
         return "all handed in, some waiting"
     return str(row["state"])

@@ -1,7 +1,7 @@
-"""`zonemta campaign send`: from a list to the queue, exactly once for each recipient, however often it is begun.
+"""`zonemta campaign send`: from a list to the queue, exactly once for each recipient, however often it is started.
 
 The list becomes a plan on disk first (`pipeline.prepare.plan`), then the plan goes to the nodes (`pipeline.send`). If
-it is stopped anywhere, by anything, the same command goes on; so does `--resume`, which needs the plan alone.
+it is interrupted, the same command continues; so does `--resume`, which needs only the plan.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from zonemta_py.pipeline.prepare.settings import Settings
 
 _LONG_BYTES = 100_000_000
-"""Of a list that is worth a compiler that takes its time."""
+"""Size of a list for which the JVM's slower, better compiler pays."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 Many = list[str] | None

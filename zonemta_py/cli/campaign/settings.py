@@ -1,4 +1,4 @@
-"""The words of `zonemta campaign send` made into the settings of a plan. Raises CommandError with the option's name."""
+"""The options of `zonemta campaign send` as settings of a plan. Raises CommandError with the option's name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS, recipien
 SHARES = ("deferred", "bounced", "blocked", "complaints")
 DEFAULT_BOUNDS = {"least": 100, "deferred": 0.5, "bounced": 0.1, "blocked": 0.05, "complaints": 0.002}
 CANARY_LEAST = 10
-"""Attempts below which shares of a canary say nothing."""
+"""Attempts below which shares of a canary are not meaningful."""
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 
 
@@ -73,7 +73,7 @@ def _weighted(option: str, text: str) -> tuple[str, float]:
 
 
 def caps(given: Iterable[str]) -> tuple[Cap, ...]:
-    """--cap ADDRESS/PROVIDER=N[,N…]: how many on the first day, the second …; the last goes on."""
+    """--cap ADDRESS/PROVIDER=N[,N…]: how many on the first day, the second …; the last repeats."""
     found = []
     for one in given:
         way, _, numbers = one.rpartition("=")

@@ -1,4 +1,5 @@
-"""The long part of `campaign send`: Spark, the plan, the nodes, with bars and tables; errors become sentences."""
+"""The long part of `campaign send`: Spark, the plan, the nodes, with progress bars and tables; errors become
+sentences."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class Work:
         """Raises CommandError."""
         from zonemta_py.pipeline.spark.session import Unavailable, session
 
-        logging.getLogger("SQLQueryContextLogger").disabled = True  # the sentence says it
+        logging.getLogger("SQLQueryContextLogger").disabled = True  # the sentence has it
         try:
             with bar("start Spark"):
                 return session(self._master, self._memory_gb, "zonemta campaign", long=self._long)
@@ -77,7 +78,7 @@ class Work:
         self, settings: Settings, list_: str, folder: Path, suppressions: str, engagement: str,
         name_of: Callable[[str], str] = lambda text: text,
     ) -> Plan:  # fmt: skip
-        """name_of: a path in the list as people know it. Raises CommandError."""
+        """name_of: a path in the list as shown to users. Raises CommandError."""
         from zonemta_py.pipeline.prepare.plan import plan
 
         with _sentences(), _steps("plan") as (say, _):
@@ -127,7 +128,8 @@ def _events(spark: Any, file: str) -> Any:
 
 
 def look(list_: str, multiline: bool, master: str) -> None:
-    """Says what is wrong with a list as far as that shows at once, without Spark. Raises CommandError, OSError."""
+    """Reports what is wrong with a list as far as that is visible at once, without Spark. Raises CommandError,
+    OSError."""
     from zonemta_py.pipeline.spark.session import Unavailable, installed
 
     try:
@@ -216,7 +218,7 @@ def rendered(work: Work, plan: Plan, template: bytes) -> None:
 
 
 def show(plan: Plan) -> None:
-    """The report, for people."""
+    """Prints the report."""
     from zonemta_py.pipeline.prepare.plan import REJECTED
 
     report = plan.report
@@ -245,7 +247,7 @@ def _steps(label: str) -> Iterator[tuple[Callable[[str], object], Callable[[int,
 
 @contextmanager
 def _sentences() -> Iterator[None]:
-    """Whatever the pipeline says no with, as CommandError."""
+    """Refusals and failures of the pipeline, as CommandError."""
     from zonemta_py.pipeline.nodes.client import NodeGone, NodeRefused
     from zonemta_py.pipeline.nodes.nodes import OtherNodes
     from zonemta_py.pipeline.prepare.settings import PlanRefused
@@ -269,7 +271,7 @@ def _sentences() -> Iterator[None]:
 
 
 def _of_spark(error: Exception) -> str:
-    """What Spark says of data (a file that is damaged, a value that is no number), by its [CONDITION]; else ""."""
+    """Spark's sentence about data (a damaged file, a value that is not a number), by its [CONDITION]; else ""."""
     if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
         return ""
     java = getattr(error, "java_exception", None)

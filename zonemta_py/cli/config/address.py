@@ -1,4 +1,4 @@
-"""`zonemta verp …` and `zonemta srs …`: what return paths of ours say."""
+"""`zonemta verp …` and `zonemta srs …`: decodes our return paths."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def _settings(settings: Config) -> ReturnPath:
 
 
 def _check_ours(address: str, ours: str, key: str) -> None:
-    """What comes back comes to that domain; whoever has no such key decodes for another host. Raises CommandError."""
+    """The address must be at that domain; without such a key this is another host's configuration. Raises
+    CommandError."""
     domain = _bare(address).rpartition("@")[2]
     if ours and canonical(domain) != canonical(ours):
         raise CommandError(Exit.DATA, f"{address}: {domain} is not ours; {key} is {ours}")

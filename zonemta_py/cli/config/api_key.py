@@ -1,4 +1,4 @@
-"""`zonemta api-key …`: makes keys for the HTTP door, and lists those that the configuration has."""
+"""`zonemta api-key …`: makes keys for the HTTP listener, and lists the configured ones."""
 
 from __future__ import annotations
 

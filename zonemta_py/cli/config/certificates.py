@@ -1,4 +1,4 @@
-"""Whether the certificates that a configuration names are valid today, and for how long still."""
+"""Whether the certificates that a configuration names are valid today, and for how long."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def doubts(config: Config, now: datetime) -> Iterator[str]:
 
 
 def _valid(path: Path) -> tuple[datetime, datetime]:
-    """From when until when the server's own certificate is, the file's first. Those above it are the clients' matter:
-    old chains end in roots that have expired, and are trusted by another way."""
+    """From when until when the server's own certificate is, the file's first. Those above it are left to
+    clients: old chains end in roots that have expired, and are trusted by another path."""
     from cryptography import x509
 
     own = x509.load_pem_x509_certificates(path.read_bytes())[0]

@@ -58,7 +58,7 @@ def _open(file: Path, config: Config) -> Iterator[str]:
 
 
 def _become(config: Config) -> Iterator[str]:
-    """What is checked is checked as the user that the MTA would be, so root becomes it here too."""
+    """The checks run as the user that the MTA would run as, so root becomes it here too."""
     if os.geteuid():
         return
     if not config.server.user:
@@ -78,7 +78,7 @@ def _become(config: Config) -> Iterator[str]:
 
 
 def _doubts(config: Config) -> Iterator[str]:
-    """What may be right on the machine that is meant, but is not on this one, and what is left open."""
+    """Warnings: what may be right on the target machine, but is not on this one, and what is left open."""
     from zonemta_py.delivery.dns.reachability import is_local
     from zonemta_py.disk.space import LEAST_BYTES
 
@@ -149,7 +149,7 @@ def _line() -> str:
 
 @app.command()
 def secret() -> None:
-    """Print a secret for return_path.secret: 256 bits of chance."""
+    """Print a secret for return_path.secret: 256 random bits."""
     import secrets
 
     print(secrets.token_urlsafe(32))

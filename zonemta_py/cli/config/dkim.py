@@ -1,6 +1,6 @@
 """`zonemta dkim …`: signing keys and their records in DNS: make one, compare them, rotate them.
 
-Nothing here changes the configuration or DNS: what is to be changed there is printed.
+Nothing here changes the configuration or DNS: the changes to make are printed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from zonemta_py.config import Config, ConfigError, DkimKey
 from zonemta_py.disk.files import sync
 from zonemta_py.mail.addresses.domain import canonical
 
-if TYPE_CHECKING:  # DNS and cryptography take their time to load, and other commands do without
+if TYPE_CHECKING:  # DNS and cryptography are slow to load, and other commands do not need them
     from zonemta_py.delivery.dns.resolver import Resolver
     from zonemta_py.mail.dkim.signature import Key
 

@@ -1,7 +1,7 @@
-"""Changing a DKIM key without a moment in which mail fails: which step a domain's keys are at, and what to do next.
+"""Rotating a DKIM key without failures: which step a domain's keys are at, and what to do next.
 
-Publish the new key and wait until it can be seen; sign with both; take the old one out of use; once the last mail that
-it signed has arrived, take it out of DNS. Keys of one algorithm rotate among themselves; the last one is new.
+Publish the new key and wait until it is visible; sign with both; retire the old one; once the last mail that it signed
+has arrived, remove it from DNS. Keys of one algorithm rotate among themselves; the last one is new.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from zonemta_py.pipeline.findings.toml_text import own_end, tables
 DUAL_DAYS = 1
 """How long both sign: until no resolver remembers that the new one was not there."""
 ARRIVE_DAYS = 7
-"""Behind the retry life: forwarders and mailboxes verify late."""
+"""After the retry life: forwarders and mailboxes verify late."""
 _STATE = re.compile(r"^[ \t]*state[ \t]*=.*$", re.MULTILINE)
 
 
 class RotationState(NamedTuple):
-    """A key and what DNS says of it."""
+    """A key and its record in DNS."""
 
     settings: DkimKey
     dns: str
@@ -79,7 +79,7 @@ def _begin(settings: DkimKey) -> str:
 
 
 def successor(selector: str) -> str:
-    """A name for the next one: its last number counted on, or a 2 behind it."""
+    """A name for the next one: its last number plus one, or a 2 after it."""
     found = re.search(r"\d+(?=\D*$)", selector)
     if found is None:
         return selector + "2"

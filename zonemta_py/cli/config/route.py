@@ -179,7 +179,7 @@ def _shown(answer: dict[str, Any]) -> list[Sequence[object]]:
 
 
 async def _destination(config: Config, host: str, domain: str) -> dict[str, Any]:
-    """What DNS says: hosts in an order to try them, site and provider; or why there is no way."""
+    """What DNS says: hosts in an order to try them, site and provider; or why there is no route."""
     from zonemta_py.delivery.dns.destination import DnsDestinationResolver
 
     scout = DnsDestinationResolver(config)

@@ -1,4 +1,4 @@
-"""`zonemta rules …`: are the rules about replies sound, which one holds for a reply, what rules are there."""
+"""`zonemta rules …`: checks the rules about replies, shows which one matches a reply, and lists them."""
 
 from __future__ import annotations
 

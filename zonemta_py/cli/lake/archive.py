@@ -1,4 +1,4 @@
-"""Before the archive is read: the running MTA closes its open segment, so that all that happened until now is in it."""
+"""Before the archive is read: the running MTA closes its open segment, so that everything up to now is in it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`zonemta lake suppress|blocks|rates|unknown|propose|engagement`: what the lake's tables say is to be done.
+"""`zonemta lake suppress|blocks|rates|unknown|propose|engagement`: findings in the lake's tables that call for action.
 
-Each makes its table anew from the lake as it is (`zonemta lake ingest` and `update` bring it up to date), shows it, and
+Each rebuilds its table from the lake as it is (`zonemta lake ingest` and `update` bring it up to date), shows it, and
 changes nothing else; `suppress` puts people on the node's list. `register` adds the commands to `zonemta lake`.
 """
 
@@ -120,7 +120,7 @@ def propose(
     memory: Memory = 2,
 ) -> None:
     """Learned rates, and warm-ups of new addresses, as a difference to a configuration, for `patch` once you agree."""
-    load(file)  # what is wrong with it already is said before the long work
+    load(file)  # its own faults are reported before the long work
     before = file.read_text("utf-8")
     rows = _made(lake, "rates", master, memory)
     from zonemta_py.pipeline.findings import rate_proposal, warmup_proposal

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Pages with plots of what arrived, what did not, and why.", no_args_is_help=True)
 
 DAYS = 7
-"""What a page is about where no time is given: so many of the lake's last days."""
+"""Period of a page where none is given: so many of the lake's last days."""
 _TABLES = ("deliverability", "outcomes", "deliveries")
 _NAMED_MAX = 5
 

@@ -1,4 +1,4 @@
-"""The Spark session of a command, and how the pipeline's own mistakes become one sentence and an exit code."""
+"""The Spark session of a command, and how the pipeline's errors become one sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def spark(master: str | None = None, memory_gb: float = 2, long: bool = False) -
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Turns what the pipeline raises for a person to mend into CommandError."""
+    """Turns the pipeline's expected errors into CommandError."""
     from zonemta_py.pipeline.journal.reader import Damaged
     from zonemta_py.pipeline.lake.bronze import Foreign
     from zonemta_py.pipeline.lake.table import Busy, Missing

@@ -29,7 +29,7 @@ _SHOWN = {
 """Columns that a terminal has room for; --columns takes others."""
 
 _LONG_BYTES = 150_000_000
-"""Of new bronze, two million attempts: from there on the JVM's better compiler earns more than it costs."""
+"""Of new bronze, two million attempts: above this the JVM's better compiler gains more than it costs."""
 
 
 def update(

@@ -1,4 +1,4 @@
-"""`zonemta whatif`: what a stretch of the archive would have been under another configuration."""
+"""`zonemta whatif`: what would have happened to the mail of a period under another configuration."""
 
 from __future__ import annotations
 

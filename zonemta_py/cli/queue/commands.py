@@ -22,7 +22,7 @@ _COUNTS = ("queued", "leased", "deferred", "held")
 
 
 def answer(config: Config, question: str, **arguments: Any) -> Any:
-    """Puts the question to the queue process. Raises CommandError: it does not run, or it says what is wrong."""
+    """Asks the queue process. Raises CommandError if it does not run, or with its refusal."""
     from zonemta_py.wire.client import QueueGone, ask
 
     try:

@@ -28,7 +28,7 @@ def in_files(
     address: str, proof: Path, archive: Path | None, lake: Path | None, node: Path, subaddresses: bool,
     queue: dict[str, Any] | None,
 ) -> None:  # fmt: skip
-    """node: the MTA's folder. queue: what it said. Raises CommandError, also where something is left to be done."""
+    """node: the MTA's folder. queue: what it said. Raises CommandError, also if something remains to be done."""
     for folder in (archive, lake):
         if folder is not None and not folder.is_dir():
             raise CommandError(Exit.NO_INPUT, f"{folder}: there is no such folder; name the MTA's archive/, or a lake")

@@ -1,8 +1,8 @@
 """The part of `zonemta forget` that is about plans of campaigns: folders `NAME.plan`, which list everyone who gets it.
 
-A plan is not changed: its requests are known to the nodes byte for byte, and a changed one could not be gone on with.
-So those that name the person are named, or, where it is asked for, deleted whole. What a killed planning left behind
-(`NAME.plan.new`, `NAME.plan.copy`) is of no use to anybody, and searched alike.
+A plan is not changed: its requests are known to the nodes byte for byte, and a changed one could not be resumed.
+So plans that name the person are reported, or, on request, deleted whole. What a killed planning left behind
+(`NAME.plan.new`, `NAME.plan.copy`) is useless, and searched likewise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`zonemta fsck`: compares journal, store and counters, and puts right what can be. The MTA must be stopped."""
+"""`zonemta fsck`: compares journal, store and counters, and repairs what can be. The MTA must be stopped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fsck(
     """Check the queue's files: journal, store and counters agree. Exit status 1: something stays wrong."""
     chosen = configuration(config, folder)
     _needs_a_queue(chosen)
-    privileges.drop(chosen)  # what is written is to be the MTA's
+    privileges.drop(chosen)  # what is written must belong to the MTA's user
     from zonemta_py.disk.leveldb.store import StoreError
     from zonemta_py.queue.recovery.offline import check
 

@@ -1,4 +1,5 @@
-"""`zonemta suppression …`: to whom nothing is sent, and why; `zonemta forget`: a person leaves the queue altogether."""
+"""`zonemta suppression …`: the addresses that get no mail, and why; `zonemta forget`: erases a person from the
+queue."""
 
 from __future__ import annotations
 
@@ -55,10 +56,10 @@ def add(
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Send nothing more to these: new mail leaves them out, and what waits for them ends without a bounce.
+    """Send nothing more to these: new mail skips them, and waiting mail to them ends without a bounce.
 
-    Who unsubscribes leaves campaigns only; and a zone for passwords and receipts says by `suppress` which kinds stop
-    its mail.
+    An unsubscribe applies to campaigns only; a zone for passwords and receipts says by `suppress` which kinds stop its
+    mail.
     """
     rows = [[address, kind, reason, evidence, _me(), campaign, 0, scope] for address in addresses]
     _say(answer(configuration(config, folder), "suppress", rows=rows))
@@ -229,7 +230,7 @@ def _forget_in_queue(chosen: Config, address: str, keep: bool) -> dict[str, Any]
 
 
 def _me() -> str:
-    """Who orders it, for the record."""
+    """The user that gives the order, for the record."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -1,6 +1,6 @@
-"""A file of people who get nothing, as `zonemta suppression import` reads it: CSV as any spreadsheet writes it.
+"""A file of addresses to suppress, as `zonemta suppression import` reads it: CSV as any spreadsheet writes it.
 
-Each row is looked at as the queue will; what is wrong with one is put among the rejects, and the reading goes on.
+Each row is checked as the queue will; a bad one goes to the rejects, and the reading continues.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def opened(file: Path) -> Iterator[Source]:
             dialect = dialect_of(path)
         except PlanRefused as refused:
             raise CommandError(Exit.DATA, str(refused)) from None
-        # What is no UTF-8 is found by its stand-ins, row by row.
+        # Invalid UTF-8 is found by its surrogates, row by row.
         with text_of(path, dialect, "surrogateescape") as stream:
             yield Source("standard input" if file == STDIN else str(file), path, stream, dialect)
 

@@ -1,4 +1,4 @@
-"""`zonemta stop`, `lift` and `standing`: what is stopped or rests, what was learned, and how each of it is undone."""
+"""`zonemta stop`, `lift` and `standing`: what is stopped or rests, what was learned, and how to undo each."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`zonemta run`: the MTA in the foreground. It ends by being killed; there is no other way and none is needed.
 
-What a person may have got wrong is found out before any process is started: configuration, folder, ports, and whether
-another MTA has this folder. Only the standard library's argparse is used, which costs a millisecond and little memory.
+Operators' errors are found before any process is started: configuration, folder, ports, and whether another
+MTA has this folder. Only the standard library's argparse is used, which costs a millisecond and little memory.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def run(arguments: list[str]) -> None:
     """Returns never, unless something is wrong before the first process starts: then CommandError or ConfigError."""
     if sys.stderr is not None:
         sys.stderr = LogStream(sys.stderr)
-    os.umask(0o077)  # mail is nobody else's business, whatever file it is in
+    os.umask(0o077)  # mail is private, whatever file it is in
     config, path = configured(arguments)
     who = privileges.identity(config)
     ensure_writable(config.folder, who)
@@ -60,7 +60,7 @@ def run(arguments: list[str]) -> None:
 
 
 def opening(config: Config, path: Path | None) -> Iterator[str]:
-    """What somebody who starts it wants to know; the queue itself says when it is ready."""
+    """What is running, for the operator; the queue itself says when it is ready."""
     yield f"{program()}: {path.absolute() if path else 'no configuration file, so the defaults'}"
     yield f"zonemta: queue in {config.folder}; `zonemta queue size` shows what is in it"
     if config.server.user:
@@ -137,7 +137,7 @@ def check_port(listener: Listener) -> None:
     family = socket.AF_INET6 if ":" in listener.address else socket.AF_INET
     where = f"listener {listener.name!r}: {listener.address} port {listener.port}"
     with socket.socket(family, socket.SOCK_STREAM) as probe:
-        # Connections in TIME_WAIT must not count as somebody who listens.
+        # Connections in TIME_WAIT must not count as listeners.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((listener.address, listener.port))

@@ -48,7 +48,7 @@ def _make(folder: Path, who: privileges.Identity | None) -> None:
 
 
 def kept_to_oneself(folder: Path) -> Iterator[str]:
-    """Takes from everybody else what they may do to the folders of mail, as earlier versions left them; says where.
+    """Removes others' permissions on the folders of mail, which earlier versions left; yields where.
 
     Raises CommandError if everybody may put others in their places.
     """

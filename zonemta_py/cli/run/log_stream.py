@@ -1,6 +1,6 @@
-"""Standard error of a server: what cannot be written there is no reason to end.
+"""Standard error of a server: failing to write there is no reason to end.
 
-Its disk may be full, often the queue's own, and whoever reads a pipe may go away. Promise: writing and flushing raise
+Its disk may be full, often the queue's own, and the reader of a pipe may go away. Promise: writing and flushing raise
 nothing, but for EIO: a terminal that has gone, which ends what runs in it. What could not be written may be lost.
 """
 

@@ -1,4 +1,4 @@
-"""Waits a moment for what a dying MTA has yet to let go of: after `kill -9` and an immediate start, ports and locks are
+"""Waits a moment for what a dying MTA has yet to release: after `kill -9` and an immediate start, ports and locks are
 held until the kernel has ended the last child."""
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def send(
 
 
 def compose(raw: bytes, recipients: list[str], *, from_header: bool, sender: str | None, whole: bool) -> OutgoingMail:
-    """Of a message as programs write it, with any line ends. Raises CommandError if nobody is to get it."""
+    """Of a message as programs write it, with any line ends. Raises CommandError if there is no recipient."""
     message = _ANY_LINE_END.sub(b"\r\n", raw)
     if not whole:
         message = _LONE_DOT.split(message, maxsplit=1)[0]
@@ -114,7 +114,7 @@ def compose(raw: bytes, recipients: list[str], *, from_header: bool, sender: str
         sender = next(iter(_addresses(headers, "from")), None) or f"{_user()}@{socket.gethostname()}"
     submission = OutgoingMail(sender.strip("<> "), list(dict.fromkeys(recipients)), message)
     for address in (submission.sender, *submission.recipients):
-        if not address.isprintable():  # what is no UTF-8 is not printable either
+        if not address.isprintable():  # invalid UTF-8 is not printable either
             raise CommandError(
                 Exit.DATA, f"{address!a} is not an address: it contains control characters or bytes; correct it"
             )

@@ -42,7 +42,7 @@ class Asked(NamedTuple):
 
 NOTHING = Asked({}, {})
 JUST_NOW_MS = 60_000
-"""A time that passed no longer ago means now."""
+"""A time that passed no longer ago than this means now."""
 
 
 def asked(
@@ -99,7 +99,7 @@ def _checked(option: str, parse: Callable[[str], T], text: str) -> T:
 
 
 def with_fields(message: bytes, fields: dict[str, str]) -> bytes:
-    """The message with the fields on top: of several equal ones the first speaks. message: CRLF lines."""
+    """The message with the fields on top: of several equal ones the first counts. message: CRLF lines."""
     if not fields:
         return message
     added = "".join(f"{field}: {value}\r\n" for field, value in fields.items()).encode()

@@ -1,7 +1,7 @@
 """Exit codes, and the one place where an error becomes a sentence on stderr.
 
-Promise: whatever a person can cause ends in one sentence with its remedy and the exit code below, never in a traceback.
-A traceback is a bug of ours, and looks like one.
+Promise: every error that a user can cause ends in one sentence with its remedy and the exit code below, never in a
+traceback. A traceback is a bug of ours, and looks like one.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ _OS_ERRORS: dict[int, tuple[Exit, str]] = {
 
 
 def from_os(error: OSError) -> CommandError:
-    """What the operating system refused, with what can be done about it."""
+    """What the operating system refused, with the remedy."""
     code, remedy = _OS_ERRORS.get(error.errno or 0, (Exit.DISK, "see the system log"))
     where = f"{error.filename}: " if error.filename else ""
     return CommandError(code, f"{where}{(error.strerror or str(error)).lower()}; {remedy}")
 
 
 def guarded(command: Callable[[], object]) -> int:
-    """Runs a command and returns its exit code; says on stderr what went wrong."""
+    """Runs a command and returns its exit code; reports errors on stderr."""
     try:
         command()
         sys.stdout.flush()
@@ -87,7 +87,7 @@ def guarded(command: Callable[[], object]) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough (`| head`); Python must not complain when it closes stdout.
+        # The reader of our output has closed it (`| head`); Python must not complain when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Examples that stand below the help of a command. Each is a command line that the tests take apart."""
+"""Examples shown below the help of a command. The tests parse each of them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 
 
 def epilog(command: str) -> str | None:
-    """What stands below the help of `zonemta command`: lines that are not to be run together."""
+    """What is shown below the help of `zonemta command`: lines that are not to be run together."""
     lines = EXAMPLES.get(command)
     return (
         "\n".join(("\b", "Examples:" if len(lines) > 1 else "Example:", *(f"  {one}" for one in lines)))

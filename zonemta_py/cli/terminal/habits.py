@@ -1,6 +1,6 @@
-"""Commands that people type out of habit, from other MTAs and tools, and what there is here in their place.
+"""Commands that people type out of habit, from other MTAs and tools, and their equivalents here.
 
-A sentence is kinder than a guess by spelling: `top` is no slip of `stop`. What exists one day goes from here.
+A sentence is more helpful than a guess by spelling: `top` is not a typo of `stop`. Commands that exist are not here.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HABITS: dict[tuple[str, ...], str] = {
 
 
 def meant(arguments: Sequence[str]) -> str:
-    """What there is in place of a command that is not there; "" for any other."""
+    """The equivalent of an unknown command; "" if none is known."""
     for length in (1, 2):
         command = tuple(arguments[:length])
         if command in HABITS:

@@ -1,8 +1,8 @@
-"""What commands print: tables for people, aligned text or CSV where that is asked for, JSON for programs.
+"""Output of commands: tables at a terminal, aligned text or CSV on request, JSON for programs.
 
 At a terminal a table is fitted to its width. Elsewhere (a pipe, a file), and with `--plain`, a record is one line of
-aligned text, whole however long it is; with `--csv` there are the names of the columns and the records alone, and what
-else there is to say goes to stderr. Moments are local time with its offset from UTC, everywhere; JSON has UNIX ms.
+aligned text, whole however long it is; with `--csv` there are the names of the columns and the records alone, and
+everything else goes to stderr. Moments are local time with its offset from UTC, everywhere; JSON has UNIX ms.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
 
 
 def print_aside(text: str) -> None:
-    """What goes with a table: below it, or to stderr where only records are wanted."""
+    """A note to a table: below it, or to stderr where stdout is for records."""
     print(printable(text), file=sys.stderr if as_csv() else sys.stdout)
 
 
 def printable(cell: object) -> str:
-    """Text that cannot steer a terminal: mail is written by strangers. A datetime without a zone is UTC."""
+    """Text without terminal control sequences: mail is written by strangers. A datetime without a zone is UTC."""
     if isinstance(cell, datetime):
         cell = _said(cell if cell.tzinfo else cell.replace(tzinfo=UTC))
     text = "" if cell is None else str(cell)

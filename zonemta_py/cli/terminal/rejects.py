@@ -1,4 +1,4 @@
-"""Rows that are not taken: the first are shown, all go into one CSV file that can be mended and given again.
+"""Rejected rows: the first are shown, all go into one CSV file that can be corrected and given again.
 
 The file (mode 0600, for it names people) has the columns file, line, problem, and those of the list itself; it is made
 at the first row. Failures: OSError, if it cannot be written.
@@ -27,7 +27,7 @@ class Rejects:
         self._writer: Any = None
 
     def add(self, list_: str, line: int, problem: str, values: Sequence[str]) -> None:
-        """line: from 1; 0 if nobody knows it."""
+        """line: from 1; 0 if unknown."""
         self.count += 1
         if self.count <= SHOWN:
             self.shown.append(f"{list_}:{line}: {problem}" if line else f"{list_}: {problem}")
@@ -51,7 +51,7 @@ class Rejects:
 
 
 def beside(list_: Path) -> Path:
-    """Where the rejects of a list go by themselves: the current folder."""
+    """Where the rejects of a list go by default: the current folder."""
     return Path(f"{list_.resolve().name.partition('.')[0] or 'list'}.rejects.csv")
 
 
@@ -62,5 +62,5 @@ def private(file: Path) -> IO[str]:
 
 
 def _writable(value: str) -> str:
-    """Bytes that were no UTF-8 are shown as such."""
+    """Bytes that were not UTF-8 are shown as such."""
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""Moments and spans as people say them: read by every option that takes one, and said the same way everywhere.
+"""Times and spans as users write them: parsed for every option that takes one, and printed alike everywhere.
 
 A span is 90s, 15min, 2h, 3d, 1w, or several of those: 1d12h. A moment is a span from now (2h), a time of day (14:30,
 the next one), today or tomorrow and a time, a date with or without a time (2026-12-01 09:00), ISO 8601, or what a Date
@@ -122,7 +122,7 @@ def length(seconds: float) -> str:
 
 
 def since(ms: int, now_ms: int) -> str:
-    """ "2026-11-22 13:02:11+01:00, 4 min ago"; "" if nobody knows."""
+    """ "2026-11-22 13:02:11+01:00, 4 min ago"; "" if unknown."""
     return f"{moment(ms)}, {length((now_ms - ms) / 1000)} ago" if ms else ""
 
 

@@ -1,1 +1,1 @@
-"""A person forgotten in archive and lake, and the proof of it."""
+"""Erasure of a person from archive and lake, with a proof."""

@@ -1,11 +1,11 @@
-"""Forgetting one person in segment files: records that name the address are written again with the stand-in.
+"""Erasure of one person from segment files: records that name the address are rewritten with the stand-in.
 
 Promise: sequence numbers, times, types and the order of records stay; the new file is on stable storage and has been
-read back before it takes the old one's place in one instant, so a crash leaves the old or the new one. What belongs to
+read back before it atomically replaces the old one, so a crash leaves the old or the new one. What belongs to
 the person alone goes too: merge values, ORCPT, and the kept header fields of a message that had no other recipient.
 A damaged segment is reported. It is rewritten if it names the person, or may do so in the damaged bytes: then all
 records that can be read are kept, and LOST records stand for the rest, as after a repair (`disk.journal.repair`).
-Failures: OSError of the disk; nothing has changed then.
+Failures: OSError of the disk; then nothing has changed.
 """
 
 from __future__ import annotations
@@ -89,14 +89,14 @@ def _erased(record: Record, person: DataSubject) -> tuple[Record, int]:
 
 
 def _own_rows(body: list[Any], person: DataSubject) -> int:
-    """Empties, in an ENVELOPE, what is the person's alone; gives how many things that were."""
+    """Empties, in an ENVELOPE, what belongs to the person alone; returns how many values that were."""
     envelope = EnvelopeRecord.of(body)
     mine = [row for row in envelope.recipients if person.is_(RecipientRow.of(row).address)]
     emptied = 0
     for row in mine:
         for index, value in enumerate(row[2:], 2):
             if isinstance(value, str) and value:
-                row[index] = None  # ORCPT: no address is a valid one that says nothing
+                row[index] = None  # ORCPT: without an address, since none is valid and anonymous
                 emptied += 1
             elif isinstance(value, list):
                 row[index] = [""] * len(value)
@@ -119,7 +119,7 @@ def _with_lost(kept: list[Record]) -> Iterator[Record]:
 
 
 def _replace(path: Path, data: bytes, person: DataSubject) -> None:
-    """The file's times stay as they were, so that nobody takes it for a new one."""
+    """Keeps the file's times, so that it does not look new."""
     damages: list[Damage] = []
     if any(_names(record, person) for record in parse(data, damages)) or damages:
         raise AssertionError(f"{path}: the rewritten segment does not read back as it should; the old one is unchanged")

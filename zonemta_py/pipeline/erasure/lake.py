@@ -1,10 +1,10 @@
-"""Forgetting one person in the lake: every Parquet file of every table, day and version, plans, and text beside them.
+"""Erasure of one person from the lake: every Parquet file of every table, day and version, plans, and text beside them.
 
-A file that names the person is written again, row group by row group, beside the old one, put on stable storage, and
-takes its place in one instant; its rows, their order and its schema stay. So versions that `table` keeps for readers
-which have begun are covered like live ones, and no day changes its version: what was made from a day need not be made
-again. From plans of campaigns (columns chunk, n, body) the person's recipient goes altogether: nobody is to be sent it.
-The caller holds `table.locked`. Failures: OSError, and pyarrow's for damaged files, as a FileProof with `damage`.
+A file that names the person is rewritten, row group by row group, beside the old one, put on stable storage, and
+atomically replaces it; its rows, their order and its schema stay. So versions that `table` keeps for active readers are
+covered like live ones, and no day changes its version: what was made from a day need not be made again. From plans of
+campaigns (columns chunk, n, body) the recipient is removed altogether: nothing is to be sent there. The caller holds
+`table.locked`. Failures: OSError, and pyarrow's for damaged files, as a FileProof with `damage`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def search(path: Path, person: DataSubject) -> tuple[int, int]:
 
 
 def files_of(lake: Path) -> list[Path]:
-    """All there is to be searched."""
+    """All files to search."""
     return list(_files(lake))
 
 
@@ -186,7 +186,7 @@ def _holds_text(kind: pa.DataType) -> bool:
 
 
 def _plain(path: Path, person: DataSubject) -> FileProof:
-    """JSON, CSV and other text; what is none is looked at byte by byte."""
+    """JSON, CSV and other text; binary files are searched byte by byte."""
     place = FileProof("lake", str(path))
     data = path.read_bytes()
     fresh, count = person.erased(data)

@@ -1,12 +1,12 @@
 """One person's address in any text: how it may be spelled there, and what stands in its place afterwards.
 
-The stand-in is drawn by chance for each erasure, the same everywhere within it: counts of people stay true, and nothing
-leads back from it. Found are, without regard to case: the address itself, its domain in A- and U-labels; within URLs
+The stand-in is random for each erasure, the same everywhere within it: counts of people stay true, and nothing leads
+back from it. Found are, without regard to case: the address itself, its domain in A- and U-labels; within URLs
 (%40), ORCPT (xtext, RFC 3461 4) and JSON; return paths that name it (VERP, ours and the usual local=domain form) or its
 mark; on request all its subaddresses (local+anything@domain).
 Another person's address that merely ends or begins like it (joann@…, …@example.com.au) is left alone. One that has a
 dash before the same name is not told apart in the VERP form: bounces-jo-ann=example.com names ann, too.
-Pure but for the chance in `pseudonym`.
+Pure but for the randomness in `pseudonym`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def pseudonym() -> str:
 class DataSubject:
     """address: of the person. stand_in: `pseudonym()`. subaddresses: local+anything@domain is the same person.
 
-    Raises ValueError with one sentence if it is no address.
+    Raises ValueError with one sentence if it is not an address.
     """
 
     def __init__(self, address: str, stand_in: str, subaddresses: bool = False) -> None:

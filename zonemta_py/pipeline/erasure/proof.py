@@ -1,12 +1,12 @@
-"""Forgets one person in archive and lake, then searches everything again, and writes down what was found and done.
+"""Erases one person from archive and lake, then searches everything again, and records what was found and done.
 
 The proof is JSON: {version, state, began, ended, stand_in, subaddresses, queue, places: [Place …], search: {files,
 bytes, found: [[file, entries] …]}, waiting: [[file, entries] …]}. It holds neither the address nor a hash of it, which
 would lead back to the person. `search` has looked at every byte of archive and lake, in Parquet at the decompressed
 values too, and at every record of the segments. `waiting`: segments that the MTA still writes to or keeps for recovery,
 and its quarantine: they are not ours to change; once they have come to the archive, the same has to be done again.
-The proof is written when the work begins, so a run that was killed is gone on with, under the same stand-in, by giving
-the same proof file. Failures: OSError; table.Busy; ValueError for what is no address, or a proof of something else.
+The proof is written when the work begins, so a run that was killed is continued, under the same stand-in, by giving
+the same proof file. Failures: OSError; table.Busy; ValueError for what is not an address, or not an unfinished proof.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from zonemta_py.pipeline.lake import table
 
 VERSION = 1
 BEGUN, DONE, LEFT = "begun", "done", "incomplete"
-"""States of a proof. LEFT: the person still stands somewhere, or something could not be read."""
+"""States of a proof. LEFT: the person is still named somewhere, or something could not be read."""
 
 
 def forget(

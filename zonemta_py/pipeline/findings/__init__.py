@@ -1,1 +1,1 @@
-"""What the tables say that somebody should act on."""
+"""Findings in the tables that call for action."""

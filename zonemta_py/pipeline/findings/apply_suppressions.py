@@ -1,9 +1,9 @@
-"""Puts what `suppressions` found on a node's list, through its HTTP door.
+"""Puts what `suppressions` found on a node's suppression list, over HTTP.
 
-Sent are only rows that the node has not got. One that was sent before and is not there any more has been taken off by
-an operator: it is not sent again until there is newer evidence than then. What was sent is noted in the lake (table
-`suppressed`) behind the sending: a run that is killed in between sends rows again, which the node then knows.
-Failures: those of `node`; addresses that the node refuses are given back, each with its sentence.
+Only rows that the node lacks are sent. One that was sent before and is no longer there was removed by an operator: it
+is not sent again until there is newer evidence. What was sent is noted in the lake (table `suppressed`) after sending:
+a run that is killed in between sends rows again, which the node then knows. Failures: those of `node`; addresses that
+the node refuses are given back, each with its sentence.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DAY = datetime.date(1970, 1, 1)
 
 
 class Listing(Protocol):
-    """What of `node.Node` is used."""
+    """The part of a node's client that is used here."""
 
     url: str
 
@@ -79,13 +79,13 @@ def _listed(node: Listing) -> dict[str, set[str]]:
         kinds, scope = found.setdefault(row["address"], set()), row.get("scope", "all")
         if scope.partition(":")[0] in ("all", "campaigns"):
             kinds |= {row["kind"], *row.get("also", ())}
-        if scope == "all" and row["kind"] in ("manual", "erased"):  # somebody has decided that: nothing weighs more
+        if scope == "all" and row["kind"] in ("manual", "erased"):  # a manual decision: nothing outweighs it
             kinds |= {"hard-bounce", "complaint", "unsubscribe"}
     return found
 
 
 def node_row(row: Any) -> dict[str, Any]:
-    """As the door takes it: one line each of reason and evidence."""
+    """A row of the request: one line each of reason and evidence."""
     replies = [_evidence(each) for each in row["evidence"]]
     told = {
         "rule": row["rule"],

@@ -1,4 +1,4 @@
-"""What people did with their mail: opens, clicks, unsubscribes and complaints, as they are fed in, and what follows.
+"""What people did with their mail: opens, clicks, unsubscribes and complaints, from files, and a score.
 
 `events` reads a file of them (CSV with a heading, JSON lines or Parquet; columns address, kind, at, campaign);
 `engagement` makes one row for each person. The same event fed in twice counts once.

@@ -57,7 +57,7 @@ def difference(before: str, after: str, name: str) -> str:
 
 
 def throttle_name(source: str, provider: str) -> str:
-    """Of letters, digits and dashes, and the same whenever it is asked for."""
+    """Of letters, digits and dashes; deterministic."""
     return re.sub(r"[^a-z0-9]+", "-", f"lake-{provider}-{source}".lower()).strip("-")[:NAME_CHARACTERS_MAX]
 
 

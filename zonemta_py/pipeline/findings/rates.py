@@ -1,4 +1,4 @@
-"""How fast a source IP may send to a provider: the highest rate that did not cause deferrals, from what has happened.
+"""How fast a source IP may send to a provider: the highest rate that did not cause deferrals, from past attempts.
 
 Per window of five minutes: attempts a second, and the share of them answered by "slower" (windows.THROTTLING). A window
 is clean at most `clean_max` of them were, bad from `bad_min` on.

@@ -3,8 +3,8 @@ read, name and accept.
 
 The pattern of a rule is what all replies of the cluster have in common: the longest runs of fixed words, in order. Its
 class is a guess from the words and the enhanced code, and so is named in a comment. Promise: the whole file loads, each
-rule matches its examples, none shadows another, and none is at risk of running away (`mail.rule_check`); a cluster of
-which no such rule can be made is left as a comment. Pure.
+rule matches its examples, none shadows another, and none may take very long to match (`mail.rules.check`); a
+cluster without such a rule is left as a comment. Pure.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def rule_file(clusters: Iterable[dict[str, Any]], existing: Rules | None = None)
 
 def pattern(lines: Sequence[str]) -> str:
     """What the texts of the replies have in common, as a regular expression that matches each of them; "" if that is
-    too little. Raises ValueError for a line that is no reply."""
+    too little. Raises ValueError for a line that is not a reply."""
     texts = [reply_of(line).text for line in lines]
     words = shape(texts[0]).split()
     for text in texts[1:]:
@@ -85,7 +85,7 @@ def pattern(lines: Sequence[str]) -> str:
 
 
 def guess(lines: Sequence[str]) -> str:
-    """A class for them: by the enhanced code where that says much, else by words, else "undefined"."""
+    """A class for them: by a specific enhanced code, else by words, else "undefined"."""
     replies = [reply_of(line) for line in lines]
     codes = {reply.enhanced.partition(".")[2] for reply in replies}
     if len(codes) == 1 and (found := _BY_CODE.get(codes.pop(), "")):

@@ -1,13 +1,13 @@
-"""Who is to get no more mail: hard bounces and complaints, found by a table of standards, each row with its evidence.
+"""Addresses to suppress: hard bounces and complaints, found by a table of standards, each row with its evidence.
 
-A standard speaks of classes of replies (`mail.rule.CLASSES`) that are about the person. It is met by enough different
-messages over enough days, without a delivery between: a later delivery clears what was before it, and so does an
-operator who takes the address off the list (UNSUPPRESS). What is about us (blocks, policy, spam, rates, TLS, network)
-is in no standard, so it never stops a person's mail. Complaints and unsubscribes count at once and nothing but an
-operator clears them.
+A standard names classes of replies (`mail.rules.rule.CLASSES`) that are about the recipient. It is met by enough
+different messages over enough days, without a delivery between: a later delivery clears what was before it, and so does
+an operator who takes the address off the list (UNSUPPRESS). Replies about us (blocks, policy, spam, rates, TLS,
+network) are in no standard, so they never stop a person's mail. Complaints and unsubscribes count at once and nothing
+but an operator clears them.
 
-A provider that breaks down may refuse everybody as unknown. So where STORM_LEAST people of a domain who had had mail
-before are refused in one day, one refusal of them does not count: it takes a second one STORM_DAYS later.
+A provider that breaks down may refuse all recipients as unknown. So where STORM_LEAST people of a domain who received
+mail before are refused in one day, one refusal of them does not count: it takes a second one STORM_DAYS later.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DAY_S = 86_400
 class Standard(NamedTuple):
     """messages: different ones that were refused so, at least. days: between the first and the last refusal, at least.
 
-    verdicts: of the attempts that count. why: as a person would say it.
+    verdicts: of the attempts that count. why: in words.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """What the lake says about people, source addresses and rules, as tables made by `update`'s jobs.
 
-`suppressions`, `blocks`, `rates`, `unknown` and `engagement` are whole tables, made anew each time from `deliveries` of
+`suppressions`, `blocks`, `rates`, `unknown` and `engagement` are whole tables, rebuilt each time from `deliveries` of
 the last days (HISTORY_DAYS; suppressions and engagement from all) and, for people, from `events`: all their rows are of
 the one day WHOLE. `events` is what `feed` was given; the same event twice is one.
-Each is committed in one instant (`table.write`): a run that is killed leaves what was there.
+Each is committed atomically (`table.write`): a run that is killed leaves what was there.
 Failures: those of `table`; `feed` as `engagement.events`.
 """
 
@@ -33,7 +33,7 @@ _SOURCE = "deliveries"
 
 
 def feed(spark: SparkSession, lake: Path, file: Path) -> tuple[int, int]:
-    """Puts a file's events into the lake, and makes `engagement` anew; (events of the file, unusable ones among them).
+    """Puts a file's events into the lake, and rebuilds `engagement`; (events of the file, unusable ones among them).
 
     Raises ValueError, table.Busy.
     """
@@ -52,7 +52,7 @@ def feed(spark: SparkSession, lake: Path, file: Path) -> tuple[int, int]:
 
 
 def make(spark: SparkSession, lake: Path, name: str) -> DataFrame:
-    """Makes one of the tables anew and gives its rows. Raises table.Busy, table.Missing."""
+    """Rebuilds one of the tables and returns its rows. Raises table.Busy, table.Missing."""
     with table.locked(lake):
         table.write(lake, name, _ROWS[name](LakeView(spark, lake, bronze_files(lake)), None))
     return table.read(spark, lake, name).drop("day")
@@ -119,5 +119,5 @@ _ROWS: dict[str, Callable[[LakeView, Days | None], DataFrame]] = {
 FINDINGS: tuple[Job, ...] = tuple(
     Job(name, _SOURCE, rows, touched=lambda view: [WHOLE], reads=(_SOURCE,)) for name, rows in _ROWS.items()
 )
-"""For `update`, behind its own JOBS."""
+"""For `update`, after its own JOBS."""
 EVERY: tuple[Job, ...] = (*JOBS, *FINDINGS)

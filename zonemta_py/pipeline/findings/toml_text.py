@@ -1,6 +1,6 @@
 """Where the tables of a TOML text stand, so that one can be changed and all else stays as it is, comments too.
 
-Libraries that write TOML back do not serve: they gather the tables of an array, and so move what stands between them.
+Libraries that write TOML back cannot be used: they gather the tables of an array, and so move what is between them.
 A header is one only where the text before it is whole, so nothing in a string or in brackets over several lines is
 taken for one. Pure.
 """
@@ -25,7 +25,7 @@ def tables(text: str) -> list[tuple[int, int]]:
 
 
 def own_end(text: str, start: int, end: int) -> int:
-    """Behind the table's last line that is neither blank nor a comment: those belong to what follows."""
+    """After the table's last line that is neither blank nor a comment: those belong to what follows."""
     lines = text[start:end].splitlines(keepends=True)
     while lines and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
         lines.pop()

@@ -1,4 +1,4 @@
-"""Replies that no rule knew, but for those that go by the code alone, put together by shape, the commonest first.
+"""Replies that no rule matched, except rules of a code alone, grouped by shape, the commonest first.
 
 In SQL each reply loses what changes from one to the next: addresses, URLs, hosts, IP addresses, identifiers and numbers
 become marks such as <host>, and equal shapes are counted. Of these, few, shapes that share most of their words
@@ -26,7 +26,7 @@ REPLY_CHARACTERS_MAX = 1_000
 NEAR = 0.75
 """Shared part of the words of two shapes (Dice's coefficient over their words in order) from which on they are one."""
 VAGUE = r"^(?:code-.*|status-x\.\d)?$"
-"""Names of the shipped rules that know no more than a code, behind all others."""
+"""Names of the shipped rules that match by code alone, after all others."""
 
 _SOFTENED = r"^server refused to talk to us: [45]\d\d ?(?:[45]\.\d{1,3}\.\d{1,3} )?"
 _HOST = (

@@ -1,11 +1,12 @@
 """A warm-up's next step as a difference to a configuration file, for an operator to read, change and accept.
 
 An address that is new in the lake, is in a pool of the file and has no `warmup` there gets one: a [[warmups]] schedule
-"lake-<address>" that goes on where its days have come to at the provider that bears least, and the line in its
-[[pools.sources]] tables. New is one first seen in the last 30 days of a lake that reaches back further: who has always
-sent little is not to be held back. An address that has a schedule needs no change, for the queue takes its steps, by
-days that went well however little was sent; `comment` says which step what was borne stands for, and the order that
-takes it. Pure: text in, text out. Tables that are written in brackets, and names that are taken, are left alone.
+"lake-<address>" that continues from where it is at the provider that accepts least, and the line in its
+[[pools.sources]] tables. New is one first seen in the last 30 days of a lake that reaches back further: an address that
+has always sent little is not to be held back. An address that has a schedule needs no change, for the queue takes its
+steps, by days that went well however little was sent; `comment` says which step what was borne stands for, and the
+order that takes it. Pure: text in, text out. Tables that are written in brackets, and names that are taken, are left
+alone.
 """
 
 from __future__ import annotations

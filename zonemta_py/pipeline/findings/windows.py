@@ -1,7 +1,7 @@
-"""Attempts counted in windows of time, per source IP and provider: what `blocks` and `rates` look at.
+"""Attempts counted in windows of time, per source IP and provider: the input of `blocks` and `rates`.
 
-Only answers of somebody else count: what failed on our own side (mail.classify.LOCAL) and what was not tried says
-nothing of a provider. Where a site has no known provider, the site stands in its place.
+Only replies of other servers count: what failed on our own side (mail.classify.LOCAL) and what was not tried says
+nothing about a provider. A site without a known provider counts as one.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 WINDOW_S = 300
 THROTTLING = ("rate", "too-many-connections")
-"""Classes of a provider that says: slower."""
+"""Classes of replies that mean: slower."""
 BLOCKING = ("blocked-ip", "poor-reputation", "reverse-dns", "spam-content", "policy", "authentication", "virus")
-"""Classes that speak of us or of the message; fewer count as blocked elsewhere (`rule.BLOCKED_CLASSES`)."""
+"""Classes about us or the message; fewer count as blocked elsewhere (`rule.BLOCKED_CLASSES`)."""
 PERSONAL = ("user-unknown", "mailbox-full", "inactive", "suspended", "moved", "host-unknown")
-"""Classes that speak of the recipient."""
+"""Classes about the recipient."""
 KINDS = ("deferred", "blocked", "bounced")
-"""What a window counts apart: put off, but not for a recipient's sake or a block; refused by BLOCKING; else bounced."""
+"""What a window counts apart: deferred, but not because of the recipient or a block; refused by BLOCKING; else
+bounced."""
 
 
 class Counted(NamedTuple):
@@ -77,7 +78,7 @@ def answered(deliveries: DataFrame) -> DataFrame:
 
 
 def kind_of() -> Column:
-    """One of KINDS, or null: delivered, or refused for the recipient's sake and to be tried again."""
+    """One of KINDS, or null: delivered, or deferred because of the recipient."""
     refused = F.col("verdict") != "delivered"
     blocked = F.when(refused & F.col("class").isin(*BLOCKING), "blocked")
     deferred = blocked.when((F.col("verdict") == "deferred") & ~F.col("class").isin(*PERSONAL), "deferred")

@@ -57,7 +57,7 @@ class Segment(NamedTuple):
         return (first, self.last_seq) if first <= self.last_seq else None
 
     def outside(self, since_ms: int, until_ms: int) -> bool:
-        """Whether surely no record has since_ms ≤ ms < until_ms."""
+        """Whether certainly no record has since_ms ≤ ms < until_ms."""
         return self.last_ms + SLACK_MS < since_ms or self.first_ms - SLACK_MS >= until_ms
 
 
@@ -71,7 +71,7 @@ class Split(NamedTuple):
 
 
 class Damaged(Exception):
-    """The journal is damaged, and the caller asked to hear of it. Says file, offset and remedy."""
+    """The journal is damaged, and the caller asked for an error. One sentence with file, offset and remedy."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault)  # what it is made of again in another process

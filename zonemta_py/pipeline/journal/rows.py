@@ -34,7 +34,7 @@ _PAD = [None] * 9
 
 
 class Misfit(NamedTuple):
-    """A record whose bytes are whole but whose body is not what its type should have."""
+    """A record whose bytes are whole but whose body does not fit its type."""
 
     seq: int
     what: str
@@ -88,7 +88,7 @@ _WRONG = (
 def _one_by_one(
     kind: int, form: _Form, heads: list[Head], bodies: list[bytes], segment: str, misfits: list[Misfit]
 ) -> pa.RecordBatch:
-    """What the whole group would not do: finds the records that are to blame."""
+    """When the whole group fails: finds the faulty records."""
     good: list[tuple[Any, ...]] = []
     for (seq, ms), body in zip(heads, bodies, strict=True):
         head = seq, min(ms, _MILLISECONDS_MAX)

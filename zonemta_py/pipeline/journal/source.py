@@ -6,7 +6,7 @@ is said on stderr, the rest is read) or "fail"; `maxFiles` (32): segments in one
 
 Promise: every record in one row set, once, however the work is split and wherever it is interrupted. A stream remembers
 sequence numbers, not names: a segment that reaches the archive after younger ones is read when it comes, and once.
-`zonemta_segments` is the same with one row per segment file, for whoever wants to read them himself (`bronze`).
+`zonemta_segments` is the same with one row per segment file, for callers that read the files themselves (`bronze`).
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class SegmentSource(JournalSource):
 
 
 def _speak(faults: list[Fault], damage: str) -> None:
-    """Names what could not be read, or ends the reading there."""
+    """Reports what could not be read, or stops there."""
     for fault in faults:
         if damage == "fail":
             raise Damaged(fault)

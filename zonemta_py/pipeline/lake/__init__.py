@@ -1,1 +1,1 @@
-"""Tables: closed segments as Parquet, and what is computed of them."""
+"""Tables: closed segments as Parquet, and what is computed from them."""

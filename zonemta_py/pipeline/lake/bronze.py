@@ -1,13 +1,13 @@
 """Bronze: every closed segment of the archive once as Parquet, `<lake>/bronze/day=…/<segment>.parquet`.
 
-Spark hands out the segments; each task writes its segment's rows straight from Arrow under a name that nobody reads,
+Spark hands out the segments; each task writes its segment's rows straight from Arrow under a temporary name,
 syncs and renames the files (one for each day the segment touches), and then notes the segment in the ledger
 (`<lake>/bronze/_ledger/<segment>.json`). Names come from the segment, so a run that was killed at any point and is
 repeated replaces what it had placed, and no row is lost or doubled. A file's row groups hold one record type each.
 
 The lake is a folder that driver and workers all see under the same path. One ingest at a time: `Busy`. Other failures:
 `Damaged` (damage="fail"), `Foreign` (another MTA's segment), OSError of the disk. A segment that is in the lake and was
-damaged since is warned of and passed over.
+damaged since is skipped with a warning.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _PACKED = dict.fromkeys(("seq", "at", "lease", "received_at", "due_at", "started
 
 
 Moved = Callable[[int, int], object]
-"""Told how many segments are done, and of how many."""
+"""Called with how many segments are done, and of how many."""
 
 
 @contextlib.contextmanager
@@ -93,7 +93,7 @@ def ingest(
     """Brings in the archive's segments that are not in bronze yet; returns their ledger entries, oldest first.
 
     damage: "skip" notes what cannot be read in the entry, "fail" raises Damaged and leaves that segment out.
-    warned: told of segments that changed since they were brought in. Raises Busy, Foreign, OSError.
+    warned: told of segments that changed since they were ingested. Raises Busy, Foreign, OSError.
     """
     with locked(lake):
         return _bring(spark, news(reader.segments(archive), lake, warned), lake, damage, moved)
@@ -160,7 +160,7 @@ def _bring(spark: SparkSession, segments: list[Segment], lake: Path, damage: str
 
 
 def _try(lake: Path, damage: str, segment: Segment) -> Ingested | Exception:
-    """`place` in a worker: what a person can mend comes back as it is, not wrapped in Spark's stack of causes."""
+    """`place` in a worker: expected errors come back as they are, not wrapped in Spark's chain of causes."""
     try:
         return place(segment, lake, damage)
     except (Damaged, OSError) as error:

@@ -1,7 +1,7 @@
 """Parquet files that workers write of Arrow tables, one for each day, and that get their names from the driver.
 
-A task that is repeated, because its worker was lost, leaves files under names that nobody reads; `place` names those
-that a task has told of to its end, and removes the others.
+A task that is repeated, because its worker was lost, leaves files under temporary names; `place` renames those of
+completed tasks, and removes the others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Table `deliverability`: what became of attempts, per window and kind of mail, in rows that can be added up further.
+"""Table `deliverability`: results of attempts, per window and kind of mail, in rows that can be aggregated further.
 
 A row is a window of five minutes (`grain` "5min"), an hour ("hour") or a day ("day") × zone × source × provider ×
 campaign × tenant. All in it are counts, sums or sketches, so `rolled` makes any coarser view without the attempts.
@@ -104,7 +104,8 @@ def shown(rows: DataFrame) -> DataFrame:
 
 
 def exact(deliveries: DataFrame, by: Sequence[str]) -> DataFrame:
-    """For each `by` the quantiles (NAMES) from all attempts: the sketches' measure, and their dear alternative."""
+    """For each `by` the quantiles (NAMES) from all attempts: the reference for the sketches, and their expensive
+    alternative."""
     values = F.percentile(_latency(), F.array(*map(F.lit, QUANTILES)))
     rows = deliveries.groupBy(*by).agg(values.alias("values"))
     picked = [F.col("values")[index].alias(name) for index, name in enumerate(NAMES)]

@@ -1,4 +1,4 @@
-"""Table `deliveries`: one row per attempt and recipient, with what the envelope says of the message.
+"""Table `deliveries`: one row per attempt and recipient, with the fields of its envelope.
 
 An attempt is a result that counts as one in the queue: delivered, deferred, bounced or held by a plugin (the queue's
 own bounce of what has become too old among them). "released" and "postponed" were not tried, and are no rows here.
@@ -116,7 +116,7 @@ def with_message(rows: pa.Table, envelopes: pa.Table, names: tuple[str, ...]) ->
 
 
 def domains(recipients: pa.ChunkedArray) -> pa.ChunkedArray:
-    """What is behind the last @, in lower case; of an address without one, all of it."""
+    """What follows the last @, in lower case; of an address without one, all of it."""
     parts = pc.split_pattern(pc.fill_null(recipients, ""), "@", max_splits=1, reverse=True)
     last = [one.values.take(pa.array(_numbers(one.offsets)[1:] - 1)) for one in parts.chunks]
     return pc.if_else(recipients.is_valid(), pc.utf8_lower(pa.chunked_array(last, pa.string())), None)

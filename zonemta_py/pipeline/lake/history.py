@@ -1,4 +1,4 @@
-"""Tables `deliveries` and `outcomes` out of bronze, in one pass over it: both want all that was said of a message.
+"""Tables `deliveries` and `outcomes` out of bronze, in one pass over it: both need all records of a message.
 
 A worker has all rows of a range of ids, numbers their attempts once, and writes both tables' rows of them.
 """

@@ -1,9 +1,9 @@
-"""What of an archive is in the lake: an entry for each segment, `<lake>/bronze/_ledger/<segment>.json`.
+"""Which segments of an archive are in the lake: an entry for each, `<lake>/bronze/_ledger/<segment>.json`.
 
-A lake belongs to one MTA: record numbers and leases are one MTA's own, so rows of two could not be told apart. What is
-not of the lake's MTA (its name, or its numbers, are there with other records) is refused: `Foreign`. A segment that is,
-and has changed since (damaged, or mended), is warned of and passed over, for its rows are in the lake. Which it is, the
-records say that both still have: the same number at the same time.
+A lake belongs to one MTA: record numbers and leases are one MTA's own, so rows of two could not be told apart. A
+segment of another MTA (its name, or its numbers, are there with other records) is refused: `Foreign`. One of the same
+MTA that has changed since (damaged, or repaired) is skipped with a warning, as its rows are in the lake. The records
+that both have tell them apart: the same number at the same time.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ LEDGER = "_ledger"
 _REMEDY = "a lake belongs to one MTA, so ingest this archive into a lake of its own"
 
 Warned = Callable[[str], object]
-"""Told one sentence."""
+"""Called with one sentence."""
 
 
 class Foreign(Exception):
-    """The lake has other records of that name, or of these numbers, from another MTA; says so in one sentence."""
+    """The lake has other records of that name, or of these numbers, from another MTA; one sentence."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def warn(sentence: str) -> None:
 def news(
     segments: Iterable[Segment], lake: Path, warned: Warned = warn, among: Container[Path] | None = None
 ) -> list[Segment]:
-    """Those that are not in the lake, to be read behind what is. segments: all of the archive, in order.
+    """Those that are not in the lake, to be read after what is. segments: all of the archive, in order.
 
     among: the files that are asked for; None: all. Raises Foreign, OSError.
     """
@@ -92,7 +92,7 @@ def news(
 
 
 def _pass_over(segment: Segment, entry: Ingested, lake: Path, warned: Warned) -> None:
-    """Raises Foreign if it is not what was brought in."""
+    """Raises Foreign if it is not what was ingested."""
     there = _in_file(segment.path)
     if there and entry.rows and not _alike(there, _in_lake(lake, entry)):
         raise Foreign(f"{segment.path}: the lake already has different records from a file of this name; {_REMEDY}")

@@ -1,4 +1,4 @@
-"""Table `outcomes`: one row per recipient of a message: how it ended, or where it stands.
+"""Table `outcomes`: one row per recipient of a message: how it ended, or its present state.
 
 State: "delivered" or "bounced" once an attempt has ended it, else "removed" once a REMOVED record has, else "held" if
 a plugin, or a loss of its sender, was the last to speak, else "waiting". Its day is the one in the message's id (44

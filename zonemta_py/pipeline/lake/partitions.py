@@ -1,6 +1,6 @@
-"""Days of table `deliveries` in portions that a worker can hold: each has all attempts of some kinds of mail.
+"""Days of table `deliveries` in partitions that fit a worker's memory: each has all attempts of some kinds of mail.
 
-A day of common size is one share. The shares of a large one all read it, a file at a time, and keep what is theirs.
+A day of common size is one partition. Those of a large day all read it, a file at a time, and keep their own rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A question to one table of the lake, as `zonemta lake show` puts it: rows for people, with quantiles for sketches."""
+"""Queries of one table of the lake, for `zonemta lake show`: readable rows, with quantiles for sketches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PATTERN = "java.util.regex.PatternSyntaxException"
 
 
 class QueryRefused(Exception):
-    """Spark does not understand the condition, cannot work it out, or does not know a column; its sentence."""
+    """Spark does not understand the condition, cannot evaluate it, or does not know a column; its sentence."""
 
 
 def ask(
@@ -40,7 +40,7 @@ def ask(
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """At most `limit` rows for which the SQL condition `where` ("" for all) is true: names of their columns, and rows.
 
-    columns: which, in their order; all if there are none. Raises Refused, table.Missing.
+    columns: which, in their order; all if there are none. Raises QueryRefused, table.Missing.
     """
     rows = table.read(spark, lake, name)
     rows = deliverability.shown(rows) if "latency" in rows.columns else rows

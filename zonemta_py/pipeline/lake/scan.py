@@ -1,6 +1,6 @@
-"""Rows of some record types out of files of bronze, as Arrow tables; what need not be read is not.
+"""Rows of some record types out of files of bronze, as Arrow tables; reading no more than needed.
 
-Row groups that by their statistics hold none of the types, or none of the ids, are passed over; those that hold nothing
+Row groups that by their statistics hold none of the types, or none of the ids, are skipped; those that hold nothing
 else are taken as they are. Failures: OSError and Arrow's for a file that is damaged.
 """
 

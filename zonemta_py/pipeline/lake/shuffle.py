@@ -1,4 +1,4 @@
-"""Bronze handed out by message: all rows of an id come together, as Arrow tables, one range of ids at a time.
+"""Bronze shuffled by message: all rows of an id come together, as Arrow tables, one range of ids at a time.
 
 Ids begin with their time, so ranges of them are spans of time: each takes its rows from few files and gives its rows
 to few days. Spark schedules it, and its shuffle moves the rows: a task reads some files with Arrow, cuts what it wants

@@ -1,13 +1,13 @@
-"""The lake's tables: Parquet, one folder a day, replaced day by day in one instant.
+"""The lake's tables: Parquet, one folder a day, replaced day by day, atomically.
 
     <lake>/<table>/manifest.json         which version of each day is live, the schema, what has been read to make it
     <lake>/<table>/v=<n>/day=<date>/     the files of one version
 
 A writer fills a folder that no reader knows, puts it on stable storage, and then replaces the manifest
-(`os.replace`): that is the instant of commit. Readers see what the manifest names and nothing else, so never half a
+(`os.replace`): that is the commit. Readers see what the manifest names and nothing else, so never half a
 write, and never new rows with an old checkpoint: both are in that file. A writer that is killed leaves a folder which
-the next one removes. Versions that were replaced are removed an hour later, so that whoever began to read one comes
-to its end.
+the next one removes. Versions that were replaced are removed an hour later, so that active readers can
+finish.
 
 The lake is a folder that driver and workers all see under the same path; one process at a time changes it (`locked`).
 Failures: `Missing` (no such table), `Busy` (another process changes the lake), OSError of the disk.
@@ -126,7 +126,7 @@ def write(
 
 
 def draft(lake: Path, name: str) -> Draft:
-    """A new version of the table, that nobody reads yet. The caller holds `locked`."""
+    """A new version of the table, that has no readers yet. The caller holds `locked`."""
     before = manifest(lake, name)
     _remove_leftovers(lake / name, before)
     folder = lake / name / f"v={before.version + 1}"
@@ -199,7 +199,7 @@ def _folder(table: Path, version: int, day: str) -> Path:
 
 
 def _commit(table: Path, after: Manifest) -> Manifest:
-    """Forgets old versions that are past their time, then replaces the manifest."""
+    """Drops expired old versions, then replaces the manifest."""
     due = [row for row in after.old if row[2] < time.time() - KEPT_S]
     for version, day, _ in due:
         shutil.rmtree(_folder(table, version, day), ignore_errors=True)

@@ -1,11 +1,11 @@
-"""Brings the lake's tables up to date with its bronze, each from what is new since its last time.
+"""Brings the lake's tables up to date with its bronze, each from what is new since its last update.
 
 A `Job` says which days of its table change when rows arrive, and makes these days again, whole, from the rows of the
 lake. What it has read is noted in the same instant as its rows (`table.Draft`), so that an update that is killed at any
 point and run again neither loses nor doubles a row, in whatever order and portions the segments come. Jobs run in order
 in one session; one that reads another's table runs after it.
 
-Failures: `table.Busy`, `NoBronze`, ValueError for a job's name that is none; Spark's own errors leave the tables as
+Failures: `table.Busy`, `NoBronze`, ValueError for an unknown job name; Spark's own errors leave the tables as
 they were.
 """
 
@@ -44,7 +44,7 @@ Days = Sequence[date]
 
 
 class NoBronze(Exception):
-    """There is nothing to update from; says what to do in one sentence."""
+    """There is nothing to update from; one sentence with the remedy."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""The client of a node's HTTP door, for programs that send much: the only file of the pipeline that speaks HTTP.
+"""The client of a node's HTTP listener: the only module of the pipeline that speaks HTTP.
 
-Promise: a request that may have been taken is asked again with its idempotency key until the node says what became of
-it, or patience ends. A node that is busy (429, 503) sets the pace by Retry-After; one that is away is waited for.
-Failures: `NodeRefused` for what no repeating helps, with the sentence of the problem document (RFC 9457); `NodeGone`
-when patience ended. Both name the node.
+Promise: a request that may have been accepted is repeated with its idempotency key until the node reports its result,
+or the patience ends. A node that is busy (429, 503) sets the pace by Retry-After; an unreachable one is waited for.
+Failures: `NodeRefused` for what retrying does not help, with the sentence of the problem document (RFC 9457);
+`NodeGone` when patience ended. Both name the node.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class NodeRefused(Exception):
-    """The node will not, and says why."""
+    """The node refused; its sentence says why."""
 
 
 class NodeGone(Exception):
-    """The node did not answer, or was busy, for as long as patience lasts."""
+    """The node did not answer, or was busy, for the whole patience_s."""
 
 
 class NodeReceipt(NamedTuple):
@@ -175,12 +175,12 @@ class NodeClient:
             left_s = end - self._clock()
             if left_s <= 0:
                 raise NodeGone(f"{self.url}: {what}: {trouble}, for {self._patience_s:.0f} s")
-            # Not all that were sent away together come back together.
+            # Spreads the retries of clients that were refused together.
             self._sleep(min(max(wanted_s, pause_s * random.uniform(0.5, 1)), left_s))
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
     def _request(self, method: str, path: str, options: dict[str, Any]) -> httpx.Response:
-        """A node that was started again has a new key in its token file."""
+        """A restarted node has a new key in its token file."""
         shown = self._key
         headers = options.get("headers", {}) | {"Authorization": f"Bearer {shown}"}
         answer = self._client.request(method, path, **options | {"headers": headers})

@@ -1,4 +1,4 @@
-"""All nodes of a campaign as one: announced to each, steered at each, looked at together.
+"""All nodes of a campaign as one: announced to each, controlled at each, with one common status.
 
 Failures: those of `node`, which name the node.
 """
@@ -26,7 +26,7 @@ _NODES = "nodes.json"
 
 
 class OtherNodes(Exception):
-    """The plan has begun to go to other nodes; one sentence that names them."""
+    """The plan was started with other nodes; one sentence that names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Announcement:
 
 
 def store(campaign: Announcement, folder: Path) -> None:
-    """Beside the plan, so that going on needs nothing else."""
+    """Beside the plan, so that resuming needs nothing else."""
     row = asdict(campaign) | {"template": base64.b64encode(campaign.template).decode()}
     replace_file(folder / _FILE, json.dumps(row).encode())
 
@@ -121,7 +121,7 @@ class Nodes:
             node.order(name, verb, cause)
 
     def stopped(self, name: str) -> str:
-        """Why the campaign does not go on, "" if it does."""
+        """Why the campaign has stopped, "" if it has not."""
         row = self.status(name)
         if row["state"] not in ("paused", "canceled"):
             return ""

@@ -1,7 +1,7 @@
 """Which way each recipient goes: zone and source by a stable hash, within the warm-up caps of source × provider.
 
 A recipient keeps its source from campaign to campaign, as long as the lanes stay. What is over a cap goes to other
-sources of the zone, then to later days, and what is left then is left out and counted.
+sources of the zone, then to later days, and the rest is left out and counted.
 """
 
 from __future__ import annotations

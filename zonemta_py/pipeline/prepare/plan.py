@@ -1,9 +1,9 @@
-"""The plan of a campaign: who gets it, in which requests and in which order, written before the first of them leaves.
+"""The plan of a campaign: who gets it, in which requests and in which order, written before the first is sent.
 
 `<name>.plan/` holds Parquet rows (chunks.PLAN), report.json with the counts of every step and rejects.csv with the rows
-that were none. It names people, so it is its owner's alone. It appears whole, by one rename, or not at all. The same
-list and settings give it again, byte for byte in every body; another list, or other settings, under a campaign's name
-that has a plan are refused, or someone might get the campaign twice or never.
+that were none. It has personal data, so only its owner can read it. It appears whole, by one rename, or not at all. The
+same list and settings give it again, byte for byte in every body; another list, or other settings, under a campaign's
+name that has a plan are refused, or someone might get the campaign twice or never.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _SETTINGS = {
 }
 
 _PARQUET = {f"parquet.enable.dictionary#{name}": "false" for name in ("key", "h", "recipient", "chunk", "body")}
-"""Hardly one of their values is there twice, and a dictionary of them is a third of the writing."""
+"""Their values hardly ever repeat, and a dictionary of them would be a third of the writing."""
 _PARQUET |= {"parquet.compression.codec.zstd.level": "1", "parquet.size.statistics.enabled": "false"}
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """folder: where it is. report: what report.json says. made: now, and not found there."""
+    """folder: where it is. report: what report.json says. made: by this call, not found there."""
 
     folder: Path
     report: dict[str, Any]
@@ -83,7 +83,7 @@ def plan(
     engagement: Callable[[SparkSession], DataFrame | None] = lambda spark: None,
     say: Callable[[str], object] = lambda step: None, name: Callable[[str], str] = lambda text: text,
 ) -> Plan:  # fmt: skip
-    """list_: as `read.read` takes it. suppressed and engagement: give tables, or None. name: a path as people know it.
+    """list_: as `read.read` takes it. suppressed and engagement: give tables, or None. name: a path as shown to users.
 
     Raises PlanRefused, OSError.
     """
@@ -167,7 +167,7 @@ def _make(
 
 
 def _needed(people: DataFrame, settings: Settings) -> DataFrame:
-    """Without what nothing looks at later: most of what a row has beside its recipient."""
+    """Without what is not used later: most of what a row has beside its recipient."""
     from pyspark.sql import functions as F
 
     people = people.drop("since_ms").withColumn("line", F.when(F.col("reason").isin(*REASONS), F.col("line")))

@@ -1,4 +1,4 @@
-"""Who is meant: the segment's condition, and who opened something lately."""
+"""The segment: its condition, and recent openers."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """Warm-up: how many recipients of a provider a source may have on each day; the last number goes on."""
+    """Warm-up: how many recipients of a provider a source may have on each day; the last number repeats."""
 
     source: str
     provider: str
@@ -79,7 +79,7 @@ class Settings:
             raise PlanRefused("every zone and source needs a weight above 0")
 
     def digest(self) -> str:
-        """SHA-256 in hex; as_of is left out, since it is every day another."""
+        """SHA-256 in hex; as_of is left out, since it changes daily."""
         values = asdict(self)
         del values["as_of"]
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Takes out who must not be written to: hard bounces, complaints, unsubscribes, with where that is known from."""
+"""Removes who must not get mail: hard bounces, complaints, unsubscribes, with the source of each."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read(spark: SparkSession, file: str) -> DataFrame:
 
 
 def _csv(spark: SparkSession, file: str) -> DataFrame:
-    """As any spreadsheet writes it: one who is overlooked for a semicolon would get mail."""
+    """As any spreadsheet writes it: an address missed because of a semicolon would get mail."""
     if not Path(file).is_file():
         return spark.read.option("header", True).csv(file)
     form = dialect_of(Path(file))

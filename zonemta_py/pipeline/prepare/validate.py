@@ -1,4 +1,4 @@
-"""Who cannot or should not be written to, as `reason`; and typos of large providers, which are proposed and left alone.
+"""Addresses that cannot or should not get mail, as `reason`; and typos of large providers, reported but not changed.
 
 Reserved domains: RFC 2606, 6761, 6762, 7686, 8375. Role accounts: RFC 2142 and those in common use.
 """
@@ -100,7 +100,7 @@ def validate(rows: DataFrame, settings: Settings) -> DataFrame:
 
 
 def _possible() -> Column:
-    """There is a dot in the domain, a letter behind the last one, and it is no [literal]."""
+    """There is a dot in the domain, a letter after the last one, and it is not a [literal]."""
     from pyspark.sql import functions as F
 
     letter = F.ascii(F.substring_index("domain", ".", -1)).between(ord("a"), ord("z"))

@@ -1,4 +1,4 @@
-"""What the lake says about a scope, in few rows: Spark's answers to `queries`, put together.
+"""What the lake says about a scope, in few rows: the results of `queries`, combined.
 
 Raises table.Missing where a table has not been made yet.
 """
@@ -46,7 +46,7 @@ class Span(NamedTuple):
 
 
 def gather(spark: SparkSession, lake: Path, scope: ReportScope) -> Facts:
-    """All that a page shows. The questions are asked at once: each is small, and most of its time is planning."""
+    """All that a page shows. The queries run concurrently: each is small, and most of its time is planning."""
     read = _Reader(spark, lake, scope)
     with ThreadPoolExecutor(max_workers=4) as pool:
         asked = pool.submit(lambda: Counts(queries.attempts(read("deliverability", compared=True), scope).collect()))
@@ -219,7 +219,8 @@ def burnt(changes: Iterable[tuple[int, int, int, int, int]]) -> list[Left]:
 
 
 def end_of(rows: Sequence[Left]) -> int | None:
-    """When nobody will wait, if it goes on as in the last quarter of the time. None: nobody waits, or nothing moves."""
+    """When none will be waiting, at the rate of the last quarter of the time. None: none is, or nothing is
+    delivered."""
     if not rows or not rows[-1].waiting:
         return None
     last, since = rows[-1], rows[-1].at - max(1, (rows[-1].at - rows[0].at) // 4)

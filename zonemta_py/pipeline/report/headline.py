@@ -27,7 +27,7 @@ class Card(NamedTuple):
 
 
 def compared(facts: Facts, scope: ReportScope) -> bool:
-    """There is something to compare with."""
+    """Whether there is something to compare with."""
     return bool(scope.compared_with and (facts.before.recipients or facts.before.attempts.total))
 
 

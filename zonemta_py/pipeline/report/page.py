@@ -2,7 +2,7 @@
 
 Promise: what comes from mail (replies, campaigns, addresses) is text. Jinja2 escapes all of it, figures travel as JSON
 in which no "<" is left, and a Content-Security-Policy names the two scripts of the page by their hashes and forbids all
-others and every request: a text that found a way into the page all the same could do nothing there. The same facts make
+others and every request: a text that got into the page as markup anyway could do nothing there. The same facts make
 the same bytes.
 """
 

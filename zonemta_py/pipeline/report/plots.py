@@ -26,7 +26,7 @@ _LOW = {"l": 8, "r": 8, "t": 6, "b": 8, "pad": 4}
 _AXIS = {"automargin": True, "zeroline": False, "fixedrange": True}
 _HATCH = {"fillmode": "overlay", "fgcolor": "rgba(255,255,255,0.55)", "size": 6, "solidity": 0.18}
 FEW = 5
-"""A share of fewer attempts says nothing."""
+"""A share of fewer attempts is not meaningful."""
 _LOWEST_PX = {"heat": 140, "secure": 104}
 """Below this plotly has no room for the labels of the axis: it leaves the bars 64 pixels."""
 _TICKS_S = {
@@ -198,7 +198,7 @@ def warm(days: Sequence[WarmDay]) -> go.Figure:
 
 
 def burn_down(rows: Sequence[Left], ends: int | None) -> go.Figure:
-    """Who still waits, and who has it; dotted to the time at which nobody will wait."""
+    """Recipients waiting and delivered; dotted to the time at which none will wait."""
     figure = _figure(height=340, hovermode="x unified")
     times = [words.second(row.at) for row in rows]
     for name, colour, fill in (("delivered", COLOURS["delivered"], None), ("waiting", COLOURS["deferred"], "tozeroy")):
@@ -236,7 +236,7 @@ def _figure(**layout: Any) -> go.Figure:
 
 
 def _marker(kind: str) -> dict[str, Any]:
-    """Troubles differ by hatching too, for whoever sees or prints no colours."""
+    """Failures differ by hatching too, for readers and printers without colours."""
     return {
         "color": COLOURS[kind], "line": {"width": 0},
         "pattern": {"shape": PATTERNS.get(kind, ""), **_HATCH},

@@ -1,4 +1,4 @@
-"""What a report asks of the lake's tables: DataFrame → DataFrame of few rows, whatever the table's size.
+"""A report's queries of the lake's tables: DataFrame → DataFrame of few rows, whatever the table's size.
 
 `attempts` reads the roll-ups of five minutes; `recipients`, `burn_down` and `campaigns` the outcomes; `replies` the
 attempts that did not deliver. No sketch is used, as their bytes depend on chance: the same lake, the same rows.

@@ -102,7 +102,7 @@ class Left(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """The headline. Recipients are those accepted in the period, whatever became of them and whenever; attempts are
+    """The headline. Recipients are those accepted in the period, whatever became of them and when; attempts are
     those made in it. median_s and p95_s: from acceptance to delivery, within 3 %; None if nothing was delivered."""
 
     recipients: int = 0
@@ -131,7 +131,7 @@ class Facts:
     warm: list[WarmDay] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
     ends: int | None = None
-    """When nobody will be waiting, as it goes now; None: nobody is, or nothing moves."""
+    """When none will be waiting, at the present rate; None: none is, or nothing is delivered."""
 
     @property
     def empty(self) -> bool:

@@ -1,7 +1,7 @@
 """The parts of a page: what a plot shows in a sentence, the plot, and the table behind it. Pure.
 
-Promise: too many names become the largest ones and "others", in plots only; tables have all. What there is nothing to
-show of is left out; only the attempts over time are always there.
+Promise: too many names become the largest ones and "others", in plots only; tables have all. Sections
+without data are left out; only the attempts over time are always there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BINS_PER_DECADE = 8
 
 @dataclass(frozen=True)
 class Plot:
-    """alt: what it shows, for who cannot see it. switch: names of layers, of which one is shown."""
+    """alt: what it shows, for those who cannot see it. switch: names of layers, of which one is shown."""
 
     id: str
     figure: go.Figure

@@ -1,4 +1,4 @@
-"""Figures as people read them, and names as plots have room for them. Pure."""
+"""Formatting of figures, and shortening of names for plots. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def counted(count: int, one: str, many: str = "") -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """With as many digits as tell something: "97.3%", "99.97%"; never rounded to 0 or 100; "–" of nothing."""
+    """With as many digits as are significant: "97.3%", "99.97%"; never rounded to 0 or 100; "–" of nothing."""
     if not whole:
         return "–"
     share = 100 * part / whole

@@ -1,1 +1,1 @@
-"""A prepared campaign handed in exactly once."""
+"""Handing in a prepared campaign exactly once."""

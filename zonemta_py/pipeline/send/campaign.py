@@ -1,7 +1,7 @@
-"""A planned campaign to its nodes: announced, canary first, then all of it, then declared complete.
+"""Sends a planned campaign to its nodes: announced, canary first, then all of it, then declared complete.
 
-Everything can be done again at any time (`--resume`): announcing is idempotent, and chunks that are in are recognised.
-Failures: `CampaignStopped` when the campaign was paused or canceled, by whomever, or the canary came to nothing;
+Everything can be repeated at any time (`--resume`): announcing is idempotent, and chunks that are in are recognised.
+Failures: `CampaignStopped` when the campaign was paused or canceled, or the canary had no result;
 `inject`'s and `node`'s for the rest.
 """
 
@@ -25,15 +25,15 @@ CANARY_PATIENCE_S = 1800.0
 CANARY_ENOUGH = 0.9
 """Share of the canary's recipients whose first answer is waited for; the slowest providers are not."""
 CANARY_LEAST = 0.5
-"""With less than that after all patience, nothing is known, and nothing more is sent."""
+"""With less than that after the whole patience, the result is unknown, and nothing more is sent."""
 LOOK_S = 1.0
 JUDGED_S = 3.0
-"""The nodes hold their figures against the bounds each second: after so long they have judged what is known."""
+"""The nodes check their figures against the bounds each second: after so long they have evaluated what is known."""
 Move = Callable[[int, int], object]
 
 
 class CampaignStopped(Exception):
-    """It does not go on by itself; one sentence that says why, and how it can."""
+    """It has stopped; one sentence with the cause and the remedy."""
 
 
 def send(
@@ -74,7 +74,7 @@ def send(
 
 
 class _Watch:
-    """Shows how far it is, and says why it should stop. A node that is away now may be back soon: the writer waits."""
+    """Shows the progress, and says why it should stop. An unreachable node may be back soon: the writer waits."""
 
     def __init__(self, nodes: Nodes, campaign: Announcement, move: Move) -> None:
         self._nodes, self._campaign, self._move = nodes, campaign, move
@@ -89,7 +89,7 @@ class _Watch:
 
 
 def _wait(nodes: Nodes, campaign: Announcement, canary: Injected, patience_s: float) -> None:
-    """Until most of the canary has an answer, and the nodes have judged it. Raises CampaignStopped."""
+    """Until most of the canary has an answer, and the nodes have evaluated it. Raises CampaignStopped."""
     end, known = time.monotonic() + patience_s, 0.0
     while True:
         row = nodes.status(campaign.name)
@@ -97,7 +97,7 @@ def _wait(nodes: Nodes, campaign: Announcement, canary: Injected, patience_s: fl
             raise CampaignStopped(f"the canary: {sentence}")
         answered = canary.accepted - row["waiting"] + min(row["deferred"], row["waiting"])
         share = answered / canary.accepted if canary.accepted else 1.0
-        if row["accepted"] > canary.accepted:  # more is in than the canary: it was judged then
+        if row["accepted"] > canary.accepted:  # more is in than the canary: it was evaluated then
             return
         if share >= CANARY_ENOUGH:
             known = known or time.monotonic()

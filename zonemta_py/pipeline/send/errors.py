@@ -1,9 +1,9 @@
-"""How handing a campaign in ends before all of it is in."""
+"""Errors that end a campaign's handing-in early."""
 
 
 class InjectionFailed(Exception):
-    """Not all chunks are in; one sentence that says which, and that doing it again is safe."""
+    """Not all chunks are in; one sentence that says which, and that repeating it is safe."""
 
 
 class InjectionStopped(Exception):
-    """Somebody, or the campaign's bounds, said stop; the sentence says who."""
+    """An operator, or the campaign's bounds, stopped it; the sentence says which."""

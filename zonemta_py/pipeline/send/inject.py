@@ -1,4 +1,4 @@
-"""From a written plan into the nodes, in the plan's order; from nothing but the plan, so that it can be done again."""
+"""Sends a written plan to the nodes, in the plan's order; needs only the plan, so that it can be repeated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOOK_S = 1.0
 def inject(rows: DataFrame, target: NodeAccess, partitions: int = 0, stop: Callable[[], str] = lambda: "") -> Injected:
     """rows: of a plan (chunks.PLAN). stop: asked each second, a sentence ends the work.
 
-    Raises InjectionFailed, InjectionStopped. Whatever is raised, doing it again is safe.
+    Raises InjectionFailed, InjectionStopped. In every case, repeating it is safe.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -64,7 +64,7 @@ def inject(rows: DataFrame, target: NodeAccess, partitions: int = 0, stop: Calla
 
 
 class _Watch:
-    """Asks `stop` in a thread of its own while the job runs, and ends the job when it says something."""
+    """Asks `stop` in a thread of its own while the job runs, and ends the job when it returns a sentence."""
 
     def __init__(self, context: SparkContext, stop: Callable[[], str]) -> None:
         self._context, self._stop, self._group = context, stop, f"inject {uuid.uuid4()}"

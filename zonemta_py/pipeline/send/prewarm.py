@@ -1,4 +1,4 @@
-"""Starts in the background what a campaign needs of Spark later on: it takes seconds, and a core is idle meanwhile."""
+"""Starts in the background what a campaign needs from Spark later: it takes seconds, and a core is idle meanwhile."""
 
 from __future__ import annotations
 

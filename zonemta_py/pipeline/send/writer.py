@@ -1,9 +1,9 @@
 """`df.write.format("zonemta")`: the rows of a plan into one or several nodes, each recipient exactly once.
 
 options: nodes (URLs, comma-separated), key, key_file, ca, patience_s, requests (at once per task), report (a file for
-the outcome). Promise: a chunk always goes to the same node, under its own key, so that whatever is done again (a task,
-a job, by another driver after a crash) is recognised there. Failures: a node that stays away is named, and the chunks
-of others go on; a chunk that is refused ends its task's work. Both are told when the job commits, which then fails.
+the outcome). Promise: a chunk always goes to the same node, under its own key, so that every repetition (a task, a
+job, by another driver after a crash) is recognised there. Failures: a node that stays unreachable is reported, and the
+chunks of others continue; a refused chunk ends its task. Both are reported when the job commits, which then fails.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Injector:
         return bool(self.outcome.refused)
 
     def put(self, chunk: str, body: bytes) -> None:
-        """Waits while as many requests are under way as may be."""
+        """Waits while the most requests are in progress."""
         if self.refused:
             return
         url = node_of(chunk, self._nodes)
@@ -175,7 +175,7 @@ class ChunkWriter(DataSourceArrowWriter):
         whole.check()
 
     def abort(self, messages: list[Any]) -> None:
-        """What is in stays in: it is recognised when it comes again."""
+        """Accepted chunks stay: they are recognised when they come again."""
 
 
 def save(outcome: Injected, path: Path) -> None:

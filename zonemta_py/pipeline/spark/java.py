@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: found, judged, and started faster with a class-data archive.
+"""The Java that Spark runs on: found, checked, and started faster with a class-data archive.
 
 Spark 4 needs Java 17 or 21 with the module jdk.incubator.vector. An archive of the classes that a session loads (JEP
 350) halves its start; it is written by a JVM when it ends, into the user's cache folder under a name of its own, and
@@ -25,7 +25,7 @@ _STALE_S = 3600
 
 
 class Unavailable(Exception):
-    """Spark cannot run here; says in one sentence what is missing and how to get it."""
+    """Spark cannot run here; one sentence with what is missing and the remedy."""
 
 
 def home() -> Path:
@@ -82,7 +82,7 @@ def class_data(java: Path) -> tuple[Path, bool]:
 
 
 def _sweep(folder: Path) -> None:
-    """Takes away what JVMs left that were killed while they wrote."""
+    """Removes what JVMs left that were killed while writing."""
     for path in folder.glob("*.new"):
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < time.time() - _STALE_S:
@@ -105,7 +105,7 @@ def keep(fresh: Path, stop: Callable[[], Popen[bytes] | None]) -> None:
         return
     with contextlib.suppress(OSError, TimeoutExpired):
         if process.stdin:
-            process.stdin.close()  # the JVM's sign to go
+            process.stdin.close()  # tells the JVM to end
         process.wait(_DUMP_S)
         key = fresh.name.removesuffix(".new").rpartition(".")[0]
         fresh.replace(fresh.with_name(f"{key}.jsa"))

@@ -34,7 +34,7 @@ _OPENED = "--add-opens=java.base/java.nio=ALL-UNNAMED"
 
 _QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _LONG = ("-XX:+UseParallelGC",)
-"""Of the JVM's compilers the second makes code twice as fast, and takes 20 seconds of processor time to do so."""
+"""Of the JVM's compilers the second makes code twice as fast, and takes 20 seconds of CPU time to do so."""
 
 
 def session(
@@ -56,7 +56,7 @@ def session(
     there = SparkSession.getActiveSession()
     if there is not None:
         return there
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # a JVM is there already, and has its settings
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # a JVM runs already, and has its settings
     rows = _common() | {"spark.app.name": name}
     if not submitted:
         rows |= {"spark.master": master or "local[*]"} | _launch(master or "local[*]", memory_gb, long)
@@ -178,7 +178,7 @@ def _pass_on(source: int, last: list[str]) -> None:
         for line in lines:
             if not line.startswith(_NOISE):
                 last[:] = [line.strip()]
-                with contextlib.suppress(OSError):  # whoever read our stderr has gone
+                with contextlib.suppress(OSError):  # the reader of our stderr has gone
                     os.write(2, line.encode())
 
 

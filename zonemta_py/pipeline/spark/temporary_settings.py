@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def tuned(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Sets them, and puts back what was there before."""
+    """Sets them, and restores the previous ones."""
     before = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)

@@ -1,1 +1,1 @@
-"""Lists as people have them: files, dialects, damage."""
+"""Recipient lists as they come: files, dialects, damage."""

@@ -1,7 +1,7 @@
 """A list that Spark cannot read as it is written, in UTF-8, line for line, so that places in it stay what they are.
 
-Only what is in UTF-16, or begins with a line `sep=;`, is copied; the copy is its owner's alone and is gone after the
-planning.
+Only what is in UTF-16, or begins with a line `sep=;`, is copied; only its owner can read the copy, which is deleted
+after the planning.
 """
 
 from __future__ import annotations

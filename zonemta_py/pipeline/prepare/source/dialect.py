@@ -1,4 +1,4 @@
-"""How a CSV file is written, seen from its beginning: characters and separator; and which files are lists at all.
+"""The dialect of a CSV file, from its beginning: encoding and separator; and which files are lists at all.
 
 Spreadsheets write commas, semicolons (where the comma is the decimal sign), tabs, or bars; UTF-8 with or without a byte
 order mark, or UTF-16; and sometimes a first line `sep=;`. The separator is the one with which most of the first rows
@@ -49,7 +49,7 @@ class Dialect(NamedTuple):
 
 
 def dialect_of(file: Path) -> Dialect:
-    """Raises OSError, PlanRefused for what cannot be unpacked."""
+    """Raises OSError, PlanRefused for what cannot be decompressed."""
     try:
         with _bytes(file) as content:
             return dialect(content.read(HEAD_BYTES))

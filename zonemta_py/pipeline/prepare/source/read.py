@@ -130,7 +130,7 @@ def _check_columns(frame: DataFrame, list_: str, settings: Settings) -> None:
 
 
 def shape(frame: DataFrame, kind: str, settings: Settings) -> DataFrame:
-    """The columns named above, of a list with any columns. Raises PlanRefused for a segment that is no condition."""
+    """The columns named above, of a list with any columns. Raises PlanRefused for a segment that is not a condition."""
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql import functions as F
 

@@ -1,4 +1,4 @@
-"""Is a list of local files what it seems? Looked at before Spark is, which would guess where a person must decide.
+"""Whether a list of local files is well-formed. Checked before Spark, which would guess where the operator must decide.
 
 Text has to be UTF-8 (`copies` makes it so of UTF-16), all CSV files of a folder have to have the same separator and
 header, in which no name stands twice, a quoted field has to end on its line unless line breaks in fields are expected,
@@ -138,7 +138,7 @@ def plain_header(files: Sequence[Path], multiline: bool) -> list[str]:
 
 
 def _each_once(file: Path, names: Sequence[str]) -> None:
-    """Capitals tell no names apart, to Spark."""
+    """To Spark, case does not distinguish names."""
     seen: dict[str, str] = {}
     for name in filter(None, names):
         if (other := seen.setdefault(name.lower(), name)) is not name:
