@@ -44,7 +44,7 @@ async def serve(config: Config, bound: socket.socket, queue: QueueFace, host: Ho
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     context = entrance.site.tls
     settings = uvicorn.Config(
-        AuthenticationMiddleware(make(), entrance), http=_guarded(gate), ws="none", lifespan="off", log_config=None,
+        AuthenticationMiddleware(make(), entrance), http=_behind(gate), ws="none", lifespan="off", log_config=None,
         access_log=False, proxy_headers=False, server_header=False, timeout_keep_alive=_KEEP_ALIVE_S, backlog=1024,
         ssl_context_factory=(lambda *_: context) if context is not None else None,
     )  # fmt: skip
@@ -59,85 +59,88 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _guarded(gate: ConnectionLimits) -> type[Any]:
-    class Guarded(H11Protocol):
-        """One connection. waits: for its turn."""
+class _Connection(H11Protocol):
+    """waits: for its turn. gate: what bounds all connections of this door; `_behind` sets it."""
 
-        conn: Parser
-        flow: TurnTaking
+    gate: ConnectionLimits
+    conn: Parser
+    flow: TurnTaking
 
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self.conn = Parser(gate.turns, HEAD_BYTES_MAX)
-            self.flow = TurnTaking(transport)
-            self.waits = False
-            self.heard = self.loop.time()
-            self.pace = RequestPace(self.heard, HEAD_S, WINDOW_S, LEAST_BYTES_S)
-            self.peer = plain_ip(self.client[0]) if self.client else ""
-            self.refused = not gate.enter(self, self.peer)
-            if self.refused:
-                _write(transport, _CROWDED)
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.conn = Parser(self.gate.turns, HEAD_BYTES_MAX)
+        self.flow = TurnTaking(transport)
+        self.waits = False
+        self.heard = self.loop.time()
+        self.pace = RequestPace(self.heard, HEAD_S, WINDOW_S, LEAST_BYTES_S)
+        self.peer = plain_ip(self.client[0]) if self.client else ""
+        self.refused = not self.gate.enter(self, self.peer)
+        if self.refused:
+            _write(transport, _CROWDED)
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            gate.leave(self, self.peer)
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.gate.leave(self, self.peer)
+        self.refused = True
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self.heard = self.loop.time()
+        self.pace.heard(len(data), self.heard)
+        if not self.refused:
+            super().data_received(data)
+
+    def handle_events(self, at_least: int = 0) -> None:
+        """Also called when a response is complete, for what came behind its request."""
+        if self.waits:
+            return
+        self.conn.begin(at_least)
+        super().handle_events()
+        if self.conn.more and not self.transport.is_closing():
+            self.waits = True
+            self.flow.hold()
+            self.gate.turns.wait(self._go_on)
+
+    def _go_on(self) -> None:
+        self.waits = False
+        if self.refused or self.transport.is_closing():
+            return
+        self.handle_events(at_least=1)
+        if not self.waits and not self.transport.is_closing():
+            self.flow.release()
+
+    def on_response_complete(self) -> None:
+        self.pace.idle()
+        super().on_response_complete()
+
+    def cut_off_if_late(self, now: float) -> None:
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            late = self.pace.late_with_head(now)
+        elif cycle.more_body:
+            late = self.pace.late_with_body(cycle, not (self.flow.read_paused or self.waits), now)
+        else:
+            return  # the response is ours to make
+        if late and not (cycle is not None and cycle.response_started):
             self.refused = True
-            super().connection_lost(exc)
+            _write(self.transport, _SLOW)
+        elif late or self.heard < now - self.gate.timeout_s:
+            self._end()
 
-        def data_received(self, data: bytes) -> None:
-            self.heard = self.loop.time()
-            self.pace.heard(len(data), self.heard)
-            if not self.refused:
-                super().data_received(data)
+    def _end(self) -> None:
+        self.refused = True
+        self.transport.abort()
 
-        def handle_events(self, at_least: int = 0) -> None:
-            """Also called when a response is complete, for what came behind its request."""
-            if self.waits:
-                return
-            self.conn.begin(at_least)
-            super().handle_events()
-            if self.conn.more and not self.transport.is_closing():
-                self.waits = True
-                self.flow.hold()
-                gate.turns.wait(self._go_on)
+    def send_400_response(self, msg: str) -> None:
+        """Called for what cannot be parsed; once a response has begun, no other can be sent."""
+        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+            _write(self.transport, _NO_HTTP)
+        else:
+            self.transport.close()
 
-        def _go_on(self) -> None:
-            self.waits = False
-            if self.refused or self.transport.is_closing():
-                return
-            self.handle_events(at_least=1)
-            if not self.waits and not self.transport.is_closing():
-                self.flow.release()
 
-        def on_response_complete(self) -> None:
-            self.pace.idle()
-            super().on_response_complete()
-
-        def cut_off_if_late(self, now: float) -> None:
-            cycle = self.cycle
-            if cycle is None or cycle.response_complete:
-                late = self.pace.late_with_head(now)
-            elif cycle.more_body:
-                late = self.pace.late_with_body(cycle, not (self.flow.read_paused or self.waits), now)
-            else:
-                return  # the response is ours to make
-            if late and not (cycle is not None and cycle.response_started):
-                self.refused = True
-                _write(self.transport, _SLOW)
-            elif late or self.heard < now - gate.timeout_s:
-                self._end()
-
-        def _end(self) -> None:
-            self.refused = True
-            self.transport.abort()
-
-        def send_400_response(self, msg: str) -> None:
-            """Called for what cannot be parsed; once a response has begun, no other can be sent."""
-            if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
-                _write(self.transport, _NO_HTTP)
-            else:
-                self.transport.close()
-
-    return Guarded
+def _behind(gate: ConnectionLimits) -> type[_Connection]:
+    """uvicorn makes its connections of a class, and tells them of nothing else."""
+    return type("Connection", (_Connection,), {"gate": gate})
 
 
 def _write(transport: Any, problem: RequestProblem) -> None:
