@@ -1,7 +1,8 @@
-"""Steering: an operator's orders about what is stopped, rests or was learned, and the list of all of it.
+"""An operator's orders about what is stopped, rests or was learned, and the list of all of it.
 
 Stops and what was learned are `policy/state.py`'s, and survive a restart; that a destination cannot be reached is the
-schedule's own, and is found out again. All are named alike here: a kind and a name, as `rows` gives them.
+schedule's own, and is found out again after a restart. All are named alike here: a kind and a name, as `rows` gives
+them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LIFTED = (*STOPPED, "rest", "resting", "rate", "concurrency", *MANNERS, NO_TLS, 
 
 
 async def stop(schedule: Schedule, kind: str, name: str, seconds: float | None, cause: str) -> int:
-    """Nothing of it is sent from now on; seconds None: until it is lifted. How many flow queues in memory it holds.
+    """Stops it from now on; seconds None: until it is lifted. Returns how many flow queues in memory it holds.
 
     Raises ValueError for a kind or name that cannot be stopped.
     """
@@ -59,10 +60,10 @@ async def look(schedule: Schedule, domain: str) -> Site | NoRoute:
 
 
 def lift(schedule: Schedule, kind: str, name: str, cause: str) -> bool:
-    """Undoes a stop, a rest or what was learned; whoever waited for it looks again. False if there is none.
+    """Undoes a stop, a rest or what was learned; what waited for it is tried again. False if there is none.
 
-    Whoever lifts the concurrency of a place means that it can be reached: its rest ends too. Raises ValueError for a
-    kind that there is not.
+    Lifting the concurrency of a destination means that it can be reached: its rest ends too. Raises ValueError for an
+    unknown kind.
     """
     if kind not in LIFTED:
         raise ValueError(f"there is no {kind!r} to lift; take {', '.join(LIFTED[:-1])} or {LIFTED[-1]}")
@@ -78,7 +79,7 @@ def lift(schedule: Schedule, kind: str, name: str, cause: str) -> bool:
 
 
 def _end_rest(schedule: Schedule, name: str, cause: str) -> bool:
-    """The egress path of that name is tried as if nothing had been; False if it does not rest."""
+    """Ends the rest of the egress path of that name; False if it does not rest."""
     for zone, path in _resting(schedule):
         if _path_name(zone, path) == name:
             schedule.policy.ended_rest(name, cause)
@@ -90,7 +91,7 @@ def _end_rest(schedule: Schedule, name: str, cause: str) -> bool:
 async def warm(schedule: Schedule, source: str, provider: str, step: int | None, cause: str) -> None:
     """Puts a source at a provider (or a site that is no provider's) on a step of its schedule; None: it is warm.
 
-    step: 1 is the first day. Raises ValueError for a source, provider or step that there is not.
+    step: 1 is the first day. Raises ValueError for an unknown source, provider or step.
     """
     warmups = schedule.policy.warmups
     plan = warmups.schedule_of(source)
@@ -104,7 +105,7 @@ async def warm(schedule: Schedule, source: str, provider: str, step: int | None,
 
 
 async def _check_provider(schedule: Schedule, name: str) -> None:
-    """A place to which the source has sent nothing yet: one of the providers, or a site that mail goes to."""
+    """A destination to which the source has sent nothing yet: one of the providers, or a site that mail goes to."""
     file = schedule.config.dns.providers or shipped("providers.toml")
     try:
         names = Providers.load(file).names

@@ -1,9 +1,9 @@
-"""Recipients that were put off for nothing but that their destination was away: they go as soon as it is back.
+"""Recipients that were deferred only because their destination was away: they go as soon as it is back.
 
 They wait in the store as all that are deferred do, until their retry is due, and their notes say why (`Note.away`).
 Here their keys are kept besides, by egress path, so that the first answer of the destination brings them back into
 the window, where they take turns with the rest. Only those that were tried are here: what had not been is parked on
-its flow queue. So they are few, and where nothing is away it costs nothing. After a restart the walk over deferred
+its flow queue. So they are few, and it costs nothing where none is away. After a restart the walk over deferred
 mail that looks for deadlines finds them again.
 
 A destination that turns some connections away and takes others would have them tried again and again: while it does not
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 
 KEYS_MAX = 100_000
-"""In a zone; who comes later waits for his retry."""
+"""In a zone; later ones wait for their retry."""
 
 
 class Away:
@@ -26,10 +26,10 @@ class Away:
         self.waiting: dict[tuple[str, str], tuple[float, list[bytes]]] = {}
         self._count = 0
         self.back: deque[bytes] = deque()
-        """Keys to be read now. Some may have gone, or be in somebody's hands."""
+        """Keys to be read now. Some may have gone, or be busy."""
 
     def add(self, site: str, source: str, key: bytes, now: float) -> None:
-        """It was put off, and is in the store."""
+        """It was deferred, and is in the store."""
         if self._count < KEYS_MAX:
             self._count += 1
             since, found = self.waiting.get((site, source)) or (now, [])
@@ -47,7 +47,7 @@ class Away:
         return True
 
     def renamed(self, domain: str, site: str) -> None:
-        """The domain's mail goes to that site: after a restart nobody knew."""
+        """The domain's mail goes to that site: unknown after a restart."""
         for name, source in [name for name in self.waiting if name[0] == domain] if domain != site else ():
             since, found = self.waiting.pop((name, source))
             latest, others = self.waiting.get((site, source)) or (since, [])

@@ -1,11 +1,11 @@
 """What the schedule is made of: entries wait in flow queues, flow queues belong to egress paths.
 
-An *egress path* is one source address towards one site (destinations whose mail goes to the same hosts): what
-connections, concurrency, rests and most limits are counted by. A *flow queue* is the part of a path that belongs to one
-flow (priority, tenant, campaign): a short list in memory and, behind it, a range of parked keys in the store. A *batch*
+An *egress path* is one source address towards one site (destinations whose mail goes to the same hosts): the unit
+of connections, concurrency, rests and most limits. A *flow queue* is the part of a path that belongs to one
+flow (priority, tenant, campaign): a short list in memory, followed by a range of parked keys in the store. A *batch*
 is what is leased together: recipients of one message on one flow queue.
 
-They know of one another, so they live together; of the zone they know its face only.
+They refer to one another, so they are in one module; of the zone they know only its interface.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class FlowQueue:
 
     deadline_ms: the earliest by which one of those parked has to be returned, or earlier; 0: not known.
 
-    There may be as many as campaigns times sites, so all that flows or egress paths have in common is theirs.
+    There may be as many as campaigns times sites, so everything shared is kept in the flow or egress path.
     """
 
     __slots__ = ("deadline_ms", "entries", "held", "key", "limits", "listed", "parked", "path", "turn", "zone")
@@ -135,7 +135,7 @@ class FlowQueue:
             self.turn.flow.ready = True
 
     def hold(self, hold: Blocked) -> None:
-        """It waits from now on; what it has in the window stands in nobody's way meanwhile."""
+        """It waits from now on; its recipients in the window hold up no others meanwhile."""
         self.free()
         self.held = hold
         self.zone.stuck += len(self.entries)
@@ -158,7 +158,7 @@ class Turn:
 
 
 class Line:
-    """Flow queues that wait, first come first: nearly always one, so that a deque for each line would be dear."""
+    """Flow queues that wait, first come first: nearly always one, so that a deque for each would be expensive."""
 
     __slots__ = ("_first", "_more")
 
@@ -192,10 +192,10 @@ class Line:
 class Batch:
     """Recipients of one message that go to one destination together.
 
-    connect: a new connection may be opened for it. site: what DNS says of the destination. refusal: why there is no way
-    to it. taken: when its limits were charged, steady seconds, and what: messages, recipients, new connections, bytes.
-    since: when its egress path was given the connection; idle_s: how long it may stay open without mail; keep: it
-    does. idle_connection: the one it goes on over. worker: its sender.
+    connect: a new connection may be opened for it. site: what DNS says about the destination. refusal: why there is no
+    route to it. taken: when its limits were charged, steady seconds, and what: messages, recipients, new connections,
+    bytes. since: when its egress path was given the connection; idle_s: how long it may stay open without mail; keep:
+    it does. idle_connection: the one it goes on over. worker: its sender.
     """
 
     __slots__ = (
@@ -265,7 +265,7 @@ class QueuesOfZone(Protocol):
 
 
 class ZoneFace(Protocol):
-    """What a queue's or a lease's zone is to those who hold one of them: `ZoneSchedule`, without its insides."""
+    """The zone of a flow queue or a lease: the interface of `ZoneSchedule`."""
 
     stuck: int
     held: Blocked | None

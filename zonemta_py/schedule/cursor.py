@@ -4,8 +4,8 @@ The mark is what makes LevelDB fit for a queue: without it every walk would firs
 deleted since the last compaction. It is ZoneMTA's range start, the mail queue's browse start and the journal's restart
 position in one number; position records carry it.
 
-`busy` holds the keys that someone in memory answers for (in the window, leased, or deleted in a batch that is not
-written yet); a cursor steps over them, so walking a stretch twice can never hand out a recipient twice.
+`busy` holds the keys that are in use in memory (in the window, leased, or deleted in a batch that is not
+written yet); a cursor skips them, so walking a stretch twice can never hand out a recipient twice.
 
 A `Shelf` is the same for the range of one flow queue's parked recipients, without a mark: it is walked from its
 beginning after a restart. There may be a million of them, and nothing in most: an unused one is 56 bytes.
@@ -29,7 +29,7 @@ class Ground(NamedTuple):
     zone: str
 
     def read(self, start: bytes, stop: bytes, most: int) -> tuple[list[tuple[bytes, bytes]], bool]:
-        """The first keys and values in [start, stop) that nobody answers for; True: those are all there are.
+        """The first keys and values in [start, stop) that are not busy; True: there are no more.
 
         None while the store is fenced.
         """
@@ -48,7 +48,7 @@ class Ground(NamedTuple):
         return rows, True
 
     def peek(self, start: bytes, stop: bytes) -> bytes | None:
-        """The first key there that nobody answers for. Raises StoreFenced."""
+        """The first key there that is not busy. Raises StoreFenced."""
         return next((key for key in self.store.keys(start, stop) if key not in self.busy), None)
 
 
@@ -64,7 +64,7 @@ class Cursor:
         self._handed: list[bytes] = []  # a heap
 
     def read(self, most: int, stop: bytes | None = None) -> list[tuple[bytes, bytes]]:
-        """The next keys and values that nobody answers for: at most `most`, below `stop`. None while it is fenced."""
+        """The next keys and values that are not busy: at most `most`, below `stop`. None while it is fenced."""
         rows, self.exhausted = self.ground.read(self.position, stop or self._stop, most)
         for key, _ in rows:
             heapq.heappush(self._handed, key)
@@ -96,12 +96,12 @@ class Cursor:
         return min(handed[0], self.position) if handed else self.position
 
     def peek(self) -> bytes | None:
-        """The first key at or behind the position that nobody answers for. Raises StoreFenced."""
+        """The first key at or after the position that is not busy. Raises StoreFenced."""
         return self.ground.peek(self.position, self._stop)
 
 
 class Shelf:
-    """The parked recipients of one flow queue. `exhausted` at first: what is parked later says so itself."""
+    """The parked recipients of one flow queue. `exhausted` at first: what is parked later resets it."""
 
     __slots__ = ("_ground", "_name", "_position", "exhausted")
 

@@ -1,7 +1,7 @@
-"""A flow: mail that shares with other mail as one, by priority, tenant and campaign; and the names of flow queues.
+"""A flow: mail of one priority, tenant and campaign, which gets one share; and the names of flow queues.
 
 A flow queue's name holds its site, its source address and its flow. It is in parked keys and in journal records, so
-nothing here may change what it looks like.
+its format must not change.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _BETWEEN = "~"
 
 
 class FlowId(NamedTuple):
-    """A flow: who shares with whom, level by level. priority: MT-PRIORITY (RFC 6710)."""
+    """A flow: the levels at which shares are divided. priority: MT-PRIORITY (RFC 6710)."""
 
     priority: int = 0
     tenant: str = ""

@@ -1,7 +1,7 @@
-"""Where a recipient belongs: the flow queues of one zone, made when they are needed, forgotten when they are empty.
+"""The flow queues of one zone, which a recipient belongs to: made when they are needed, dropped when they are empty.
 
 A recipient's flow queue is decided by where its mail goes (the host that a plugin named, the zone's, or the site of its
-domain), by its message's source address, and by its flow. All three are found again after a restart, from the note and
+domain), by its message's source address, and by its flow. All three are recovered after a restart, from the note and
 the flow queue's name in the parked key.
 """
 

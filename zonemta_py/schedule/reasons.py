@@ -1,6 +1,6 @@
-"""What keeps a flow queue from sending: asked of the limits, stops, rests and connections as they are at this moment.
+"""What keeps a flow queue from sending: from the limits, stops, rests and connections as they are at this moment.
 
-A reason is {kind, cause, since_ms, until_ms}; since_ms 0: nobody noted it; until_ms 0: until something happens. Kinds:
+A reason is {kind, cause, since_ms, until_ms}; since_ms 0: unknown; until_ms 0: until something happens. Kinds:
 
     resting, probing           the destination cannot be reached; one delivery tries whether it answers again
     dns                        its domain is being looked up, or waits for that
@@ -25,7 +25,7 @@ _ROUNDING_MS = 0.01
 
 
 def rows_of(schedule: Schedule, flow_queues: Iterable[FlowQueue]) -> list[dict[str, Any]]:
-    """Those of which something waits or is under way, or that something holds."""
+    """Those with mail waiting or being delivered, or that something holds."""
     rows = (_row(schedule, flow_queue) for flow_queue in flow_queues)
     return [row for row in rows if row["waiting"] or row["parked"] or row["active"] or row["reasons"]]
 

@@ -48,7 +48,7 @@ class Schedule(Shared):
         return None
 
     def fill(self, now_ms: int) -> bool:
-        """Every zone reads on where it has room; True: call again soon."""
+        """Every zone reads more where it has room; True: call again soon."""
         more = [zone.fill(now_ms) for zone in self.zones.values()]
         return any(more)
 
@@ -67,7 +67,7 @@ class Schedule(Shared):
     # -- what waits for a moment
 
     def lift(self) -> None:
-        """Holds may have ended before their time: everyone looks again."""
+        """Holds may have ended before their time: all are checked again."""
         for zone in self.zones.values():
             zone.held = None
         for flow_queue in self.flow_queues():

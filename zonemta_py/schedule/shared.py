@@ -31,7 +31,7 @@ class QueueCallbacks(NamedTuple):
 
 
 class Shared:
-    """Made once, for all zones. busy: keys that somebody in memory answers for."""
+    """Made once, for all zones. busy: keys in use in memory."""
 
     def __init__(
         self, config: Config, clock: Clock, resolver: DestinationResolver | None, queue: QueueCallbacks

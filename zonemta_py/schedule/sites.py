@@ -1,4 +1,4 @@
-"""Which site a domain's mail goes to: what DNS said, for as long as it may be believed, for the whole queue.
+"""Which site a domain's mail goes to: what DNS said, for as long as it is valid, for the whole queue.
 
 The scheduler counts by site, so the queue's process asks before anything is leased; the answer travels with the lease,
 and all senders share it. A `DestinationResolver` asks (answers, their TTLs and their cache are its own business); here
@@ -24,13 +24,13 @@ KNOWN_MAX = 50_000
 AT_ONCE_MAX = 200
 """Lookups under way; the others wait for their turn."""
 REFUSED_S = 60.0
-"""How long a domain that cannot get mail is believed not to."""
+"""How long it is remembered that a domain cannot get mail."""
 
 Found: TypeAlias = Site | NoRoute
 
 
 class DestinationResolver(Protocol):
-    """Who asks DNS."""
+    """Looks up DNS."""
 
     async def site(self, domain: str, now: float) -> Site:
         """Where a domain's mail goes. Raises NoRoute, temporary or permanent."""
@@ -77,7 +77,7 @@ class Sites:
         self._start()
 
     def before(self, domain: str) -> int | None:
-        """How many are looked up before the domain is; None: it is being looked up, or nobody asked for it."""
+        """How many are looked up before the domain is; None: it is being looked up, or was not asked for."""
         turn = self._turns.get(domain)
         return None if turn is None else turn - self._begun
 

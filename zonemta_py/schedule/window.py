@@ -3,7 +3,7 @@
 The zone walks its range of fresh recipients and its due deferred ones by turns and keeps a bounded window of them in
 memory, in flow queues (`batch.py`). A recipient whose queue cannot take it now (its list is full, its destination is
 down) is parked: re-keyed into a range of that queue's own, once, and read from there when there is room again. So
-nobody walks over it twice, and it holds up no one else, however many there are.
+it is never walked over twice, and it holds up no others, however many there are.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class ZoneWindow:
             self.stuck += more
 
     def put_back(self, batch: Batch, entries: list[Entry]) -> None:
-        """A lease that came to nothing, or part of one: to the front of its list."""
+        """A lease that was not used, or part of one: to the front of its list."""
         flow_queue = self.flow_queues.known(batch.flow_queue)
         if len(entries) < len(batch.entries):  # its flow's share was used by the others only
             self.flow_queues.fair.charge(flow_queue.turn.flow, -len(entries))
@@ -113,7 +113,7 @@ class ZoneWindow:
         more = False
         window = self._shared.window
         idle = self.active < self.zone.connections and self.flow_queues.fair.pick() is None
-        if self.loaded - self.stuck < window // 2 or idle:  # idle: who waits behind the slow ones?
+        if self.loaded - self.stuck < window // 2 or idle:  # idle: does anything wait behind the slow ones?
             if self.next_due_ms <= now_ms:
                 more |= self._read_due(now_ms)
             if self.away.back:
@@ -265,7 +265,7 @@ class ZoneWindow:
         return moved or not entries
 
     def withdraw(self, flow_queue: FlowQueue, over: Callable[[Entry], bool]) -> list[Entry]:
-        """Takes those out of the window of which that is true; whoever asks answers for them."""
+        """Takes those out of the window of which that is true; the caller is responsible for them."""
         found = [entry for entry in flow_queue.entries if over(entry)]
         if found:
             gone = {entry.key for entry in found}
@@ -274,7 +274,7 @@ class ZoneWindow:
         return found
 
     def tidy(self, flow_queue: FlowQueue) -> None:
-        """Forgets it, if nothing is left of it: its recipients may all have gone another way."""
+        """Drops it if nothing is left of it: its recipients may all have gone another way."""
         if not (flow_queue.entries or flow_queue.listed or flow_queue.held):
             self.unpark(flow_queue)
             flow_queue.enlist()

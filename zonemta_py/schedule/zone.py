@@ -1,8 +1,8 @@
 """One zone's part of the schedule: who goes next.
 
-Flows share the zone by weight (`fair.py`), a flow's queues take turns, each egress path has the connections that it has
-earned (`feedback.py`), and every limit is asked (`admission`). A destination that cannot be reached is down for a time
-that doubles; then one probe may try, and a success opens it. Who is in memory to be chosen from: `window.py`.
+Flows share the zone by weight (`fair.py`), a flow's queues take turns, each egress path has its learned concurrency
+(`feedback.py`), and every limit is checked (`admission`). A destination that cannot be reached is down for a time that
+doubles; then one probe may try, and a success opens it. Which recipients are in memory: `window.py`.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class ZoneSchedule(ZoneWindow):
         return self.held is None
 
     def _turn(self) -> FlowQueue | None:
-        """Who is looked at next: while connections are plenty, those that waited for them have their turns too."""
+        """Which are checked next: while connections are plenty, those that waited for them have their turns too."""
         free = self.zone.connections - self.active
         if free <= 0:
             return None
@@ -259,14 +259,15 @@ class ZoneSchedule(ZoneWindow):
             self._park(rows)
 
     def put_away(self, site: str, source: str, key: bytes, before: bool = False) -> None:
-        """A deferred recipient is in the store that was put off only since its destination was away.
+        """A recipient that was deferred only because its destination was away is in the store.
 
         before: that was before a restart; the first answer since then is news.
         """
         self.away.add(site, source, key, 0 if before else self._shared.now())
 
     def answered(self, path: EgressPath) -> None:
-        """Its destination has answered: who was put off only since it was away goes now, and not at his next retry."""
+        """Its destination has answered: recipients deferred only because it was away go now, not at their next
+        retry."""
         probed = path.failures > 0 and not path.down_until
         if self.away.answered(path.site, path.source, probed, self._shared.now()):
             self._shared.changed()

@@ -1,4 +1,4 @@
-"""Who is next when all want more than there is: hierarchical start-time fair queueing.
+"""Which flow is next when demand exceeds capacity: hierarchical start-time fair queueing.
 
 A flow is a leaf of a tree, named by its path: priority class, tenant, campaign. Each node has a weight among its
 siblings and a start tag, the virtual time at which its next delivery begins; its parent's virtual time is the start tag
@@ -7,11 +7,11 @@ of what was last served. The sibling with the least start tag is next; serving i
 
 Promise: at each level, siblings that always have something to send get shares as their weights, to within one
 delivery each. What becomes ready starts at its parent's present virtual time, so it is next or nearly so, and has no
-claim for the time it was away; nor does it escape what it owes by going away for a moment. `pick` changes no tag, so
+claim for the time it was idle; nor does it escape its debt by going idle for a moment. `pick` changes no tag, so
 it may be repeated. pick, charge and ready take O(depth · log n).
 
-Memory: the tree holds on to flows that are ready or still owe; others live as long as somebody has the Flow. Of those
-that owe and are gone the DEBTORS_MAX deepest in debt are remembered at each node.
+Memory: the tree keeps flows that are ready or in debt; others live as long as the caller holds the Flow. Of flows
+in debt that are otherwise unused the DEBTORS_MAX deepest in debt are kept at each node.
 
 Pure. Costs are recipients, and may be any unit.
 """

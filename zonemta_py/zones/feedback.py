@@ -1,4 +1,4 @@
-"""How many connections a destination bears: a window that replies open and close.
+"""How many connections a destination takes: a window that replies open and close.
 
 The scheme is the one described in Postfix's SCHEDULER_README ("less-than-1 feedback with hysteresis"). Deliveries that
 run at the same time are a cohort. A success adds success / window, a failure takes failure / window away, so that one
@@ -40,7 +40,7 @@ class Concurrency:
 
     @property
     def learnt(self) -> bool:
-        """Whether it is anything but new, and so worth keeping."""
+        """Whether it differs from a new one, and so is worth keeping."""
         return self.dead or self.window != self._initial or self._failure != 0 or self._success != 0
 
     def succeeded(self, busy: int | None = None) -> bool:
@@ -82,7 +82,7 @@ class Concurrency:
         return False
 
     def clear(self, cause: str) -> None:
-        """Forgets what was learnt."""
+        """Forgets what was learned."""
         before, self.window, self.dead = self.window, self._initial, False
         self._success = self._failure = self._cohorts = 0.0
         self.cause = f"{before} → {self.window}: {cause}"

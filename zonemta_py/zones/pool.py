@@ -4,10 +4,10 @@ Each address draws a number for each key (the message's id), and the least of nu
 C. Ravishankar: A Name-Based Mapping Scheme for Rendezvous, 1998; with exponential draws shares follow the weights).
 
 Promise: the same key always finds the same address, after a restart and in every process, while it is usable. Mail of
-an address that is blocked or removed goes to the others as their weights, and nobody else's mail moves; so greylisting
+an address that is blocked or removed goes to the others as their weights, and no other mail moves; so greylisting
 servers see one address (RFC 6647 section 2.3).
 
-Pure: what is usable is asked of the caller, and only of those that would win.
+Pure: the caller is asked whether an address is usable, and only for those that would win.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How fast a provider takes mail from a source: a rate that complaints lower and silence raises.
+"""How fast a provider takes mail from a source: a rate that deferrals for rate ("complaints") lower, and time raises.
 
 Unbounded until the provider first complains (421, "too many messages"). Then, by multiplicative decrease, the bound is
 `rate_decrease` of what was accepted just before, and by multiplicative steps of `rate_increase` it rises again every
@@ -7,9 +7,9 @@ Unbounded until the provider first complains (421, "too many messages"). Then, b
 - close below it the rate stays until a dozen steps have passed since the complaint, since most probes would be refused;
 - far below it, clearly above it, and while none is known, each step is twice the last (at most a half, a quarter).
 
-At `rate_max`, or ten times the first bound, the bound is taken away. Complaints about what was sent before the last
+At `rate_max`, or ten times the first bound, the bound is removed. Complaints about what was sent before the last
 decrease, or shortly after it, are of the same burst and change nothing. A provider that complains whatever it is sent
-halves the rate each time, down to `rate_min`; that says nothing of the ceiling.
+halves the rate each time, down to `rate_min`; that does not set the ceiling.
 
 The unit is the caller's: messages or recipients a second. `now` is a clock that does not step back, as in `throttle`.
 """
@@ -24,7 +24,7 @@ from zonemta_py.zones.throttle import Bucket
 _MEASURED_S = 10
 """What was accepted is counted over this long."""
 _PAUSE_S = 2.0
-"""After so long without an acceptance counting begins anew, or the pause would pass for slowness."""
+"""After so long without an acceptance counting restarts, or the pause would pass for slowness."""
 _SETTLE_S = 3.0
 """A decrease takes so long to be felt: providers count what they refuse, too."""
 _BURST_S = 0.1
@@ -32,7 +32,7 @@ _BURST_S = 0.1
 _FIRST_LEAST = 1.0
 """The first bound is not lower, for nothing is known yet."""
 _LOOK_S = 2.0
-"""Complaints are not heard before there is so much to measure: what the first tenth of a second says is chance."""
+"""Complaints are ignored before there is so much to measure: the first tenth of a second is chance."""
 _HEARD_S = 60.0
 """A complaint so long ago was another burst's."""
 _STEPS_BELOW_CEILING = 12
@@ -138,7 +138,7 @@ class Learned:
         return self._rate != before
 
     def clear(self, cause: str) -> None:
-        """Takes the bound away and forgets what was learnt."""
+        """Removes the bound and forgets what was learned."""
         if self._rate:
             self.cause = f"{_text(self._rate)} → unbounded: {cause}"
         self._free()
@@ -239,7 +239,7 @@ def _per_second(text: str) -> float:
 
 
 def _text(per_second: float) -> str:
-    """A rate as people say it: 45/s, 3/min."""
+    """A readable rate: 45/s, 3/min."""
     if not per_second:
         return "unbounded"
     for name, seconds in (("s", 1), ("min", 60)):

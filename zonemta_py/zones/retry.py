@@ -1,6 +1,6 @@
-"""When a temporary failure is tried again (RFC 5321 4.5.4.1); `queue/core/lifetime.py` says when it is given up.
+"""When a temporary failure is tried again (RFC 5321 4.5.4.1); `queue/core/lifetime.py` says when it expires.
 
-Pure: the clock and the die are arguments. The schedule, its jitter and the life of a message are `config.Retry`.
+Pure: the clock and the randomness are arguments. The schedule, its jitter and the life of a message are `config.Retry`.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Route(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One kind of rule, for people. looked_at: what it was held against; rule and zone: what matched, "" if nothing.
+    """One kind of rule, for display. looked_at: what it was held against; rule and zone: what matched, "" if nothing.
 
     decides: the first one that matched. why: in words, also where nothing did.
     """
@@ -94,7 +94,7 @@ class Router:
         self, sender: str, recipient: str, origin: str = "", sending_zone: str | None = None,
         headers: dict[str, str] | None = None,
     ) -> list[Step]:  # fmt: skip
-        """Every kind of rule in the order in which `route` looks at them, and what each has to say."""
+        """Every kind of rule in the order in which `route` checks them, with the result of each."""
         headers = headers or {}
         given = ", ".join(f"{name}: {headers[name]}" for name in self._headers.fields if name in headers)
         domains = [canonical(address.rpartition("@")[2]) for address in (sender, recipient)]

@@ -1,7 +1,7 @@
 """A destination as limits count it: domains that share a set of mail exchangers are one site; sites have a provider.
 
-`site_key` names a site, `order` says in which order its hosts are tried, `without_ourselves` ends loops, `Providers`
-knows which hosts belong to whom (config/providers.toml). Nothing here asks DNS.
+`site_key` names a site, `order` says in which order its hosts are tried, `without_ourselves` prevents loops,
+`Providers` knows which hosts belong to whom (config/providers.toml). Nothing here asks DNS.
 
 Failures: `Providers.load` raises ConfigError, one sentence that names the file, the place in it and the remedy.
 """
@@ -101,7 +101,7 @@ def without_ourselves(exchanges: Exchanges, ours: Container[str]) -> Exchanges:
 
 
 class Providers:
-    """Whose hosts they are: suffixes of MX hosts and recipient domains → provider."""
+    """The provider of hosts: suffixes of MX hosts and recipient domains → provider."""
 
     def __init__(self, mx: dict[str, str] | None = None, domains: dict[str, str] | None = None) -> None:
         self._mx, self._domains = mx or {}, domains or {}

@@ -2,13 +2,13 @@
 
 Each (source, provider) climbs its schedule's caps by itself: a UTC day that went well (few enough attempts deferred,
 few enough refused for reputation, policy or a block) raises the next day's cap by one step; a bad day repeats it; a day
-with too few attempts to tell changes nothing: fewer than `least`, while the cap allowed more. Behind the last cap the
+with too few attempts to judge changes nothing: fewer than `least`, while the cap allowed more. After the last cap the
 address is warm and has no limit.
 
-Promise: no more recipients are leased in a day than its cap, however many senders ask and however often we restart, if
-`state` is journalled. What is leased before midnight and answered after it counts for the new day's result.
+Promise: no more recipients are leased in a day than its cap, however many senders there are and however often we
+restart, if `state` is journalled. What is leased before midnight and answered after it counts for the new day's result.
 
-Pure: the time is an argument. A clock that goes back does not begin a day anew. Memory: places where an address is
+Pure: the time is an argument. A clock that goes back does not restart a day. Memory: places where an address is
 still at its first step, and never had attempts enough to tell, are forgotten when their day is over.
 """
 
@@ -93,14 +93,14 @@ class Days:
             self.sent = max(0, self.sent - recipients)
 
     def result(self, delivered: int = 0, deferred: int = 0, blocked: int = 0) -> None:
-        """Attempts that were answered. delivered: also those refused for the recipient's own sake (user unknown …)."""
+        """Attempts that were answered. delivered: also those refused because of the recipient (user unknown …)."""
         self.delivered += delivered
         self.deferred += deferred
         self.blocked += blocked
 
     @property
     def verdict(self) -> str:
-        """What today is so far: "good", "bad: and why", or "quiet" (too few attempts to tell)."""
+        """The result of today so far: "good", "bad: and why", or "quiet" (too few attempts to tell)."""
         attempts, cap = self.delivered + self.deferred + self.blocked, self.cap or UNLIMITED
         if not attempts or (attempts < min(self.schedule.least, cap) and self.sent < cap):
             return "quiet"  # a day that used its whole cap counts, however small that is

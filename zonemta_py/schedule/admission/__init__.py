@@ -1,1 +1,1 @@
-"""What may go now: connections, rates, shares."""
+"""Admission: connections, rates, shares."""

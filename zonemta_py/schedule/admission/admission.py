@@ -1,9 +1,9 @@
-"""What may go now: every limit of the queue is asked here, granted here, and given back here.
+"""Admission: every limit of the queue is checked, charged and released here.
 
 A flow queue that is refused waits where it was refused: at the limit (for some combination of zone, source, site,
 provider, tenant, campaign), or for the end of a hold (`policy/state.py`). A limit wakes one of each flow's queues that
 wait at it, so that flows share by weight what a limit leaves, however many wait. All senders together are held to each
-limit exactly, since nobody sends without a lease.
+limit exactly, since no mail is sent without a lease.
 
 Time is steady seconds (`steady.py`).
 """
@@ -29,7 +29,7 @@ _NOTHING_SAID = Most(0, 0, None)
 
 
 class _Waiting:
-    """Who waits at a limit: flow queues by flow. when: of the timer that is set."""
+    """Flow queues that wait at a limit, by flow. when: of the timer that is set."""
 
     __slots__ = ("_blocking", "_cause", "flow_queues", "when")
 
@@ -39,7 +39,7 @@ class _Waiting:
         self._blocking = self._cause = ""
 
     def cause(self, limit: Limit) -> str:
-        """What those are told that begin to wait now: one text for all of them."""
+        """The reason given to those that begin to wait now: one text for all."""
         if limit.blocking != self._blocking:
             self._blocking, self._cause = limit.blocking, f"{limit.label} ({limit.blocking})"
         return self._cause
@@ -110,7 +110,7 @@ class Admission:
         return one_site and one_source and one_zone and not per & {"tenant", "campaign"}
 
     def concurrency(self, zone: Zone, site: str, source: str) -> Concurrency:
-        """What an egress path has earned; remembered when the egress path is forgotten, and over a restart."""
+        """The learned concurrency of an egress path; kept when the egress path is dropped, and across a restart."""
         return self.policy.earned.of(zone, site, source)
 
     # -- what holds
@@ -125,7 +125,7 @@ class Admission:
             wait = limit.wait(now)
             if wait and not (
                 limit.blocking == "connections" and self._idle.at(limit)
-            ):  # else somebody may use that one
+            ):  # otherwise another may use that one
                 return Blocked("limit", f"{limit.label} ({limit.blocking})", now + wait, self._timers.now_ms())
         return None
 
@@ -215,7 +215,7 @@ class Admission:
         return batch.path.active > 1 or batch.idle_connection is not None or batch.path in self._idle
 
     def lost(self, worker: str) -> None:
-        """A sender has died."""
+        """A sender process has died."""
         self._idle.lost(worker)
 
     def _room(self, limits: tuple[Limit, ...]) -> None:
@@ -238,7 +238,7 @@ class Admission:
         return idle_s
 
     def untouched(self, batch: Batch) -> None:
-        """Gives back everything: no sender has heard of it. The connection it was to go over is as it was."""
+        """Gives back everything: it has reached no sender. The connection it was to use is as before."""
         self.unused(batch, opened=False, tried=False, kept=False)
         if batch.idle_connection is not None:
             for limit in batch.limits:

@@ -2,7 +2,7 @@
 
 The limit is on those that are open, so such a connection counts until it ends. Its egress path uses it again for as
 long as it has mail; where others share the limit and wait, for TURN_S at most: then the next egress path has its
-turn. There nobody keeps one that is idle for longer than IDLE_S.
+turn. There an idle one is kept for IDLE_S at most.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zonemta_py.zones.throttle import Limit
 IDLE_S = 1.0
 TURN_S = 5.0
 _LATE_S = 0.1
-"""How much later than the sender's its end is believed: it must not count as closed while it is open."""
+"""How much later than in the sender it counts as closed: it must not count as closed while it is open."""
 
 
 class IdleConnections:
@@ -40,7 +40,7 @@ class IdleConnections:
         self._add(batch.path, IdleConnection(batch, self._timers.now() + batch.idle_s + _LATE_S))
 
     def take(self, path: EgressPath) -> IdleConnection | None:
-        """The egress path's newest, which no longer counts: whoever takes it over does."""
+        """The egress path's newest, which no longer counts itself: its new user does."""
         every = self._by_path.get(path)
         if not every:
             return None

@@ -1,10 +1,10 @@
-"""How many of a zone's connections a destination may have: slow ones must never have them all.
+"""The share of a zone's connections that a destination may have: slow ones must never have them all.
 
 A destination that holds each connection for minutes looks like any other until its first message is through. So a
-newcomer has one connection until then, or more while nobody else has any; one that was quick has as many as the zone
+newcomer has one connection until then, or more while no other has any; one that was quick has as many as the zone
 allows; slow ones, and those that are probed after a failure, share what is free, and leave a quarter of the zone's
 connections to everyone else. A quick destination has no more than one out of that quarter either, for it may turn slow
-with all that it has. A zone's own smart host is not rationed: it is all there is.
+with all that it has. A zone's own smart host is not rationed: it is the only destination.
 
 And how many messages a lease may have that follow each other over one connection (`series`): what the destination has
 been seen to take in SERIES_MS, and no more than went the last time, doubled for each lease of which all went: a server

@@ -1,10 +1,10 @@
-"""Manners: how a site wants to be spoken to, as it turned out; kept over restarts, and for FORGOTTEN_S at most.
+"""Manners: what was learned about the SMTP dialogue with a site; kept across restarts, and for FORGOTTEN_S at most.
 
     recipients   so many recipients a message does it take (RFC 5321 4.5.3.1.10); no lease has more
-    pipelining   a group of commands was not answered in time: it is told one at a time
+    pipelining   a group of commands was not answered in time: it gets one at a time
 
-Each is a STANDING record with its cause; operators see them (`rows`) and may forget them (`zonemta lift`). After
-FORGOTTEN_S it is found out again, which costs one transaction that is cut short.
+Each is a STANDING record with its cause; operators see them (`rows`) and may clear them (`zonemta lift`). After
+FORGOTTEN_S it is learned again, which costs one interrupted transaction.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Manners:
         return self._of(PIPELINING, site) is not None
 
     def learn(self, site: str, recipients: int, stalled: bool, cause: str) -> None:
-        """recipients: so many it takes; 0: nothing new. What is known already to be less stays."""
+        """recipients: so many it takes; 0: nothing new. A lower known value stays."""
         if recipients and recipients < self.recipients(site, recipients + 1):
             self._change(RECIPIENTS, site, recipients, cause)
         if stalled and not self.stepwise(site):

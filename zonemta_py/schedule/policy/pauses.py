@@ -1,7 +1,7 @@
 """For how long mail was stopped by choice: stretches of steady time, by what was stopped.
 
-A message does not grow older while an operator has its way stopped. What is stopped now is `policy/state.py`'s; here is
-what was, for as long as a message may live that waited through it. Pure, but for what it remembers.
+A message does not age while an operator has stopped its path. What is stopped now is in `policy/state.py`; past stops
+are here, for as long as a message that waited through them may live. Pure, but for what it remembers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 KEPT_MS = 90 * 86_400_000
 STRETCHES_MAX = 100
-"""Of one name; beyond that the two oldest are joined, so that mail rather lives too long than too short."""
+"""Of one name; beyond that the two oldest are joined, so that mail lives too long rather than too short."""
 
 Span = tuple[int, int]
 

@@ -1,10 +1,10 @@
-"""The state of policy: what holds back sources, sites, tenants and campaigns a while, and what was learned.
+"""The state of policy: what holds back sources, sites, tenants and campaigns for a while, and what was learned.
 
     suspend   a destination, tenant, campaign or zone sends nothing until a time (a rule, or an operator)
     rest      a source sends nothing to a site until a time (it is blocked there); other sources take over
     rate      a source's rate at a provider, lowered when that asked for it, and raised again
-    concurrency   how many connections a destination bears (`learned_concurrency.py`)
-    recipients, pipelining   how a site wants to be spoken to (`manners.py`)
+    concurrency   how many connections a destination takes (`learned_concurrency.py`)
+    recipients, pipelining   the SMTP dialogue with a site (`manners.py`)
     warmup    how far a new source has come at a provider
 
 Each change is a record in the journal with its cause, and all of it stands in position records; so it survives any
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 NO_TLS = "no-tls"
 """What a rule stops at a site where TLS fails: opportunistic TLS."""
 LOST = "lost"
-"""What damage may have cost of all this, and of the suppression list: shown until an operator has seen it."""
+"""What may have been lost of this, and of the suppression list, to damage: shown until an operator acknowledges it."""
 RATES_MAX = 10_000
 SEEN_MAX = 10_000
 KINDS = ("destination", "tenant", "campaign", "zone", "source", "rest")
 
 
 class Suspension(NamedTuple):
-    """Something that is stopped. until_ms: steady time, 0 for as long as nobody lifts it. since_ms: by the clock.
+    """Something that is stopped. until_ms: steady time, 0 until it is lifted. since_ms: by the clock.
 
-    chosen: an operator's order, or a bound that he set, and no answer of a destination: while it holds, no mail grows
-    older for it (`pauses.py`). begun_ms: since when it was, steady time.
+    chosen: an operator's order, or a bound set by one, and not a destination's reply: while it holds, mail does not
+    age because of it (`pauses.py`). begun_ms: since when it was, steady time.
     """
 
     until_ms: int
@@ -215,7 +215,7 @@ class PolicyState:
             days.set_step(*value)
 
     def lost(self, name: str, cause: str) -> None:
-        """Damage may have cost something that was ordered: it stands here until it is lifted."""
+        """An order may have been lost to damage: shown until it is lifted."""
         self._change([LOST, [LOST, name], self._now_ms(), cause])
 
     # -- what was learned
@@ -238,7 +238,7 @@ class PolicyState:
         return found
 
     def _forget_rates(self) -> None:
-        """Of those that hold nobody back all go; what was counted for them is seconds old. Else the oldest."""
+        """Drops those that hold nothing back; their counts are seconds old. Otherwise the oldest."""
         kept = [(key, rate) for key, rate in self._rates.items() if rate.bucket is not None]
         self._rates = OrderedDict(kept[-RATES_MAX // 2 :])
 
@@ -248,7 +248,7 @@ class PolicyState:
         if days is None or verdict not in (DELIVERED, DEFERRED, BOUNCED):
             return
         blocked = kind in BLOCKED_CLASSES
-        served = verdict == DELIVERED or (verdict == BOUNCED and not blocked)  # refused for the recipient's own sake
+        served = verdict == DELIVERED or (verdict == BOUNCED and not blocked)  # refused because of the recipient
         days.room(self._steady_ms())  # a new day may begin with it
         days.result(
             delivered=recipients if served else 0,
@@ -262,7 +262,7 @@ class PolicyState:
             self.count(source, site, provider, outcome.verdict, outcome.kind, len(outcome.recipients))
 
     def delivered(self, path: EgressPath) -> None:
-        """The destination has taken a message: what it bears is learned from that."""
+        """The destination has taken a message: its capacity is learned from that."""
         key = (path.source, path.provider or path.site)
         found = self._rates.get(key)
         if found is None:
@@ -285,7 +285,7 @@ class PolicyState:
         self._record(["lift", ["resting", name], None, cause])
 
     def slowed(self, path: EgressPath, cause: str, sent_ms: int) -> None:
-        """The destination wants less of this source; it says so of what was sent then."""
+        """The destination asks this source to slow down; its reply is about what was sent then."""
         source, provider = path.source, path.provider or path.site
         found = self._rate(source, provider)
         if found.slowed(self._now(), cause, self._steady(sent_ms)):
@@ -327,7 +327,7 @@ class PolicyState:
         self._lost.update((name, (since_ms, cause)) for name, since_ms, cause in state.get("lost", []))
 
     def rows(self) -> list[dict[str, Any]]:
-        """All stops, and what was learned and holds back, for people."""
+        """All stops, and what was learned and limits sending, for operators."""
         apart_ms = self._steady_ms() - self._now_ms()
         rows: list[dict[str, Any]] = [
             {

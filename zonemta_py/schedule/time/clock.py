@@ -1,6 +1,6 @@
 """Time: the clock that tests replace, and what is to happen at a moment.
 
-Steady seconds never step, and go on over a restart, so that what limits saved still means what it meant: `steady.py`
+Steady seconds never step, and continue across a restart, so that the saved state of limits stays valid: `steady.py`
 has the rule.
 """
 
@@ -31,7 +31,7 @@ class Clock:
         return self.ms() / 1000
 
     def boot(self) -> str:
-        """Which start of the machine `monotonic` counts from; "" if nobody knows."""
+        """Which start of the machine `monotonic` counts from; "" if unknown."""
         return _boot()
 
     def random(self) -> float:

@@ -1,8 +1,8 @@
 """When a recipient may be tried, limits aside: held until a time, sending hours, deadline (life: `core.lifetime`).
 
-Waiting that the sender or we chose is no attempt. `terms` are a message's metadata, whose times are by the machine's
-clock, as sending hours are; all other times are steady (`steady.py`), and apart_ms is how far these are ahead of it.
-What its sender gave as an interval is by the clock as it was when the mail came, `apart_ms` in the terms.
+Waiting that the sender or we chose does not count as an attempt. `terms` are a message's metadata, whose times are by
+the machine's clock, as sending hours are; all other times are steady (`steady.py`), and apart_ms is how far these are
+ahead of it. What its sender gave as an interval is by the clock as it was when the mail came, `apart_ms` in the terms.
 """
 
 from __future__ import annotations
@@ -70,5 +70,5 @@ def too_late(terms: dict[str, Any], now_ms: int) -> bool:
 
 
 def to_be_told(terms: dict[str, Any], now_ms: int) -> bool:
-    """Whether its deadline has passed and its sender is to hear of it while it goes on (RFC 2852 4.1.1)."""
+    """Whether its deadline has passed and its sender is to be notified while delivery continues (RFC 2852 4.1.1)."""
     return terms.get("deadline_mode") == "N" and now_ms >= deadline_ms(terms)

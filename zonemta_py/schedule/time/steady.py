@@ -3,14 +3,14 @@
 The rule, for the whole queue. The machine's clock (`ms`) says when something was: it stands in records, fields and
 lists, is that of sending hours, and is compared with nothing. How long something waits is steady time (`steady_ms`):
 retries, the life of mail, deadlines, stops, rates, warm-up days, the ends of request keys, and the times in all keys
-of the store but message ids, which only grow. Steady time begins as the machine's clock, goes on with the time that
+of the store but message ids, which only grow. Steady time begins as the machine's clock, advances with the time that
 really passes, and never steps:
 
-- A clock that is set, by more than STEP_MS, moves nothing. The step is said, and is a record of the journal (STANDING
+- A clock that is set, by more than STEP_MS, moves nothing. The step is logged, and is a record of the journal (STANDING
   "clock"), so that the age of a message is known although its id was given out by the other clock (`born_ms`).
-- After a restart of the process it goes on by the time since the machine started, which no one sets.
-- While the machine was off only its clock can tell how long that was, so that time counts; but where it is more than
-  GAP_MS, nothing is given up for its age before GRACE_MS have passed: all mail is tried again first. If the clock is
+- After a restart of the process it advances by the time since the machine started, which cannot be set.
+- While the machine was off only its clock knows how long that was, so that time counts; but where it is more than
+  GAP_MS, nothing expires before GRACE_MS have passed: all mail is tried again first. If the clock is
   set back later, it had been wrong, and the same is taken back from what was counted.
 
 `apart_ms` is steady time less the clock's; 0 where no clock was ever set.
@@ -59,12 +59,12 @@ class Steady(Clock):
         self.steps = [Step(*row) for row in kept.get("steps", [])] or [Step(_FIRST_ID, 0, 0)]
         self._credit_ms, self._began_id = kept.get("credit", (0, _FIRST_ID))
         self.grace_until_ms = int(kept.get("grace_until_ms", 0))
-        """Steady time before which nothing is given up for its age."""
+        """Steady time before which nothing expires."""
         clock_ms, now_ms = base.ms(), base.monotonic() * 1000
         self._offset_ms = self._resume(kept, last_ms, clock_ms, now_ms) - now_ms
         self._seen_ms = clock_ms - now_ms
         self.stepped = False
-        """The clock was set while nobody looked; `tell` writes it down."""
+        """The clock was set unnoticed; `tell` records it."""
         back_ms = self._offset_ms - self._seen_ms - self.steps[-1].apart_ms
         if abs(back_ms) > STEP_MS:
             self._take_back(back_ms)
