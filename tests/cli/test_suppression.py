@@ -60,7 +60,7 @@ def test_scopes(served: Told, told: Told, tmp_path: Path) -> None:
     assert json.loads(told("suppression", "show", "bob@x.test", "--json").out)["scope"] == "tenant:acme"
     ran = told("suppression", "add", "ann@x.test", "--scope", "news")
     assert ran.code == Exit.DATA
-    assert "'news' is not a scope; take all, campaigns, campaigns:TENANT" in ran.err
+    assert "'news' is not a scope; use all, campaigns, campaigns:TENANT" in ran.err
 
 
 def test_explain_says_who_is_listed(served: Told, told: Told) -> None:
@@ -144,7 +144,7 @@ def test_what_is_wrong_with_a_file(served: Told, told: Told, tmp_path: Path, con
         (b"\xff\xfe@x.test,,", "it is not UTF-8; save the file as UTF-8"),
         (b"cy@x.test,,yesterday", "since is 'yesterday'; write a date such as 2026-03-01"),
         (b"cy,,", "'cy' is not an address; give one such as ann@example.com"),
-        (b"cy@x.test,angry,", "there is no kind 'angry'; take hard-bounce, manual"),
+        (b"cy@x.test,angry,", "there is no kind 'angry'; use hard-bounce, manual"),
         (b",unsubscribe,", "there is no address"),
         (b"cy@x.test <dan@x.test>,,", "is not an address"),
     ],

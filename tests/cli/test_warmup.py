@@ -88,10 +88,10 @@ def test_a_source_is_put_on_another_step(served: Callable[..., Any], told: Calla
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["127.0.0.9", "google", "1"], Exit.DATA, "no source '127.0.0.9' is warming up; take 127.0.0.2"),
-        (["127.0.0.2", "gogle", "1"], Exit.DATA, "there is no provider or site 'gogle'; take one that"),
-        (["127.0.0.2", "google", "4"], Exit.DATA, "has no step 4; take 1 to 3, or warm"),
-        (["127.0.0.2", "google", "0"], Exit.DATA, "has no step 0; take 1 to 3, or warm"),
+        (["127.0.0.9", "google", "1"], Exit.DATA, "no source '127.0.0.9' is warming up; use 127.0.0.2"),
+        (["127.0.0.2", "gogle", "1"], Exit.DATA, "there is no provider or site 'gogle'; use one that"),
+        (["127.0.0.2", "google", "4"], Exit.DATA, "has no step 4; use 1 to 3, or warm"),
+        (["127.0.0.2", "google", "0"], Exit.DATA, "has no step 0; use 1 to 3, or warm"),
         (["127.0.0.2", "google", "cold"], Exit.USAGE, "'cold' is not a step; write its number as"),
         (["127.0.0.2", "google", "9" * 5000], Exit.USAGE, "is not a step; write its number"),
         (["127.0.0.2", "google"], Exit.USAGE, "STEP"),

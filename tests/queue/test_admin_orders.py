@@ -227,12 +227,12 @@ async def test_a_warm_up_is_set_before_the_first_message(house: Any) -> None:
 @pytest.mark.parametrize(
     ("source", "provider", "step", "said"),
     [
-        ("127.0.0.4", "google", 1, "no source '127.0.0.4' is warming up; take 127.0.0.3"),
-        ("127.0.0.3", "gogle", 1, "there is no provider or site 'gogle'; take one that `zonemta warmup` shows, or a"),
-        ("127.0.0.3", "z.test", 1, "there is no provider or site 'z.test'; take one"),
+        ("127.0.0.4", "google", 1, "no source '127.0.0.4' is warming up; use 127.0.0.3"),
+        ("127.0.0.3", "gogle", 1, "there is no provider or site 'gogle'; use one that `zonemta warmup` shows, or a"),
+        ("127.0.0.3", "z.test", 1, "there is no provider or site 'z.test'; use one"),
         ("127.0.0.3", "g.test", 1, "what goes to g.test counts for google: set the step there"),
-        ("127.0.0.3", "google", 0, "the warm-up 'w' of 127.0.0.3 has no step 0; take 1 to 3, or warm"),
-        ("127.0.0.3", "google", 4, "the warm-up 'w' of 127.0.0.3 has no step 4; take 1 to 3, or warm"),
+        ("127.0.0.3", "google", 0, "the warm-up 'w' of 127.0.0.3 has no step 0; use 1 to 3, or warm"),
+        ("127.0.0.3", "google", 4, "the warm-up 'w' of 127.0.0.3 has no step 4; use 1 to 3, or warm"),
     ],
 )
 async def test_warm_ups_that_there_are_not(house: Any, source: str, provider: str, step: int, said: str) -> None:
@@ -266,10 +266,10 @@ async def test_a_learned_rate_says_since_when(house: Any) -> None:
 @pytest.mark.parametrize(
     ("question", "kind", "name", "said"),
     [
-        ("stop", "rest", "x", "there is no 'rest' to stop; take destination, tenant, campaign, zone or source"),
+        ("stop", "rest", "x", "there is no 'rest' to stop; use destination, tenant, campaign, zone or source"),
         ("stop", "zone", "x", "there is no zone 'x'; there are default"),
         ("stop", "tenant", "", "which tenant"),
-        ("lift", "colour", "red", "there is no 'colour' to lift; take destination"),
+        ("lift", "colour", "red", "there is no 'colour' to lift; use destination"),
     ],
 )
 async def test_orders_that_make_no_sense(house: Any, question: str, kind: str, name: str, said: str) -> None:

@@ -245,7 +245,7 @@ async def test_many_at_once_come_in_pages(house: Make) -> None:
 @pytest.mark.parametrize(
     ("question", "arguments", "sentence"),
     [
-        ("suppress", {"rows": [["bob@x.test", "hated", "", "", ""]]}, "there is no kind 'hated'; take hard-bounce"),
+        ("suppress", {"rows": [["bob@x.test", "hated", "", "", ""]]}, "there is no kind 'hated'; use hard-bounce"),
         ("suppress", {"rows": [["bob", "manual", "", "", ""]]}, "'bob' is not an address"),
         ("suppress", {"rows": [["b\n@x.test", "manual", "", "", ""]]}, "is not an address"),
         ("suppress", {"rows": [["b" * 400 + "@x.test", "manual"]]}, "is not an address"),

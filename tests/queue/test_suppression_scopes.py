@@ -320,7 +320,7 @@ async def test_a_complaint_is_counted_once_however_its_entry_is_written_again(ho
 async def test_what_is_no_scope_is_refused(house: Make, scope: str) -> None:
     """With those that there are."""
     home = await house()
-    with pytest.raises(ValueError, match="is not a scope; take all, campaigns, campaigns:TENANT, campaign:NAME"):
+    with pytest.raises(ValueError, match="is not a scope; use all, campaigns, campaigns:TENANT, campaign:NAME"):
         await suppress(home, "ann@x.test", "manual", scope)
     with pytest.raises(ValueError, match="is not a scope"):
         await home.queue.ask("unsuppress", addresses=["ann@x.test"], scope=scope)

@@ -223,7 +223,7 @@ def test_an_address_that_is_warm_has_no_schedule() -> None:
     """One sentence that says which have."""
     warmups = Warmups([SCHEDULE], [Source(address="192.0.2.1", warmup="slow"), Source(address="192.0.2.2")])
     assert warmups.schedule_of("192.0.2.1") is SCHEDULE
-    with pytest.raises(ValueError, match=r"no source '192\.0\.2\.2' is warming up; take 192\.0\.2\.1"):
+    with pytest.raises(ValueError, match=r"no source '192\.0\.2\.2' is warming up; use 192\.0\.2\.1"):
         warmups.schedule_of("192.0.2.2")
     with pytest.raises(ValueError, match="give it a `warmup` in its pool"):
         Warmups([], []).schedule_of("192.0.2.2")

@@ -1,4 +1,4 @@
-"""Where the queue lets others have a say: routing a recipient, stopping a notification. Plugins come in through this.
+"""The queue's hooks: routing a recipient, stopping a notification. Plugins come in through this.
 
 `NoHooks` is the answer when nobody listens: the flags are False, and nothing is called.
 """

@@ -1,4 +1,4 @@
-"""Which message a sender is making just now, kept where the queue can read it when the sender has died of it.
+"""Which message a sender is rendering, recorded where the queue can read it if the sender dies of it.
 
 Making a merged message is the one thing a sender does with a stranger's program in its hands. A file of 12 bytes for
 each sender, in memory on both sides, says whose message that is: writing it costs a sender next to nothing, and the

@@ -32,7 +32,7 @@ async def stop(schedule: Schedule, kind: str, name: str, seconds: float | None, 
     Raises ValueError for a kind or name that cannot be stopped.
     """
     if kind not in STOPPED:
-        raise ValueError(f"there is no {kind!r} to stop; take {', '.join(STOPPED[:-1])} or {STOPPED[-1]}")
+        raise ValueError(f"there is no {kind!r} to stop; use {', '.join(STOPPED[:-1])} or {STOPPED[-1]}")
     if not name:
         raise ValueError(f"which {kind}? give its name")
     if kind == "zone" and name not in schedule.zones:
@@ -66,7 +66,7 @@ def lift(schedule: Schedule, kind: str, name: str, cause: str) -> bool:
     unknown kind.
     """
     if kind not in LIFTED:
-        raise ValueError(f"there is no {kind!r} to lift; take {', '.join(LIFTED[:-1])} or {LIFTED[-1]}")
+        raise ValueError(f"there is no {kind!r} to lift; use {', '.join(LIFTED[:-1])} or {LIFTED[-1]}")
     if kind == "resting":
         lifted = _end_rest(schedule, name, cause)
     else:
@@ -97,7 +97,7 @@ async def warm(schedule: Schedule, source: str, provider: str, step: int | None,
     plan = warmups.schedule_of(source)
     steps = len(plan.caps)
     if step is not None and not 1 <= step <= steps:
-        raise ValueError(f"the warm-up {plan.name!r} of {source} has no step {step}; take 1 to {steps}, or warm")
+        raise ValueError(f"the warm-up {plan.name!r} of {source} has no step {step}; use 1 to {steps}, or warm")
     if not warmups.knows(source, provider):
         await _check_provider(schedule, provider)
     schedule.policy.set_warmup(source, provider, steps if step is None else step - 1, cause)
@@ -116,7 +116,7 @@ async def _check_provider(schedule: Schedule, name: str) -> None:
     site = await look(schedule, name) if schedule.sites.asks and "." in name else None
     if not isinstance(site, Site):
         raise ValueError(
-            f"there is no provider or site {name!r}; take one that `zonemta warmup` shows, or a name in {file}"
+            f"there is no provider or site {name!r}; use one that `zonemta warmup` shows, or a name in {file}"
         )
     if (site.provider or site.key) != name:
         raise ValueError(f"what goes to {name} counts for {site.provider or site.key}: set the step there")

@@ -202,7 +202,7 @@ class Warmups:
     def schedule_of(self, source: str) -> Warmup:
         """Raises ValueError with one sentence for an address that is not being warmed up."""
         if source not in self._cold:
-            known = f"take {' or '.join(sorted(self._cold))}" if self._cold else "give it a `warmup` in its pool"
+            known = f"use {' or '.join(sorted(self._cold))}" if self._cold else "give it a `warmup` in its pool"
             raise ValueError(f"no source {source!r} is warming up; {known}")
         return self._cold[source][0]
 

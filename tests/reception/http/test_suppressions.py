@@ -45,7 +45,7 @@ def test_who_unsubscribes_leaves_campaigns(open_http: Any) -> None:
     assert door.client.delete(at, params={"scope": "campaigns"}).status_code == 404
     assert door.client.post("/v1/inject", json=GOOD | {"campaign": "spring"}).json()["accepted"] == 2
     answer = door.client.delete(at, params={"scope": "news"})
-    assert (answer.status_code, "is not a scope; take all, campaigns" in answer.text) == (422, True)
+    assert (answer.status_code, "is not a scope; use all, campaigns" in answer.text) == (422, True)
 
 
 def test_the_list_comes_in_pages(open_http: Any) -> None:

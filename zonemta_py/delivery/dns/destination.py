@@ -24,7 +24,7 @@ from zonemta_py.mail.classify import NoRoute
 from zonemta_py.zones.site import Exchanges, Providers, Site, order, shuffled, site_key, without_ourselves
 
 HOSTS_MAX = 10
-"""MX hosts looked up for one domain: nobody may make us ask a thousand questions with one record set."""
+"""MX hosts looked up for one domain: one record set must not cause a thousand queries."""
 ADDRESSES_MAX = 20
 """Addresses of one host."""
 LITERAL_S = 86_400.0
@@ -108,7 +108,7 @@ class DnsDestinationResolver:
     async def addresses(self, host: str, now: float) -> tuple[str, ...]:
         """Addresses of a host that the configuration or a plugin names, without MX.
 
-        Raises NoRoute, always temporary: mail must not bounce for a mistake that its owner can mend.
+        Raises NoRoute, always temporary: mail must not bounce for a mistake that its owner can correct.
         """
         literal = _literal(host)
         if literal:

@@ -1,4 +1,4 @@
-"""Which addresses the outside may send us to: DNS is written by strangers, and may say 127.0.0.1 or 10.0.0.5.
+"""Which addresses strangers' DNS may send us to: it is written by others, and may say 127.0.0.1 or 10.0.0.5.
 
 `refusal` is asked about the address that is connected to, not about a name, so an answer that changes between looking
 and connecting changes nothing. `LocalIdentity` knows whether a host or an address is this machine's own SMTP service.

@@ -1,4 +1,4 @@
-"""Questions to DNS and their answers as plain values: the only door to dnspython.
+"""DNS queries and their answers as plain values: the only module that imports dnspython.
 
 One cache for all kinds of question, bounded, as old as the records' TTLs allow. That there is nothing is believed for
 the SOA's minimum, at most NEGATIVE_MAX_S (RFC 2308 5); failures are kept FAILURE_S, so that a flood of mail does not

@@ -1,4 +1,4 @@
-"""Browse: the questions an operator asks the queue. Sizes are O(1); lists walk key ranges in stretches.
+"""Answers to the questions an operator asks the queue. Sizes are O(1); lists walk key ranges in stretches.
 
 Questions and answers (plain dicts and lists, ready for JSON):
     size                                    zones, domains, total

@@ -1,4 +1,4 @@
-"""Forgetting a person: all that waits for the address leaves the queue, and so does what the store keeps beside it.
+"""Erasing a person: all that waits for the address leaves the queue, and so does what the store keeps beside it.
 
 The walk goes in portions, so that the loop gets its turn; nothing of the person's is leased meanwhile. It is repeated
 until it finds nothing, for a recipient may change its place in front of it. What a sender has under way cannot be taken

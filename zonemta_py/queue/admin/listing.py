@@ -42,7 +42,7 @@ async def page(
 ) -> dict[str, Any]:
     """Rows, and the cursor of the next page. subject: a part of it, in any case; user: the login that handed it in."""
     if state is not None and state not in (State.QUEUED, State.LEASED, State.DEFERRED, State.HELD):
-        raise ValueError(f"there is no state {state!r}; take queued, leased, deferred or held")
+        raise ValueError(f"there is no state {state!r}; use queued, leased, deferred or held")
     if zone is not None and zone not in queue.core.schedule.zones:
         raise ValueError(f"there is no zone {zone!r}; there are {', '.join(queue.core.schedule.zones)}")
     if after and not _is_cursor(after):

@@ -1,4 +1,4 @@
-"""Orders: what an operator tells the queue to do with recipients it holds. Journalled, and made true after a crash too.
+"""Orders: what an operator tells the queue to do with held recipients. Journalled, and carried out after a crash too.
 
 A released recipient goes back as deferred, due at once: so its key is one that it never had before, and recovery can
 tell whether an older record about it has been applied.
@@ -70,7 +70,7 @@ async def _drop(queue: QueueContext, message_id: str) -> int:
 
 
 def _held(queue: QueueContext, message_id: str) -> dict[str, list[str]]:
-    """By zone. Nobody else may have them until `_done`: what two orders did at once would be counted twice."""
+    """By zone. They are busy until `_done`: what two orders did at once would be counted twice."""
     store, found, busy = queue.core.store, dict[str, list[str]](), queue.core.schedule.busy
     for zone in queue.core.schedule.zones:
         prefix = keys.held_range(zone) + message_id.encode() + b" "
@@ -80,9 +80,7 @@ def _held(queue: QueueContext, message_id: str) -> dict[str, list[str]]:
     if not found:
         raise ValueError(f"message {message_id!r} has no held recipient; `zonemta queue list --state held` shows them")
     if not busy.isdisjoint(theirs := _keys(message_id, found)):
-        raise ValueError(
-            f"message {message_id!r} is being released or dropped by somebody else; look again in a moment"
-        )
+        raise ValueError(f"message {message_id!r} is already being released or dropped; try again in a moment")
     busy.update(theirs)
     return found
 

@@ -1,4 +1,4 @@
-"""Questions about people: who is on the suppression list, orders about it, and forgetting somebody altogether."""
+"""Queries and orders about the suppression list, and the erasure of a person."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def _suppressions(
     queue: QueueContext, after: str = "", limit: int = 1_000, kind: str | None = None, scope: str | None = None
 ) -> dict[str, Any]:
     if kind is not None and kind not in KINDS:
-        raise ValueError(f"there is no kind {kind!r}; take {', '.join(KINDS)}")
+        raise ValueError(f"there is no kind {kind!r}; use {', '.join(KINDS)}")
     scope = checked_scope(scope) if scope else None
     following: str | None = after
     rows, limit = list[dict[str, Any]](), max(1, min(limit, LIST_MAX))

@@ -47,13 +47,13 @@ class CampaignCommands:
             float(life_h), self._core.clock.ms(), name_of(_template(template)), 0, len(template), notify,
         )  # fmt: skip
         if not -9 <= campaign.priority <= 9:
-            raise ValueError(f"the priority is {priority}; take -9 to 9")
+            raise ValueError(f"the priority is {priority}; use -9 to 9")
         if zone and zone not in self._core.schedule.zones:
             raise ValueError(f"there is no zone {zone!r}; there are {', '.join(self._core.schedule.zones)}")
         if not 0 < campaign.life_h < math.inf:
             raise ValueError(f"life_h is {life_h}; give hours, more than 0")
         if notify not in NOTIFY:
-            raise ValueError(f"there is no notify {notify!r}; take {', '.join(NOTIFY)}")
+            raise ValueError(f"there is no notify {notify!r}; use {', '.join(NOTIFY)}")
         campaign.seq = self._core.journal.next_seq
         created = await self._core.campaigns.create(campaign, template, self._core.lines)
         if created:

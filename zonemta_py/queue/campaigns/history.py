@@ -1,4 +1,4 @@
-"""The course of a campaign: how many waited and were delivered over time; how fast it goes, and how long it will take.
+"""The history of a campaign: how many waited and were delivered over time; its rate, and the estimated end.
 
 A bounded number of points: when there are as many as may be, every second one goes and they are taken half as often.
 The rate is that of the last two minutes, and forgotten with the process.

@@ -1,4 +1,4 @@
-"""Sweep: takes all that waits of canceled campaigns out of the queue, wherever it waits, in portions.
+"""Purge: takes all that waits of canceled campaigns out of the queue, wherever it waits, in portions.
 
 What it cannot have now (leased, or on its way from one range to another) is found when it is leased again, or by the
 next pass. Failures: while the disk is in trouble StoreError is raised; the next pass finds the rest.

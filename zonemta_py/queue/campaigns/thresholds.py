@@ -1,4 +1,4 @@
-"""Bounds of a campaign: what share of its attempts may go wrong before it is paused by itself.
+"""Bounds of a campaign: the share of its attempts that may fail before it is paused automatically.
 
 {"least": n, "deferred": share, "bounced": share, "blocked": share, "complaints": share}: shares from 0 to 1 of all
 attempts since it was last resumed (complaints: of what was delivered since then), looked at from `least` of these on.
@@ -22,11 +22,11 @@ def checked(bounds: dict[str, Any]) -> dict[str, float]:
     """Raises ValueError with one sentence for bounds that make no sense."""
     for name, value in bounds.items():
         if name not in ("least", *SHARES):
-            raise ValueError(f"there is no bound {name!r}; take least, {', '.join(SHARES)}")
+            raise ValueError(f"there is no bound {name!r}; use least, {', '.join(SHARES)}")
         if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
             raise ValueError(f"the bound {name} is {value!r}; write a number")
         if name != "least" and value > 1:
-            raise ValueError(f"the bound {name} is {value!r}; write a share from 0 to 1, as 0.05 for 5 %")
+            raise ValueError(f"the bound {name} is {value!r}; write a share from 0 to 1, such as 0.05 for 5%")
     return dict(bounds)
 
 

@@ -1,4 +1,4 @@
-"""Mail that names a campaign (X-Campaign) of which nobody has told the queue: it came by SMTP, and no tally has it.
+"""Mail that names a campaign (X-Campaign) that is not registered with the queue: it came by SMTP, and no tally has it.
 
 What waits of it is found by a walk over all recipients, so that it can be counted, paused and canceled like others. A
 cancel takes out what is there; mail of that name that comes later is taken, as it was before.

@@ -1,4 +1,4 @@
-"""Mail that has ended leaves the disk: LevelDB keeps what is deleted until a compaction happens to meet it.
+"""Mail that has ended leaves the disk: LevelDB keeps what is deleted until a compaction reaches it.
 
 So what holds recipients, and the slice of ids in which messages have ended, is compacted within the hour, or at once
 when space is short; mail goes on meanwhile. Measured, it takes 0.2 to 0.4 s of another thread for 100 MB of dead bodies

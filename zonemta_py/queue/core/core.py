@@ -1,7 +1,7 @@
 """What the parts of the queue share: the lines to both disks, the schedule, the counters, the ids, the clock.
 
-Whoever changes a recipient's state does it here: a record in the journal, a unit for the store, a count in `sizes`.
-`Core` itself decides nothing about mail; `accept`, `lease` and `settle` do.
+Every change of a recipient's state goes through here: a record in the journal, a unit for the store, a count in
+`sizes`. `Core` itself decides nothing about mail; `accept`, `lease` and `settle` do.
 """
 
 from __future__ import annotations

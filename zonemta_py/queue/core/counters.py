@@ -1,4 +1,4 @@
-"""Tallies: what has become of the recipients of each campaign; exact, and O(1) to read.
+"""Counters: what has become of the recipients of each campaign; exact, and O(1) to read.
 
 Kept as `sizes.py` keeps its counters: in memory, and written, those that changed, into the same LevelDB batch as the
 recipient's key; so whatever batch a crash leaves as the last one, tally and recipients agree. `fsck` counts again.

@@ -1,4 +1,4 @@
-"""The life of mail: how long a recipient may wait before it is given up (5.4.7). The rule is here, in one place.
+"""The life of mail: how long a recipient may wait before it expires (5.4.7). The rule is here, in one place.
 
 A recipient lives `life_h` hours: the campaign's if it is merged, else those of [retry]. They are counted in steady time
 (`schedule.steady`: a clock that is set makes nobody older), from when it may first be sent: its message was accepted,

@@ -1,4 +1,4 @@
-"""Messages that somebody in memory is busy with: metadata, how many recipients are left, and the body while it is warm.
+"""Messages in use in memory: metadata, how many recipients are left, and the body while it is warm.
 
 A message is pinned by every recipient of it in the window or leased, and by every batch that changes it and is not
 written yet; with the last pin it is forgotten, and read again from the store when needed. So what is in the store is
@@ -134,7 +134,7 @@ class Messages:
             raise StoreDamaged(f"message {message.id}: {error}") from None
 
     def cool(self, message: Message) -> None:
-        """Nobody is expected to need the body again."""
+        """The body is not expected to be needed again."""
         if message.body is not None:
             self._warm -= len(message.body)
             message.body = None

@@ -1,1 +1,1 @@
-"""Comparing store and journal, and putting them right."""
+"""Comparing store and journal, and repairing them."""

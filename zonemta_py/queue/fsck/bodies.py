@@ -1,4 +1,4 @@
-"""What `check` finds out about the files of large bodies: each message's is whole, and none belongs to nobody."""
+"""What `check` finds out about the files of large bodies: each message's is whole, and each belongs to a message."""
 
 from __future__ import annotations
 

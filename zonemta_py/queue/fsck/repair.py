@@ -1,4 +1,4 @@
-"""Repair: what a comparison has found is put right, in an order that a crash may interrupt anywhere.
+"""Repair of what a comparison has found, in an order that a crash may interrupt anywhere.
 
 First what is damaged goes to quarantine/, one case for all of it; then the journal gets the records that end what is
 lost; when they are stable the store follows. The queue here is one that has replayed everything, and that nobody uses:

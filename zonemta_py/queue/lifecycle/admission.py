@@ -1,4 +1,4 @@
-"""Merged messages on their way in: the campaign they belong to fills in what they leave open, or turns them away."""
+"""Merged messages on their way in: the campaign they belong to fills in what they leave open, or refuses them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def source_refusal(config: Config, source: str, zones: set[str]) -> Reply | None
     for name in sorted(zones):
         zone = config.zone(name) or config.default_zone
         if source not in {one.address for one in config.sources(zone)}:
-            return _refused(f"zone {name!r} does not send from {source}; take one of its source addresses")
+            return _refused(f"zone {name!r} does not send from {source}; use one of its source addresses")
     return None
 
 

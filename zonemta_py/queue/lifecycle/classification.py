@@ -1,4 +1,4 @@
-"""What a result teaches: the rules judge each reply, and the destination, its source and its mail are treated so.
+"""Applies the rules to each reply of a result, and the outcome to the destination, its source and its mail.
 
 A rule may turn a verdict (retry what was refused for good, give up what was put off), set when to try again, and ask
 for more: less speed, fewer connections, a rest for the source, a suspension. What no rule speaks of is as before: a
@@ -26,7 +26,7 @@ from zonemta_py.schedule.batch import EgressPath
 from zonemta_py.schedule.policy.state import NO_TLS
 
 OURS = LOCAL | {"plugin", "queue", "limit"}
-"""Stages at which nobody else has said anything."""
+"""Stages at which no remote server has replied."""
 UNTRIED = OURS | {TLS_POLICY}
 """Stages that do not say what the destination bears."""
 NO_TLS_S = 86_400.0

@@ -1,4 +1,4 @@
-"""What is on its way in: messages of several chunks. The last one hands them to `Acceptance.accept`, as any other."""
+"""Messages being received in several chunks. The last one hands them to `Acceptance.accept`, as any other."""
 
 from __future__ import annotations
 
@@ -158,6 +158,6 @@ class LocalIncoming:
 
 
 def _ignore(job: asyncio.Future[None]) -> None:
-    """Nobody waits for it any more."""
+    """Nothing waits for it any more."""
     if not job.cancelled():
         job.exception()

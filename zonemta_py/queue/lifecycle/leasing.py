@@ -1,4 +1,4 @@
-"""Leasing: hands deliveries to sender processes, each with a start record that is stable before the sender hears of it.
+"""Leasing: hands deliveries to sender processes, each with a start record that is stable before the sender gets it.
 
 A lease is a permission: it counts as a connection of its zone and of its destination until it is settled. Senders wait
 here; whenever something changes, `pump` lets the schedule read on and gives the waiting senders what may go, in turns.

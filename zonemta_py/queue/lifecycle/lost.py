@@ -1,4 +1,4 @@
-"""Messages that damage has cost: set aside with what is left of them, and ended by a record that says so.
+"""Messages lost to damage: set aside with what is left of them, and ended by a record that says so.
 
 The record is REMOVED, with "lost" in its fifth field (the name of the case in quarantine/); FINISH follows for the
 message. Both are on stable storage before anything is taken out of the store, so a crash in between leaves them to

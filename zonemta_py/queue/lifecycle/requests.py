@@ -1,4 +1,4 @@
-"""Requests: a client that repeats one, since it never heard the answer, gets the first answer, and stores nothing.
+"""Requests: a client that repeats one, because it never got the answer, gets the first answer, and nothing is stored.
 
 The key of a request goes into the same atomic synced batch as the mail it brought: both are there, or neither, whatever
 crashes. It is kept for `queue.request_h`, or as long as its campaign. Of the client's own words only a hash is kept.

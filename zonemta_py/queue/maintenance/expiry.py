@@ -1,4 +1,4 @@
-"""Mail whose time is over and that nobody has under way: it is leased for that only, and bounced.
+"""Mail whose lifetime is over and that is not being delivered: it is leased for this only, and bounced.
 
 Failures: while the disk is in trouble nothing ends; the next sweep finds it again.
 """
@@ -20,7 +20,7 @@ WALKED_AT_ONCE = 5_000
 
 
 class Endings:
-    """Who has waited too long, and their end."""
+    """Finds recipients that have waited too long, and bounces them."""
 
     def __init__(self, queue: QueueContext) -> None:
         self._queue, self._core = queue, queue.core

@@ -1,4 +1,4 @@
-"""What time drives: position records, the way of closed segments into the archive, the end of what is too old.
+"""Maintenance by the clock: position records, closed segments into the archive, expiry.
 
 A position record every few seconds says where the next start begins; it costs one empty synced batch and one record.
 Every minute all flow queues in memory are looked at; what has a deadline is looked at when the nearest one has passed.

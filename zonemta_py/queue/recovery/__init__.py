@@ -1,1 +1,1 @@
-"""From the files of a queue to a queue that serves."""
+"""Recovery: from the files of a queue to a running queue."""

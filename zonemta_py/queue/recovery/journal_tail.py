@@ -1,4 +1,4 @@
-"""The end of the journal after a crash: a tear is nobody's loss, but damage there is copied to quarantine and named.
+"""The end of the journal after a crash: a tear loses nothing, but damage there is copied to quarantine and reported.
 
 A crash leaves a record that is incomplete at the end of the file, or zeros. A record that is complete by its length,
 and whose checksum is wrong, was written whole: somebody may have been told of it, though the store had not noted that

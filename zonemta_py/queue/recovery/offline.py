@@ -1,4 +1,4 @@
-"""`zonemta fsck`: opens a stopped queue itself, and says what is wrong with it, or puts that right.
+"""`zonemta fsck`: opens a stopped queue, and reports what is wrong with it, or repairs it.
 
 Without repair nothing is changed: the queue is judged as the next start would make it (`view`), for what a crash has
 left in the journal only is no damage. With repair it is recovered as a start recovers it, and then compared.

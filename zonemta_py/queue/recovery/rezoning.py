@@ -1,4 +1,4 @@
-"""Adoption: recipients of a zone that the configuration no longer has go on in the default zone.
+"""Re-zoning: recipients of a zone that the configuration no longer has continue in the default zone.
 
 They become deferred there, due at once (held ones stay held), so that the schedule finds them; nothing else about them
 changes. Done once at the start, after recovery; the log says so.

@@ -1,4 +1,4 @@
-"""Recovery: the only way up. Opens the store, reads the journal from the last position record, makes both agree.
+"""Recovery: the only way to start. Opens the store, reads the journal from the last position record, makes both agree.
 
 Seed 000's restart, with the positions in the journal itself. What lies behind the last position record is the working
 suffix; the record names the leases that were out when it was written, so the suffix never begins before it. Each result

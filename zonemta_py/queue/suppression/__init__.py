@@ -1,1 +1,1 @@
-"""Who gets no mail."""
+"""The suppression list."""

@@ -153,7 +153,7 @@ def checked(row: list[Any], now_ms: int) -> Suppressed:
     given: list[Any] = [*row, *["", "", "", "", now_ms, ""][len(row) - 2 :]]
     address, kind, reason, evidence, by, campaign, since_ms, scope = given[:8]
     if kind not in KINDS:
-        raise ValueError(f"{address}: there is no kind {kind!r}; take {', '.join(KINDS)}")
+        raise ValueError(f"{address}: there is no kind {kind!r}; use {', '.join(KINDS)}")
     texts = (text[:TEXT_CHARACTERS_MAX] for text in (reason, evidence, by, campaign))
     entry = Suppressed(checked_person(address), kind, int(since_ms or now_ms), *texts)
     return entry._replace(scope=checked_scope(scope) if scope else "")
@@ -162,7 +162,7 @@ def checked(row: list[Any], now_ms: int) -> Suppressed:
 def checked_scope(scope: Any) -> str:
     """Raises ValueError."""
     if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
-        raise ValueError(f"{scope!r} is not a scope; take {SCOPES}")
+        raise ValueError(f"{scope!r} is not a scope; use {SCOPES}")
     return scope
 
 

@@ -1,4 +1,4 @@
-"""Suppression: the people to whom nothing is sent, whoever asks for it, and why; of which scope (`entry.py`).
+"""Suppression: the addresses that get no mail, and why; of which scope (`entry.py`).
 
 Checked when mail comes (they are left out, and counted) and again when it is leased (they are removed, without a
 bounce), for they may have been listed meanwhile. Mail from nobody (the null sender) is exempt: notices go to those who
