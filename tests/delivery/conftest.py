@@ -8,6 +8,7 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Delivery, QueueRefusal, Result
+from zonemta_py.sink import Sink, SinkOptions
 
 PATIENCE_S = 20.0
 SILENCE_S = 0.5
@@ -299,3 +301,17 @@ def plugin(tmp_path: Path) -> Callable[[str], Host]:
         return Host.load(Plugins(enabled=[str(file)]))
 
     return load
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def start_sink(stack: AsyncExitStack) -> Callable[..., Awaitable[Sink]]:
+    async def start(listen: str = "127.0.0.1:0") -> Sink:
+        return await stack.enter_async_context(Sink(SinkOptions(listen=(listen,), keep=True)))
+
+    return start
