@@ -1,15 +1,15 @@
-"""`zonemta run`: binds the ports, forks queue, receivers, HTTP door and senders, and starts again who ends.
+"""`zonemta run`: binds the ports, forks queue, receivers, HTTP process and senders, and restarts those that end.
 
 There is no shutdown: SIGKILL ends all of them alike (children die with the supervisor), and starting is recovering.
 SIGTERM does the same after some seconds, in which nothing new is begun: the queue grants no leases, receivers end their
 messages (`server.stop_s`); a second SIGTERM does it at once. Receivers are started first and greet clients while the
-rest is still being loaded; what a child needs is imported here, once, so that one that died is back as soon as it is
+rest is still being loaded; what a child needs is imported here, once, so that a restarted one is back as soon as it is
 forked. The listening sockets stay open here, so clients that connect while a receiver starts again only wait; of the
 children each has its own alone. A child that keeps ending at once is started more and more slowly, every two seconds at
 the slowest. The reporter is there only while there is something to report: once a day, and after AGAIN_S if it failed.
 
-Failures: a port that is taken or a bad plugin is a `StartError`, one sentence. After the start nothing is final,
-nor is a standard error that takes no more: `zonemta run` puts one there that raises nothing (`cli.run.log_stream`).
+Failures: a port that is taken or a bad plugin is a `StartError`, one sentence. After the start nothing is fatal, not
+even a standard error that cannot be written: `zonemta run` puts one there that raises nothing (`cli.run.log_stream`).
 """
 
 from __future__ import annotations

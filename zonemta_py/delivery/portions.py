@@ -108,7 +108,7 @@ class Portions:
 
     @property
     def open(self) -> list[int]:
-        """Who has no outcome yet."""
+        """Recipients without an outcome yet."""
         ended = {index for outcome in (*self.reported, *self.outcomes) for index in outcome.recipients}
         return [index for index in range(len(self.whole.recipients)) if index not in ended]
 
@@ -177,7 +177,7 @@ class Portions:
             )  # fmt: skip
 
     def release(self) -> None:
-        """Those that wait still go back to the queue, unless that would only begin it all anew."""
+        """Those still waiting go back to the queue, unless that would only start it all again."""
         untried = [index for portion in self.waiting for index in portion.indices]
         self.waiting.clear()
         if not untried:

@@ -47,6 +47,6 @@ def not_made(error: Exception, recipients: list[int]) -> Outcome:
     """error: one of NotMade. Values that make no message never will; a queue or key that is away may be back."""
     if isinstance(error, QueueRefusal):
         return Outcome(DEFERRED, error.reply, "body", recipients)
-    if isinstance(error, Unsigned):  # nobody else has said anything: no stage that rules judge by
+    if isinstance(error, Unsigned):  # no server has replied: not a stage that rules match
         return Outcome(DEFERRED, error.reply, "queue", recipients)
     return Outcome(BOUNCED, Reply(554, "5.6.0", f"the message cannot be made: {error}"), "queue", recipients)

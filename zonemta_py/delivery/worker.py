@@ -4,8 +4,8 @@ A place is free as soon as its result has been written to the queue; nobody wait
 and results leave in the order in which they became known. One task per delivery. The limits (connections, rates) were
 granted with the lease; `most` only bounds this process.
 
-Failures: when the queue refuses a lease or a result it is gone, and `run` returns: the process ends and starts anew.
-A delivery that meets a bug of ours is deferred (451 4.3.0) and logged with its traceback: one letter must not stop all.
+Failures: when the queue refuses a lease or a result it is gone, and `run` returns: the process ends and is restarted. A
+delivery that meets a bug of ours is deferred (451 4.3.0) and logged with its traceback: one message must not stop all.
 """
 
 from __future__ import annotations

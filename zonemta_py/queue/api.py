@@ -33,7 +33,7 @@ class QueueRefusal(Exception):
 
 
 class Unanswered(QueueRefusal):
-    """Nobody can tell now whether the message is stored: who asked for it must not be told that it is not."""
+    """It is unknown whether the message is stored: its client must not be told that it is not."""
 
 
 class Receipt(NamedTuple):

@@ -50,7 +50,7 @@ class Hooks(Protocol):
 
 
 class NoHooks:
-    """Nobody listens."""
+    """No plugins."""
 
     routes = delays = bounces = releases = False
 

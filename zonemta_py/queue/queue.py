@@ -44,7 +44,7 @@ class LocalQueue(QueueContext):
         self.core.changed()
 
     def close(self) -> None:
-        """For a process that goes on; the others just end."""
+        """For a process that continues; the others just end."""
         self.maintenance.stop()
         self.core.close()
 
@@ -147,7 +147,7 @@ class LocalQueue(QueueContext):
 
 
 def _nothing() -> None:
-    """Nobody waits for a part."""
+    """A part has no answer to wait for."""
 
 
 def _wake(future: asyncio.Future[None]) -> None:

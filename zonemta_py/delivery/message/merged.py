@@ -33,7 +33,7 @@ WHOLE_BYTES_MAX = 256 * 1024
 
 
 SLOW_S = 0.003
-"""A message that takes longer to make is made when nobody else is in a hurry; ordinary ones take a fiftieth of it."""
+"""A message that takes longer to render waits until no other is urgent; ordinary ones take a fiftieth of it."""
 
 
 @dataclass(slots=True)

@@ -70,7 +70,7 @@ class Signer:
         self, message_id: str, section: bytes, body_hash: bytes | None, ask: Ask,
         now: float, unix_s: int, own: bool = True,
     ) -> bytes:  # fmt: skip
-        """The DKIM-Signature fields, b"" if nobody signs for that author. Raises Unsigned, and what `ask` raises.
+        """The DKIM-Signature fields, b"" if no key signs for that author. Raises Unsigned, and what `ask` raises.
 
         section: the raw header section. body_hash: if it is known; else `ask` computes it, once for the message.
         now: of a steady clock. unix_s: for t=. own: the key of the author's domain may sign; else only the

@@ -72,7 +72,7 @@ class Answers:
         return [index for index in range(len(self._delivery.recipients)) if index not in settled]
 
     def _judge_envelope(self, replies: list[Reply], data: Reply | None) -> bool:
-        """Settles whoever is settled by now; True if the message is to be sent."""
+        """Settles the recipients whose result is known by now; True if the message is to be sent."""
         if self.announced and not (replies and completed(replies[0])):
             broken = self.session.dialogue.broken
             self.misunderstood = replies[0].code != 421 if replies else broken is not ConnectionLost
@@ -112,7 +112,7 @@ class Answers:
         return not dialogue.astray
 
     def _distrust(self, stage: str) -> None:
-        """What the server has said of these recipients may have been meant for others, or for nobody."""
+        """What the server has said of these recipients may have been meant for others, or for none."""
         self._groups = {key: outcome for key, outcome in self._groups.items() if outcome.reply is BAD_RECIPIENT}
         self._over, self._accepted = {}, []
         self.session.dialogue.abort()

@@ -1,4 +1,4 @@
-"""Open connections between messages: whoever has the next one for the same place goes on where the last ended.
+"""Open connections between messages: the next delivery to the same destination continues where the last ended.
 
 How many there may be is not decided here: each lease is the permission for one connection, so there are never more in
 use than leases. Idle ones end by themselves with QUIT after the zone's idle time; together there are at most

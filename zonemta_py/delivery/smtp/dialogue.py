@@ -30,7 +30,7 @@ _LINE = re.compile(rb"([2-5]\d\d)(?:([ -])(.*?))?\r?", re.DOTALL)
 class Dialogue(asyncio.Protocol):
     """broken: None, or the class of the failure that ended it. on_end: called once when it is over.
 
-    astray: there were more replies than questions, so nobody knows which of them belongs to what. overtaken: the reply
+    astray: there were more replies than questions, so it is unknown which of them belongs to what. overtaken: the reply
     to the end of a message came while bytes of the message were still here (see `end`). sending: a message is on its
     way, which the server may refuse before its end.
     """
@@ -95,13 +95,13 @@ class Dialogue(asyncio.Protocol):
         return _HALF if (self._buffer or self._lines) and self.broken is None else None
 
     def begin(self) -> None:
-        """Before the first command of a group: a reply that nobody asked for means that we are out of step."""
+        """Before the first command of a group: an unsolicited reply means that we are out of step."""
         self._idle = False
         if self._replies or self._buffer or self._lines:
             self.out_of_step()
 
     def out_of_step(self) -> None:
-        """Ends it: what has come belongs to nothing, and is given out to nobody."""
+        """Ends it: what has come belongs to nothing, and is discarded."""
         self.astray = True
         self._fail(ReplyGarbled)
         self._replies = []

@@ -1,4 +1,4 @@
-"""A connection to one server, from connect to ready for MAIL: the only door to aiosmtplib.
+"""A connection to one server, from connect to ready for MAIL: the only module that imports aiosmtplib.
 
 aiosmtplib connects, greets, starts TLS and authenticates; then a `Dialogue` takes over its transport for pipelined
 transactions. How much TLS is a `TlsPlan`; where a handshake fails, the next step of its `Ladder` is tried on a fresh

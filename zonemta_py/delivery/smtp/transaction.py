@@ -35,7 +35,7 @@ GROUP_S = 1800.0
 
 
 class Followers(Protocol):
-    """What goes over the same session behind a transaction. next: prepared; None: nobody is left."""
+    """What goes over the same session behind a transaction. next: prepared; None: none is left."""
 
     def may_announce(self, session: SmtpSession) -> bool: ...
     async def next(self, session: SmtpSession) -> Transaction | None: ...
@@ -78,7 +78,7 @@ class Transaction(Answers):
     # before MAIL
 
     async def prepare(self) -> bool:
-        """Before the first byte; False: nobody is left, and all have their outcome."""
+        """Before the first byte; False: no recipient is left, and all have their outcome."""
         delivery = self._delivery
         everyone = list(range(len(delivery.recipients)))
         if not commands.sendable(delivery.sender):
@@ -181,7 +181,7 @@ class Transaction(Answers):
             dialogue.abort()  # 354 after no RCPT, and to no message would there be a reply (RFC 2033 4.2)
             return
         if not self._accepted:
-            dialogue.write(_DOT + self._next())  # an empty message for nobody: its reply does not matter
+            dialogue.write(_DOT + self._next())  # an empty message for no recipient: its reply does not matter
         elif self._body.whole is not None and not dialogue.broken:
             stuffer, following = Stuffer(), self._next()
             dialogue.end(stuffer.stuff(self._body.whole), stuffer.end() + following, len(following))

@@ -8,7 +8,7 @@ Reports leave between midnight and SPREAD_S after it, at a moment that our name 
 world do not all come at once (RFC 8460 4.1). Days that we were not there for are made up for, up to MISSED_MAX.
 
 Failures: `run` raises QueueRefusal if the queue does not take a report now, OSError if the file cannot be written:
-then the day is not done, and whoever calls again goes on where it was.
+then the day is not done, and the next call continues where it was.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ async def run(config: Config, names: Names, intake: Submission, now: float) -> N
 
 
 def through(intake: Submission, now: float) -> HandIn:
-    """Hands reports in to our own queue. Nobody is told if one cannot be delivered: it would be postmaster, daily."""
+    """Hands reports in to our own queue. No notification is sent if one cannot be delivered: it would go to postmaster,
+    daily."""
 
     async def hand_in(sender: str, recipients: list[str], message: bytes) -> None:
         envelope = Envelope(

@@ -1,4 +1,4 @@
-"""HTTPS to one host at addresses that we have looked up ourselves: the only door to httpx.
+"""HTTPS to one host at addresses that we have looked up ourselves: the only module of delivery that imports httpx.
 
 Where a name leads is a stranger's doing: addresses that mail may not go to are not asked either (`reach`).
 Certificates are validated for the host's name, redirects are not followed, proxies of the environment not used, and no

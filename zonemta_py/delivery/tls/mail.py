@@ -42,7 +42,7 @@ async def uris(names: Names, domain: str) -> list[str]:
 async def send(
     report: TlsReport, names: Names, contexts: TlsContexts, hand_in: HandIn, barred: Barred = refusal
 ) -> list[str]:
-    """What became of it: a sentence for each addressee, none if nobody asks for it."""
+    """What became of it: a sentence for each addressee, none if no one asks for it."""
     try:
         wanted = await uris(names, report.domain)
     except DeliveryError as error:

@@ -71,7 +71,7 @@ class _Kept:
         return self.policy is not None and time.time() < self.fetched_s + self.policy.max_age_s
 
     def old(self) -> bool:
-        """Also if it was fetched while the clock was ahead: nobody knows how old it is then."""
+        """Also if it was fetched while the clock was ahead: its age is unknown then."""
         age_s = time.time() - self.fetched_s
         return self.policy is not None and not -SKEW_S <= age_s <= min(REFRESH_S, self.policy.max_age_s / 2)
 

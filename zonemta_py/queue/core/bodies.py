@@ -99,7 +99,7 @@ class Bodies:
         self._threads.shutdown()
 
     def read(self, message_id: str, chunks: int, first: int, most: int) -> list[bytes]:
-        """Chunks as they are kept (`body_file.read`), for whoever waits. Raises StoreDamaged, StoreFailed."""
+        """Chunks as they are kept (`body_file.read`), for a waiting coroutine. Raises StoreDamaged, StoreFailed."""
         try:
             return body_file.read(self.folder, message_id, chunks, first, most)
         except BodyDamaged as damaged:
@@ -135,7 +135,7 @@ class Bodies:
 
 
 def client_of(address: str) -> str:
-    """The client that an address stands for: of IPv6 its network, for whoever has one address there has all of them."""
+    """The client that an address stands for: of IPv6 its network, since one client has all of its addresses."""
     if ":" not in address:
         return address
     try:

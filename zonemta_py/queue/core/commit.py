@@ -73,7 +73,7 @@ class Thread:
                 error = caught
             try:
                 self._loop.call_soon_threadsafe(then, error)
-            except RuntimeError:  # the loop is closed: nobody is left to tell
+            except RuntimeError:  # the loop is closed: no client is left to answer
                 return
 
 
@@ -285,7 +285,7 @@ class StoreLine:
         self.store.write([(b"probe", None)], True)
 
     def close(self) -> None:
-        """What nobody was told of may be lost."""
+        """What was not acknowledged may be lost."""
         self._worker.end()
         self.store.close()
 
@@ -319,7 +319,7 @@ class JournalLine:
         self._busy = False
 
     def append(self, kind: Type, body: bytes, now_ms: int) -> int:
-        """Returns the record's sequence number. It is written within `lazy_s`, synced when somebody waits for it."""
+        """Returns the record's sequence number. It is written within `lazy_s`, synced when something waits for it."""
         seq = self.next_seq
         self.next_seq = seq + 1
         self._buffer.append(Record(seq, now_ms, int(kind), body))

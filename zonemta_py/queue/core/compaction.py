@@ -32,7 +32,7 @@ class Compaction:
         self._since_s = self._done_s = 0.0
 
     def resume(self, ended: list[str] | None) -> None:
-        """What the process before had noted; None: nobody knows."""
+        """What the previous process noted; None: unknown."""
         self.slice = _ALL if ended is None else tuple(ended)
 
     def ended(self, message_id: str) -> None:

@@ -104,7 +104,7 @@ class Core:
         self.lifetime = Lifetime(config, clock, self.campaigns, self.schedule)
 
     def close(self) -> None:
-        """In a process that goes on: no thread and no file stays. Lost is at most what its end would have lost."""
+        """In a process that continues: no thread and no file stays. Lost is at most what its end would have lost."""
         self.closed = True
         self.journal.close()
         self.lines.close()
@@ -134,7 +134,7 @@ class Core:
         self.messages.unpin(self.messages.get(message_id))
 
     def _terms_of(self, message_id: str) -> dict[str, Any]:
-        """Empty where they cannot be read: whoever leases the message finds that out."""
+        """Empty where they cannot be read: leasing the message finds that out."""
         try:
             return self.messages.peek(message_id)
         except StoreError:

@@ -78,7 +78,7 @@ class CampaignCounters:
         self._changed.add(name)
 
     def forget(self, name: str) -> None:
-        """There is no such campaign any more; whoever says so deletes its key."""
+        """There is no such campaign any more; the caller deletes its key."""
         self._counters.pop(name, None)
         self._changed.discard(name)
         self._written.discard(name)

@@ -103,7 +103,7 @@ def publish(folder: Path, target: Path) -> list[Path]:
 def retire(folder: Path, target: Path, spans: list[tuple[int, int]]) -> list[Path]:
     """Takes the files of those segments out of the journal; returns where they are now.
 
-    What is in the archive already stays as it is there: somebody may have been forgotten in it.
+    What is in the archive already stays as it is there: a person may have been erased from it.
     """
     gone: list[Path] = []
     if not spans:

@@ -12,7 +12,7 @@ from zonemta_py.queue.core.counters import Tally
 
 
 class Finding(NamedTuple):
-    """As `check.Problem`; operations: what mends it."""
+    """As `check.Problem`; operations: what repairs it."""
 
     severity: str
     what: str

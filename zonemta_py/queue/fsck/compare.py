@@ -127,7 +127,7 @@ def compare(
 
 
 class Comparison:
-    """What was found. operations: what mends it in the store, but for messages that are `broken` (and why)."""
+    """What was found. operations: what repairs it in the store, but for messages that are `broken` (and why)."""
 
     def __init__(self, config: Config, store: Store, truth: Truth, lossy: bool, lost: bool) -> None:
         self.config, self.store, self.truth, self.report = config, store, truth, Report()
@@ -208,7 +208,7 @@ class Comparison:
             self._merged.add(message_id)
 
     def _ended(self, message_id: str) -> bool:
-        """The journal has the end of all its recipients, so that nobody needs its body."""
+        """The journal has the end of all its recipients, so that its body is not needed."""
         return message_id in self.truth.ended or self.truth.alive.get(message_id) == {}
 
     def bodies(self) -> None:

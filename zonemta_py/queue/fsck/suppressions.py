@@ -32,7 +32,7 @@ class Listed:
 
 def findings(store: Store, listed: Listed, lossy: bool, lost: bool) -> Iterator[Finding]:
     """lossy: the journal has lost records; the store is believed then. lost: the store has, too: whom it does not know
-    stays listed, for nobody may be written to because of damage."""
+    stays listed, as damage must not cause mail to anyone on it."""
     yield from _entries(store)
     if not lossy or lost:
         yield from _against_journal(store, listed, only_missing=lossy)

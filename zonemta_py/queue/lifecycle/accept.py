@@ -277,7 +277,7 @@ class Acceptance:
         return campaign is not None and not campaigns.over(campaign)
 
     def _undo(self, operations: list[Operation], placed: list[_Placed], envelope: Envelope) -> None:
-        """A batch that failed may be found in LevelDB's log all the same; until it is deleted nobody may read it."""
+        """A batch that failed may be found in LevelDB's log all the same; until it is deleted it must not be read."""
         core = self._core
         forgotten = self.requests.undo(envelope) if envelope.request else immediately
 

@@ -15,7 +15,7 @@ from zonemta_py.queue.suppression.register import SuppressionList
 
 
 class QueueContext:
-    """Handed to whoever works on the queue as a whole: recovery, answers, orders, maintenance."""
+    """For the parts that work on the queue as a whole: recovery, answers, orders, maintenance."""
 
     def __init__(self, core: Core, first_lease: int) -> None:
         self.core = core

@@ -89,7 +89,7 @@ class LocalIncoming:
         self._check()
 
     async def _done(self, job: asyncio.Future[T]) -> T:
-        await asyncio.wait([job])  # `abort` cancels the job, not whoever waits for it: he is owed an answer
+        await asyncio.wait([job])  # `abort` cancels the job, not its waiter, which must get an answer
         if job.cancelled():
             raise QueueRefusal(self._trouble or GONE)
         try:

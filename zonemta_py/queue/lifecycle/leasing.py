@@ -99,7 +99,7 @@ class Leases:
                 self.take_back(lease)
 
     def take_back(self, lease: Lease) -> None:
-        """A lease whose sender never heard of it. The journal is told: it is over, and nobody is in doubt."""
+        """A lease that never reached its sender. The journal records that it is over, and no recipient is in doubt."""
         if self.out.pop(lease.number, None) is not None:
             self._core.ledger.append(Type.IN_DOUBT, InDoubtRecord([lease.number], []).pack())
             self._put_back(lease.batch)
@@ -275,7 +275,7 @@ class Leases:
         return True
 
     def end(self, lease: Lease, verdict: int, reply: Reply, delay_s: float | None = None) -> None:
-        """Settles a lease that no sender has heard of: it expired, a plugin refused it, its hours are not open …"""
+        """Settles a lease that has reached no sender: it expired, a plugin refused it, its hours are not open …"""
         outcome = Outcome(verdict, reply, "queue", list(range(len(lease.batch.entries))), delay_s=delay_s)
         self._settle(Result(lease.number, [outcome]), lambda: None)
 

@@ -28,7 +28,7 @@ class Notices:
     def make(
         self, kind: dsn.Kind, message: Message, failures: list[dsn.Failed], now_ms: int
     ) -> tuple[Envelope, bytes] | None:
-        """The envelope and bytes of a notification, or None if nobody is to get one."""
+        """The envelope and bytes of a notification, or None if none is to be sent."""
         sender = str(message.metadata.get("sender") or "")
         failures = [failed for failed in failures if wanted(kind, failed.recipient.notify, message.metadata, now_ms)]
         if not sender or not failures:

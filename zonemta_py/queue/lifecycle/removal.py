@@ -27,7 +27,7 @@ from zonemta_py.schedule.zone import ZoneSchedule
 
 
 def remove_leased(core: Core, damaged: DamagedMessages, batch: Batch, entries: list[Entry], reason: str) -> bool:
-    """Takes these of a batch's recipients out, before there is a start record; False: nobody is left of the group.
+    """Takes these of a batch's recipients out, before there is a start record; False: no recipient is left.
 
     What its limits were charged comes back if the whole batch goes. Raises StoreFenced: nothing has been done.
     """
@@ -80,7 +80,7 @@ def remove_walked(
 
 
 def _messages_of(core: Core, entries: list[Entry]) -> dict[str, Message]:
-    """Their messages, by id. Those damaged are left out: whoever leases them deals with it. Raises StoreError."""
+    """Their messages, by id. Those damaged are left out: leasing deals with them. Raises StoreError."""
     found: dict[str, Message] = {}
     try:
         for entry in entries:

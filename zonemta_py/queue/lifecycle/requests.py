@@ -69,7 +69,7 @@ class Requests:
     async def once(self, envelope: Envelope, take: Callable[[], Coroutine[Any, Any, Receipt]]) -> Receipt:
         """What `take` returns, or an earlier call for the same request. Raises QueueRefusal.
 
-        `take` runs to its end even if nobody waits for it any more: its batch may be on the way to the disk.
+        `take` runs to its end even if nothing waits for it any more: its batch may be on the way to the disk.
         """
         key = key_of(envelope.request)
         while (first := self._under_way.get(key)) is not None:
@@ -86,7 +86,7 @@ class Requests:
     def _done(self, key: bytes, task: asyncio.Future[Receipt]) -> None:
         del self._under_way[key]
         if not task.cancelled():
-            task.exception()  # whoever asked may be gone
+            task.exception()  # the client may be gone
 
     def _known(self, key: bytes, digest: bytes) -> Receipt | None:
         core = self._core

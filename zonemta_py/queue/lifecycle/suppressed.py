@@ -1,6 +1,6 @@
 """Recipients that are left out when their message comes, since they are on the suppression list: named in the journal.
 
-Where nobody else is left, the message is taken and forgotten: its client has done nothing wrong, and hears of success.
+Where no other recipient is left, the message is accepted and dropped: its client did nothing wrong, and gets 250.
 The record then holds the envelope too, for no other does. It is on stable storage before the client hears anything.
 """
 
@@ -25,7 +25,7 @@ from zonemta_py.queue.suppression.register import because
 def accept_none(
     core: Core, requests: Requests, envelope: Envelope, routed: list[Routed], suppressed_by: dict[str, str], done: Done
 ) -> None:
-    """Takes a message of which nobody is left, and forgets it; `done` hears of it once the journal has it."""
+    """Accepts a message without recipients left, and drops it; `done` is called once the journal has it."""
     now_ms = core.clock.ms()
     message_id = core.ids.next(now_ms)
     metadata = stored_metadata(envelope)

@@ -35,7 +35,7 @@ class _Deferred:
         self._zone, self._first = zone, True
 
     def away(self, key: bytes, note: Note) -> None:
-        """Found by the walk that follows a restart: nobody in memory knows that it waits for its destination."""
+        """Found by the walk that follows a restart: memory does not know that it waits for its destination."""
         if self._first:
             place = keys.place(key)
             site, source, _ = split_key(self._zone.flow_queues.where(place.id, place.recipient, note)[0])
@@ -142,7 +142,7 @@ class Deadlines:
                 elif note.deadline_ms > now_ms:
                     owner.deadline_ms = min(owner.deadline_ms, note.deadline_ms)
         except StoreError:
-            owner.deadline_ms = 0  # nobody knows now: the next sweep looks again
+            owner.deadline_ms = 0  # unknown now: the next sweep looks again
             raise
         busy.update([entry.key for entry in late])
         return late

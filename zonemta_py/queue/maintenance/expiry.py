@@ -47,7 +47,7 @@ class Endings:
             if len(dead) >= AT_ONCE or count >= WALKED_AT_ONCE:
                 break
             if not self._core.lifetime.perhaps_over(place.id, now_ms):
-                break  # ids grow with time: nobody behind is older
+                break  # ids grow with time: none after it is older
             entry = Entry(key, place.id, place.recipient, Note.of(value))
             if key not in self._core.schedule.busy and self.over(flow_queue, now_ms, entry):
                 dead.append(entry)
@@ -55,7 +55,7 @@ class Endings:
         return len(dead) >= AT_ONCE
 
     def end(self, zone: ZoneSchedule, flow_queue: FlowQueue, dead: list[Entry], late: bool = False) -> None:
-        """Bounces them; nobody else has them. late: for their deadline."""
+        """Bounces them; they are not leased otherwise. late: for their deadline."""
         self._core.schedule.busy.update([entry.key for entry in dead])  # each end lets the flow queue read on
         for entry in dead:
             batch = Batch(flow_queue, [entry])

@@ -2,7 +2,7 @@
 
 A crash leaves a record that is incomplete at the end of the file, or zeros. A record that is complete by its length,
 and whose checksum is wrong, was written whole: somebody may have been told of it, though the store had not noted that
-yet. It is cut off all the same, for nobody can read it.
+yet. It is cut off all the same, as it cannot be read.
 
 Failures: OSError.
 """

@@ -33,7 +33,7 @@ _REPAIRS_MAX = 3
 
 
 def _silent(_: str) -> None:
-    """Nobody watches."""
+    """Shows no progress."""
 
 
 async def check(

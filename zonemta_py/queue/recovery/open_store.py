@@ -47,7 +47,7 @@ def open_store(config: Config, quarantine: Quarantine) -> tuple[Store, bool]:
 
 
 def keep(quarantine: Quarantine) -> Cut:
-    """What a power cut tore was acknowledged to nobody; but where it names mail, its bytes are kept."""
+    """What a power cut tore was never acknowledged; but where it names mail, its bytes are kept."""
 
     def cut(path: Path, end: int, data: bytes) -> None:
         found = remains.messages(data)

@@ -122,7 +122,7 @@ def _all_gone(config: Config, store: Store, stable: int, quarantine: Quarantine)
 
 def _beginning_gone(config: Config, first: int, quarantine: Quarantine, repaired: bool) -> bool:
     """A journal begins with record 1, or says where a restart begins; one that does neither was removed under an MTA
-    that went on. Which of the archived segments it still needs nobody knows: all of them."""
+    that went on. Which of the archived segments it still needs is unknown: all of them."""
     folder = config.folder / "journal"
     back = [path for path in journal.files(config.folder / "archive") if journal.first_seq(path) < first]
     last = max((record.seq for path in back[-1:] for record in journal.read_file(path, [])), default=0)
@@ -185,7 +185,7 @@ def _name_lost(folder: Path, first: int, last: int, living: int, quarantine: Qua
 
 
 def _only_in_receipts(config: Config, store: Store) -> list[dict[str, Any]]:
-    """Without a journal nobody knows which of these were delivered before they left the store."""
+    """Without a journal it is unknown which of these were delivered before they left the store."""
     return [
         {"message": one.id, "sender": one.metadata.get("sender", ""), "recipients": [row.address for row in one.rows()],
          "error": "it is not in the store: delivered, or lost"}
@@ -197,7 +197,7 @@ def _only_in_receipts(config: Config, store: Store) -> list[dict[str, Any]]:
 def unknown(
     config: Config, store: Store, batches: int, floor: str, arriving: set[str], known: set[str]
 ) -> list[EnvelopeRecord]:
-    """Messages that were acknowledged, and that nobody has but the receipts.
+    """Messages that were acknowledged, and that only the receipts have.
 
     batches: the store is whole up to its batch of this number; 0: nothing is known of it. floor, arriving: as of the
     last position. known: messages that have their record.

@@ -135,7 +135,7 @@ class Opening:
     async def apply(self, clear: bool = False, whole: bool = True) -> None:
         """Makes store and journal agree. Raises StoreError.
 
-        clear: files of bodies that nobody has go, too. whole: as for `Replay.run`.
+        clear: delete files of bodies that belong to no message, too. whole: as for `Replay.run`.
         """
         await self._replay.run(whole)
         await _leftovers(self.queue, self._suffix, self._last_id, clear)
@@ -179,7 +179,7 @@ async def begin(
         say(f"repaired: {problem}")
     core = opening.queue.core
     if not journal.files(config.folder / "journal"):
-        core.ledger.rotate()  # before anybody is told of anything: from here on a journal without a file has lost it
+        core.ledger.rotate()  # before anything is acknowledged: from here on a journal without a file has lost it
         await core.journal.stable()
     return opening
 

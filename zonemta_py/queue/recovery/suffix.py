@@ -118,7 +118,7 @@ class Suffix:
             self.clock = segment.get("clock", self.clock)
 
     def accepted(self, envelope: EnvelopeRecord) -> None:
-        """Whoever an ENVELOPE record names has not ended yet."""
+        """Recipients that an ENVELOPE record names have not ended yet."""
         self.enveloped.add(envelope.id)
         self.left[envelope.id] = {row.address for row in envelope.rows()}
 

@@ -54,18 +54,18 @@ class View(Store):
         """Nothing failed."""
 
     def close(self) -> None:
-        """Whoever opened the store below closes it."""
+        """The opener of the store below closes it."""
 
 
 class NoReceipts(Receipts):
-    """Nobody is told of anything."""
+    """Acknowledges nothing."""
 
     def write(self, number: int, envelopes: list[bytes]) -> None:
         """Nothing is kept."""
 
 
 class LookedAt(Bodies):
-    """The files of large bodies stay, whoever ends."""
+    """The files of large bodies stay, whichever messages end."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / body_file.FOLDER

@@ -79,7 +79,7 @@ class SuppressionList:
         return self._core.store.first(prefix, keys.end(prefix)) is not None
 
     def _grown(self, places: Iterable[tuple[str, str]]) -> None:
-        """From now until the store has it, whoever asks of these scopes looks."""
+        """From now until the store has it, every check of these scopes looks here."""
         self._any, self._mark = True, _ALL_IDS
         for scope in {scope for _, scope in places}:
             self._filled[scope] = True
@@ -142,7 +142,7 @@ class SuppressionList:
         except StoreFenced:
             raise
         except StoreError:
-            return False  # its message is damaged: whoever leases it finds out
+            return False  # its message is damaged: leasing finds that out
 
     def _reason(self, address: str, zone: Zone, scopes: list[str]) -> str:
         if entry := self._stopping(address, zone, scopes):
