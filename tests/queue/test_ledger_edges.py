@@ -135,7 +135,7 @@ async def test_the_mark_is_below_the_oldest_that_is_open(house: Make, order: tup
     for number in numbers:
         ledger.expect(number)
     for place, which in enumerate(order, 1):
-        ledger.close(numbers[which])
+        ledger.close(int(str(numbers[which])))  # the number counts, not the object
         still = [number for at, number in enumerate(numbers) if at not in order[:place]]
         assert ledger.applied() == (min(still) - 1 if still else core.journal.stable_seq)
     opened = ledger.open(Type.STANDING, BODY)
