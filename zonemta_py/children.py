@@ -28,6 +28,7 @@ SWITCH_S = 0.0005
 """How long a thread that comes back from the disk may wait for the interpreter."""
 FILES_BESIDES_LEASES = 600
 """Descriptors of a sender that are not a delivery under way: idle connections, DNS queries, the queue's socket."""
+RULES_AFTER_S = 0.3
 _M_ARENA_MAX = -8
 
 
@@ -160,12 +161,18 @@ async def _queue(config: Config, host: Host) -> None:
     if opening.queue.core.copied:
         print(f"zonemta: {opening.queue.core.copied}", file=sys.stderr, flush=True)
     listening = await server.serve(opening.queue, config.folder)
-    await asyncio.gather(opening.finish(), asyncio.to_thread(load_rules, config))
+    await opening.finish()
     opening.queue.start()
     total = (await opening.queue.ask("size"))["total"]
     counts = ", ".join(f"{total[state]:,} {state}" for state in ("queued", "deferred", "held"))
     print(f"zonemta: ready; recipients: {counts}", file=sys.stderr, flush=True)
-    await listening.serve_forever()
+    await asyncio.gather(_rules_soon(config), listening.serve_forever())
+
+
+async def _rules_soon(config: Config) -> None:
+    """Loads the rules once mail is being taken; a reply that comes before loads them at once."""
+    await asyncio.sleep(RULES_AFTER_S)
+    await asyncio.to_thread(load_rules, config)
 
 
 def _drain(queue: LocalQueue) -> None:

@@ -2,10 +2,10 @@
 
 There is no shutdown: SIGKILL ends all of them alike (children die with the supervisor), and starting is recovering.
 SIGTERM does the same after some seconds, in which nothing new is begun: the queue grants no leases, receivers end their
-messages (`server.stop_s`); a second SIGTERM does it at once. Receivers are started first and greet clients while the
-rest is still being loaded; what a child needs is imported here, once, so that a restarted one is back as soon as it is
-forked. The listening sockets stay open here, so clients that connect while a receiver starts again only wait; of the
-children each has its own alone. A child that keeps ending at once is started more and more slowly, every two seconds at
+messages (`server.stop_s`); a second SIGTERM does it at once. The queue is started first and imports its modules itself,
+on a core of its own, while the receivers' are imported here: they greet clients while the rest is still being loaded.
+What a child needs is imported here in the end, so that a restarted one is back as soon as it is forked. The listening
+sockets stay open here, so clients that connect while a receiver starts again only wait; each child has its own alone. A child that keeps ending at once is started more and more slowly, every two seconds at
 the slowest. The reporter is there only while there is something to report: once a day, and after AGAIN_S if it failed.
 
 Failures: a port that is taken or a bad plugin is a `StartError`, one sentence. After the start nothing is fatal, not
@@ -58,14 +58,13 @@ def run(config: Config, clock: Callable[[], float] = time.time, opening: Iterabl
     host = children.plugins(config)
     children.check_doors(config, host)
     supervisor = Supervisor([bound for row in [*sockets, doors] for _, bound in row], config.server.stop_s)
+    children.check_others(config)
+    print("".join(f"{line}\n" for line in opening), end="", file=sys.stderr, flush=True)
+    supervisor.start("queue", partial(children.queue, config, host))  # loads itself, while the receiver is loaded here
     children.load_receiver()
     for number, row in enumerate(sockets, 1):
         work = partial(children.receiver, config, host, row, len(sockets))
         supervisor.start(f"receiver-{number}", work, [bound for _, bound in row])
-    children.load_queue()
-    children.check_others(config)
-    print("".join(f"{line}\n" for line in opening), end="", file=sys.stderr, flush=True)
-    supervisor.start("queue", partial(children.queue, config, host))
     children.load_sender()
     for number in range(1, processes(config.server.senders) + 1):
         supervisor.start(f"sender-{number}", partial(children.sender, config, host, f"sender-{number}"))
@@ -74,7 +73,8 @@ def run(config: Config, clock: Callable[[], float] = time.time, opening: Iterabl
     if config.tls.reports:
         report = lambda: children.reporter(config, host, clock())  # noqa: E731
         supervisor.start("reporter", report, due_s=lambda: children.report_wait_s(config, clock()))
-    children.load_rules(config)  # the queue that is started has its own; the next one finds them here
+    children.load_queue()  # the queue that is started has its own; the next one finds it here
+    children.load_rules(config)
     supervisor.forever()
 
 
