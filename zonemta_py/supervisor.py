@@ -5,8 +5,9 @@ SIGTERM does the same after some seconds, in which nothing new is begun: the que
 messages (`server.stop_s`); a second SIGTERM does it at once. The queue is started first and imports its modules itself,
 on a core of its own, while the receivers' are imported here: they greet clients while the rest is still being loaded.
 What a child needs is imported here in the end, so that a restarted one is back as soon as it is forked. The listening
-sockets stay open here, so clients that connect while a receiver starts again only wait; each child has its own alone. A child that keeps ending at once is started more and more slowly, every two seconds at
-the slowest. The reporter is there only while there is something to report: once a day, and after AGAIN_S if it failed.
+sockets stay open here, so clients that connect while a receiver starts again only wait; each child has its own
+alone. A child that keeps ending at once is started more and more slowly, every two seconds at the slowest. The
+reporter is there only while there is something to report: once a day, and after AGAIN_S if it failed.
 
 Failures: a port that is taken or a bad plugin is a `StartError`, one sentence. After the start nothing is fatal, not
 even a standard error that cannot be written: `zonemta run` puts one there that raises nothing (`cli.run.log_stream`).
