@@ -20,7 +20,9 @@ from zonemta_py.config import Config, Listener, processes
 from zonemta_py.plugin.host import Host
 
 if TYPE_CHECKING:
+    from zonemta_py.delivery.dns.destination import DnsDestinationResolver
     from zonemta_py.queue.queue import LocalQueue
+    from zonemta_py.zones.site import Site
 
 log = logging.getLogger(__name__)
 
@@ -139,8 +141,30 @@ def queue(config: Config, host: Host) -> None:
     uvloop.run(_queue(config, host))
 
 
+class _LazyResolver:
+    """DNS for the schedule, loaded when it is first asked: accepting mail need not wait for that."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._loaded: asyncio.Task[DnsDestinationResolver] | None = None
+
+    async def site(self, domain: str, now: float) -> Site:
+        if self._loaded is None:
+            self._loaded = asyncio.ensure_future(asyncio.to_thread(self._load))
+        try:
+            resolver = await asyncio.shield(self._loaded)
+        except Exception:
+            self._loaded = None  # the next lookup tries again
+            raise
+        return await resolver.site(domain, now)
+
+    def _load(self) -> DnsDestinationResolver:
+        from zonemta_py.delivery.dns.destination import DnsDestinationResolver
+
+        return DnsDestinationResolver(self._config)
+
+
 async def _queue(config: Config, host: Host) -> None:
-    from zonemta_py.delivery.dns.destination import DnsDestinationResolver
     from zonemta_py.disk import identity
     from zonemta_py.disk.leveldb.store import StoreError
     from zonemta_py.plugin.queue_hooks import PluginHooks
@@ -148,7 +172,7 @@ async def _queue(config: Config, host: Host) -> None:
     from zonemta_py.wire import server
 
     hooks = PluginHooks(host, {zone.name for zone in config.zones})
-    scout = DnsDestinationResolver(config) if not all(zone.host for zone in config.zones) else None
+    scout = _LazyResolver(config) if not all(zone.host for zone in config.zones) else None
     while True:
         try:
             opening = await begin(config, hooks, scout=scout)

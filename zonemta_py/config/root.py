@@ -21,8 +21,8 @@ from zonemta_py.mail.addresses.domain import canonical
 class Config(Section):
     """The whole file."""
 
-    server: ServerSection = ServerSection()
-    listeners: list[Listener] = [Listener()]
+    server: ServerSection = ServerSection.model_construct()
+    listeners: list[Listener] = [Listener.model_construct()]
     users: dict[str, str] = {}
     """User name → password hash, made by `zonemta config password`."""
     senders: dict[str, list[str]] = {}
@@ -30,24 +30,24 @@ class Config(Section):
     (ann = ["ann@example.com", "news.example.com"]); the same is relay_senders of a listener, and senders of an HTTP
     key. One that is not named may be anybody, but where several users, keys and networks hand in mail, [[dkim]] keys
     do not sign its mail: write ["*"] for one that may send as any domain. This machine itself always may."""
-    http: Http = Http()
-    limits: Limits = Limits()
-    retry: Retry = Retry()
-    queue: Queue = Queue()
-    zones: list[Zone] = [Zone(name="default", default=True)]
-    dns: Dns = Dns()
+    http: Http = Http.model_construct()
+    limits: Limits = Limits.model_construct()
+    retry: Retry = Retry.model_construct()
+    queue: Queue = Queue.model_construct()
+    zones: list[Zone] = [Zone.model_construct(name="default", default=True)]
+    dns: Dns = Dns.model_construct()
     pools: list[Pool] = []
     warmups: list[Warmup] = []
     throttles: list[Throttle] = []
-    learning: Learning = Learning()
-    shares: SharesSection = SharesSection()
+    learning: Learning = Learning.model_construct()
+    shares: SharesSection = SharesSection.model_construct()
     windows: list[Window] = []
-    rules: RulesSection = RulesSection()
-    tls: Tls = Tls()
+    rules: RulesSection = RulesSection.model_construct()
+    tls: Tls = Tls.model_construct()
     dkim: list[DkimKey] = []
-    signing: Signing = Signing()
-    return_path: ReturnPath = ReturnPath()
-    plugins: Plugins = Plugins()
+    signing: Signing = Signing.model_construct()
+    return_path: ReturnPath = ReturnPath.model_construct()
+    plugins: Plugins = Plugins.model_construct()
 
     @model_validator(mode="after")
     def _check(self) -> Config:

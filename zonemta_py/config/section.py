@@ -22,7 +22,7 @@ class Section(BaseModel):
     """A table. Unknown keys are refused. The docstrings of its keys are read from the source by `reference`, not by
     pydantic: reading them takes longer than everything else done for the configuration at a start."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 def sender_patterns(values: list[str]) -> list[str]:
