@@ -20,7 +20,7 @@ SECRET = "0123456789abcdef"
         ({"dkim": [KEY | {"selector": "a;b"}]}, "is not a selector such as 2026a"),
         ({"dkim": [KEY | {"identity": "@other.example"}]}, "must be at d.example or below it"),
         ({"dkim": [KEY | {"identity": "@xd.example"}]}, "must be at d.example or below it"),
-        ({"dkim": [KEY, KEY | {"key": "/l"}]}, r"two keys are s\._domainkey\.d\.example"),
+        ({"dkim": [KEY, KEY | {"key": "/l"}]}, r"two keys are named s\._domainkey\.d\.example"),
         ({"dkim": [KEY], "signing": {"third_party": "e.example"}}, "no active .* key is for e.example"),
         ({"signing": {"headers": ["From", "To:"]}}, "not the name of a header field"),
         ({"signing": {"oversign": ["DKIM-Signature"]}}, "not the name of a header field"),
