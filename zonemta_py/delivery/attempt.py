@@ -1,11 +1,12 @@
-"""One attempt to deliver one lease: find the hosts, get a connection, run the transaction, say what became of whom.
+"""One attempt to deliver one lease: find the hosts, get a connection, run the transaction, report an outcome for every
+recipient.
 
-Hosts that cannot be reached (connect, banner, EHLO, TLS, AUTH) are passed over for the next one, at most ADDRESSES_MAX
-of them and no new one after CONNECT_SHARE times the zone's connect timeout. Once MAIL has been answered nobody else is
-asked in this attempt. A connection from the pool that is gone before it answers MAIL is replaced by a fresh one, once.
+A host that cannot be used (connect, banner, EHLO, TLS, AUTH) is skipped for the next one: at most ADDRESSES_MAX hosts,
+and no new one after CONNECT_SHARE times the zone's connect timeout. Once MAIL has been answered, no other host is tried
+in this attempt. A pooled connection that closes before it answers MAIL is replaced by a fresh one, once.
 
-Plugins' verdicts: Reject bounces (or defers, if its code is 4xx), Defer defers for its seconds, Hold and Drop hold: at
-this end of the queue nothing is ever thrown away. A plugin that fails defers, 451 4.3.0.
+Plugins' verdicts: Reject bounces (or defers, if its code is 4xx), Defer defers for the given seconds, Hold and Drop
+hold: accepted mail is never discarded here. A plugin that fails defers the message with 451 4.3.0.
 
 Failures: `run` returns a Result for everything that a server, DNS or a plugin can do.
 """
@@ -50,7 +51,7 @@ NO_CONNECTION = Reply(451, "4.3.2", "no idle connection, and a new one is not al
 
 
 class Attempt:
-    """One delivery, once. pipelined: what goes over the same connection behind it."""
+    """A single attempt. pipelined: the messages that follow over the same connection."""
 
     __slots__ = (
         "_context",
@@ -100,7 +101,7 @@ class Attempt:
 
     @property
     def reported(self) -> list[Outcome]:
-        """What the queue has heard in parts before `run` returns."""
+        """Outcomes that were reported to the queue before `run` returns."""
         return self._portions.reported
 
     def _security(self) -> list[Any]:
@@ -129,13 +130,13 @@ class Attempt:
             return [not_made(error, portions.open)]
 
     def _against_zone(self, error: DeliveryError) -> bool:
-        """The zone asks TLS of everybody, so there is nobody whom a rest could keep waiting for nothing. What a domain,
-        a message or a plugin asks is no reason to rest hosts that others use too."""
+        """Whether the error is down to the zone's own TLS setting. Then resting the destination delays no mail that
+        could go; a requirement of one domain, message or plugin is no reason to rest hosts that other mail uses too."""
         asked, zone = self._demands, self._zone.tls
         everybody = zone in ("required", "implicit") and asked.mode == zone
         return error.stage == TLS_POLICY and everybody and not (asked.sts or asked.dane or asked.require_tls)
 
-    # over which connection
+    # connections
 
     async def _transact(self) -> None:
         options = self._options()
@@ -153,9 +154,10 @@ class Attempt:
         await self._over(session, self._fresh_key(options), fresh=True)
 
     async def _over(self, session: SmtpSession, key: Key | None, fresh: bool = False) -> bool:
-        """The transactions, and the connection goes to the pool (or ends, without key) whatever comes of them.
+        """Runs the transactions, then returns the connection to the pool (or ends it if `key` is None), even on
+        failure.
 
-        False: it was gone before it said anything, and is not fresh.
+        False: a pooled connection was closed before the server said anything.
         """
         self._session = session
         session.sent += 1
@@ -188,7 +190,7 @@ class Attempt:
         return True
 
     async def _review(self, session: SmtpSession) -> None:
-        """Plugins have their say about each refusal."""
+        """Lets plugins review each refusal."""
         outcomes = self._portions.outcomes
         for place, outcome in enumerate(outcomes):
             if outcome.verdict == DELIVERED:
@@ -211,7 +213,7 @@ class Attempt:
         )
 
     def _tls(self) -> str:
-        """A plugin's mode, or the zone's; a rule (no_tls) switches off only what may be left out."""
+        """The TLS mode: a plugin's, or the zone's. A rule (no_tls) can only switch off optional TLS."""
         routing = self._delivery.routing
         mode = routing.get("tls") or ("none" if _local(self._delivery.host) else self._zone.tls)
         return "none" if mode == "opportunistic" and routing.get("no_tls") else str(mode)
@@ -228,7 +230,7 @@ class Attempt:
         self._rename(options, before)
 
     def _rename(self, options: ConnectOptions, before: ConnectOptions) -> None:
-        """The name in EHLO follows the source that a plugin has chosen, unless it has named one too."""
+        """The EHLO name follows the source address a plugin has chosen, unless the plugin has set a name too."""
         if options.source != before.source and options.hostname == before.hostname:
             options.hostname = self._hostname(options.source)
 
@@ -246,14 +248,15 @@ class Attempt:
         )  # fmt: skip
 
     def _fresh_key(self, options: ConnectOptions) -> Key | None:
-        """As it was really opened: a plugin may have changed source or TLS for one host. None: not to be used again."""
+        """The pool key of the connection as it was really opened: a plugin may have changed source or TLS for one host.
+        None: do not reuse it."""
         used = self._used or options
         return None if used.socket else self._key(replace(used, host=options.host))
 
-    # to which host
+    # hosts
 
     async def _fresh(self, options: ConnectOptions) -> SmtpSession:
-        """Connects to the first host that lets us. Raises the last DeliveryError, or a Verdict."""
+        """Connects to the first host that accepts the connection. Raises the last DeliveryError, or a Verdict."""
         errors: list[DeliveryError] = []
         ends = time.monotonic() + CONNECT_SHARE * self._zone.connect_timeout_s
         tries = 0
@@ -282,7 +285,7 @@ class Attempt:
             self._context.routes.learn(route.egress.address, route.address, route.port, error, time.monotonic())
 
     async def _secured(self, route: Route, options: ConnectOptions) -> SmtpSession:
-        """Under the TLS that this host needs. Raises DeliveryError."""
+        """Opens a session with the TLS that this host needs. Raises DeliveryError."""
         tls = self._context.tls
         try:
             route.tls = await tls.plan(self._demands, route.host, route.port)
@@ -297,7 +300,7 @@ class Attempt:
         return session
 
     def _failure(self, errors: list[DeliveryError]) -> DeliveryError:
-        """The last one; under REQUIRETLS final only if no host may yet turn out to offer it (RFC 8689 4.2.1)."""
+        """The last error. Under REQUIRETLS it is final only if no remaining host could offer it (RFC 8689 4.2.1)."""
         last = errors[-1]
         if not self._demands.require_tls:
             return last
@@ -329,7 +332,7 @@ class Attempt:
                 if chosen.socket is not None or (egress.reaches(address) and choice.permits(chosen.host, address)):
                     yield self._route(chosen, address, egress)
                 if chosen.socket is not None:
-                    return  # there is only one of it
+                    return  # only one address to try
 
     async def _targets(self, options: ConnectOptions) -> list[AddressTarget]:
         resolver, now = self._context.resolver, time.monotonic()
@@ -350,7 +353,7 @@ class Attempt:
         )  # fmt: skip
 
     def _fallback(self, options: ConnectOptions) -> TlsFallback | None:
-        """Without a plugin the session knows what to do."""
+        """None: there is no plugin, and the session decides by itself."""
         if not self._context.host.listens("sender_tls_error"):
             return None
 
@@ -367,12 +370,12 @@ class Attempt:
 
 
 def _local(host: str) -> bool:
-    """The path of a unix socket, where nobody listens in."""
+    """Whether it is the path of a unix socket; these have no port."""
     return host.startswith("/")
 
 
 def _together(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Those that say the same in one."""
+    """Merges outcomes that differ only in their recipients."""
     found: dict[tuple[Any, ...], Outcome] = {}
     for outcome in outcomes:
         key = (outcome.verdict, outcome.reply, outcome.delay_s)

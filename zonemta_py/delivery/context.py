@@ -1,4 +1,4 @@
-"""What all attempts of a sender process share."""
+"""What all attempts in a sender process share."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from zonemta_py.queue.poison import Making
 
 @dataclass(slots=True)
 class SenderContext:
-    """hostname: the server's (asking the system each time is dear).
+    """hostname: the server's name, kept because asking the system each time is slow.
 
-    no_early_envelope: servers (`SmtpSession.remote`) that do not take an envelope in one write with the message before
-    it.
+    no_early_envelope: servers (`SmtpSession.remote`) that do not accept an envelope in the same write as the message
+    before it.
     """
 
     config: Config
@@ -50,5 +50,5 @@ class SenderContext:
         self.routes = Routes(LocalIdentity(self.config), DeadHosts())
 
     def zone(self, name: str) -> Zone:
-        """The zone as configured; the default one's limits if the queue still knows a zone that we do not."""
+        """The zone as configured; the default zone's limits for a zone that only the queue still knows."""
         return self._zones.get(name) or self.config.default_zone

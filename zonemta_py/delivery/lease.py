@@ -1,8 +1,8 @@
-"""One lease, tried: as one attempt, or, where each recipient has a message of his own, as one behind the other.
+"""Delivers one lease: as one attempt, or, where each recipient has a message of its own, as several in a row.
 
-With plugins that look at each message on its way, messages go one by one, each an attempt over the connection of the
-one before; without, as a `PipelinedBatch`. Whoever has not been tried when the connection, or SERIES_S, is over is
-released, as if never leased.
+If plugins inspect outgoing messages, messages go one by one, each an attempt that reuses the connection of the one
+before; otherwise as a `PipelinedBatch`. Recipients that were not tried when the connection ended, or when SERIES_S had
+passed, are released, as if never leased.
 
 Failures: `deliver` returns a Result for everything that a server, DNS or a plugin can do.
 """
@@ -26,7 +26,7 @@ LOOKING = (
 
 
 async def deliver(context: SenderContext, delivery: Delivery) -> tuple[Result, list[tuple[Delivery, Result]]]:
-    """Tries a lease: the result that ends it, and what plugins are told of: deliveries with their results."""
+    """Delivers a lease. Returns the result that ends it, and what plugins are told: deliveries with their results."""
     if delivery.values is None or len(delivery.recipients) == 1:
         attempt = Attempt(context, delivery)
         result = await attempt.run()
@@ -37,14 +37,14 @@ async def deliver(context: SenderContext, delivery: Delivery) -> tuple[Result, l
         return await _one_by_one(context, own)
     following = PipelinedBatch(context, own)
     result = await Attempt(context, own[0], following).run()
-    if following.reported:  # the first's among them
+    if following.reported:  # includes the first message's
         result.outcomes, result.down_s, result.security = [], None, []
         result.started_ms, result.took_ms = following.started_ms, 0
     return _released(result, following.untried), []
 
 
 async def _one_by_one(context: SenderContext, own: list[Delivery]) -> tuple[Result, list[tuple[Delivery, Result]]]:
-    """Until one finds that the destination cannot be reached. A lease is one connection: no second one is opened."""
+    """Stops when the destination cannot be reached: a lease grants one connection, so no second one is opened."""
     parts: list[tuple[Delivery, Result]] = []
     whole, until = Result(own[0].lease, []), time.monotonic() + SERIES_S
     for index, delivery in enumerate(own):
@@ -54,7 +54,7 @@ async def _one_by_one(context: SenderContext, own: list[Delivery]) -> tuple[Resu
         parts.append((delivery, result))
         outcomes = [replace(outcome, recipients=[index]) for outcome in result.outcomes]
         released = any(outcome.verdict == RELEASED for outcome in outcomes)
-        kept = result.kept or (whole.kept and not (result.remote or released))  # it may have needed no connection
+        kept = result.kept or (whole.kept and not (result.remote or released))  # the last may not have needed one
         whole = replace(result, outcomes=outcomes, opened=whole.opened or result.opened, kept=kept)
         last = index == len(own) - 1 or time.monotonic() >= until
         if last or released or result.down_s is not None:

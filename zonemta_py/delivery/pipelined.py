@@ -1,11 +1,12 @@
-"""Several messages of one lease, each to a recipient of its own, one behind the other over one connection.
+"""Several messages of one lease, each to a single recipient, one after another over one connection.
 
-While the server takes a message, the next one is made; its envelope leaves in one write with the end of the one before
-(RFC 2920 3.1 lets message content be the first of a group). So a message costs one exchange in place of two. A server
-that does not take an envelope which came so is asked again without, and remembered: nobody is judged by that answer.
+While the server takes a message, the next one is rendered; its envelope leaves in one write with the end of the message
+before (RFC 2920 3.1 lets message content be the first of a group). So a message costs one round trip instead of two. A
+server that does not accept such an early envelope is sent it again separately, and remembered; recipients are not
+judged by its first answer.
 
-Each answer goes to the queue as soon as it is there, so a crash costs none that the journal has. All others of the
-series are in doubt then, also those not begun: the queue cannot know how far it came.
+Each answer goes to the queue at once, so no recipient whose answer is in the journal is lost in a crash. All other
+recipients of the batch are then in doubt, even those not begun: the queue cannot know how far the sender came.
 """
 
 from __future__ import annotations
@@ -28,9 +29,8 @@ NO_EARLY_ENVELOPE_MAX = 10_000
 
 
 class PipelinedBatch:
-    """What comes behind the first message. reported: the queue knows of all that were tried. security: what became of
-    TLS on their connection, which the next part says.
-    """
+    """The messages after the first. reported: the queue knows of all that were tried. security: how TLS went on their
+    connection, to be reported with the next part."""
 
     def __init__(self, context: SenderContext, own: list[Delivery]) -> None:
         self._context, self._lease = context, own[0].lease
@@ -45,11 +45,11 @@ class PipelinedBatch:
 
     @property
     def untried(self) -> list[int]:
-        """Indices of the others."""
+        """Indices of the recipients that were not tried."""
         return [*self._begun, *(index for index, _ in self._left)]
 
     async def next(self, session: SmtpSession) -> Transaction | None:
-        """The next one's transaction over this session; None: nobody is left, or may go over it."""
+        """The next message's transaction over this session; None: no message is left, or none may use it."""
         while self._left and session.sent < (self._left[0][1].messages_per_connection or self._most):
             if time.monotonic() >= self._until:
                 return None
@@ -67,7 +67,7 @@ class PipelinedBatch:
         return None
 
     async def after(self, session: SmtpSession, first: Transaction) -> None:
-        """All that follows the first over its session."""
+        """Runs all transactions after the first over its session."""
         current = first
         self._over(first, 0)
         while session.usable and not current.down:

@@ -1,14 +1,14 @@
-"""The portions of a delivery: recipients that share one transaction, in transactions one behind the other over one
-connection.
+"""The portions of a delivery: recipients that share one transaction; portions follow one another over one connection.
 
-There is one portion where nothing asks for more. More there are where a plugin (`sender_headers`) wants the header
-otherwise for some recipients than for others: those with equal headers stay together. And a server may turn out to take
-fewer recipients a message than it was given (RFC 5321 4.5.3.1.10): those it had no room for are the next portion, at
-once, and what it takes is told to the queue, which then leases no more at a time.
+Usually there is one portion. There are more if a plugin (`sender_headers`) wants different headers for some recipients:
+those with equal headers stay together. Also, a server may accept fewer recipients per message than it was given (RFC
+5321 4.5.3.1.10): the remaining ones form the next portion at once, and the queue is told the limit, and leases no more
+at a time.
 
-Each portion's answers go to the queue before the next one begins. What the connection, or PORTIONS_S, leaves untried is
-released, as if never leased; so is what a group of commands was not answered for (a tarpit), for the queue then knows
-to ask one command at a time. Nobody is released unless something has been learned, or somebody has come to an end.
+Each portion's outcomes go to the queue before the next one begins. Recipients left untried when the connection ends, or
+PORTIONS_S has passed, are released, as if never leased; so are those of a group of commands that got no answer (a
+tarpit), as the queue then knows to send one command at a time. Recipients are released only if something was learned,
+or another recipient was settled.
 
 Failures: `split` raises one of NotMade, or QueueRefusal.
 """
@@ -43,7 +43,7 @@ _VALUES = _FIELDS.index("values")
 
 
 class Portion(NamedTuple):
-    """Some recipients of a delivery. indices: which; delivery: the same, but to them only; body: what they get."""
+    """Some recipients of a delivery. indices: which; delivery: restricted to them; body: what they get."""
 
     indices: list[int]
     delivery: Delivery
@@ -59,8 +59,8 @@ def restricted(delivery: Delivery, indices: list[int]) -> Delivery:
 
 
 async def split(context: SenderContext, delivery: Delivery) -> tuple[list[Portion], dict[int, Verdict]]:
-    """As `sender_headers` wants it: the portions, and what plugins have decided of recipients who are in none. Raises
-    one of NotMade, or a Verdict about all of them."""
+    """Splits a delivery as `sender_headers` wants: the portions, and plugins' verdicts on recipients in no portion.
+    Raises one of NotMade, or a Verdict about all of them."""
     everyone = list(range(len(delivery.recipients)))
     body = await fetched(context, delivery)
     wanted: dict[bytes, list[int]] = {}
@@ -80,9 +80,9 @@ async def split(context: SenderContext, delivery: Delivery) -> tuple[list[Portio
 
 
 class Portions:
-    """Those that wait, and what has become of the others.
+    """The portions that wait, and the outcomes of the others.
 
-    outcomes: what the queue has not been told yet; reported: what it has. recipients_max, stalled, manner: as in
+    outcomes: not reported to the queue yet; reported: already reported. recipients_max, stalled, manner: as in
     `Result`.
     """
 
@@ -117,7 +117,7 @@ class Portions:
         return self.waiting[0]
 
     def over(self, transaction: Transaction) -> None:
-        """The first one's is over: its recipients have their outcomes, or are to be tried again at once."""
+        """Ends the first portion: its recipients have their outcomes, or are tried again at once."""
         portion = self.waiting.pop(0)
         outcomes = transaction.outcomes
         if portion.delivery is not self.whole:
@@ -125,7 +125,7 @@ class Portions:
                 outcome.recipients = [portion.indices[place] for place in outcome.recipients]
         self.outcomes += outcomes
         if self._guess and transaction.takes:
-            self.recipients_max, self._guess = self._guess, 0  # the same ones it had no room for before
+            self.recipients_max, self._guess = self._guess, 0  # the recipients it refused before are the same ones
         if transaction.again:
             self._again(portion, transaction)
 
@@ -145,7 +145,8 @@ class Portions:
         self.waiting[:0] = parts
 
     async def after(self, session: SmtpSession, first: Transaction, most: int, started_ms: int) -> Transaction:
-        """All that follow the first over its session, at most so many messages; the last one's transaction."""
+        """Runs the other portions over the first one's session, in at most `most` messages; returns the last
+        transaction."""
         transaction, begun = first, time.monotonic()
         until = begun + PORTIONS_S
         while self.waiting and not self.whole.counted and session.usable and not transaction.down:
@@ -163,7 +164,7 @@ class Portions:
         return transaction
 
     def _tell(self, session: SmtpSession, started_ms: int, took_ms: int) -> None:
-        """What plugins may still turn (`sender_response_error`) is kept back."""
+        """Reports outcomes, except those that plugins may still change (`sender_response_error`)."""
         reviewed = self._context.host.listens("sender_response_error")
         ended = [outcome for outcome in self.outcomes if outcome.verdict == DELIVERED or not reviewed]
         if ended:
@@ -177,7 +178,7 @@ class Portions:
             )  # fmt: skip
 
     def release(self) -> None:
-        """Those still waiting go back to the queue, unless that would only start it all again."""
+        """Releases the recipients that still wait, unless the next lease would only repeat this one."""
         untried = [index for portion in self.waiting for index in portion.indices]
         self.waiting.clear()
         if not untried:

@@ -1,6 +1,7 @@
-"""A message ready to be sent: merged if it is a campaign's, changed by plugins, with its fields and signatures on top.
+"""Makes a message ready to be sent: merges it if it is a campaign's, lets plugins change it, adds fields and
+signatures.
 
-Failures: what stands in the way is an exception, and `not_made` says what it means for the recipients.
+Failures: exceptions, which `not_made` turns into the outcome for the recipients.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ NotMade = (QueueRefusal, RenderRefused, TemplateRefused, Unsigned)
 
 
 async def letter(context: SenderContext, delivery: Delivery) -> Body:
-    """The message of a delivery that has one. Raises one of NotMade, or a plugin's Verdict."""
+    """The finished message of a delivery. Raises one of NotMade, or a plugin's Verdict."""
     body = await fetched(context, delivery)
     if context.host.listens("sender_headers"):
         body = await body.with_header(await body.changed(context.host, delivery))
@@ -28,7 +29,7 @@ async def letter(context: SenderContext, delivery: Delivery) -> Body:
 
 
 async def fetched(context: SenderContext, delivery: Delivery) -> Body:
-    """As it is stored, or merged. Raises one of NotMade, or a plugin's Verdict."""
+    """As stored, or merged. Raises one of NotMade, or a plugin's Verdict."""
     host = context.host
     if host.listens("sender_fetch"):
         await host.call("sender_fetch", delivery=delivery)
@@ -37,16 +38,16 @@ async def fetched(context: SenderContext, delivery: Delivery) -> Body:
 
 
 async def finished(context: SenderContext, delivery: Delivery, body: Body) -> Body:
-    """With what goes on top. Raises one of NotMade."""
+    """With fields and signatures added. Raises one of NotMade."""
     if context.outgoing.active:
         await context.outgoing.finish(delivery, body)
     return body
 
 
 def not_made(error: Exception, recipients: list[int]) -> Outcome:
-    """error: one of NotMade. Values that make no message never will; a queue or key that is away may be back."""
+    """error: one of NotMade. Values that make no message are final; an unavailable queue or key is temporary."""
     if isinstance(error, QueueRefusal):
         return Outcome(DEFERRED, error.reply, "body", recipients)
-    if isinstance(error, Unsigned):  # no server has replied: not a stage that rules match
+    if isinstance(error, Unsigned):  # no server has replied, so it has no stage that rules match
         return Outcome(DEFERRED, error.reply, "queue", recipients)
     return Outcome(BOUNCED, Reply(554, "5.6.0", f"the message cannot be made: {error}"), "queue", recipients)

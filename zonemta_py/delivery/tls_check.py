@@ -1,7 +1,7 @@
-"""Looks at a domain's servers as a delivery would, without sending anything: for `zonemta tls check`.
+"""Probes a domain's servers as a delivery would, without sending anything: for `zonemta tls check`.
 
-Two connections to each address: one under the TLS that policies ask for, one that validates the certificate by name.
-Failures: `Checked.problem` where there is no way to the domain at all; what single hosts do is in their rows.
+Two connections to each address: one with the TLS that policies require, one that validates the certificate by name.
+Failures: `Checked.problem` if there is no route to the domain; results of single hosts are in their rows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class Checked:
-    """notes: what holds for the whole domain."""
+    """notes: about the domain as a whole."""
 
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -1,11 +1,11 @@
-"""The sender process's loop: lease as much as there is room for, deliver each on its own, settle.
+"""The main loop of a sender process: lease as many deliveries as there is room for, deliver each, settle.
 
-A place is free as soon as its result has been written to the queue; nobody waits for the answer before leasing more,
-and results leave in the order in which they became known. One task per delivery. The limits (connections, rates) were
-granted with the lease; `most` only bounds this process.
+A slot is free as soon as its result has been written to the queue: leasing goes on without waiting for the queue's
+answer, and results leave in the order in which they became known. One task per delivery. The limits (connections,
+rates) were charged with the lease; `most` only bounds this process.
 
-Failures: when the queue refuses a lease or a result it is gone, and `run` returns: the process ends and is restarted. A
-delivery that meets a bug of ours is deferred (451 4.3.0) and logged with its traceback: one message must not stop all.
+Failures: if the queue refuses a lease or a result it is gone, and `run` returns: the process ends and is restarted. A
+delivery that hits a bug is deferred (451 4.3.0) and logged with its traceback: one message must not stop all others.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ OUR_FAULT = Reply(451, "4.3.0", "internal error while delivering, see the log")
 
 
 class Slots:
-    """Places for deliveries under way."""
+    """Slots for deliveries in progress."""
 
     def __init__(self, most: int) -> None:
         self.free = most
         self._freed = asyncio.Event()
 
     async def some(self) -> int:
-        """How many are free, at least one."""
+        """The number of free slots, waiting until there is at least one."""
         while not self.free:
             self._freed.clear()
             await self._freed.wait()
@@ -53,7 +53,7 @@ async def run(
     config: Config, dispatch: Dispatch, host: Host, most: int, *,
     resolver: DnsDestinationResolver | None = None, contexts: TlsContexts | None = None, making: Making | None = None,
 ) -> None:  # fmt: skip
-    """Delivers for ever, at most `most` at once; returns when the queue is gone."""
+    """Delivers until the queue is gone, at most `most` deliveries at once."""
     names = resolver or DnsDestinationResolver(config)
     policies = TlsPolicies(config, names, contexts)
     context = SenderContext(config, dispatch, host, names, policies, Connections(), config.server.name, making)
@@ -75,7 +75,7 @@ async def _handle(context: SenderContext, delivery: Delivery, slots: Slots) -> N
         log.exception("internal error while delivering message %s of zone %s", delivery.id, delivery.zone)
         everyone = [*range(len(delivery.recipients))]
         whole, parts = Result(delivery.lease, [Outcome(DEFERRED, OUR_FAULT, "plugin", everyone)]), []
-    slots.release()  # the settle below writes before it first waits, so the next lease is asked for behind it
+    slots.release()  # the settle below writes before it first waits, so the next lease request follows it
     await context.dispatch.settle(whole)
     if not context.host.listens("sender_delivered"):
         return

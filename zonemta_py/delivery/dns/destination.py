@@ -1,11 +1,11 @@
-"""Where a domain's mail goes: its site, or why there is no way (RFC 5321 5.1, RFC 7505).
+"""Where a domain's mail goes: its site, or the reason why there is no route (RFC 5321 5.1, RFC 7505).
 
-MX hosts by preference, at random within one; without MX the domain itself; each host with all its addresses. Hosts
-that are ourselves end the list, or mail would go in circles. `now` is steady seconds; randomness is an argument.
+MX hosts in order of preference, shuffled within one preference; without MX the domain itself; each host with all its
+addresses. The list ends before this machine, to avoid mail loops. `now` is steady seconds; randomness is an argument.
 
-Failures: NoRoute. Permanent: the domain does not exist (5.1.2), takes no mail (null MX, 5.1.10), none of its MX hosts
-has an address (5.4.4), or the best of them is this machine (5.4.6). Temporary: DNS does not answer, or answers with a
-failure (4.4.3), for the domain, or for all of its hosts that might have addresses.
+Failures: NoRoute. Permanent: the domain does not exist (5.1.2), accepts no mail (null MX, 5.1.10), none of its MX hosts
+has an address (5.4.4), or the most preferred one is this machine (5.4.6). Temporary: DNS does not answer, or answers
+with a failure (4.4.3), for the domain or for every host that may have addresses.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ LITERAL_S = 86_400.0
 
 @dataclass(slots=True, frozen=True)
 class Host:
-    """What DNS says of one host. secure: DNSSEC vouches for the addresses. canonical: the name behind all CNAMEs.
-    error: why there may be addresses, but we have none.
-    """
+    """What DNS says of one host. secure: DNSSEC-validated addresses. canonical: the name after all CNAMEs. error: why
+    the addresses could not be found out."""
 
     name: str
     canonical: str
@@ -46,7 +45,7 @@ class Host:
 
 
 class DnsDestinationResolver:
-    """Asks for whole destinations. Raises ConfigError if the providers' file is not as it should be."""
+    """Resolves whole destinations. Raises ConfigError if the providers' file is invalid."""
 
     def __init__(
         self, config: Config, chance: random.Random | None = None, resolver: Resolver | None = None
@@ -60,7 +59,7 @@ class DnsDestinationResolver:
     # destinations
 
     async def site(self, domain: str, now: float) -> Site:
-        """Where a domain's mail goes; hosts in an order to try them. Raises NoRoute."""
+        """The site of a domain, with its hosts in the order to try them. Raises NoRoute."""
         literal = _literal(domain)
         if literal:
             return self._literal_site(literal)
@@ -84,7 +83,7 @@ class DnsDestinationResolver:
         return _ordered(site, self._chance)
 
     async def targets(self, domain: str, now: float) -> list[AddressTarget]:
-        """Hosts of the domain's site in the order to try them. Raises NoRoute."""
+        """The hosts of the domain's site in the order to try them. Raises NoRoute."""
         site = await self.site(domain, now)
         return [AddressTarget(host, addresses) for host, addresses in site.hosts]
 
@@ -96,7 +95,8 @@ class DnsDestinationResolver:
     def _without_ourselves(
         self, name: str, exchanges: Exchanges, hosts: list[Host]
     ) -> tuple[Exchanges, list[Host]]:  # fmt: skip
-        """The exchanges that are left, and those of their hosts that have addresses or may have some later."""
+        """The exchanges before this machine in the list, and those of their hosts that have addresses or may have some
+        later."""
         ours = {host.name for host in hosts if self._ourselves.is_host(host.name, host.addresses)}
         usable = without_ourselves(exchanges, ours)
         names = {host for _, host in usable} if exchanges else {name} - ours
@@ -108,7 +108,7 @@ class DnsDestinationResolver:
     async def addresses(self, host: str, now: float) -> tuple[str, ...]:
         """Addresses of a host that the configuration or a plugin names, without MX.
 
-        Raises NoRoute, always temporary: mail must not bounce for a mistake that its owner can correct.
+        Raises NoRoute, always temporary: a configuration mistake can be corrected, so no mail may bounce for it.
         """
         literal = _literal(host)
         if literal:
@@ -121,16 +121,16 @@ class DnsDestinationResolver:
         return tuple(shuffled(found.addresses, self._chance))
 
     async def txt(self, name: str, now: float) -> tuple[bool, list[str]]:
-        """Whether DNSSEC vouches for the answer, and the texts, [] if there are none. Raises NoRoute, temporary."""
+        """Whether the answer is DNSSEC-validated, and the texts, [] if there are none. Raises NoRoute, temporary."""
         answer = await self._resolver.records(name, "TXT", now)
         return answer.secure, list(answer.values)
 
     async def tlsa(self, host: str, port: int, now: float) -> tuple[bool, list[tuple[int, int, int, bytes]]]:
-        """Whether DNSSEC vouches for the answer, and the records (usage, selector, matching, data), [] if there are
+        """Whether the answer is DNSSEC-validated, and the records (usage, selector, matching, data), [] if there are
         none. Raises NoRoute, temporary.
 
-        A host whose addresses are not secure is not asked about (RFC 7672 2.2.2: it cannot have secure records, and
-        some name servers fail at the question). The name behind a secure CNAME goes first (2.2.3).
+        No query is made for a host without secure addresses: it cannot have secure records, and some name servers fail
+        on the query (RFC 7672 2.2.2). The target of a secure CNAME is tried first (2.2.3).
         """
         found = await self._host(host, now)
         if found.error is not None and found.error.temporary:
@@ -163,7 +163,7 @@ class DnsDestinationResolver:
 
 
 def _exchanges(name: str, answer: Answer) -> Exchanges:
-    """Most preferred first, () if the domain has none. Raises NoRoute: no domain, null MX."""
+    """By preference, () if the domain has none. Raises NoRoute: no such domain, or null MX."""
     if not answer.exists:
         raise NoRoute(550, "5.1.2", f"domain {name} does not exist")
     records = sorted(set(answer.values))

@@ -1,16 +1,15 @@
-"""The way out of this machine: a socket that is bound to its source IP or interface, or that goes through a proxy.
+"""How connections leave this machine: from a socket bound to a source IP or interface, or through a proxy.
 
-`Sources` finds a zone's source by its address; an `Egress` opens connections for it. Through a proxy the source address
-is the proxy's: SOCKS5 (RFC 1928, RFC 1929) is only asked for the destination; HAProxy is told source and destination in
-a header of the PROXY protocol, version 2 (https://www.haproxy.org/download/2.6/doc/proxy-protocol.txt, 2.2), and can
-use them (`source 0.0.0.0 usesrc clientip`, `server mx 0.0.0.0`). A proxy gets IP addresses and never a name, so that
-what was checked is what is connected to.
+`Sources` finds a zone's source by its address; an `Egress` opens connections from it. With a proxy, the source address
+belongs to the proxy: SOCKS5 (RFC 1928, RFC 1929) only gets the destination; HAProxy gets source and destination in a
+PROXY protocol header, version 2 (https://www.haproxy.org/download/2.6/doc/proxy-protocol.txt, 2.2), and can use them
+(`source 0.0.0.0 usesrc clientip`, `server mx 0.0.0.0`). A proxy always gets an IP address, never a name, so that the
+address that was checked is the one connected to.
 
-Failures: `open` raises DeliveryError. Stage "source" (the address or interface is not ours, or all its ports are in
-use) and "proxy" (it cannot be reached, or refuses us) are our own troubles: said in the log once a minute, and never
-the destination's fault. Stage "connect" is the destination's: it refuses, cannot be reached, or is silent. HAProxy
-cannot say why it hangs up, and a SOCKS5 proxy that falls silent cannot be told from a destination that does: these
-too count as the destination's.
+Failures: `open` raises DeliveryError. The stages "source" (the address or interface is not local, or has no free port)
+and "proxy" (it cannot be reached, or refuses us) are local problems: logged once a minute, and never blamed on the
+destination. Stage "connect" is the destination's: it refuses, cannot be reached, or times out. HAProxy gives no reason
+when it hangs up, and a silent SOCKS5 proxy looks like a silent destination: these also count as the destination's.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _DESTINATION_FAILED = frozenset((3, 4, 5, 6))
 
 
 class Egress:
-    """From one source address, or (without) as the system chooses. hostname: for EHLO, "" for the zone's."""
+    """One source address, or ("") whichever the system chooses. hostname: for EHLO, "" for the zone's."""
 
     __slots__ = ("_bound", "_complained", "_family", "_interface", "_kind", "_password", "_proxy", "_user", "address",
                  "hostname")  # fmt: skip
@@ -63,10 +62,11 @@ class Egress:
         self._bound = bool(self.address) and not self._kind and not ipaddress.ip_address(self.address).is_unspecified
         self._complained = -COMPLAIN_EVERY_S
 
-    # which addresses
+    # addresses
 
     def reaches(self, address: str) -> bool:
-        """Whether it can connect to that IP address: of its own family where that counts, and of a wanted one."""
+        """Whether it can connect to that IP address: of the source's own family where that matters, and of an allowed
+        one."""
         if address.startswith("/"):
             return True
         version = 6 if ":" in address else 4
@@ -75,26 +75,26 @@ class Egress:
         return self._family not in ("ipv4", "ipv6") or self._family == f"ipv{version}"
 
     def order(self, addresses: list[str]) -> list[str]:
-        """Those it reaches, the preferred family first, else as they were."""
+        """The addresses it can connect to, the preferred family first, otherwise in the given order."""
         reached = [address for address in addresses if self.reaches(address)]
         if self._family.startswith("prefer-"):
             reached.sort(key=lambda address: (":" in address) != (self._family == "prefer-ipv6"))
         return reached
 
     def seen(self, local: str) -> str:
-        """The address that the server knows us by, where our end of the connection has the address `local`."""
+        """The address that the server sees, given the local address of the connection."""
         return self.address if self._kind and local else local
 
     # connecting
 
     def direct(self, address: str) -> bool:
-        """Nothing to do here: the event loop's own connect will do, and is twice as fast."""
+        """True: no source or proxy applies, so the event loop's own connect will do, which is twice as fast."""
         return not (self._bound or self._kind or self._interface or address.startswith("/"))
 
     async def open(self, address: str, port: int, timeout_s: float) -> socket.socket:
-        """A connected socket. address: IP, or the path of a unix socket (then port counts for nothing).
+        """A connected socket. address: IP, or the path of a unix socket (then the port is ignored).
 
-        Raises DeliveryError of stage connect, proxy or source.
+        Raises DeliveryError with stage connect, proxy or source.
         """
         ends = asyncio.get_running_loop().time() + timeout_s
         try:
@@ -130,7 +130,7 @@ class Egress:
             raise ProxyFailed(f"{self._name}: {_words(error)}") from None
 
     async def _dial(self, address: str, port: int, ends: float) -> socket.socket:
-        """Raises SourceUnusable or OSError (TimeoutError among them)."""
+        """Raises SourceUnusable or OSError (TimeoutError included)."""
         path = address.startswith("/")
         sock = socket.socket(socket.AF_UNIX if path else socket.AF_INET6 if ":" in address else socket.AF_INET)
         try:
@@ -191,7 +191,7 @@ class Egress:
 
     @property
     def _name(self) -> str:
-        """Without user and password: it goes into replies and logs."""
+        """For replies and logs: without user and password."""
         host, port = self._proxy
         return f"{self._kind}://{f'[{host}]' if ':' in host else host}:{port}"
 
@@ -203,7 +203,7 @@ class Egress:
 
 
 class _Reached:
-    """Stands for the way to the proxy in python-socks: we have connected already, to tell whose failure it is."""
+    """A proxy connection for python-socks that is already connected, so that we know who a failure belongs to."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -213,16 +213,16 @@ class _Reached:
 
 
 class Sources:
-    """The Egress of each zone and source address, made once, since every connection needs one."""
+    """The Egress of each zone and source address, created once."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._made: dict[tuple[str, str], Egress] = {("", ""): Egress()}
 
     def of(self, zone: Zone, address: str) -> Egress:
-        """As the zone's pool describes the address, else another pool, else a plain one; "" is the system's choice.
+        """Settings from the zone's pool, else from another pool with that address, else none; "": the system chooses.
 
-        Raises SourceUnusable if it is no IP address (a plugin may say anything).
+        Raises SourceUnusable if it is not an IP address (it may come from a plugin).
         """
         key = (zone.name if address else "", address)
         egress = self._made.get(key)

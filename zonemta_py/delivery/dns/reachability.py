@@ -1,9 +1,9 @@
-"""Which addresses strangers' DNS may send us to: it is written by others, and may say 127.0.0.1 or 10.0.0.5.
+"""Which addresses found in DNS may be connected to: a third party controls them, and may publish 127.0.0.1 or 10.0.0.5.
 
-`refusal` is asked about the address that is connected to, not about a name, so an answer that changes between looking
-and connecting changes nothing. `LocalIdentity` knows whether a host or an address is this machine's own SMTP service.
+`refusal` checks the address that is connected to, not a name, so an answer that changes between look-up and connect
+makes no difference. `LocalIdentity` knows whether a host or an address is this machine's own SMTP service.
 
-Failures: none; what is not an IP address is refused.
+Failures: none; anything that is not an IP address is refused.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _PROTOCOLS = tuple(
 
 @lru_cache(8192)
 def refusal(address: str) -> str:
-    """ "" if a host that DNS names may be at that address, else what is wrong with it, in words.
+    """ "" if DNS may lead to that address, else the reason against it, in words.
 
-    Ranges: RFC 6890 and the IANA registries of special-purpose addresses. IPv4 inside of IPv6 (mapped, NAT64, 6to4,
-    Teredo) counts as what it leads to.
+    Ranges: RFC 6890 and the IANA registries of special-purpose addresses. An IPv4 address inside an IPv6 one (mapped,
+    NAT64, 6to4, Teredo) is judged itself.
     """
     try:
         given = ipaddress.ip_address(address)
@@ -56,7 +56,7 @@ def _inner(address: Address) -> list[Address]:
 
 def _range(address: Address) -> str:
     if isinstance(address, ipaddress.IPv6Address) and _inner(address):
-        return ""  # Python calls these reserved or private as a whole; what is inside decides
+        return ""  # Python calls these reserved or private as a whole; the IPv4 address inside decides
     if address.is_unspecified:
         return "the unspecified address"
     if address.is_loopback:
@@ -77,31 +77,31 @@ def _range(address: Address) -> str:
 
 
 class LocalIdentity:
-    """This machine as its listeners and its name have it."""
+    """This machine, according to its listeners and its hostname."""
 
     def __init__(self, config: Config) -> None:
         self._name = config.server.name.lower().rstrip(".")
         self._places = {(ipaddress.ip_address(one.address), one.port) for one in config.listeners}
         self._any = {(place.version, port) for place, port in self._places if place.is_unspecified}
-        self._any |= {(4, port) for version, port in self._any if version == 6}  # :: takes IPv4 too, as a rule
+        self._any |= {(4, port) for version, port in self._any if version == 6}  # :: usually accepts IPv4 too
 
     def is_host(self, name: str, addresses: tuple[str, ...]) -> bool:
-        """Whether an MX host is us, by its name, or by an address at which we listen on port 25."""
+        """Whether an MX host is this machine, by name or by an address on which it listens on port 25."""
         return name == self._name or any(self.at(address) for address in addresses)
 
     def at(self, address: str, port: int = SMTP_PORT) -> bool:
-        """Whether that port of that IP address is a listener of ours."""
+        """Whether one of our listeners is on that IP address and port."""
         given = ipaddress.ip_address(address)
         given = (given.ipv4_mapped if isinstance(given, ipaddress.IPv6Address) else None) or given
         return (given, port) in self._places or ((given.version, port) in self._any and is_local(given))
 
     def barred(self, address: str, port: int) -> str:
-        """ "" if a host that DNS names may be there, else what is wrong with it, in words."""
+        """ "" if DNS may lead to that address and port, else the reason against it, in words."""
         return refusal(address) or ("one of our own listeners" if self.at(address, port) else "")
 
 
 def is_local(address: Address) -> bool:
-    """Whether it is this machine's: then, and only then, a socket can be bound to it."""
+    """Whether the address belongs to this machine, so that a socket can be bound to it."""
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -1,11 +1,11 @@
-"""DNS queries and their answers as plain values: the only module that imports dnspython.
+"""DNS queries, with answers as plain values: the only module that imports dnspython.
 
-One cache for all kinds of question, bounded, as old as the records' TTLs allow. That there is nothing is believed for
-the SOA's minimum, at most NEGATIVE_MAX_S (RFC 2308 5); failures are kept FAILURE_S, so that a flood of mail does not
-repeat the question. The same question is never asked twice at once. The clock (`now`, steady seconds) is an argument.
+One bounded cache for all record types, which keeps answers for their TTL. Negative answers are kept for the SOA's
+minimum, at most NEGATIVE_MAX_S (RFC 2308 5), failures for FAILURE_S, so that a flood of mail does not repeat the query.
+Concurrent identical queries share one answer. The clock (`now`, steady seconds) is an argument.
 
 Failures: `records` raises NoRoute, 4.4.3, if DNS does not answer, or answers with a failure (SERVFAIL is also what a
-validating resolver says of forged answers). "No such name" and "nothing of that kind" are answers.
+validating resolver returns for forged answers). NXDOMAIN and NODATA are answers, not failures.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ NAME_BYTES_MAX = 253
 class Answer:
     """values: MX: (preference, host); A, AAAA: address; TXT: text; TLSA: (usage, selector, matching, data).
 
-    exists: False if there is no such name. secure: DNSSEC vouches for it, also for what is not there. name: the name
-    behind all CNAMEs. ttl_s: how long it may be kept.
+    exists: False for NXDOMAIN. secure: DNSSEC-validated, negative answers included. name: the name after all CNAMEs.
+    ttl_s: how long it may be kept.
     """
 
     values: tuple[Any, ...]
@@ -64,7 +64,7 @@ Found = Answer | NoRoute
 
 
 class Cache:
-    """Answers by question, least recently used going first; questions on their way are shared."""
+    """Answers by question, evicting the least recently used; identical queries in flight are shared."""
 
     def __init__(self, entries_max: int = CACHE_ENTRIES_MAX) -> None:
         self._entries_max = entries_max
@@ -72,7 +72,7 @@ class Cache:
         self._asked: dict[tuple[str, str], asyncio.Task[Found]] = {}
 
     async def get(self, name: str, kind: str, now: float, ask: Callable[[str, str], Awaitable[Found]]) -> Found:
-        """From memory, from whoever is asking the same already, or from `ask`. Its `ttl_s` is what is left of it."""
+        """From the cache, from a query already in flight, or from `ask`. Its `ttl_s` is what remains of it."""
         question = (name, kind)
         kept = self._kept.get(question)
         if kept is not None and kept[0] > now:
@@ -83,7 +83,7 @@ class Cache:
             task = asyncio.ensure_future(self._fill(question, now, ask))
             self._asked[question] = task
             task.add_done_callback(lambda _: self._asked.pop(question, None))
-        return await asyncio.shield(task)  # who asked first may be cancelled, the others still wait
+        return await asyncio.shield(task)  # the first caller may be canceled while others still wait
 
     async def _fill(
         self, question: tuple[str, str], now: float, ask: Callable[[str, str], Awaitable[Found]]
@@ -103,7 +103,7 @@ def _aged(found: Found, ttl_s: float) -> Found:
 
 
 class Resolver:
-    """nameservers: IP addresses to ask, empty for the system's; port: of those. dnssec: their AD bit is believed."""
+    """nameservers: IP addresses to ask, empty for the system's; port: their port. dnssec: trust their AD bit."""
 
     def __init__(
         self, nameservers: list[str] | None = None, port: int = 53, timeout_s: float = QUERY_TIMEOUT_S,
@@ -115,10 +115,10 @@ class Resolver:
         self._places = asyncio.Semaphore(AT_ONCE_MAX)
 
     async def records(self, name: str, kind: str, now: float) -> Answer:
-        """kind: "MX", "A", "AAAA", "TXT", "TLSA". Raises NoRoute, temporary; 5.1.2 if it is no name at all."""
+        """kind: "MX", "A", "AAAA", "TXT", "TLSA". Raises NoRoute, temporary; 5.1.2 if it is not a valid name."""
         found = await self._cache.get(ascii_name(name), kind, now, self._ask)
         if isinstance(found, NoRoute):
-            # A new one: an error that is kept and raised time and again would grow its traceback.
+            # A new exception each time: raising a cached one again and again would grow its traceback.
             raise NoRoute(found.reply.code, found.reply.enhanced, found.reply.text)
         return found
 
@@ -147,7 +147,7 @@ class Resolver:
         [response] = asked.responses().values()
         try:
             return self._answer(response, False)
-        except dns.exception.DNSException:  # nonsense such as an answer for what does not exist
+        except dns.exception.DNSException:  # malformed, such as an answer section for a missing name
             return NoRoute(451, "4.4.3", f"DNS lookup of {name} failed: name server failure")
 
     def _answer(self, response: dns.message.QueryMessage, exists: bool) -> Answer:
@@ -163,7 +163,7 @@ class Resolver:
         )
 
     def _asker(self) -> dns.asyncresolver.Resolver:
-        """Made when first needed: a relay with a fixed host never reads resolv.conf."""
+        """Created on first use: a relay with a fixed host never reads resolv.conf."""
         if self._dns is None:
             try:
                 made = dns.asyncresolver.Resolver(configure=not self._nameservers)
@@ -176,7 +176,7 @@ class Resolver:
                 made.port = self._port
             made.timeout = min(TRY_TIMEOUT_S, self._timeout_s)
             made.use_edns(0, 0, UDP_BYTES)
-            made.flags = dns.flags.RD | dns.flags.AD  # AD asks for AD, without the signatures (RFC 6840 5.7)
+            made.flags = dns.flags.RD | dns.flags.AD  # AD without the signatures (RFC 6840 5.7)
             self._dns = made
         return self._dns
 
@@ -193,7 +193,7 @@ def _value(record: Any) -> Any:
 
 
 def ascii_name(domain: str) -> str:
-    """Lower-case A-labels without the final dot. Raises NoRoute, 5.1.2, for what cannot be in DNS."""
+    """Lower-case A-labels without the final dot. Raises NoRoute, 5.1.2, for a name that DNS cannot hold."""
     name = canonical(domain)
     labels = name.split(".")
     if len(name) > NAME_BYTES_MAX or not all(map(_is_label, labels)):
@@ -202,5 +202,5 @@ def ascii_name(domain: str) -> str:
 
 
 def _is_label(label: str) -> bool:
-    """Letters, digits, hyphens and, since they do occur, underscores."""
+    """Letters, digits, hyphens and (they do occur) underscores."""
     return 0 < len(label) <= 63 and label.isascii() and label.replace("-", "a").replace("_", "a").isalnum()

@@ -1,11 +1,11 @@
-"""Which of a destination's addresses one attempt tries: those it may and can connect to, and not those that are dead.
+"""Which of a destination's addresses an attempt tries: those that are allowed, reachable from the source, and not dead.
 
-An address is judged when it is handed out to be connected to, whatever plugins or DNS have said before. A host that the
-configuration, the queue or a plugin names may be anywhere; one that DNS names only where strangers may send us
-(`reach`), unless the zone has allow_private = true.
+An address is checked right before it is connected to, whatever plugins or DNS said earlier. A host named by the
+configuration, the queue or a plugin may be anywhere; one found in DNS must be at a public address (`reachability`),
+unless the zone has allow_private = true.
 
-Failures: `failure` gives the error for a destination of which nothing is left: for good (5.4.4) if all its addresses
-are known and none may be used; else temporary (4.4.4, or no connection).
+Failures: `failure` gives the error for a destination without a usable address: permanent (5.4.4) if all its addresses
+are known and none is allowed; otherwise temporary (4.4.4, or no connection).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zonemta_py.mail.classify import ConnectionLost, DeliveryError, NoRoute, Rep
 
 @dataclass(slots=True, frozen=True)
 class AddressTarget:
-    """A host to try and its IP addresses in the order to try them; none if DNS failed just now."""
+    """A host to try, and its IP addresses in the order to try them; none if its DNS look-up just failed."""
 
     host: str
     addresses: tuple[str, ...]
@@ -29,13 +29,13 @@ class AddressTarget:
 
 @dataclass(slots=True)
 class Routes:
-    """What a sender process knows of where it can go."""
+    """What a sender process knows about reachable addresses."""
 
     ourselves: LocalIdentity
     dead: DeadHosts
 
     def learn(self, source: str, address: str, port: int, error: DeliveryError | None, now: float) -> None:
-        """What became of a connection; error: None if the server greeted us."""
+        """Records the result of a connection attempt; error: None if the server sent its greeting."""
         place = (source, address, port)
         if error is None:
             self.dead.lives(place)
@@ -44,7 +44,7 @@ class Routes:
 
 
 class Choice:
-    """For one attempt. free: any address will do, for the host is named or the zone allows it."""
+    """The routes of one attempt. free: any address is allowed, since the host is named or the zone allows it."""
 
     __slots__ = ("_barred", "_free", "_open", "_port", "_roads")
 
@@ -56,7 +56,7 @@ class Choice:
     def narrowed(
         self, targets: Iterable[AddressTarget], egress: Egress, source: str, now: float
     ) -> list[AddressTarget]:
-        """Without what must not, or cannot, be connected to; without the dead, unless all are."""
+        """Without addresses that are not allowed or cannot be connected to; without dead ones, unless all are dead."""
         able = []
         for target in targets:
             permitted = [address for address in target.addresses if self.permits(target.host, address)]
@@ -65,14 +65,14 @@ class Choice:
         if len(self._roads.dead):
             living = [replace(target, addresses=self._living(target, source, now)) for target in able]
             able = living if any(target.addresses for target in living) else able
-        return [target for target in able if target.addresses] or able  # a plugin may know more
+        return [target for target in able if target.addresses] or able  # a plugin may know other addresses
 
     def _living(self, target: AddressTarget, source: str, now: float) -> tuple[str, ...]:
         dead, port = self._roads.dead, self._port
         return tuple(address for address in target.addresses if not dead.is_dead((source, address, port), now))
 
     def permits(self, host: str, address: str) -> bool:
-        """Ask right before connecting."""
+        """To be asked right before connecting."""
         if self._free:
             return True
         reason = self._roads.ourselves.barred(address, self._port)

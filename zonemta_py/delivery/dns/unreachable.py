@@ -1,8 +1,8 @@
-"""Hosts that could not be reached a moment ago: not asked again while another one of the destination may be alive.
+"""Hosts that were unreachable a moment ago: skipped while the destination has another one that may be alive.
 
-Each sender process remembers for itself. A host that refused, or hung up before its greeting, is dead for DEAD_S; one
-that kept us waiting until the timeout for SILENT_S, since each try of it costs a connection for the whole timeout.
-Where all are dead they are all tried: it is the scheduler that rests a whole destination.
+Each sender process keeps its own list. A host that refused, or hung up before its greeting, is dead for DEAD_S; one
+that timed out for SILENT_S, since each try costs a connection for the whole timeout. If all are dead, all are tried:
+resting a whole destination is the scheduler's job.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Place = TypeVar("Place", bound=Hashable)
 
 
 class DeadHosts:
-    """A place is whatever connecting depends on: (source, address, port). now: steady seconds."""
+    """A place is all that a connection depends on: (source, address, port). now: steady seconds."""
 
     def __init__(self) -> None:
         self._until: OrderedDict[Hashable, float] = OrderedDict()
@@ -48,7 +48,7 @@ class DeadHosts:
         return True
 
     def order(self, places: Sequence[Place], now: float) -> list[Place]:
-        """Those alive in their order; all of them if none is."""
+        """The live ones in their order; all of them if none is alive."""
         if not self._until:
             return list(places)
         return [place for place in places if not self.is_dead(place, now)] or list(places)

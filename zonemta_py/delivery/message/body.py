@@ -1,8 +1,8 @@
-"""The bytes of a message on their way out: in one piece, or chunk by chunk, with its header changed or added to.
+"""The bytes of an outgoing message: in one piece, or chunk by chunk, with its header section changed or extended.
 
-Chunks come from the queue when the server is ready for them, so no process ever holds a whole large message. A large
-merged message is in pieces, of which those that are everybody's are in memory once.
-Failures: `Dispatch.chunk` raises QueueRefusal; the transaction then cuts the connection before the final dot.
+Chunks are fetched from the queue when the server is ready for them, so no process ever holds a whole large message. A
+large merged message is a list of pieces; those common to all recipients are in memory once. Failures: `Dispatch.chunk`
+raises QueueRefusal; the transaction then cuts the connection before the final dot.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from zonemta_py.queue.api import Delivery, Dispatch
 
 
 class Body:
-    """One message. whole: all of it, or None if it comes in chunks, or is in pieces. size: bytes to announce."""
+    """One message. whole: all of it, or None if it comes in chunks or pieces. size: bytes to announce."""
 
     __slots__ = ("_chunks", "_delivery", "_dispatch", "_head", "_next", "_pieces", "size", "whole")
 
@@ -32,7 +32,7 @@ class Body:
         self._next = 1
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """What has been looked at already, then the rest as it is asked for; again too. Raises QueueRefusal."""
+        """First what has been read already, then the rest on demand; can be called again. Raises QueueRefusal."""
         if self.whole is not None:
             yield self.whole
             return
@@ -53,7 +53,8 @@ class Body:
         return self._head
 
     async def changed(self, host: Host, delivery: Delivery) -> bytes:
-        """The header section as plugins (`sender_headers`) want it for a delivery of this message; it stays as it is.
+        """The header section as plugins (`sender_headers`) want it for one delivery of this message; the body object
+        itself does not change.
 
         Raises their verdict.
         """
@@ -63,14 +64,14 @@ class Body:
         return headers.build()
 
     async def with_header(self, fields: bytes) -> Body:
-        """The same message under another header section."""
+        """The same message with another header section."""
         before = await self.head()
         changed = copy.copy(self)
         changed.put(fields + before[split(before)[1] :])
         return changed
 
     def put(self, head: bytes) -> None:
-        """Puts it in the place of what `head` gives."""
+        """Replaces what `head` returns."""
         self.size += len(head) - len(self._head if self.whole is None else self.whole)
         if self.whole is not None:
             self.whole = head
@@ -78,17 +79,17 @@ class Body:
             self._head = head
 
     async def section(self) -> bytes:
-        """The raw header section as it will be sent, without the empty line behind it."""
+        """The raw header section as it will be sent, without the empty line after it."""
         head = await self.head()
         end = head.find(b"\r\n\r\n")
         return head[: end + 2] if end >= 0 else head
 
     def put_on_top(self, fields: bytes) -> None:
-        """Adds raw fields, each with its CRLF; `head` must have been asked for."""
+        """Prepends raw fields, each with its CRLF; `head` must have been called before."""
         self.put(fields + (self._head if self.whole is None else self.whole))
 
     async def hash(self, form: Form) -> bytes:
-        """SHA-256 of the body in canonical form; large ones are read once more for it. Raises QueueRefusal."""
+        """SHA-256 of the body in canonical form; a large one is read once more for it. Raises QueueRefusal."""
         hashed = BodyHash(form)
         if self.whole is not None:
             hashed.add(self.whole.partition(b"\r\n\r\n")[2])
@@ -110,6 +111,6 @@ class Body:
 
 
 def _cut(pieces: list[bytes]) -> list[memoryview]:
-    """The same bytes, in pieces that may be written at once."""
+    """The same bytes, in pieces small enough for a single write."""
     views = [memoryview(piece) for piece in pieces]
     return [view[at : at + CHUNK_BYTES] for view in views for at in range(0, len(view), CHUNK_BYTES)]

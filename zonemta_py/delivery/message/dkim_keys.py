@@ -1,8 +1,8 @@
-"""DKIM keys from their files, by domain. A file that changes is read again, at most CHECK_S later.
+"""DKIM keys from their files, by domain. A changed file is read again, at most CHECK_S later.
 
-A file that cannot be used any more leaves the key that was read before in force, with a line in the log; a key that was
-never there is KeyUnusable for whoever asks, so that nothing leaves unsigned that should be signed. Each fault is logged
-once, not for each message.
+If a file becomes unusable, the key read before stays in force, and the log says so; a key that could never be read
+raises KeyUnusable, so that nothing leaves unsigned that should be signed. Each fault is logged once, not for each
+message.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def read(settings: DkimKey) -> Key:
 
 
 def check(config: Config) -> None:
-    """Reads the key files of all keys that sign. Raises ConfigError."""
+    """Reads the key files of all signing keys. Raises ConfigError."""
     for settings in config.dkim:
         if settings.state == "active":
             try:
@@ -46,7 +46,7 @@ def check(config: Config) -> None:
 
 @dataclass(slots=True)
 class _File:
-    """One key's file as it was last seen. seen: what tells one state of the file from another."""
+    """One key's file as last seen. seen: what identifies that version of the file."""
 
     settings: DkimKey
     key: Key | None = None
@@ -100,9 +100,9 @@ class DkimKeys:
         return bool(self._by_domain)
 
     def of(self, domain: str, now: float, own: bool = True) -> tuple[Key, ...]:
-        """Every key that signs a message whose author is at `domain` ("" for nobody): those of the longest domain that
-        it is in, and the third party's. now: seconds of a steady clock. own: whoever handed it in may be that author;
-        else only a third party signs, and no mail that claims to be its own. Raises KeyUnusable."""
+        """Every key that signs a message with an author at `domain` ("" if there is none): those of the longest
+        matching domain, and the third party's. now: seconds of a steady clock. own: the submitter may use that author
+        address; if not, only a third party's key signs, and no mail claims the author's domain. Raises KeyUnusable."""
         files = self._files(domain)
         if not own:
             if f".{domain}".endswith(f".{self._third_party}"):

@@ -1,12 +1,12 @@
-"""Merged messages: each recipient's own is made here, from the campaign's template and the recipient's values.
+"""Merged messages: each recipient's message is made here, from the campaign's template and the recipient's values.
 
-A template is fetched and compiled once in a process and kept while there is room, by the name of its content: the same
-campaign name with other content is another template. Whoever waits for the same one waits together. It is compiled
-beside the loop; a template that takes long to fill in gets half of the sender's time at most, one message at a time, so
-that other mail need not wait for it. What is being made is noted (`queue.poison`), should the sender die of it.
+A template is fetched and compiled once per process and cached by a hash of its content, as space allows: other content
+under the same campaign name is another template. Concurrent requests for one template share its compilation, which runs
+in a thread. A template that is slow to fill in gets half of the sender's time at most, one message at a time, so that
+other mail does not wait for it. What is being rendered is recorded (`queue.poison`), in case it kills the sender.
 
-Failures: `make` raises RenderRefused (or TemplateRefused) for values that make no message, which is final, for the
-same values will never make one; QueueRefusal where the template cannot be had now.
+Failures: `make` raises RenderRefused (or TemplateRefused) for values from which no message can be made, which is final
+since they will never work; QueueRefusal if the template cannot be fetched now.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SLOW_S = 0.003
 
 @dataclass(slots=True)
 class CachedTemplate:
-    """A template in memory. bytes: as it is packed. slow: its latest message took long."""
+    """A template in memory. bytes: its packed size. slow: its latest message took long."""
 
     template: Compiled
     bytes: int
@@ -46,7 +46,7 @@ class CachedTemplate:
 
 
 class Templates:
-    """The compiled templates of one sender. making: where to note what is being made; None: nowhere."""
+    """The compiled templates of one sender. making: where to record what is being rendered; None: nowhere."""
 
     def __init__(self, dispatch: Dispatch, making: Making | None = None, bytes_max: int = TEMPLATES_BYTES_MAX) -> None:
         self._dispatch, self._making, self._bytes_max = dispatch, making, bytes_max
@@ -56,9 +56,9 @@ class Templates:
         self._turn = asyncio.Lock()
 
     async def make(self, delivery: Delivery) -> list[bytes] | None:
-        """Gives a merged delivery to one recipient its size and its body.
+        """Sets size and body of a merged delivery to one recipient.
 
-        Of a large one it returns the pieces, and body stays None.
+        For a large one it returns the pieces, and the body stays None.
         """
         kept = self._known(delivery.template) or await self._fetched(delivery)
         if kept.slow:
@@ -75,7 +75,7 @@ class Templates:
         return None
 
     def _pieces(self, kept: CachedTemplate, delivery: Delivery) -> tuple[list[bytes], float]:
-        """The message, and how long it took."""
+        """The message, and how long rendering took."""
         fields = dict(zip(delivery.columns, delivery.values[0] if delivery.values else (), strict=True))
         address, making = delivery.recipients[0].address, self._making
         began = perf_counter()

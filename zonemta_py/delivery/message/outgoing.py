@@ -1,8 +1,8 @@
-"""What every message gets on its way out: its return path (VERP, SRS), Feedback-ID, List-Unsubscribe, signatures.
+"""What every outgoing message gets: its return path (VERP, SRS), Feedback-ID, List-Unsubscribe, signatures.
 
-Fields go on top of the message, signatures above what they sign, after plugins have had their say. A field that the
-message has already is not added. Return paths: the null one stays; VERP comes before SRS, for it is ours already. The
-message's sender in the queue stays who it was: notifications go to him.
+Fields are prepended, signatures above what they sign, after plugins have run. A field that the message already has is
+not added. Return paths: the null one stays null; VERP goes before SRS, for its domain is ours already. The sender
+stored in the queue does not change: notifications go there.
 
 Failures: `finish` raises Unsigned (see `signing`), and QueueRefusal where a body has to be read for its hash.
 """
@@ -39,7 +39,7 @@ class Outgoing:
         self.active = bool(self._signer or self._path.feedback_id or self._path.list_unsubscribe)
 
     def addressed(self, delivery: Delivery, unix_s: float | None = None) -> Delivery:
-        """The delivery with the return path to say in MAIL."""
+        """The delivery with the return path for MAIL."""
         if not self._rewrites or not delivery.sender:
             return delivery
         today = int(time.time() if unix_s is None else unix_s) // _DAY_S
@@ -69,7 +69,7 @@ class Outgoing:
             section = fields + section
         if self._signer:
             form = self._signer.form
-            # Of merged messages each has a body of its own.
+            # A merged message has a body for each recipient.
             name = delivery.id if delivery.values is None else f"{delivery.id} {delivery.recipients[0].address}"
             signatures = await self._signer.sign(
                 name, section, delivery.hashes.get(form), lambda: body.hash(form), time.monotonic(),
@@ -90,7 +90,7 @@ class Outgoing:
         return fields
 
     def _unsubscribe(self, delivery: Delivery) -> bytes:
-        """Nothing where one link would have to serve several people."""
+        """Empty where one link would have to serve several people."""
         path, recipients = self._path, delivery.recipients
         if len(recipients) > 1 and path.alone(delivery.zone, delivery.unsubscribe):
             return b""

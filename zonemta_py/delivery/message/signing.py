@@ -1,12 +1,12 @@
-"""DKIM signatures of deliveries: made once for a message, however many destinations and recipients it has.
+"""DKIM signatures of deliveries: made once per message, however many destinations and recipients it has.
 
-What was signed is remembered by message, header section and keys: only a header that differs is signed anew. The body's
-hash comes with the delivery; where it does not (notices of our own, mail from before there were keys), the body is read
-once and its hash remembered. Both memories are bounded, and signatures are made anew after AGAIN_S, so that t= and x=
-mean something on later attempts.
+Signatures are cached by message, header section and keys: only a changed header section is signed again. The body's
+hash comes with the delivery; if it does not (notifications, mail stored before keys were configured), the body is read
+once and its hash cached. Both caches are bounded, and signatures are renewed after AGAIN_S, so that t= and x= stay
+meaningful on later attempts.
 
-Failures: a key that cannot be used is Unsigned, with the reply that defers; nothing leaves without the signature it was
-to have.
+Failures: an unusable key raises Unsigned, with the reply that defers; nothing leaves without a signature it should
+have.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Ask = Callable[[], Coroutine[None, None, bytes]]
 
 
 class Unsigned(Exception):
-    """It cannot be signed now. `reply` defers it."""
+    """The message cannot be signed now. `reply` defers it."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -42,7 +42,7 @@ class Unsigned(Exception):
 
 
 class _Signed(NamedTuple):
-    """Signature fields, who made them, when, for whose mail."""
+    """The signature fields, the keys that made them, when, and for which message."""
 
     domain: str
     keys: tuple[Key, ...]
@@ -70,11 +70,10 @@ class Signer:
         self, message_id: str, section: bytes, body_hash: bytes | None, ask: Ask,
         now: float, unix_s: int, own: bool = True,
     ) -> bytes:  # fmt: skip
-        """The DKIM-Signature fields, b"" if no key signs for that author. Raises Unsigned, and what `ask` raises.
+        """The DKIM-Signature fields, b"" if no key signs for that author. Raises Unsigned, and whatever `ask` raises.
 
-        section: the raw header section. body_hash: if it is known; else `ask` computes it, once for the message.
-        now: of a steady clock. unix_s: for t=. own: the key of the author's domain may sign; else only the
-        third party's.
+        section: the raw header section. body_hash: if known; otherwise `ask` computes it, once per message. now: of a
+        steady clock. unix_s: for t=. own: the key of the author's domain may sign; otherwise only the third party's.
         """
         place = (message_id, hashlib.blake2b(section, digest_size=16).digest())
         kept = self._signed.get(place)
@@ -112,7 +111,7 @@ class Signer:
 
 
 def _keep(memory: OrderedDict[K, V], key: K, value: V) -> None:
-    """What was kept longest goes."""
+    """Evicts the oldest entry when full."""
     memory[key] = value
     memory.move_to_end(key)
     if len(memory) > KEPT_MAX:

@@ -1,1 +1,1 @@
-"""The client's side of SMTP."""
+"""The SMTP client."""

@@ -1,12 +1,12 @@
-"""What a server's answers to one transaction mean for its recipients: a verdict each, or another try at once.
+"""What a server's replies to one transaction mean for its recipients: a verdict each, or another try at once.
 
-Every recipient is settled by its own reply, those accepted by the final one. Answers are believed only in their places:
-where there were more replies than commands, nobody is judged by any of them. A connection that breaks is permanent for
-nobody.
+Each recipient is settled by its own reply; those accepted, by the final one. If there were more replies than commands,
+it is unknown which reply belongs to which command, and none is used. A lost connection is never a permanent failure.
 
-A server may take fewer recipients a message than it was given: 452 (552 of old ones) to a RCPT behind others that it
-accepted, which get the message; it may refuse DATA or the message for their number, too. A tarpit answers a group of
-commands only when our time is over. In all three the recipients without a verdict are `again`, in smaller transactions.
+A server may accept fewer recipients per message than it was given: it answers 452 (old servers: 552) to a RCPT after
+others that it accepted, which get the message; or it refuses DATA or the message because of their number. A tarpit does
+not answer a group of commands before our timeout. In all three cases the recipients without a verdict are in `again`,
+for smaller transactions.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ BAD_RECIPIENT = Reply(553, "5.1.3", "the recipient's address has control charact
 
 
 class Answers:
-    """outcomes: filled as answers come. down: the server said 421. unsaid: it was gone before it said anything to MAIL,
-    or all that it said was 421 (many servers end long connections so). announced: its envelope left with the end of the
-    message before it; then anything but a yes to MAIL is `unsaid` too, and `misunderstood` unless the server just went.
+    """outcomes: filled as replies come. down: the server said 421. unsaid: the connection was gone before any reply to
+    MAIL, or the only reply was 421 (many servers end long connections so). announced: its envelope left with the end of
+    the message before it; then any refusal of MAIL sets `unsaid` too, and also `misunderstood` unless the server just
+    hung up.
 
-    again: recipients without an outcome, to be tried in transactions of at most recipients_max. sure: that many and no
-    more does the server take; else it may be so. stalled: it did not answer a group of commands in time. manner: why,
-    in words.
+    again: recipients without an outcome, to be tried in transactions of at most recipients_max. sure: that number is
+    the server's limit, not a guess. stalled: it did not answer a group of commands in time. manner: why, in words.
     """
 
     __slots__ = (
@@ -48,7 +48,7 @@ class Answers:
         self._dsn = "dsn" in session.keywords
         self._tried: list[int] = []
         self._accepted: list[int] = []
-        self._asked = False  # all of it at once
+        self._asked = False  # MAIL, RCPT and DATA were all written
         self._over: dict[int, Reply] = {}
         self._groups: dict[tuple[int, Reply, str, bool], Outcome] = {}
         self._lines: list[str] = []
@@ -64,7 +64,7 @@ class Answers:
 
     @property
     def takes(self) -> bool:
-        """Whether it took one recipient at least."""
+        """Whether it has accepted at least one recipient."""
         return bool(self._accepted)
 
     def _open(self) -> list[int]:
@@ -95,9 +95,8 @@ class Answers:
         return self._in_step() and self._judge_data(data)
 
     def _in_step(self) -> bool:
-        """Whether the server has said no more than it was asked. Else nobody can be judged by any of it: all have their
-        outcome, and the connection ends. That it goes away it may say at any time (421, RFC 5321 3.8).
-        """
+        """Whether there were no more replies than commands. If there were, no reply can be trusted: every recipient
+        gets its outcome, and the connection ends. A 421 may come unasked at any time (RFC 5321 3.8)."""
         dialogue = self.session.dialogue
         if dialogue.in_step:
             return True
@@ -112,7 +111,7 @@ class Answers:
         return not dialogue.astray
 
     def _distrust(self, stage: str) -> None:
-        """What the server has said of these recipients may have been meant for others, or for none."""
+        """Defers the recipients instead, as the replies may have belonged to other commands."""
         self._groups = {key: outcome for key, outcome in self._groups.items() if outcome.reply is BAD_RECIPIENT}
         self._over, self._accepted = {}, []
         self.session.dialogue.abort()
@@ -126,7 +125,7 @@ class Answers:
                 return
             reply = replies[place]
             if completed(reply):
-                for other, refusal in self._over.items():  # whatever they meant, it was not the number
+                for other, refusal in self._over.items():  # these were not about the number
                     self._settle_refused([other], refusal, "rcpt")
                 self._over.clear()
                 self._accepted.append(index)
@@ -138,7 +137,7 @@ class Answers:
     def _judge_unanswered(self, indices: list[int], leaving: Reply | None) -> None:
         if leaving is not None:
             self._settle_refused(indices, leaving, "rcpt")
-        elif self._over and self.session.dialogue.broken is None:  # they were not asked for: it has had enough
+        elif self._over and self.session.dialogue.broken is None:  # never sent: it wants no more
             self._over |= dict.fromkeys(indices, next(reversed(self._over.values())))
         else:
             self._settle_failed(indices, "rcpt")
@@ -146,7 +145,7 @@ class Answers:
     # fewer recipients at a time
 
     def _judge_over(self) -> None:
-        """Those that the server had no room for: the next transaction is theirs, if this one came to an end."""
+        """The server had no room for these: they go into the next transaction, if this one was completed."""
         if any(outcome.stage == "dot" and outcome.verdict != DEFERRED for outcome in self._groups.values()):
             clear = next(filter(too_many, self._over.values()), None)
             self.sure = clear is not None
@@ -156,7 +155,7 @@ class Answers:
             self._settle_refused([index], reply, "rcpt")
 
     def _fewer(self, reply: Reply) -> bool:
-        """Whether the message was refused for the number of its recipients; then it is sent to fewer."""
+        """Whether the message was refused because of its number of recipients; it is then sent to fewer at a time."""
         everyone = [*self._accepted, *self._over]
         if len(everyone) < 2 or not too_many(reply):
             return False
@@ -166,7 +165,7 @@ class Answers:
         return True
 
     def _stalls(self, replies: list[Reply]) -> bool:
-        """Whether it let a group of commands for several recipients wait until our time was over (a tarpit)."""
+        """Whether a group of commands for several recipients got no answer within our timeout (a tarpit)."""
         timed_out = self.session.dialogue.broken is ReplyTimeout and self._asked and len(self._tried) > 1
         if not timed_out or len(replies) >= len(self._lines) or (replies and not completed(replies[0])):
             return False
@@ -185,7 +184,7 @@ class Answers:
         if data is not None and data.code == 354:
             return True
         if data is not None and data.positive and self._accepted:
-            self._distrust("data")  # neither 354 nor a refusal: the replies before it may be others' too
+            self._distrust("data")  # neither 354 nor a refusal: the replies before it may be misplaced too
         elif self._accepted:
             if data is None:
                 self._settle_failed(self._accepted, "data")
@@ -199,8 +198,8 @@ class Answers:
         return False
 
     def _last(self, replies: list[Reply], followed: bool) -> Reply | None:
-        """The reply to the end of the message. A yes that a no came along with was said before its time, or is not
-        worth more than the no: then it is none."""
+        """The reply to the end of the message. A positive reply that came together with a negative one came too early,
+        or is contradicted by it: it does not count."""
         early = None if followed else self.session.dialogue.early
         if replies and early is not None and early.code >= 400 and early.code != 421:
             self.session.dialogue.out_of_step()

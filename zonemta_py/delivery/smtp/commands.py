@@ -1,7 +1,7 @@
-"""MAIL and RCPT as the server understands them (RFC 5321, 1870, 6152, 6531, 3461, 8689), from what was asked for.
+"""Builds MAIL and RCPT commands that the server understands (RFC 5321, 1870, 6152, 6531, 3461, 8689).
 
-Pure. A parameter goes out only if the server offers its extension; what cannot be said in RCPT is reported with
-`Outcome.relayed`. Addresses that could break the dialogue never reach it.
+Pure. A parameter is sent only if the server offers its extension; what cannot be said in RCPT is reported in
+`Outcome.relayed`. Addresses that could break the dialogue are never sent.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _notify(flags: int) -> str:
 
 
 def sendable(address: str) -> bool:
-    """No control characters: one address is one argument of one command."""
+    """Whether it has no control characters: one address must be one argument of one command."""
     return address.isprintable()
 
 

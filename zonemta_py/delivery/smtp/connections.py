@@ -1,8 +1,7 @@
-"""Open connections between messages: the next delivery to the same destination continues where the last ended.
+"""Idle connections between messages: the next delivery to the same destination reuses the one of the last.
 
-How many there may be is not decided here: each lease is the permission for one connection, so there are never more in
-use than leases. Idle ones end by themselves with QUIT after the zone's idle time; together there are at most
-IDLE_MAX, the oldest going first.
+Their number is not limited here: each lease permits one connection, so there are never more in use than leases. An idle
+connection ends with QUIT after the zone's idle time; there are at most IDLE_MAX in total, and the oldest goes first.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Key = Hashable
 
 
 class Connections:
-    """The idle ones, newest last."""
+    """The idle connections, newest last."""
 
     def __init__(self) -> None:
         self._idle: dict[Key, deque[SmtpSession]] = {}
@@ -30,7 +29,7 @@ class Connections:
         return len(self._order)
 
     def take(self, key: Key) -> SmtpSession | None:
-        """The one used last, as the one least likely to be closed by the server; None if there is none."""
+        """The most recently used one, which the server is least likely to have closed; None if there is none."""
         waiting = self._idle.get(key)
         if not waiting:
             return None
@@ -39,7 +38,7 @@ class Connections:
         return session
 
     def give(self, key: Key, session: SmtpSession, messages_max: int, idle_s: float) -> bool:
-        """Takes a session back after a message; False: it is broken, or has had its share and ends."""
+        """Takes a session back after a message. False: it is broken or has reached messages_max, and ends."""
         if not session.usable:
             return False
         if session.sent >= messages_max or idle_s <= 0:
@@ -54,7 +53,7 @@ class Connections:
         return True
 
     def _forget(self, session: SmtpSession) -> None:
-        """No longer idle: taken, closed by the server, or its time is over."""
+        """No longer idle: reused, closed by the server, or timed out."""
         session.dialogue.on_end = None
         key = self._order.pop(session)
         waiting = self._idle[key]

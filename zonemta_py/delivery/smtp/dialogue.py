@@ -1,11 +1,11 @@
-"""The wire below a session once it is greeted: bytes out with backpressure, replies in, one clock for all waiting.
+"""The SMTP dialogue after the greeting: bytes out with backpressure, replies in, one deadline for all waits.
 
-It takes the transport over from aiosmtplib (`session.py`) because that library reads one reply per command; here any
+It takes over the transport from aiosmtplib (`session.py`), because that library reads one reply per command; here any
 number of replies is parsed from one buffer, as pipelining needs (RFC 2920).
 
 Promises: after a failure nothing more is written, above all no final dot. The first failure stays (`broken`). Replies
-that were complete before it are still given out, but never one that came before what it would answer: see `begin` and
-`early`. Failures are classes of `mail.classify`: ConnectionLost, ReplyTimeout, ReplyGarbled; whoever waits adds the
+that were complete before it are still returned, but never one that came before the command it would answer: see `begin`
+and `early`. Failures are classes of `mail.classify`: ConnectionLost, ReplyTimeout, ReplyGarbled; the caller adds the
 stage.
 """
 
@@ -30,9 +30,9 @@ _LINE = re.compile(rb"([2-5]\d\d)(?:([ -])(.*?))?\r?", re.DOTALL)
 class Dialogue(asyncio.Protocol):
     """broken: None, or the class of the failure that ended it. on_end: called once when it is over.
 
-    astray: there were more replies than questions, so it is unknown which of them belongs to what. overtaken: the reply
-    to the end of a message came while bytes of the message were still here (see `end`). sending: a message is on its
-    way, which the server may refuse before its end.
+    astray: there were more replies than commands, so it is unknown which belongs to which. overtaken: the reply to the
+    end of a message came while part of the message was still in our buffer (see `end`). sending: a message is being
+    sent, which the server may refuse before its end.
     """
 
     __slots__ = (
@@ -59,13 +59,13 @@ class Dialogue(asyncio.Protocol):
         if transport.is_closing():
             self.broken = ConnectionLost
         transport.set_protocol(self)
-        # While at most one chunk waits to be sent, the next may be fetched: two in memory, never more.
+        # The next chunk is fetched while at most one waits to be sent: never more than two in memory.
         transport.set_write_buffer_limits(high=2 * CHUNK_BYTES - 1, low=CHUNK_BYTES)
 
-    # what a session calls
+    # called by sessions
 
     def write(self, data: bytes, more: bytes = b"") -> None:
-        """Writes, unless broken; both at once, without putting them together."""
+        """Writes both, without concatenating them; does nothing if broken."""
         if self.broken is not None:
             return
         if more:
@@ -74,7 +74,7 @@ class Dialogue(asyncio.Protocol):
             self.transport.write(data)
 
     def end(self, data: bytes, more: bytes = b"", behind: int = 0) -> None:
-        """As `write`: the rest of a message with its end, and `behind` bytes of commands behind that.
+        """As `write`: the rest of a message and its end, including `behind` bytes of commands that follow the end.
 
         A reply that comes before the end has left this process is no answer to it, whatever it says (`overtaken`).
         """
@@ -84,24 +84,25 @@ class Dialogue(asyncio.Protocol):
 
     @property
     def in_step(self) -> bool:
-        """Whether the server has said no more than it was asked."""
+        """Whether every reply so far has been asked for and read."""
         return not (self._replies or self._buffer or self._lines or self.astray)
 
     @property
     def early(self) -> Reply | None:
-        """What the server has said though nothing it was asked is open; half a line counts as a reply of code 0."""
+        """An unsolicited reply, read while no command is open; a partial line counts as a reply with code 0."""
         if self._replies:
             return self._replies[0]
         return _HALF if (self._buffer or self._lines) and self.broken is None else None
 
     def begin(self) -> None:
-        """Before the first command of a group: an unsolicited reply means that we are out of step."""
+        """Called before the first command of a group: an unsolicited reply means that replies and commands are out of
+        step."""
         self._idle = False
         if self._replies or self._buffer or self._lines:
             self.out_of_step()
 
     def out_of_step(self) -> None:
-        """Ends it: what has come belongs to nothing, and is discarded."""
+        """Fails the dialogue and discards all replies, since they cannot be assigned to commands."""
         self.astray = True
         self._fail(ReplyGarbled)
         self._replies = []
@@ -128,24 +129,24 @@ class Dialogue(asyncio.Protocol):
         return self.broken is None and self.early is None
 
     def rest(self, idle_s: float) -> None:
-        """Nothing is awaited now: any byte from the server, or the time's end, ends the connection."""
+        """Marks it idle: any byte from the server, or the end of idle_s, closes the connection."""
         self._idle = True
         self._arm(idle_s)
         if self._replies or self._buffer or self._lines:
             self._fail(ReplyGarbled)
 
     def quit(self) -> None:
-        """QUIT, without waiting for its reply (RFC 5321 4.1.1.10 asks to wait; all that mattered has been said)."""
+        """QUIT, without waiting for its reply (RFC 5321 4.1.1.10 asks to wait, but nothing depends on it)."""
         if self.broken is None:
             self.transport.write(b"QUIT\r\n")
             self._end(ConnectionLost)
             self.transport.close()
 
     def abort(self) -> None:
-        """Cuts the connection, leaving behind what was not sent."""
+        """Cuts the connection, discarding unsent bytes."""
         self._fail(ConnectionLost)
 
-    # what the transport calls
+    # called by the transport
 
     def data_received(self, data: bytes) -> None:
         if self._idle:
@@ -181,17 +182,17 @@ class Dialogue(asyncio.Protocol):
             self._hear_refusal()
         self._end(ConnectionLost)
 
-    # inside
+    # internals
 
     def _hear_refusal(self) -> None:
-        """A write has failed, and the transport reads no more: a server that refuses a message in the middle of it, and
-        hangs up, has then said so in vain. Not under TLS, where only the transport could read it."""
+        """After a failed write the transport reads no more, and would miss the reply of a server that refuses a message
+        halfway and hangs up: reads it from the socket. Not under TLS, where only the transport can decrypt it."""
         socket = self.transport.get_extra_info("socket")
         if socket is None or self.transport.get_extra_info("ssl_object") is not None:
             return
-        with contextlib.suppress(OSError):  # nothing has come
+        with contextlib.suppress(OSError):  # there was no reply
             self.data_received(os.read(socket.fileno(), REPLY_BYTES_MAX))
-        if self._replies and self._replies[0].code < 400:  # of a message that has not gone out whole
+        if self._replies and self._replies[0].code < 400:  # a positive reply to a message that was not sent whole
             self._replies = []
 
     async def _woken(self) -> None:
@@ -199,7 +200,7 @@ class Dialogue(asyncio.Protocol):
         await self._waiter
 
     def _gather(self, line: bytes) -> Reply | None:
-        """One line of a reply of several; gives the reply with its last line."""
+        """Adds one line of a multi-line reply; returns the reply with its last line."""
         found = _LINE.fullmatch(line)
         if found is None or (self._lines and self._lines[0][:3] != found[1]):
             self._fail(ReplyGarbled)
@@ -213,7 +214,7 @@ class Dialogue(asyncio.Protocol):
         return Reply.from_lines(int(found[1]), texts)
 
     def _arm(self, timeout_s: float) -> None:
-        """Sets the deadline. The timer is left as it is where it rings early enough: most deadlines never come."""
+        """Sets the deadline. A timer that fires early enough is kept: most deadlines never come."""
         at = self._loop.time() + timeout_s
         self._deadline = at
         if self._timer is not None:
@@ -256,7 +257,7 @@ class Dialogue(asyncio.Protocol):
 
 @lru_cache(maxsize=512)
 def _single(line: bytes) -> Reply | None:
-    """A reply of one line; None for anything else. Servers repeat themselves, hence the cache."""
+    """A single-line reply; None for anything else. Cached, as servers repeat themselves."""
     found = _LINE.fullmatch(line) if len(line) <= 512 else None
     if found is None or found[2] == b"-":
         return None

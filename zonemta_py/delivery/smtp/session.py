@@ -1,9 +1,9 @@
-"""A connection to one server, from connect to ready for MAIL: the only module that imports aiosmtplib.
+"""A connection to one server, from connect until it is ready for MAIL: the only module that imports aiosmtplib.
 
 aiosmtplib connects, greets, starts TLS and authenticates; then a `Dialogue` takes over its transport for pipelined
-transactions. How much TLS is a `TlsPlan`; where a handshake fails, the next step of its `Ladder` is tried on a fresh
-connection. Nothing that came before the handshake is used after it (RFC 3207 4.2): what the server offers is asked
-anew, and bytes that came along with its 220 are dropped.
+transactions. A `TlsPlan` says how much TLS is needed; if a handshake fails, the next step of its `Ladder` is tried on a
+fresh connection. Nothing received before the handshake is used after it (RFC 3207 4.2): EHLO is repeated, and bytes
+that came along with the 220 are discarded.
 
 Failures: `open_session` raises DeliveryError with stage connect, banner, ehlo, tls, tls-policy, auth, proxy or source,
 and nothing else.
@@ -47,10 +47,9 @@ DIRECT, ANY = Egress(), TlsPlan()
 
 @dataclass(slots=True)
 class Route:
-    """How to reach a server. host: its name (for the certificate). address: IP, or the path of a unix socket.
-    hostname: for EHLO. auth: (user, password) or None. socket: connected already, or None. egress: opens the connection
-    else. lmtp: LHLO in place of EHLO, and a final reply for each recipient (RFC 2033).
-    """
+    """How to reach a server. host: its name (for the certificate). address: IP, or the path of a unix socket. hostname:
+    for EHLO. auth: (user, password) or None. socket: already connected, or None: `egress` opens the connection. lmtp:
+    LHLO instead of EHLO, and a final reply for each recipient (RFC 2033)."""
 
     host: str
     address: str
@@ -69,7 +68,7 @@ class Route:
 class SmtpSession:
     """Greeted and ready for MAIL. keywords: lower-case EHLO keyword → parameters. sent: messages tried over it.
 
-    unfinished: a transaction is open at the server. tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384 verified=pkix" (or none,
+    unfinished: the server has an open transaction. tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384 verified=pkix" (or none,
     dane, mta-sts). local: our IP address.
     """
 
@@ -104,7 +103,7 @@ class SmtpSession:
         return {keyword.upper() for keyword in self.keywords}
 
     async def command(self, line: str) -> Reply:
-        """One command of a plugin. Raises ValueError for more than one line, OSError if the connection is lost."""
+        """Sends a plugin's command. Raises ValueError for more than one line, OSError if the connection is lost."""
         if "\r" in line or "\n" in line:
             raise ValueError("a command is one line")
         self.dialogue.begin()
@@ -126,7 +125,7 @@ async def open_session(
 ) -> SmtpSession:  # fmt: skip
     """Connects and greets. fallback: asked before TLS is given up; returns the mode of the last try, or raises.
 
-    trials: how TLS went is added here. Raises DeliveryError.
+    trials: the list to which TLS results are added. Raises DeliveryError.
     """
     opening = _Opening(route, contexts, [] if trials is None else trials)
     try:
@@ -157,7 +156,7 @@ async def _down_the_ladder(
 
 
 def _decided(mode: str, plan: TlsPlan, trouble: TlsTrouble) -> Step:
-    """What a plugin wants of the last try. Plain is not for it to allow where the recipient's domain forbids it."""
+    """The last step, as a plugin chose it. A plugin may not allow plain text if the recipient's domain forbids it."""
     if mode != "none":
         return Step(plan.least, plan.verify)
     if plan.source != "no-policy-found":
@@ -166,7 +165,7 @@ def _decided(mode: str, plan: TlsPlan, trouble: TlsTrouble) -> Step:
 
 
 class _Opening:
-    """The tries to open one session."""
+    """The attempts to open one session."""
 
     __slots__ = ("_contexts", "_route", "_trials")
 
@@ -225,12 +224,12 @@ class _Opening:
 
     def _context(self, step: Step) -> ssl.SSLContext:
         plan = self._route.tls
-        # DANE has authorities and rules for names of its own; what it finds is checked after the handshake.
+        # DANE has its own trust anchors and name rules, which are checked after the handshake.
         validate = step.verify in ("pkix", "mta-sts")
         return self._contexts.of(validate, step.version, plan.least, plan.certificate)
 
     async def _start_tls(self, client: aiosmtplib.SMTP, step: Step) -> None:
-        """STARTTLS and EHLO under it; or notes the trouble, if the plan lets the connection go on in plain."""
+        """STARTTLS, then EHLO again; or records the failure, if the plan lets the connection continue in plain text."""
         route = self._route
         refused = await _refused(client, route, self._context(step))
         if refused is None:
@@ -242,14 +241,14 @@ class _Opening:
             raise refused
 
     async def _greet_again(self, client: aiosmtplib.SMTP) -> None:
-        """A server that hangs up now did not like the handshake: with TLS 1.3 that is when we hear of it."""
+        """A server that hangs up now rejected the handshake: with TLS 1.3 the client learns of that only afterwards."""
         try:
             await _greet(client, self._route.lmtp)
         except ConnectionLost as error:
             raise TlsTrouble(HANDSHAKE, "validation-failure", "connection lost after the handshake") from error
 
     def _check(self, client: aiosmtplib.SMTP, step: Step) -> None:
-        """DANE, before anything is said under TLS. Raises TlsTrouble."""
+        """The DANE check, before anything is sent under TLS. Raises TlsTrouble."""
         if step.verify != "dane":
             return
         plan, now = self._route.tls, datetime.datetime.now(datetime.UTC)
@@ -265,7 +264,7 @@ async def _connect(client: aiosmtplib.SMTP) -> None:
     except aiosmtplib.SMTPResponseException as error:
         raise _answered("banner", error) from error
     except (aiosmtplib.SMTPException, OSError) as error:
-        # Connected but not greeted: then what lies beneath is an error of the protocol, not of the system.
+        # Connected but not greeted: then the cause is a protocol error, not one of the system.
         greeting = isinstance(error.__cause__, aiosmtplib.SMTPException)
         if client.use_tls and not greeting:
             raise of_handshake(error.__cause__ or error) from error
@@ -273,13 +272,13 @@ async def _connect(client: aiosmtplib.SMTP) -> None:
 
 
 def _in_step(client: aiosmtplib.SMTP, stage: str) -> None:
-    """Raises ReplyGarbled for what came along with the last reply: aiosmtplib would take it for the next one."""
+    """Raises ReplyGarbled if more came along with the last reply: aiosmtplib would take it for the next one."""
     if getattr(client.protocol, "_buffer", b""):
         raise ReplyGarbled(stage, "more replies than commands")
 
 
 async def _greet(client: aiosmtplib.SMTP, lmtp: bool) -> None:
-    """EHLO; HELO where EHLO is refused for good (RFC 5321 3.2). LHLO for LMTP, and nothing else (RFC 2033 4.1)."""
+    """EHLO; HELO if EHLO is refused permanently (RFC 5321 3.2). Only LHLO for LMTP (RFC 2033 4.1)."""
     _in_step(client, "banner")
     try:
         try:
@@ -295,7 +294,7 @@ async def _greet(client: aiosmtplib.SMTP, lmtp: bool) -> None:
 
 
 async def _lhlo(client: aiosmtplib.SMTP) -> None:
-    """Raises SMTPHeloError; what the server offers is then known as after EHLO."""
+    """Sets the extensions on offer, as EHLO does. Raises SMTPHeloError."""
     response = await client.execute_command(b"LHLO", (client.local_hostname or "localhost").encode("ascii"))
     if response.code != aiosmtplib.SMTPStatus.completed:
         raise aiosmtplib.SMTPHeloError(response.code, response.message)
@@ -303,7 +302,8 @@ async def _lhlo(client: aiosmtplib.SMTP) -> None:
 
 
 async def _refused(client: aiosmtplib.SMTP, route: Route, context: ssl.SSLContext) -> TlsTrouble | None:
-    """Does the handshake; returns why there was none, if the server said so. Raises TlsTrouble if one broke off."""
+    """Does the handshake. Returns the trouble if there is no STARTTLS; raises TlsTrouble if the handshake
+    failed."""
     if "starttls" not in client.esmtp_extensions:
         return TlsTrouble(STARTTLS, "starttls-not-supported", "the server does not offer STARTTLS", NOT_OFFERED)
     try:
@@ -336,7 +336,7 @@ async def _authenticate(client: aiosmtplib.SMTP, auth: tuple[str, str]) -> None:
 
 
 def _answered(stage: str, error: aiosmtplib.SMTPResponseException) -> DeliveryError:
-    """A reply that was not the wanted one."""
+    """The error for a negative or unexpected reply."""
     if not 400 <= error.code < 600:
         return ReplyGarbled(stage, error.message[:200] if error.code < 0 else f"{error.code} {error.message[:200]}")
     return ReplyRefused(stage, reply=Reply.from_lines(error.code, error.message.split("\n")))

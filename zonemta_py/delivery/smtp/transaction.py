@@ -1,13 +1,13 @@
 """One message to one server over a greeted session: MAIL, RCPT …, DATA, the message, and a verdict per recipient.
 
-If the server offers PIPELINING, MAIL, every RCPT and DATA go out in one write (RFC 2920); else one at a time. A
-transaction that an earlier message left open is closed by an RSET in front of the same write.
+If the server offers PIPELINING, MAIL, every RCPT and DATA go out in one write (RFC 2920); otherwise one at a time. If
+an earlier message left a transaction open, an RSET in the same write closes it.
 
-What the answers mean is said in `answers`; over LMTP each accepted recipient has a final one of his own (RFC 2033 4.2:
-one for each accepted RCPT, in their order).
+`answers` interprets the replies; over LMTP each accepted recipient has a final reply of its own (RFC 2033 4.2: one for
+each accepted RCPT, in their order).
 
-Promise: the message is sent once, and the final dot never after a failure. Dropped before MAIL got any reply: `unsaid`,
-the caller may repeat all of it elsewhere.
+Promise: the message is sent once, and the final dot never after a failure. If the connection ends before any reply to
+MAIL (`unsaid`), the caller may repeat the whole transaction elsewhere.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ GROUP_S = 1800.0
 
 
 class Followers(Protocol):
-    """What goes over the same session behind a transaction. next: prepared; None: none is left."""
+    """The messages after this one over the same session. next: prepared; None: none is left."""
 
     def may_announce(self, session: SmtpSession) -> bool: ...
     async def next(self, session: SmtpSession) -> Transaction | None: ...
 
 
 class Transaction(Answers):
-    """outcomes: filled by `run`. following: the one whose envelope left with the end of this one."""
+    """outcomes: filled by `run`. following: the transaction whose envelope left with the end of this one."""
 
     __slots__ = ("_smtputf8", "following")
 
@@ -52,9 +52,9 @@ class Transaction(Answers):
         self.following: Transaction | None = None
 
     async def run(self, after: Followers | None = None) -> None:
-        """Never raises for anything the server does; QueueRefusal settles the recipients as deferred.
+        """Never raises for anything the server does; QueueRefusal defers the recipients.
 
-        after: what may follow; the next is asked for when the server waits for this message.
+        after: what may follow; the next message is requested while the server processes this one.
         """
         try:
             if not self._lines and not await self.prepare():
@@ -63,7 +63,7 @@ class Transaction(Answers):
             if self._judge_envelope(replies, data):
                 if after is not None and self._body.whole is not None and after.may_announce(self.session):
                     self.following = await after.next(self.session)
-                    if not self._in_step():  # the next one has taken its time to be made
+                    if not self._in_step():  # rendering the next message took its time
                         return
                 await self._message()
             if self._over:
@@ -71,7 +71,7 @@ class Transaction(Answers):
         except QueueRefusal as refusal:
             self.session.dialogue.abort()
             self._settle(self._open(), DEFERRED, refusal.reply, "body")
-        except BaseException:  # in the middle of it: the connection is of no use to the next message
+        except BaseException:  # interrupted halfway: the connection cannot be reused
             self.session.dialogue.abort()
             raise
 
@@ -98,7 +98,7 @@ class Transaction(Answers):
         return bool(self._tried)
 
     async def _needs_smtputf8(self) -> bool:
-        """A client may ask for SMTPUTF8 without need: plain addresses and a plain header go anywhere."""
+        """Plain addresses and a plain header section need no SMTPUTF8, even if the client asked for it."""
         if commands.international(self._delivery):
             return True
         return not (await self._body.head()).partition(b"\r\n\r\n")[0].isascii()
@@ -106,7 +106,7 @@ class Transaction(Answers):
     # MAIL, RCPT, DATA
 
     async def _envelope(self) -> tuple[list[Reply], Reply | None]:
-        """Replies to MAIL and each RCPT, as far as they came, and the one to DATA."""
+        """The replies to MAIL and each RCPT, as far as they came, and the one to DATA."""
         if self.announced:
             return await self._answers(len(self._lines) + 1)
         self.session.dialogue.begin()
@@ -115,7 +115,7 @@ class Transaction(Answers):
         return await self._at_once()
 
     def announce(self) -> bytes:
-        """The envelope, to be written behind the end of the message before."""
+        """The envelope, to be written after the end of the message before."""
         self.announced = True
         return self._group().encode()
 
@@ -133,7 +133,7 @@ class Transaction(Answers):
 
     async def _answers(self, wanted: int) -> tuple[list[Reply], Reply | None]:
         self._asked = True
-        each_s = self.session.reply_timeout_s  # a server may keep the answers to a group until its end (RFC 2920 3.2)
+        each_s = self.session.reply_timeout_s  # replies may be held back until the group ends (RFC 2920 3.2)
         replies = await self.session.dialogue.replies(wanted, min(each_s * wanted, max(each_s, GROUP_S)))
         data = replies.pop() if len(replies) == wanted else None
         return replies, data
@@ -164,7 +164,7 @@ class Transaction(Answers):
         return replies[0] if replies else None
 
     def _reset(self, reply: Reply) -> bool:
-        """A server that cannot even reset is of no use: as if it had gone before MAIL."""
+        """A server that refuses RSET is unusable: treated as if it had hung up before MAIL."""
         if completed(reply):
             self.session.unfinished = False
             return True
@@ -178,10 +178,10 @@ class Transaction(Answers):
         dialogue, stage = session.dialogue, "dot"
         dialogue.sending = True
         if not self._accepted and session.lmtp:
-            dialogue.abort()  # 354 after no RCPT, and to no message would there be a reply (RFC 2033 4.2)
+            dialogue.abort()  # 354 though no RCPT was accepted: LMTP would not reply to an empty message (RFC 2033 4.2)
             return
         if not self._accepted:
-            dialogue.write(_DOT + self._next())  # an empty message for no recipient: its reply does not matter
+            dialogue.write(_DOT + self._next())  # an empty message without recipients: its reply does not matter
         elif self._body.whole is not None and not dialogue.broken:
             stuffer, following = Stuffer(), self._next()
             dialogue.end(stuffer.stuff(self._body.whole), stuffer.end() + following, len(following))
@@ -214,10 +214,10 @@ class Transaction(Answers):
         return "dot"
 
     async def _judge_each(self) -> None:
-        """The replies of LMTP, each with the time that a final reply may take.
+        """The LMTP replies, each with the timeout of a final reply.
 
-        All are read before any is judged, for a 421 to one recipient ends the connection, but not what the server has
-        to say of the others: whoever it has answered with 250 has the message, even if it then breaks off.
+        All are read before any is judged: a 421 to one recipient ends the connection, but the replies for the others
+        still count. A recipient that was answered with 250 has the message, even if the server then hangs up.
         """
         session = self.session
         replies: list[Reply] = []

@@ -1,11 +1,11 @@
-"""OpenSSL's contexts: one for each way of looking at a server, made when first needed and kept for the process.
+"""OpenSSL contexts: one for each kind of verification, created on first use and kept for the process.
 
-A context that validates reads the authorities, which costs milliseconds and megabytes: once, not for each connection.
-Files of ours that change (certificates are renewed) are read again, at most CHECK_S later; if they cannot be used any
-more, the context that was made before stays in force, with a line in the log.
-One that does not validate takes what old servers can still do, since the step below it is no encryption at all.
+A context that validates loads the CA certificates, which costs milliseconds and megabytes: once, not for each
+connection. Our own files that change (renewed certificates) are read again, at most CHECK_S later; if they become
+unusable, the existing context stays in force, and the log says so. A context that does not validate accepts old ciphers
+and versions, since the alternative is no encryption at all.
 
-Failures: `of` raises TlsFailed with one sentence for a file that cannot be used; `check` ConfigError.
+Failures: `of` raises TlsFailed with one sentence for a file that cannot be used; `check` raises ConfigError.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 @dataclass(slots=True)
 class _Made:
-    """state: of its files when it was made. checked: when they were last looked at."""
+    """state: of its files when it was created. checked: when the files were last looked at."""
 
     context: ssl.SSLContext
     state: tuple[tuple[int, ...], ...]
@@ -38,14 +38,14 @@ class _Made:
 
 
 class TlsContexts:
-    """ca_file: PEM of the authorities, None for the system's."""
+    """ca_file: PEM of the CA certificates, None for the system's."""
 
     def __init__(self, ca_file: Path | None = None) -> None:
         self._ca_file = ca_file
         self._made: dict[Kind, _Made] = {}
 
     def of(self, validate: bool, newest: str = "1.3", least: str = "1.2", certificate: str = "") -> ssl.SSLContext:
-        """newest, least: "1.2" or "1.3". certificate: PEM file to show to servers that ask, or "". Raises TlsFailed."""
+        """newest, least: "1.2" or "1.3". certificate: PEM file of a client certificate, or "". Raises TlsFailed."""
         key = (validate, newest, least, certificate)
         made, now = self._made.get(key), time.monotonic()
         if made is None:
@@ -66,7 +66,7 @@ class TlsContexts:
             log.error("%s; the previous one stays in force", error.reply.text)
 
     def _state(self, validate: bool, newest: str, least: str, certificate: str) -> tuple[tuple[int, ...], ...]:
-        """What tells one state of its files from another."""
+        """Modification time, size and inode of its files, to notice changes."""
         authorities = str(self._ca_file) if validate and self._ca_file else ""
         return tuple(map(_state, filter(None, (authorities, certificate))))
 
@@ -76,7 +76,7 @@ class TlsContexts:
         if certificate:
             try:
                 context.load_cert_chain(certificate)
-            except OSError as error:  # ssl.SSLError is one
+            except OSError as error:  # includes ssl.SSLError
                 raise TlsFailed(TLS_POLICY, f"client_certificate {certificate} cannot be used ({error})") from None
         return context
 
@@ -104,7 +104,7 @@ def _lax() -> ssl.SSLContext:
 
 
 def check(config: Config) -> None:
-    """Whether the files that TLS needs can be used. Raises ConfigError."""
+    """Checks that the files for TLS can be used. Raises ConfigError."""
     contexts = TlsContexts(config.tls.ca_file)
     try:
         if config.tls.ca_file is not None:

@@ -1,11 +1,11 @@
-"""DANE for SMTP (RFC 7672): whether a certificate is one that the host's TLSA records name.
+"""DANE for SMTP (RFC 7672): whether a certificate matches the host's TLSA records.
 
-DANE-EE (3) names the server's own certificate or key: name and dates do not matter (RFC 7671 5.1). DANE-TA (2) names
-an authority in the chain that the server sends: signatures, dates and the name are checked. PKIX-TA (0) and PKIX-EE (1)
-are unusable with SMTP (RFC 7672 3.1.3). Where several digests name the same thing, only the strongest counts
-(RFC 7671 9).
+DANE-EE (3) matches the server's own certificate or key: name and dates do not matter (RFC 7671 5.1). DANE-TA (2)
+matches a CA in the chain that the server sends: signatures, dates and the name are checked. PKIX-TA (0) and PKIX-EE (1)
+are unusable with SMTP (RFC 7672 3.1.3). If records have digests of several strengths, only the strongest counts (RFC
+7671 9).
 
-Pure but for `chain`, which reads the handshake. The authorities are the records': no system store has a say.
+Pure, except `chain`, which reads the handshake. Trust comes from the records alone; the system's CA store is not used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DIGESTS = {1: hashlib.sha256, 2: hashlib.sha512}
 
 
 class Tlsa(NamedTuple):
-    """One record (RFC 6698 2.1). selector: 0 whole certificate, 1 its key. matching: 0 as is, 1 SHA-256, 2 SHA-512."""
+    """One record (RFC 6698 2.1). selector: 0 whole certificate, 1 its key. matching: 0 exact, 1 SHA-256, 2 SHA-512."""
 
     usage: int
     selector: int
@@ -36,7 +36,7 @@ class Tlsa(NamedTuple):
         return f"{self.usage} {self.selector} {self.matching} {self.data.hex()}"
 
     def matches(self, certificate: bytes) -> bool:
-        """Takes DER."""
+        """certificate: DER."""
         try:
             named = key_of(certificate) if self.selector else certificate
         except ValueError:
@@ -45,7 +45,7 @@ class Tlsa(NamedTuple):
 
 
 def usable(records: Iterable[tuple[int, int, int, bytes]]) -> tuple[Tlsa, ...]:
-    """Those that can be checked; empty means: encrypt, and do not authenticate (RFC 7672 2.2)."""
+    """The records that can be checked; empty means: encrypt, but do not authenticate (RFC 7672 2.2)."""
     known = [record for record in map(Tlsa._make, records) if _is_usable(record)]
     strongest = {
         (one.usage, one.selector): max(other.matching for other in known if other[:2] == one[:2]) for one in known
@@ -61,10 +61,10 @@ def _is_usable(record: Tlsa) -> bool:
 
 
 def chain(wrapped: ssl.SSLObject) -> list[bytes]:
-    """DER of what the server sent, its own certificate first."""
+    """The certificates that the server sent, in DER, its own first."""
     own = wrapped.getpeercert(binary_form=True)
     inner: Any = getattr(wrapped, "_sslobj", None)
-    # Public only from Python 3.13 on; there as bytes. Without it DANE-EE still works, DANE-TA matches nothing.
+    # A private API until Python 3.13. Without it DANE-EE still works, DANE-TA matches nothing.
     sent = getattr(wrapped, "get_unverified_chain", None) or getattr(inner, "get_unverified_chain", None)
     certificates = [_der(one) for one in (sent() or ())] if sent is not None else []
     return certificates[:_CHAIN_MAX] or ([own] if own else [])
@@ -75,7 +75,7 @@ def _der(certificate: Any) -> bytes:
 
 
 def refusal(records: Sequence[Tlsa], sent: Sequence[bytes], names: Sequence[str], now: datetime) -> str:
-    """ "" if the chain is one the records name, else why not. names: the host's, and the domain it was found by."""
+    """ "" if the chain matches the records, else why not. names: the host's, and the domain that led to it."""
     if not sent:
         return "the server showed no certificate"
     if any(record.usage == EE and record.matches(sent[0]) for record in records):
@@ -87,7 +87,7 @@ def refusal(records: Sequence[Tlsa], sent: Sequence[bytes], names: Sequence[str]
 
 
 def _untrusted(anchors: Sequence[Tlsa], sent: Sequence[bytes], names: Sequence[str], now: datetime) -> str:
-    from cryptography import x509  # only here: most senders never meet DANE-TA
+    from cryptography import x509  # loaded only for DANE-TA, which is rare
 
     whole = [record.data for record in anchors if record.selector == 0 and record.matching == 0]
     try:
@@ -106,7 +106,7 @@ def _untrusted(anchors: Sequence[Tlsa], sent: Sequence[bytes], names: Sequence[s
 
 
 def _path(certificates: list[Certificate]) -> Iterator[Certificate]:
-    """From the first one up, each signed by the next."""
+    """From the first certificate upwards, each signed by the next."""
     current, others = certificates[0], certificates[1:]
     while True:
         yield current
@@ -128,7 +128,8 @@ def _issued(issuer: Certificate, certificate: Certificate) -> bool:
 
 
 def _may_sign(certificate: Certificate, below: int) -> bool:
-    """Whether it is an authority's. below: how many authorities there are between it and the server's own."""
+    """Whether it is a CA certificate that may sign the one below. below: the number of CAs between it and the server's
+    own."""
     from cryptography import x509
 
     try:
@@ -158,7 +159,7 @@ def _is_named(certificate: Certificate, names: Sequence[str]) -> bool:
 
 
 def is_named_by(name: str, pattern: str) -> bool:
-    """Case-blind; a first label of * stands for exactly one label (RFC 6125 6.4.3)."""
+    """Case-insensitive; a first label of * stands for exactly one label (RFC 6125 6.4.3)."""
     name, pattern = name.lower().rstrip("."), pattern.lower().rstrip(".")
     if pattern.startswith("*."):
         return name.partition(".")[2] == pattern[2:] and not name.startswith(".")

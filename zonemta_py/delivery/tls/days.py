@@ -1,14 +1,14 @@
-"""Which days (UTC) have been reported on (RFC 8460), and what the reporter does about those that have not.
+"""Which days (UTC) have been reported on (RFC 8460), and reporting on those that have not.
 
-FOLDER/tls/reported has the day in its first line, then a line for each domain whose report has left, and at last a dot.
-Each line is on stable storage before the next report is made: whatever crashes, no report is sent twice but the one
-that was being handed in just then, and that has the same Report-ID both times (RFC 8460 4.4).
+FOLDER/tls/reported has the day in its first line, then a line for each domain whose report has been sent, and finally a
+dot. Each line is on stable storage before the next report is made: a crash can repeat only the report that was being
+handed in, and both copies have the same Report-ID (RFC 8460 4.4).
 
-Reports leave between midnight and SPREAD_S after it, at a moment that our name decides, so that the senders of the
-world do not all come at once (RFC 8460 4.1). Days that we were not there for are made up for, up to MISSED_MAX.
+Reports are sent within SPREAD_S after midnight, at a time derived from our hostname, so that not all senders report at
+once (RFC 8460 4.1). Missed days are reported later, up to MISSED_MAX of them.
 
-Failures: `run` raises QueueRefusal if the queue does not take a report now, OSError if the file cannot be written:
-then the day is not done, and the next call continues where it was.
+Failures: `run` raises QueueRefusal if the queue does not accept a report now, OSError if the file cannot be written:
+then the day is not done, and the next call continues where it stopped.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ class Ledger:
         self._path = folder / "tls" / "reported"
 
     def read(self) -> tuple[date | None, set[str], bool]:
-        """The last day that was begun, the domains done, and whether that is all of them. A file that makes no sense is
-        as good as none."""
+        """The last day that was begun, the domains done, and whether the day is complete. An invalid file counts as
+        missing."""
         try:
             first, *lines = self._path.read_text().split("\n")
-            return date.fromisoformat(first), set(lines[:-1]), _DONE in lines[:-1]  # the last one may be cut short
+            return date.fromisoformat(first), set(lines[:-1]), _DONE in lines[:-1]  # the last one may be incomplete
         except (OSError, ValueError):
             return None, set(), True
 
     def begin(self, day: date) -> None:
-        """Forgets the day before. Raises OSError."""
+        """Starts a day, dropping the one before. Raises OSError."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(self._path, f"{day}\n".encode(), 0o600, suffix=f".{os.getpid()}")
 
     def note(self, domain: str) -> None:
-        """Its report has left. Raises OSError."""
+        """Records that the domain's report has been sent. Raises OSError."""
         file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             os.write(file, f"{domain}\n".encode())
@@ -65,7 +65,7 @@ class Ledger:
             os.close(file)
 
     def end(self) -> None:
-        """Every report on the day has left. Raises OSError."""
+        """Every report on the day has been sent. Raises OSError."""
         self.note(_DONE)
 
 
@@ -88,7 +88,7 @@ def missing(ledger: Ledger, now: float) -> Iterable[date]:
 
 
 async def run(config: Config, names: Names, intake: Submission, now: float) -> None:
-    """Reports on every day that is missing."""
+    """Reports on every missing day."""
     ledger, hand_in = Ledger(config.folder), through(intake, now)
     for day in list(missing(ledger, now)):
         last, done, _ = ledger.read()
@@ -101,8 +101,7 @@ async def run(config: Config, names: Names, intake: Submission, now: float) -> N
 
 
 def through(intake: Submission, now: float) -> HandIn:
-    """Hands reports in to our own queue. No notification is sent if one cannot be delivered: it would go to postmaster,
-    daily."""
+    """Hands reports in to our own queue. Failed reports cause no notification: it would go to postmaster, daily."""
 
     async def hand_in(sender: str, recipients: list[str], message: bytes) -> None:
         envelope = Envelope(

@@ -1,9 +1,9 @@
-"""What went wrong with TLS, in the three ways it matters: what to try next, what to report, what to tell.
+"""TLS failures: what may help next, what to report (RFC 8460), and what to tell the user.
 
-kind says what may help: STARTTLS (there was no handshake: another version helps nobody), HANDSHAKE (an older version
-may), CERTIFICATE (only not looking at it would), POLICY (the host is not to be used at all). result is the
-result-type of RFC 8460 4.3. The stage is "tls" while mail might go without TLS all the same, else TLS_POLICY: then it
-says nothing about the host (`demanded`).
+kind says what may help: STARTTLS (no handshake took place: another version does not help), HANDSHAKE (an older version
+may), CERTIFICATE (only not verifying would), POLICY (the host must not be used at all). result is the result-type of
+RFC 8460 4.3. The stage is "tls" while mail might still go without TLS, and TLS_POLICY otherwise: then the failure is
+not held against the host (`demanded`).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _OTHER_NAME = frozenset((62, 63, 64))
 
 
 class TlsTrouble(TlsFailed):
-    """kind: of the above. result: for the report. source: which policy it comes from, as in `Plan.source`."""
+    """kind: see above. result: for the report. source: which policy it comes from, as in `Plan.source`."""
 
     def __init__(self, kind: str, result: str, detail: str, reply: Reply | None = None, source: str = "") -> None:
         super().__init__(TLS_POLICY if kind == POLICY else "tls", detail, reply)
         self.kind, self.result, self.detail, self.source = kind, result, detail, source
 
     def demanded(self) -> None:
-        """From now on it is the failure of what some mail demands, and no fault of the host that others need mind."""
+        """Marks it as a failed requirement of some mail, which must not count against the host for other mail."""
         self.stage = TLS_POLICY
         if self.reply is not NOT_OFFERED and self.kind != POLICY:
             self.reply = Reply(451, self.reply.enhanced, f"required TLS failed: {self.detail}")
@@ -41,10 +41,10 @@ class TlsTrouble(TlsFailed):
 
 
 class TlsUnmet(DeliveryError):
-    """The sender asked for REQUIRETLS, and this host does not give it (RFC 8689 4.2.1): final, and about this message.
+    """The sender asked for REQUIRETLS, and this host does not provide it (RFC 8689 4.2.1): final for this message.
 
-    Its stage is "mail", since it is the message that cannot go, not the host that is to rest. enhanced: 5.7.30 if the
-    server does not offer REQUIRETLS, 5.7.10 if there is no TLS as it has to be.
+    Its stage is "mail", since the message cannot go; the host need not rest. enhanced: 5.7.30 if the server does not
+    offer REQUIRETLS, 5.7.10 if TLS is not as required.
     """
 
     code, what = 550, "REQUIRETLS cannot be met"
@@ -54,7 +54,7 @@ class TlsUnmet(DeliveryError):
 
 
 def of_handshake(error: BaseException) -> TlsTrouble:
-    """What a handshake ended with."""
+    """The trouble for the error that ended a handshake."""
     cause = _ssl_error(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return TlsTrouble(CERTIFICATE, _result(cause.verify_code), cause.verify_message)
@@ -66,7 +66,7 @@ def of_handshake(error: BaseException) -> TlsTrouble:
 
 
 def _ssl_error(error: BaseException | None) -> ssl.SSLError | None:
-    """The one it is, or that lies beneath it."""
+    """The error itself, or one in its chain of causes."""
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     return error

@@ -1,10 +1,11 @@
-"""HTTPS to one host at addresses that we have looked up ourselves: the only module of delivery that imports httpx.
+"""HTTPS requests to one host at addresses that were looked up separately: the only module of delivery that imports
+httpx.
 
-Where a name leads is a stranger's doing: addresses that mail may not go to are not asked either (`reach`).
-Certificates are validated for the host's name, redirects are not followed, proxies of the environment not used, and no
-more is read than was asked for. The library is loaded when the first request is made.
+The name is controlled by a third party: addresses that mail may not go to are not used here either (`reachability`).
+Certificates are validated for the host's name, redirects are not followed, proxies from the environment are ignored,
+and the size of the answer is bounded. The library is loaded with the first request.
 
-Failures: HttpsFailed, with whether the certificate was the cause.
+Failures: HttpsFailed, which says whether the certificate was the cause.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ STEP_S = 10.0
 
 
 class HttpsFailed(Exception):
-    """One sentence. untrusted: the certificate is not one for this host."""
+    """One sentence. untrusted: the certificate is not valid for this host."""
 
     def __init__(self, sentence: str, untrusted: bool = False) -> None:
         super().__init__(sentence)
@@ -40,7 +41,7 @@ async def get(
     host: str, port: int, path: str, addresses: Sequence[str], context: ssl.SSLContext, *, kind: str, bytes_max: int,
     barred: Barred = refusal,
 ) -> bytes:  # fmt: skip
-    """The body of a 200 of that media type. Raises HttpsFailed."""
+    """The body of a 200 with the expected media type. Raises HttpsFailed."""
     return await _first(host, port, _permitted(host, addresses, barred), context, "GET", path, b"", {}, kind, bytes_max)
 
 
@@ -48,13 +49,13 @@ async def post(
     host: str, port: int, path: str, addresses: Sequence[str], context: ssl.SSLContext, *, kind: str, data: bytes,
     barred: Barred = refusal,
 ) -> None:  # fmt: skip
-    """Any 2xx is good. Raises HttpsFailed."""
+    """Any 2xx is a success. Raises HttpsFailed."""
     sent = {"Content-Type": kind}
     await _first(host, port, _permitted(host, addresses, barred), context, "POST", path, data, sent, "", 64 * 1024)
 
 
 def _permitted(host: str, addresses: Sequence[str], barred: Barred) -> list[str]:
-    """Raises HttpsFailed if none is."""
+    """Raises HttpsFailed if no address is allowed."""
     found = [address for address in addresses if not barred(address)]
     if addresses and not found:
         raise HttpsFailed(f"{host} is at {addresses[0]}, {barred(addresses[0])}")
@@ -62,7 +63,7 @@ def _permitted(host: str, addresses: Sequence[str], barred: Barred) -> list[str]
 
 
 def barred_by(config: Config) -> Barred:
-    """As of mail: nothing is barred where a zone has allow_private."""
+    """As for mail: nothing is barred if a zone has allow_private."""
     return (lambda _: "") if any(zone.allow_private for zone in config.zones) else refusal
 
 
@@ -70,7 +71,7 @@ async def _first(
     host: str, port: int, addresses: Sequence[str], context: ssl.SSLContext, method: str, path: str, data: bytes,
     headers: dict[str, str], kind: str, bytes_max: int,
 ) -> bytes:  # fmt: skip
-    """From the first address that can be reached."""
+    """The answer from the first address that can be reached."""
     import httpx
 
     last = HttpsFailed(f"{host} has no address")
@@ -108,7 +109,7 @@ async def _read(client: httpx.AsyncClient, request: httpx.Request, kind: str, by
         if kind and response.headers.get("content-type", "").partition(";")[0].strip().lower() != kind:
             raise HttpsFailed(f"{request.headers['host']} sent something else than {kind}")
         body = b""
-        async for part in response.aiter_raw():  # as it comes: what is compressed may be a thousand times larger
+        async for part in response.aiter_raw():  # undecoded: decompressed, it may be a thousand times larger
             body += part
             if len(body) > bytes_max:
                 raise HttpsFailed(f"{request.headers['host']} sent more than {bytes_max} bytes")

@@ -1,7 +1,7 @@
-"""Sends daily reports on TLS (RFC 8460 3, 5) to those who ask for them in DNS: by mail, or by POST over HTTPS.
+"""Sends daily TLS reports (RFC 8460 3, 5) to domains that ask for them in DNS: by mail, or by POST over HTTPS.
 
-Failures: none is raised; `send` says of each report what became of it. A report that could not be sent is not tried
-again: `zonemta tls report --send --day` can.
+Failures: none is raised; `send` returns what became of each report. A report that could not be sent is not tried again:
+`zonemta tls report --send --day` can do that.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def reporter(config: Config) -> Reporter:
 
 
 async def uris(names: Names, domain: str) -> list[str]:
-    """Where a domain wants its reports. Raises NoRoute."""
+    """Where a domain wants its reports sent. Raises NoRoute."""
     _, texts = await names.txt(f"_smtp._tls.{domain}", time.monotonic())
     return addressees(texts)
 
@@ -42,7 +42,7 @@ async def uris(names: Names, domain: str) -> list[str]:
 async def send(
     report: TlsReport, names: Names, contexts: TlsContexts, hand_in: HandIn, barred: Barred = refusal
 ) -> list[str]:
-    """What became of it: a sentence for each addressee, none if no one asks for it."""
+    """What became of it: a sentence for each addressee, none if the domain asks for no reports."""
     try:
         wanted = await uris(names, report.domain)
     except DeliveryError as error:
@@ -58,9 +58,9 @@ async def send_day(
     config: Config, day: date, names: Names, hand_in: HandIn, done: Collection[str] = (),
     note: Callable[[str], None] = lambda _: None,
 ) -> list[str]:  # fmt: skip
-    """All reports on a day (UTC), made from journal and archive; what became of each.
+    """Sends all reports on a day (UTC), made from journal and archive; returns what became of each.
 
-    done: domains that have theirs already. note: called with each domain once its report has left.
+    done: domains whose report was already sent. note: called with each domain once its report has been sent.
     """
     contexts, sentences = TlsContexts(config.tls.ca_file), []
     reports = await asyncio.to_thread(lambda: reports_for(day, seen_on(config.folder, day), reporter(config)))

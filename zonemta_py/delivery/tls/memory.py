@@ -1,7 +1,9 @@
-"""The ladder of TLS: validated or not, 1.3, then 1.2, then plain, as far down as the plan allows; and its memory.
+"""The TLS ladder: verified or not, 1.3, then 1.2, then plain text, as far down as the plan allows; and what is
+remembered.
 
-A host that cannot do TLS 1.3, or any, is met on the step that worked last time, until `tls.remember_h` is over; then
-it is tried from the top again. Memory holds hosts, not plans: a plan that forbids what is remembered starts at its top.
+For a host that cannot do TLS 1.3, or any TLS, the ladder starts at the step that worked last time, until
+`tls.remember_h` has passed; then from the top again. What is remembered belongs to the host, not to a plan: a plan that
+requires more starts at its own top.
 
 Pure: the clock is an argument.
 """
@@ -24,7 +26,7 @@ Place = tuple[str, int]
 
 
 class Step(NamedTuple):
-    """version: the newest offered, "" for plain. verify: "none", "pkix", "mta-sts", "dane"."""
+    """version: the newest offered, "" for plain text. verify: "none", "pkix", "mta-sts", "dane"."""
 
     version: str
     verify: str = "none"
@@ -34,7 +36,7 @@ PLAIN = Step("")
 
 
 class TlsMemory:
-    """What hosts cannot do, least recently learnt going first."""
+    """What hosts are known not to support; the oldest entry is evicted first."""
 
     def __init__(self, remember_s: float) -> None:
         self._remember_s = remember_s
@@ -53,7 +55,7 @@ class TlsMemory:
         return known[1]
 
     def learn(self, place: Place, cannot: frozenset[str], now: float) -> None:
-        """What had to be left out until it worked."""
+        """Records the features that had to be left out until a connection worked."""
         if not self._remember_s:
             return
         self._known[place] = (now + self._remember_s, cannot)
@@ -63,7 +65,7 @@ class TlsMemory:
 
 
 class Ladder:
-    """One climb down. step: what to try now."""
+    """One sequence of tries. step: what to try now."""
 
     def __init__(self, plan: TlsPlan, memory: TlsMemory, place: Place, now: float) -> None:
         self._memory, self._place, self._now = memory, place, now
@@ -79,7 +81,7 @@ class Ladder:
         return self._steps[0]
 
     def failed(self, trouble: TlsTrouble) -> bool:
-        """Whether there is another step to try, which is `step` then."""
+        """Whether there is another step to try; `step` is then that one."""
         step = self._steps.pop(0)
         if trouble.kind == STARTTLS:
             self._cannot |= {"1.3", "1.2"}
@@ -96,7 +98,7 @@ class Ladder:
             self._memory.learn(self._place, frozenset(self._cannot), self._now)
 
     def _next(self) -> bool:
-        """Goes to the first step that asks nothing of the host that it cannot do; False if there is none left."""
+        """Moves to the next step that needs nothing the host lacks; False if there is none left."""
         left = [step for step in self._steps if not self._asks_too_much(step)]
         if left:
             self._steps = left

@@ -1,11 +1,12 @@
-"""MTA-STS policies (RFC 8461): found by a DNS record, fetched over HTTPS, kept as long as they say, over restarts too.
+"""MTA-STS policies (RFC 8461): found through DNS, fetched over HTTPS, kept for their max_age, also across restarts.
 
-A policy that is known holds until its max_age is over, even if DNS or HTTPS fail meanwhile or the record is gone
-(RFC 8461 5.1): else whoever can suppress an answer could switch it off. A new id in DNS makes it be fetched again; so
-does its age, in the background, once a day or at half its life. After a failed fetch none is made for FAILURE_S.
+A known policy stays in force until its max_age ends, even if DNS or HTTPS fail meanwhile or the record is gone (RFC
+8461 5.1): otherwise an attacker who suppresses an answer could disable it. A new id in DNS triggers a fetch; so does
+the policy's age, in the background, once a day or at half its max_age. After a failed fetch none is tried for
+FAILURE_S.
 
-On disk: FOLDER/NAME.json, one for each domain, replaced atomically; every sender process reads what any of them wrote.
-A file that cannot be read is as good as none. Failures never reach the caller but as `PolicyFound.result`.
+On disk: FOLDER/NAME.json, one for each domain, replaced atomically and shared by all sender processes. A file that
+cannot be read counts as missing. Failures reach the caller only as `PolicyFound.result`.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ _NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 
 
 class PolicyFound(NamedTuple):
-    """policy: None if the domain has none that can be had. result, detail: why it could not be had, for reports.
+    """policy: None if there is none that can be used. result, detail: why it could not be fetched, for reports.
 
-    A detail without a result: whether there is a policy is not known, since DNS did not answer.
+    A detail without a result: it is unknown whether there is a policy, since DNS did not answer.
     """
 
     domain: str
@@ -58,7 +59,7 @@ class PolicyFound(NamedTuple):
 
 @dataclass(slots=True)
 class _Kept:
-    """fetched_s: UNIX time, for the disk knows no other. tried: monotonic time of the last failed fetch."""
+    """fetched_s: UNIX time, as it is stored on disk. tried: monotonic time of the last failed fetch."""
 
     policy: Sts | None = None
     text: str = ""
@@ -71,7 +72,7 @@ class _Kept:
         return self.policy is not None and time.time() < self.fetched_s + self.policy.max_age_s
 
     def old(self) -> bool:
-        """Also if it was fetched while the clock was ahead: its age is unknown then."""
+        """Due for a refresh; also if it was fetched while the clock was ahead, as its age is then unknown."""
         age_s = time.time() - self.fetched_s
         return self.policy is not None and not -SKEW_S <= age_s <= min(REFRESH_S, self.policy.max_age_s / 2)
 
@@ -106,7 +107,7 @@ class StsPolicies:
         return PolicyFound(domain, None, kept.result, kept.detail) if id else PolicyFound(domain, detail=silent)
 
     async def _refresh(self, name: str, kept: _Kept, id: str, now: float) -> None:
-        """Fetches what is missing, out of date or old; who needs no answer does not wait for it."""
+        """Fetches a policy that is missing, out of date or old; callers that need no answer do not wait for it."""
         current = kept.policy is not None and kept.good() and kept.policy.id == id
         if (current and not kept.old()) or now < kept.tried + FAILURE_S:
             return
@@ -186,6 +187,6 @@ class StsPolicies:
 
 
 def _ascii(domain: str) -> str:
-    """A-labels, fit for a file's name; "" for what has no policy: address literals, nonsense."""
+    """A-labels that are safe as a file name; "" for names without a policy: address literals, invalid names."""
     name = canonical(domain)
     return name if _NAME.fullmatch(name) and len(name) <= 200 else ""

@@ -1,4 +1,4 @@
-"""What TLS policies ask of DNS; `dns.destination` answers."""
+"""The DNS queries of TLS policies; `dns.destination` implements them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Protocol
 
 
 class Names(Protocol):
-    """What is asked of DNS. Each raises NoRoute; `now` is monotonic seconds."""
+    """DNS queries. Each raises NoRoute; `now` is monotonic seconds."""
 
     async def txt(self, name: str, now: float) -> tuple[bool, list[str]]:
-        """Whether DNSSEC vouches for the answer, and the texts."""
+        """Whether the answer is DNSSEC-validated, and the texts."""
 
     async def tlsa(self, host: str, port: int, now: float) -> tuple[bool, list[tuple[int, int, int, bytes]]]:
-        """Whether DNSSEC vouches for the answer, and the records."""
+        """Whether the answer is DNSSEC-validated, and the records."""
 
     async def addresses(self, host: str, now: float) -> tuple[str, ...]:
         """IPv4 and IPv6."""

@@ -1,7 +1,7 @@
-"""What is asked of TLS: by a delivery, whichever host takes it (`Demands`), and of one host then (`TlsPlan`).
+"""TLS requirements: of a delivery, whichever host takes it (`Demands`), and then for one host (`TlsPlan`).
 
-Pure. The order of authority: DANE over MTA-STS (RFC 8461 2), either over a zone's "opportunistic" or "none", a zone's
-"required" over an MTA-STS policy that is only tested. A policy never asks for less than the zone.
+Pure. Precedence: DANE over MTA-STS (RFC 8461 2), either over a zone's "opportunistic" or "none", a zone's "required"
+over an MTA-STS policy in testing mode. A policy never lowers the zone's requirement.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from zonemta_py.mail.tls.mta_sts import Sts
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """Connections made under equal demands are alike, and may be shared.
+    """Deliveries with equal demands may share connections.
 
     mode: "none", "opportunistic", "required" or "implicit". least: "1.2" or "1.3". certificate: PEM file, or "". sts:
-    policies in force or tested. dane: TLSA records count, since DNSSEC vouches for the way to the hosts. require_tls:
-    RFC 8689; vouched: DNSSEC does so under it. domains: the recipients', where their MX decides. troubles: (domain,
-    result-type, detail) of policies that could not be had. undecided: whether one of them has a policy is not known.
+    policies, enforced or testing. dane: TLSA records count, since the way to the hosts is DNSSEC-validated.
+    require_tls: RFC 8689; vouched: the way to the hosts is DNSSEC-validated under it. domains: the recipients', if
+    their MX decides. troubles: (domain, result-type, detail) of policies that could not be fetched. undecided: it is
+    unknown whether one of them has a policy.
     """
 
     mode: str
@@ -37,19 +38,19 @@ class Demands:
     undecided: bool = field(default=False, compare=False)
 
     def proven(self, host: str) -> bool:
-        """Whether it is certain that the host is the recipients' (RFC 8689 4.2.1): DNSSEC says so, or MTA-STS; or it
-        is the domain itself, which the certificate then names."""
+        """Whether the host is proven to serve the recipients (RFC 8689 4.2.1): by DNSSEC or MTA-STS; or it is the
+        domain itself, which the certificate then names."""
         named = {policy.domain for policy in self.sts if policy.names(host)}
         return self.vouched or all(domain in named or domain == host.lower() for domain in self.domains)
 
 
 @dataclass(frozen=True, slots=True)
 class TlsPlan:
-    """TLS with one host. mode: "none"; "opportunistic", the only one that may end in plain; "required", "implicit".
+    """TLS for one host. mode: "none"; "opportunistic", the only one that may end in plain text; "required", "implicit".
 
-    verify: "none", "pkix", "mta-sts" or "dane". soft: a certificate that is not valid is reported, and no more. tlsa:
-    the records to check against. names: the host's, and the domains it was found by. source: which policy this comes
-    from, for reports: "tlsa", "sts" or "no-policy-found".
+    verify: "none", "pkix", "mta-sts" or "dane". soft: an invalid certificate is only reported. tlsa: the records to
+    check against. names: the host's, and the domains that led to it. source: which policy this comes from, for reports:
+    "tlsa", "sts" or "no-policy-found".
     """
 
     mode: str = "opportunistic"
@@ -69,7 +70,8 @@ def basic(demands: Demands) -> TlsPlan:
 
 
 def with_dane(demands: Demands, host: str, records: Iterable[tuple[int, int, int, bytes]]) -> TlsPlan:
-    """Takes the authenticated TLSA records of the host, at least one. None usable: encrypted, whoever it is."""
+    """Applies the authenticated TLSA records of the host, at least one. If none is usable: encrypted, not
+    authenticated."""
     named = usable(records)
     plan = replace(basic(demands), mode=_at_least_required(demands.mode), source="tlsa", tlsa=named)
     if named:
@@ -78,7 +80,7 @@ def with_dane(demands: Demands, host: str, records: Iterable[tuple[int, int, int
 
 
 def with_sts(demands: Demands, host: str) -> TlsPlan:
-    """Takes what MTA-STS asks. Raises TlsTrouble for a host that a policy in force does not name."""
+    """Applies MTA-STS. Raises TlsTrouble for a host that an enforced policy does not list."""
     plan = basic(demands)
     for policy in demands.sts:
         named = policy.names(host)
@@ -92,13 +94,13 @@ def with_sts(demands: Demands, host: str) -> TlsPlan:
 
 
 def unnamed(policy: Sts, host: str) -> TlsTrouble:
-    """Its result-type is the one for what has none of its own (RFC 8460 4.3.2)."""
+    """The host is not in the policy. RFC 8460 4.3.2 has no result-type for that, so it gets the general one."""
     why = f"the MTA-STS policy of {policy.domain} does not name {host}"
     return TlsTrouble(POLICY, "validation-failure", why, Reply(451, "4.7.5", why), "sts")
 
 
 def unproven(demands: Demands, host: str) -> TlsTrouble:
-    """Under REQUIRETLS; it may pass if DNS or a policy host did not answer."""
+    """REQUIRETLS cannot be met, or not decided if DNS or a policy host did not answer."""
     why = f"neither DNSSEC nor MTA-STS proves that mail for {' and '.join(demands.domains)} goes to {host}"
     return TlsTrouble(POLICY, "validation-failure", why, Reply(451, UNDECIDED if demands.undecided else "4.7.5", why))
 
@@ -109,9 +111,9 @@ def _at_least_required(mode: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How TLS went on one connection. local, address: IP addresses, local "" if it is not known.
+    """How TLS went on one connection. local, address: IP addresses, local "" if unknown.
 
-    verified: what the certificate was checked by. trouble: None if it went well.
+    verified: how the certificate was verified. trouble: None on success.
     """
 
     plan: TlsPlan

@@ -1,15 +1,16 @@
-"""Which TLS a delivery needs, from its zone, its sender, and what the recipients' domains publish (MTA-STS, DANE).
+"""The TLS requirements of a delivery: from its zone, its sender, and what the recipients' domains publish (MTA-STS,
+DANE).
 
-`demands` is asked for each delivery, before a connection is chosen; `plan` for each host, before one is opened. Where
-neither MTA-STS nor DANE is on they look up nothing, but for mail with REQUIRETLS: there the way to the host must be
-proven by DNSSEC or MTA-STS (RFC 8689 4.2.1). Notifications about such mail ask for TLS, and no more (5). Policies can
-raise what a zone asks for, never lower it; only a zone with tls = "none" has no policies at all (required domains and
-REQUIRETLS hold there too). They are for mail that finds its way by MX: a host that is named has none (RFC 8461 4). What
-domains publish does not count for mail that says TLS-Required: No (RFC 8689 4.2); what the zone asks for does.
+`demands` is called for each delivery, before a connection is chosen; `plan` for each host, before one is opened. With
+neither MTA-STS nor DANE enabled they make no look-ups, except for mail with REQUIRETLS: there DNSSEC or MTA-STS must
+prove the way to the host (RFC 8689 4.2.1). Notifications about such mail only request TLS (5). Policies can raise a
+zone's requirement, never lower it; only a zone with tls = "none" ignores them (required domains and REQUIRETLS hold
+there too). Policies apply to mail that is routed by MX: a host that is named has none (RFC 8461 4). Mail with
+TLS-Required: No ignores what domains publish (RFC 8689 4.2), but not what the zone requires.
 
-Failures: `plan` raises DeliveryError for a host that must not be used: not named by a policy, or DNS does not say
-whether it has TLSA records (RFC 7672 2.1.2). `demands` raises nothing: a policy that cannot be had is none (RFC 8461
-5).
+Failures: `plan` raises DeliveryError for a host that must not be used: a policy does not list it, or DNS does not say
+whether it has TLSA records (RFC 7672 2.1.2). `demands` raises nothing: a policy that cannot be fetched counts as none
+(RFC 8461 5).
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class TlsPolicies:
         self._plain: dict[tuple[str, str], Demands] = {}
 
     async def demands(self, delivery: Delivery, zone: Zone, mode: str, named: bool = False) -> Demands:
-        """mode: the zone's, or what a plugin or rule has put in its place. named: the host is, and not found by MX."""
+        """mode: the zone's, or the one that a plugin or rule chose instead. named: the host is configured, not found by
+        MX."""
         looked_up = zone.tls != "none" and (self._mta_sts or self._dane or self.reports)
         if not (looked_up or zone.tls_required_domains or delivery.require_tls):
             return self._unasked(zone, mode)
@@ -65,7 +67,7 @@ class TlsPolicies:
             tuple(one.policy for one in found if one.policy is not None and one.policy.mode != "none"),
             self._dane and published and delivery.secure,
             strict,
-            strict and delivery.secure and len(domains) == 1,  # it is known of the first domain only
+            strict and delivery.secure and len(domains) == 1,  # known for the first domain only
             () if named else domains,
             tuple((one.domain, one.result, one.detail) for one in found if one.result),
             any(one.detail for one in found),
@@ -84,7 +86,7 @@ class TlsPolicies:
         return await asyncio.gather(*(self._sts.of(domain, now) for domain in domains))
 
     def _is_report(self, delivery: Delivery) -> bool:
-        """Reports on TLS go whatever it is like (RFC 8460 3)."""
+        """TLS reports are sent even where TLS fails (RFC 8460 3)."""
         return self._reporter is not None and delivery.sender == self._reporter
 
     async def plan(self, demands: Demands, host: str, port: int) -> TlsPlan:
@@ -107,7 +109,7 @@ def reporter_address(config: Config) -> str:
 
 
 def _domains(delivery: Delivery) -> tuple[str, ...]:
-    """The recipients', each once, in order."""
+    """The recipients' domains, each once, in order."""
     return tuple(dict.fromkeys(canonical(recipient.domain) for recipient in delivery.recipients))
 
 

@@ -1,7 +1,7 @@
-"""What is written down of TLS for the daily reports (RFC 8460): one row for each connection and policy domain.
+"""TLS results for the daily reports (RFC 8460): one row for each connection and policy domain.
 
 Rows go into `Result.security`, from there into the journal's DELIVERY record, and are read back from journal and
-archive by `seen_on`. They are made only where `tls.reports` is on.
+archive by `seen_on`. They are made only if `tls.reports` is on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNVALIDATED = "the certificate was not valid when it was last looked at"
 
 
 def rows(demands: Demands, trials: Sequence[Trial]) -> list[list[Any]]:
-    """As `mail.tlsrpt.Seen` has them, in plain lists."""
+    """The fields of `mail.tlsrpt.Seen`, as plain lists."""
     seen: list[Seen] = [
         Seen(domain, "sts", result, detail=detail[:_DETAIL_MAX]) for domain, result, detail in demands.troubles
     ]
@@ -35,7 +35,7 @@ def rows(demands: Demands, trials: Sequence[Trial]) -> list[list[Any]]:
 
 
 def _seen(demands: Demands, domain: str, trial: Trial, again: bool) -> Iterator[Seen]:
-    """again: this connection stands for one that failed, and has been counted."""
+    """again: this connection replaces one that failed and has been counted."""
     result = trial.trouble.result if trial.trouble else ""
     detail = trial.trouble.detail if trial.trouble else ""
     plan = trial.plan
@@ -53,7 +53,7 @@ def _seen(demands: Demands, domain: str, trial: Trial, again: bool) -> Iterator[
 
 
 def seen_on(folder: Path, day: date) -> Iterator[Seen]:
-    """What the journal and archive in the MTA's folder say of that day (UTC)."""
+    """All results of that day (UTC) in the journal and archive of the MTA's folder."""
     start_ms = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1000)
     end_ms = start_ms + 86_400_000
     last = -1
@@ -66,7 +66,7 @@ def seen_on(folder: Path, day: date) -> Iterator[Seen]:
 
 
 def _records(path: Path, start_ms: int) -> Iterator[Record]:
-    """Of a segment that may hold such times; one that is moved to the archive meanwhile is read there."""
+    """The records of a segment that may fall into the day; one that is archived meanwhile is read there."""
     try:
         if path.stat().st_mtime * 1000 < start_ms:
             return iter(())
