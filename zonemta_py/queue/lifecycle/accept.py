@@ -1,9 +1,10 @@
 """Accepting: one atomic synced batch holds a message, then the journal gets its envelope record.
 
-The batch is the commit; a crash between the two leaves a message without its record, which recovery writes. A large
-body has a file, which is on stable storage before, and is garbage until that batch (`bodies`).
+The batch is the commit; a crash between the two leaves a message without its record, which recovery adds. A large body
+is in a file, which is on stable storage before the batch, and garbage until then (`bodies`).
 
-Every message that is handed in comes by `accept`, or by `admit`, which needs no task; our own notices by `commit`.
+Submitted messages come in through `accept`, or through `admit`, which needs no task; our own notifications through
+`commit`.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ NO_RECIPIENTS = Reply(554, "5.5.1", "no valid recipients")
 
 
 class Arriving(Protocol):
-    """A message of several chunks that is all there (`LocalIncoming`)."""
+    """A message of several chunks that is complete (`LocalIncoming`)."""
 
     def hand_over(self) -> Stored | None:
-        """Its file, which is the queue's from now on; None: it has none. Raises QueueRefusal: it was given up."""
+        """Its file, which now belongs to the queue; None: it has none. Raises QueueRefusal if it was aborted."""
 
     def abort(self) -> None:
-        """Forgets its body: nothing will be stored."""
+        """Discards its body: nothing will be stored."""
 
 
 class _Placed(NamedTuple):
@@ -67,9 +68,9 @@ class Acceptance:
     # -- the way in
 
     async def accept(self, envelope: Envelope, chunks: list[bytes], arriving: Arriving | None = None) -> Receipt:
-        """Takes a message, or answers as before if its request was answered before. Raises QueueRefusal.
+        """Accepts a message, or repeats the receipt if its request was answered before. Raises QueueRefusal.
 
-        chunks: its body in the form in which it is kept (`disk.bodies`), but for what `arriving` has in a file.
+        chunks: the body as it is stored (`disk.bodies`), except for what `arriving` has in a file.
         """
         reply = self.refusal()
         if reply is not None:
@@ -91,11 +92,11 @@ class Acceptance:
         return await future
 
     def waits(self, envelope: Envelope) -> bool:
-        """Whether it may have to wait before it is taken: for plugins, or for the same request."""
+        """Whether it may have to wait: for plugins, or for an earlier copy of the same request."""
         return bool(envelope.request) or self._core.hooks.routes
 
     def admit(self, envelope: Envelope, chunks: list[bytes], done: Done) -> None:
-        """As `accept`, for callers that keep no task for it; not for what `waits`."""
+        """As `accept`, for callers without a task; not for envelopes that `waits`."""
         reply = self.refusal() or self.unfit(envelope)
         if reply is not None:
             done(reply)
@@ -105,7 +106,7 @@ class Acceptance:
     def _admit(
         self, envelope: Envelope, routed: list[Routed], chunks: list[bytes], arriving: Arriving | None, done: Done
     ) -> None:
-        """Whose routes are known."""
+        """The second half of `admit`, once the routes are known."""
         reply = self.wrong_source(envelope, routed)
         if reply is not None:
             done(reply)
@@ -123,7 +124,7 @@ class Acceptance:
             arriving.abort()
         suppressed.accept_none(self._core, self.requests, envelope, routed, suppressed_by, done)
 
-    # -- whether, and where to
+    # -- checks and routes
 
     def refusal(self) -> Reply | None:
         """Why nothing can be accepted now."""
@@ -144,7 +145,7 @@ class Acceptance:
         return [Routed(r, route(sender, r.address, origin, wish, fields).zone, routing) for r in recipients]
 
     def unfit(self, envelope: Envelope) -> Reply | None:
-        """Why this message is not taken; before its routes are asked for. A merged one is completed (`admission`)."""
+        """Why this message is not accepted; checked before routing. A merged one is completed (`admission`)."""
         if not envelope.recipients:
             return NO_RECIPIENTS
         core = self._core
@@ -155,7 +156,7 @@ class Acceptance:
         return None
 
     async def asked_routes(self, envelope: Envelope) -> list[Routed]:
-        """`routes`, after plugins had their say; empty if they dropped everyone. Raises QueueRefusal."""
+        """`routes`, after plugins had their say; empty if they dropped every recipient. Raises QueueRefusal."""
         hooks = self._core.hooks
         asked = [await hooks.route(envelope, routed) for routed in self.routes(envelope)]
         kept = [routed for routed in asked if not routed.drop]
@@ -164,14 +165,14 @@ class Acceptance:
         return [self._refused(routed) for routed in kept]
 
     def wrong_source(self, envelope: Envelope, routed: list[Routed]) -> Reply | None:
-        """Why it cannot be sent from the address that was asked for."""
+        """Why it cannot be sent from the source address that it asks for."""
         if not envelope.source:
             return None
         return admission.source_refusal(self._core.config, envelope.source, {row.zone for row in routed})
 
     @staticmethod
     def _refused(routed: Routed) -> Routed:
-        """A single recipient that plugins refuse bounces when its turn comes: the others' 250 must stand."""
+        """If plugins refuse some recipients only, these bounce when their turn comes: the others' 250 must stand."""
         if routed.refusal is not None:
             routed.routing = {"refused": [routed.refusal.code, routed.refusal.enhanced, routed.refusal.text]}
         return routed
@@ -198,11 +199,11 @@ class Acceptance:
         along: list[Operation] | None = None,
         suppressed_by: dict[str, str] | None = None,
     ) -> None:
-        """Stores a message; `done` hears of it once it is stable. stored: its body, where that is a file.
+        """Stores a message; calls `done` once it is stable. stored: its body, if that is a file.
 
-        along: operations for the same batch (the end of the recipients a notification is about); such a message
-        survives a write error, since its cause stands in the journal. suppressed_by: those that are suppressed (not
-        all), and the kind of their entry.
+        along: operations for the same batch (the end of the recipients that a notification is about); such a message
+        survives a write error, since its cause is in the journal. suppressed_by: the suppressed recipients (not all of
+        them), and the kind of their entry.
         """
         core = self._core
         now_ms, apart_ms = core.clock.ms(), core.clock.apart_ms()
@@ -258,7 +259,7 @@ class Acceptance:
         core.lines.submit(operations, finish, sync=True, keep=along is not None, envelope=record)
 
     def _as_it_is_set(self, envelope: Envelope) -> None:
-        """Its intervals began when it came in, and the clock may have been set since: they end by the clock of now."""
+        """The clock may have been set since the message came in; this moves its deadline and hold by as much."""
         moved_ms = self._core.clock.ahead_ms() - envelope.clock_ahead_ms
         envelope.clock_ahead_ms = 0
         if abs(moved_ms) <= STEP_MS:
@@ -269,15 +270,15 @@ class Acceptance:
             envelope.hold_until_ms += moved_ms
 
     def _counted(self, envelope: Envelope) -> bool:
-        """Whether a message that is not merged is one of a campaign that is under way."""
+        """Whether a message that is not merged counts for a campaign in progress."""
         campaigns = self._core.campaigns
-        if envelope.merged or envelope.protocol == "LOCAL":  # what we say of it is not of it
+        if envelope.merged or envelope.protocol == "LOCAL":  # a notification about campaign mail is not part of it
             return False
         campaign = campaigns.by_name.get(envelope.campaign or "")
         return campaign is not None and not campaigns.over(campaign)
 
     def _undo(self, operations: list[Operation], placed: list[_Placed], envelope: Envelope) -> None:
-        """A batch that failed may be found in LevelDB's log all the same; until it is deleted it must not be read."""
+        """A failed batch may still be found in LevelDB's log; its keys must not be read until they are deleted."""
         core = self._core
         forgotten = self.requests.undo(envelope) if envelope.request else immediately
 
@@ -291,7 +292,7 @@ class Acceptance:
         recipient = routed.recipient
         zone = self._core.schedule.zones[routed.zone]
         priority = zone.zone.priority if envelope.priority is None else envelope.priority
-        priority = (routed.routing or {}).get("priority", priority)  # a plugin's
+        priority = (routed.routing or {}).get("priority", priority)  # set by a plugin
         flow = ""
         if priority or envelope.tenant or envelope.campaign:
             flow = FlowId(priority, envelope.tenant or "", envelope.campaign or "").text()
@@ -338,7 +339,8 @@ class Acceptance:
         core.changed()
 
     def _hand_over(self, message: Message, row: _Placed) -> int:
-        """Straight into the window if it has room and nothing older waits in the store; else for a cursor to find."""
+        """Puts it into the window if there is room and nothing older waits in the store; otherwise a cursor will find
+        it."""
         core, zone, flow_queue = self._core, row.zone, row.flow_queue
         if row.note.deadline_ms:
             zone.deadline_ms = min(zone.deadline_ms, row.note.deadline_ms)

@@ -1,4 +1,4 @@
-"""Merged messages on their way in: the campaign they belong to fills in what they leave open, or refuses them."""
+"""Merged messages on their way in: their campaign supplies the values that they leave open, or refuses them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from zonemta_py.queue.core.campaigns import FAILURE, Campaigns
 
 
 def admit(campaigns: Campaigns, envelope: Envelope) -> Reply | None:
-    """Completes a merged envelope by its campaign's settings; why it is not taken, or None. Doing it twice is harmless.
+    """Completes a merged envelope from its campaign's settings; returns why it is refused, or None. Doing it twice is
+    harmless.
 
-    What an envelope does not say: sender, tenant, priority, zone, size (then the template's), who is told of bounces,
-    and how long it may wait.
+    Filled in if the envelope does not say: sender, tenant, priority, zone, size (then the template's), who notifies of
+    bounces, and the lifetime.
     """
     name = envelope.campaign or ""
     campaign = campaigns.by_name.get(name)
@@ -39,12 +40,12 @@ def admit(campaigns: Campaigns, envelope: Envelope) -> Reply | None:
 
 
 def canceled(name: str) -> Reply:
-    """Nothing more of it is taken."""
+    """Refuses new mail of a canceled campaign."""
     return _refused(f"campaign {name!r} was canceled")
 
 
 def source_refusal(config: Config, source: str, zones: set[str]) -> Reply | None:
-    """Why mail of these zones cannot be sent from the address that was asked for; None: it can."""
+    """Why mail of these zones cannot be sent from the source address that it asks for; None: it can."""
     for name in sorted(zones):
         zone = config.zone(name) or config.default_zone
         if source not in {one.address for one in config.sources(zone)}:

@@ -1,9 +1,10 @@
 """Applies the rules to each reply of a result, and the outcome to the destination, its source and its mail.
 
-A rule may turn a verdict (retry what was refused for good, give up what was put off), set when to try again, and ask
-for more: less speed, fewer connections, a rest for the source, a suspension. What no rule speaks of is as before: a
-destination that cannot be reached rests. TLS that some mail demands and does not get is that mail's matter: rules class
-it, but only where the whole zone demands it does the destination rest, and never is TLS left out for it.
+A rule may change a verdict (retry a permanent refusal, give up on a deferral), set the time of the next try, and ask
+for more: less speed, fewer connections, a rest for the source, a suspension. Without a matching rule the defaults hold:
+a destination that cannot be reached rests. A TLS requirement of some mail that is not met concerns that mail only:
+rules classify it, but the destination rests only if the whole zone requires TLS, and TLS is never dropped because of
+it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ SAID_TIMES = 4
 
 
 def load(config: Config) -> Rules:
-    """The rules as configured: own ones first. Raises ConfigError. Compiled once: children fork with them."""
+    """The configured rules, our own first. Raises ConfigError. Compiled once: child processes inherit them by fork."""
     own, file = config.rules.extra, config.rules.file or shipped("rules.toml")
     try:
         return _compiled((own, file) if own else (file,))
@@ -51,7 +52,7 @@ def _compiled(paths: tuple[Path, ...]) -> Rules:
 
 
 class Classification:
-    """Looks at every result once, before it is recorded."""
+    """Processes every result once, before it is recorded."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -61,7 +62,7 @@ class Classification:
         return load(self._core.config)
 
     def judge(self, lease: Lease, result: Result) -> list[Classified | None]:
-        """The rulings on the outcomes, which are changed as they say."""
+        """Returns the rule that matched each outcome, and changes the outcomes accordingly."""
         provider = lease.batch.path.provider
         rulings: list[Classified | None] = []
         for place, outcome in enumerate(result.outcomes):
@@ -74,7 +75,7 @@ class Classification:
         return rulings
 
     def _waits(self, lease: Lease, outcome: Outcome, ruling: Classified) -> Outcome:
-        """As long as the server has asked for, the first few times: it may say the same for ever."""
+        """The delay that the server has asked for, in the first few attempts only: it may ask for ever."""
         own = ruling.action.delay_s and ruling.kind != GREYLISTING
         if outcome.verdict != DEFERRED or outcome.stage not in MAIL_STAGES or own:
             return outcome
@@ -84,7 +85,7 @@ class Classification:
         return dataclasses.replace(outcome, delay_s=said_s)
 
     def learn(self, lease: Lease, result: Result, rulings: list[Classified | None]) -> None:
-        """Acts on the rulings, and on how the destination has behaved."""
+        """Acts on the matched rules, and on how the destination has behaved."""
         batch, policy = lease.batch, self._core.schedule.policy
         path, zone = batch.path, batch.zone
         admission = self._core.schedule.admission
@@ -99,7 +100,7 @@ class Classification:
         if not path.failures and not path.source and all(o.verdict == DELIVERED for o in result.outcomes):
             if zone.away.waiting:
                 zone.answered(path)
-            policy.delivered(path)  # the usual case, in short
+            policy.delivered(path)  # the usual case, on a short path
             path.concurrency.succeeded(path.active)
             return
         tried = any(outcome.stage not in UNTRIED for outcome in result.outcomes)
@@ -129,7 +130,8 @@ class Classification:
                 path.concurrency.succeeded(path.active)
 
     def _act(self, lease: Lease, path: EgressPath, outcome: Outcome, ruling: Classified) -> tuple[bool, bool]:
-        """Does what the rule asks; whether it said how to treat the destination, and whether that is dead now."""
+        """Does what the rule asks. Returns whether the rule decided how to treat the destination, and whether that is
+        down now."""
         action, policy = ruling.action, self._core.schedule.policy
         cause = f"{ruling.rule}: {outcome.reply}"
         asks = bool(action.slow or action.fewer or action.rest_s or action.suspend)
@@ -144,7 +146,7 @@ class Classification:
         if action.rest_s and path.source:
             policy.stop("rest", f"{path.source} {path.site}", action.rest_s, cause)
             self._core.schedule.changed()
-        elif action.rest_s:  # the only address there is: the destination rests
+        elif action.rest_s:  # the only source address: the destination rests instead
             policy.stop("destination", path.site, action.rest_s, cause)
         if action.suspend:
             flow_id = lease.batch.flow_queue.flow_id
@@ -155,7 +157,7 @@ class Classification:
 
 
 def _turned(outcome: Outcome, ruling: Classified) -> Outcome:
-    """The outcome as the rule sees it."""
+    """The outcome as changed by the rule."""
     action = ruling.action
     delay_s = action.delay_s or outcome.delay_s
     if action.verdict == "retry" and outcome.verdict == BOUNCED:
@@ -166,7 +168,7 @@ def _turned(outcome: Outcome, ruling: Classified) -> Outcome:
 
 
 def _hardened(reply: Reply) -> Reply:
-    """As a final one: else the sender would be told that time had run out."""
+    """As a permanent reply; otherwise the sender would be told that the lifetime was over."""
     if reply.permanent:
         return reply
     enhanced = "5" + reply.enhanced[1:] if reply.enhanced else "5.0.0"
@@ -174,6 +176,6 @@ def _hardened(reply: Reply) -> Reply:
 
 
 def _softened(reply: Reply) -> Reply:
-    """As a temporary one, so that verdict and record agree; the text says what was said."""
+    """As a temporary reply, so that verdict and record agree; the text keeps the original reply."""
     enhanced = "4" + reply.enhanced[1:] if reply.enhanced else "4.0.0"
     return Reply(451, enhanced, f"{reply} (tried again by rule)")

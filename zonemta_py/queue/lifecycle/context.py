@@ -1,4 +1,4 @@
-"""What a queue is made of: the disk's two lines and the schedule (`core`), and those that decide about mail."""
+"""What a queue is made of: the lines to both disks and the schedule (`core`), and the parts that decide about mail."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ class QueueContext:
         self.poison = PoisonMessages(core.config.folder)
 
     def _settle(self, result: Result, done: Callable[[], None]) -> None:
-        """For leases that end before a sender has them; who settles needs the leases first."""
+        """For leases that end before a sender has them. Set later, as settling needs the leases first."""
         self.settling.settle(result, done)

@@ -1,8 +1,8 @@
-"""In doubt: recipients whose final reply may have been on its way when their sender, or the queue, died.
+"""In doubt: recipients whose final reply may have been on its way when their sender process, or the queue, died.
 
-They are the only ones that can get a message twice. They are listed under keys of their own, and sent again or held for
-an operator as their zone says (`in_doubt`). Recovery finds them as start records without a result. Whose message has
-killed its sender while it was made, again and again (`poison`), is held whatever the zone says.
+Only these can get a message twice. They are listed under keys of their own, and sent again or held for an operator,
+according to their zone's `in_doubt` setting. Recovery recognizes them by start records without a result. A recipient
+whose message has repeatedly killed its sender while being rendered (`poison`) is held in any case.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ NOTHING_MADE = (-1, 0)
 
 
 def lost(queue: QueueContext, worker: str, silent: bool = False) -> None:
-    """A sender has died: what it had heard of is in doubt, the rest goes back as if it had never been leased.
+    """A sender has died: recipients that it had begun are in doubt; the rest return to the queue as if never leased.
 
-    silent: it stands still, and may go on: what it then has to tell is heard (`Settling.late`).
+    silent: the process hangs and may continue; results that it then reports are still accepted (`Settling.late`).
     """
     doubtful, making = [], NOTHING_MADE if silent else queue.poison.of(worker)
     for lease in queue.leases.of(worker):
@@ -39,7 +39,7 @@ def lost(queue: QueueContext, worker: str, silent: bool = False) -> None:
             continue
         if not lease.sent:
             queue.leases.take_back(lease)
-        elif lease.asking is not None:  # what it has answered is to be recorded first
+        elif lease.asking is not None:  # its answered part is to be recorded first
             lease.settling = True
             lease.asking.add_done_callback(partial(_heard, queue, lease))
         else:
@@ -57,7 +57,7 @@ def _heard(queue: QueueContext, lease: Lease, _: asyncio.Future[None]) -> None:
 
 
 def _deadly(queue: QueueContext, lease: Lease, making: tuple[int, int]) -> list[Entry]:
-    """Whose message its sender has died of too often."""
+    """The recipients whose message has killed a sender too often."""
     number, found = making
     if lease.number != number:
         return []
@@ -69,7 +69,7 @@ def _deadly(queue: QueueContext, lease: Lease, making: tuple[int, int]) -> list[
 
 
 def _doubt(queue: QueueContext, leases: list[Lease], deadly: Set[int] = frozenset()) -> None:
-    """Ends them. deadly: ids of entries that are held."""
+    """Ends the leases. deadly: ids of entries that are held."""
     rows = [
         InDoubtRow(lease.message.id, lease.zone.name, entry.address, lease.since_ms, _action(lease, entry, deadly))
         for lease in leases
@@ -94,7 +94,7 @@ def _resolve_all(core: Core, leases: list[Lease], deadly: Set[int]) -> None:
 
 
 def _resolve(core: Core, lease: Lease, deadly: Set[int]) -> None:
-    """Lists a lease's recipients, and frees or holds them."""
+    """Lists a lease's recipients, and releases or holds them."""
     zone, entries = lease.zone, lease.open
     operations = [
         _listed(lease.message.id, entry.address, zone.name, lease.since_ms, _action(lease, entry, deadly))
@@ -114,7 +114,7 @@ def _resolve(core: Core, lease: Lease, deadly: Set[int]) -> None:
 
 
 def recover(queue: QueueContext, working: list[StartRecord]) -> None:
-    """Starts without a result, after a crash."""
+    """Handles start records without a result, after a crash."""
     core, rows = queue.core, list[InDoubtRow]()
     for start in working:
         zone = core.config.zone(start.zone)
@@ -129,9 +129,9 @@ def recover(queue: QueueContext, working: list[StartRecord]) -> None:
 
 
 def apply(queue: QueueContext, rows: list[InDoubtRow]) -> None:
-    """Makes an IN_DOUBT record true, before anything is scheduled.
+    """Applies an IN_DOUBT record, before anything is scheduled.
 
-    One recipient may stand in several of its leases: older queues did not write down that one was taken back.
+    A recipient may appear in several leases: older versions did not record that a lease was taken back.
     """
     core, once = queue.core, {(row.id, row.zone, row.address): row for row in rows}
     for message_id, zone, address, since_ms, action in once.values():

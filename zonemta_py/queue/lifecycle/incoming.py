@@ -1,4 +1,4 @@
-"""Messages being received in several chunks. The last one hands them to `Acceptance.accept`, as any other."""
+"""Messages received in several chunks. The last chunk hands them to `Acceptance.accept`, like any other message."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ T = TypeVar("T")
 
 
 class LocalIncoming:
-    """A message of several chunks (api.Incoming): gathered in memory up to a bound, from there on written to a file.
+    """A message of several chunks (api.Incoming): collected in memory up to a limit, then written to a file.
 
-    client: who hands it in, for the bounds of what is not accepted yet.
+    client: who submits it, for the limits on uncommitted bytes.
     """
 
     def __init__(self, acceptance: Acceptance, core: Core, client: str = "") -> None:
@@ -47,7 +47,7 @@ class LocalIncoming:
         await self.write_kept([self._shrink(chunk)])
 
     async def write_kept(self, chunks: list[bytes]) -> None:
-        """Several chunks, in the form in which they are kept (`disk.bodies`); one write is under way at most."""
+        """Several chunks as they are stored (`disk.bodies`); at most one write is in progress."""
         self._check()
         self._gather(chunks)
         if self._gathered_bytes <= IN_STORE_BYTES_MAX and self._file is None:
@@ -66,7 +66,7 @@ class LocalIncoming:
         self._gathered_bytes += size
 
     def _pass_on(self) -> None:
-        """What was gathered goes to the file while more comes."""
+        """Writes the collected chunks to the file while more arrive."""
         if self._file is None:
             self._file = self._open()
         chunks, self._gathered = self._gathered, []
@@ -82,7 +82,7 @@ class LocalIncoming:
         return BodyFile(core.bodies.folder, self._id)
 
     async def _written(self) -> None:
-        """What is under way has reached the file. Raises QueueRefusal."""
+        """Waits for the write in progress. Raises QueueRefusal."""
         if self._job is not None:
             await self._done(self._job)
         self._job = None
@@ -100,7 +100,7 @@ class LocalIncoming:
             raise QueueRefusal(self._trouble) from None
 
     def _check(self) -> None:
-        """What was refused once is refused for good: a part of it is missing, and its end may be on its way already."""
+        """A refusal is final: part of the message is missing, though its end may already be on its way."""
         self._trouble = self._trouble or self._acceptance.refusal()
         if self._trouble is not None:
             raise QueueRefusal(self._trouble)
@@ -109,7 +109,7 @@ class LocalIncoming:
         return await self.accept_kept(envelope, [self._shrink(last_chunk)] if last_chunk else [])
 
     async def accept_kept(self, envelope: Envelope, last_chunks: list[bytes]) -> Receipt:
-        """The same for the last chunks in the form in which they are kept."""
+        """The same for the last chunks as they are stored."""
         self._check()
         self._gather(last_chunks)
         if self._gathered_bytes > IN_STORE_BYTES_MAX or self._file is not None:
@@ -119,7 +119,7 @@ class LocalIncoming:
         return receipt
 
     async def _complete(self) -> None:
-        """The file has all of it, on stable storage."""
+        """Waits until the file is complete and on stable storage."""
         await self._written()
         self._pass_on()
         await self._written()
@@ -128,9 +128,9 @@ class LocalIncoming:
         self._check()
 
     def hand_over(self) -> Stored | None:
-        """The commit is on its way, and abort must leave the file alone; None: there is none.
+        """The commit is in progress, so abort must leave the file alone; None: there is no file.
 
-        Raises QueueRefusal: it was aborted while something else was waited for.
+        Raises QueueRefusal if it was aborted during an earlier wait.
         """
         self._check()
         if self._file is None:
@@ -140,7 +140,7 @@ class LocalIncoming:
         return stored
 
     def release(self) -> None:
-        """What was counted is in the store, or refused, and gone soon."""
+        """Its bytes no longer count as uncommitted: they are stored, or refused and soon deleted."""
         self._core.bodies.uncommitted.release(self._client, self._counted)
         self._counted = 0
 
@@ -148,7 +148,7 @@ class LocalIncoming:
         self._gathered, self._gathered_bytes = [], 0
         if self._job is not None:
             self._job.add_done_callback(_ignore)
-            self._job.cancel()  # it may wait for a thread still
+            self._job.cancel()  # it may still wait for a thread
         if self._file is not None:
             self._core.bodies.dispose(self._file.abort)
         if self._id:
@@ -158,6 +158,6 @@ class LocalIncoming:
 
 
 def _ignore(job: asyncio.Future[None]) -> None:
-    """Nothing waits for it any more."""
+    """The result is no longer needed."""
     if not job.cancelled():
         job.exception()

@@ -1,4 +1,4 @@
-"""A lease: what a sender has, since when, and how much of it has been answered."""
+"""A lease: which batch a sender has, since when, and how much of it has been answered."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NOBODY: set[int] = set()
 
 
 class Lease:
-    """What a sender has: the batch, its message, who has it, since when.
+    """A leased batch, its message, the sender that has it, and since when.
 
-    answered: recipients (their index) whose result has arrived before the last; recorded: of which the journal says so.
-    asking: plugins are asked about notices first, of the latest answer that called for one. tried: somebody outside has
-    said something to one of them.
+    answered: recipients (their index) whose result has arrived before the last part; recorded: those whose result is in
+    the journal. asking: the pending call to plugins about the notifications of the latest answer that caused any.
+    tried: a server has replied about one of them.
     """
 
     __slots__ = (
@@ -32,7 +32,7 @@ class Lease:
     def __init__(self, number: int, batch: Batch, message: Message, worker: str, since_ms: int) -> None:
         self.number, self.batch, self.message = number, batch, message
         self.worker, self.since_ms = worker, since_ms
-        self.sent = False  # its sender has heard of it
+        self.sent = False  # its sender has received it
         self.settling = False  # its result has arrived
         self.answered: set[int] = _NOBODY
         self.recorded: set[int] = _NOBODY
@@ -45,14 +45,14 @@ class Lease:
 
     @property
     def open(self) -> list[Entry]:
-        """Of whom the journal does not say yet what became."""
+        """Recipients whose result is not in the journal yet."""
         return _but(self.batch.entries, self.recorded)
 
     def answer(self, indices: Iterable[int]) -> None:
         self.answered = self.answered.union(indices)
 
     def row(self) -> list[Any]:
-        """The fields of its `StartRecord`, for the journal and for position records. By hand: there is one a lease."""
+        """The fields of its `StartRecord`, for the journal and for position records. By hand: made once per lease."""
         recipients = [_who(entry) for entry in self.open]
         zone, place = self.batch.zone.zone.name, self.batch.flow_queue.key
         provider, size = self.batch.path.provider, self.message.metadata["size"]
@@ -60,11 +60,11 @@ class Lease:
 
 
 def wait_s(core: Core, lease: Lease) -> float:
-    """Seconds until a leased message may be sent: its hours are open, its time has come; 0: it may."""
+    """Seconds until a leased message may be sent (sending hours, hold time); 0: now."""
     terms, zone = lease.message.metadata, lease.zone
     if not (terms.get("window") or zone.window or terms.get("hold_until_ms")):
         return 0.0
-    now_ms = core.clock.ms()  # what it was put off by was steady time, and the clock may have been set since
+    now_ms = core.clock.ms()  # it was deferred in steady time, and the clock may have been set since
     apart_ms = core.clock.apart_ms()
     now_ms += apart_ms
     return max(0, hours.first_ms(core.config, zone, terms, now_ms, apart_ms) - now_ms) / 1000

@@ -1,7 +1,7 @@
 """Leasing: hands deliveries to sender processes, each with a start record that is stable before the sender gets it.
 
 A lease is a permission: it counts as a connection of its zone and of its destination until it is settled. Senders wait
-here; whenever something changes, `pump` lets the schedule read on and gives the waiting senders what may go, in turns.
+here; whenever something changes, `pump` lets the schedule read on and serves the waiting senders in turn.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Settle = Callable[[Result, Callable[[], None]], None]
 
 
 class Taker:
-    """A sender that waits: how many it can take, and whom to give them to."""
+    """A waiting sender: how many leases it can take, and the callback to deliver them."""
 
     __slots__ = ("deliver", "deliveries", "gone", "leases", "most", "worker")
 
@@ -80,7 +80,7 @@ class Leases:
         """Since when a sender was wanted and not there."""
 
     def take(self, most: int, worker: str, deliver: Callable[[list[Delivery]], None]) -> Taker:
-        """`deliver` is called once, with 1…most deliveries, when something may go."""
+        """`deliver` is called once, with 1…most deliveries, when some may go."""
         taker = Taker(worker, most, deliver)
         self._takers.append(taker)
         self._workers.add(worker)
@@ -89,7 +89,7 @@ class Leases:
         return taker
 
     def leave(self, taker: Taker) -> None:
-        """It waits no longer; what it was to get goes back. Harmless after it was served."""
+        """The sender waits no longer; what it was to get goes back. Harmless after it was served."""
         if taker.gone:
             return
         taker.gone = True
@@ -99,22 +99,22 @@ class Leases:
                 self.take_back(lease)
 
     def take_back(self, lease: Lease) -> None:
-        """A lease that never reached its sender. The journal records that it is over, and no recipient is in doubt."""
+        """Takes back a lease that never reached its sender. The journal records its end; no recipient is in doubt."""
         if self.out.pop(lease.number, None) is not None:
             self._core.ledger.append(Type.IN_DOUBT, InDoubtRecord([lease.number], []).pack())
             self._put_back(lease.batch)
 
     def _put_back(self, batch: Batch) -> None:
-        """What was taken and not handed to anybody."""
+        """Returns a batch that was given to no sender."""
         self._core.schedule.admission.untouched(batch)
         batch.zone.done(batch)
         batch.zone.put_back(batch, batch.entries)
 
     def pump(self) -> None:
-        """Lets the schedule read on, and serves the senders that wait."""
+        """Lets the schedule read on, and serves the waiting senders."""
         core = self._core
         now, now_ms = core.clock.monotonic(), core.clock.steady_ms()
-        if core.store.fenced:  # nothing can be read, and nothing is damaged: look again in a moment
+        if core.store.fenced:  # nothing can be read, but nothing is damaged: try again in a moment
             self._sleep(FENCED_S)
             return
         try:
@@ -146,7 +146,7 @@ class Leases:
         self._core.changed()
 
     def _serve(self, now_ms: int) -> tuple[list[Taker], bool]:
-        """The senders that were given something; False: the disk is in trouble, go on in a moment."""
+        """The senders that were served; False: the disk has an error, try again in a moment."""
         served: dict[int, Taker] = {}
         readable = True
         while self._takers:
@@ -170,11 +170,12 @@ class Leases:
         return list(served.values()), readable
 
     def _taker_of(self, batch: Batch) -> Taker | None:
-        """Who is to have it: anybody, unless connections are limited; None: it waits for its sender.
+        """The sender that gets the batch: any, unless connections are limited; None: it waits for the path's own
+        sender.
 
-        One sender has all of such an egress path, for it uses the connections that it keeps open before it opens
-        another: so there are never more open than may be leased. One that does not come for PATIENCE_S loses the
-        egress path to others, as soon as it has none open.
+        An egress path with limited connections belongs to one sender, which reuses its idle connections before it opens
+        another: so there are never more open than may be leased. If that sender does not ask for PATIENCE_S, the path
+        passes to another one, as soon as the first has no connection open.
         """
         flow_queue, first = batch.flow_queue, self._takers[0]
         if not self._core.schedule.admission.counts_connections(flow_queue):
@@ -203,7 +204,7 @@ class Leases:
         return workers[crc32(f"{path.site} {path.source}".encode()) % len(workers)] if workers else ""
 
     def gone(self, worker: str) -> None:
-        """A sender has died: its egress paths are others' now."""
+        """A sender has died: its egress paths pass to others."""
         self._workers.discard(worker)
         self._core.schedule.admission.lost(worker)
         self._missed.pop(worker, None)
@@ -216,7 +217,7 @@ class Leases:
                 flow_queue.enlist()
 
     def _give(self, taker: Taker, batch: Batch, now_ms: int) -> bool:
-        """Raises StoreFenced, OSError: the disk is in trouble; the batch is back where it was."""
+        """Raises StoreFenced, OSError: the disk has an error; the batch is back where it was."""
         lease = None
         try:
             if self._canceled(batch) and not self._remove(batch, batch.entries, self._reason(batch)):
@@ -245,7 +246,7 @@ class Leases:
         return canceled(self._core.campaigns.get(batch.flow_queue.flow_id.campaign))
 
     def _hand(self, taker: Taker, lease: Lease, now_ms: int) -> bool:
-        """Gives a lease to a sender, unless it comes to its end here."""
+        """Gives a lease to a sender, unless it ends here."""
         batch = lease.batch
         refused = (batch.entries[0].note.routing or {}).get("refused")
         refusal = Reply(*refused) if refused else batch.refusal
@@ -259,7 +260,7 @@ class Leases:
             self.end(lease, BOUNCED, OUTLIVED)
             return False
         seconds = wait_s(self._core, lease)
-        if seconds:  # its hours are over: it waits, and that is no attempt
+        if seconds:  # outside its sending hours: it waits, without an attempt
             self.end(lease, POSTPONED, OUT_OF_HOURS, seconds)
             return False
         try:
@@ -275,19 +276,19 @@ class Leases:
         return True
 
     def end(self, lease: Lease, verdict: int, reply: Reply, delay_s: float | None = None) -> None:
-        """Settles a lease that has reached no sender: it expired, a plugin refused it, its hours are not open …"""
+        """Settles a lease that has reached no sender: it expired, a plugin refused it, it is outside its hours …"""
         outcome = Outcome(verdict, reply, "queue", list(range(len(lease.batch.entries))), delay_s=delay_s)
         self._settle(Result(lease.number, [outcome]), lambda: None)
 
     def _outlived(self, lease: Lease, now_ms: int) -> bool:
-        """Whether its campaign's hours are over: other mail is tried, however long it had to wait for that."""
+        """Whether campaign mail's lifetime is over. Other mail is still tried, however long it had to wait."""
         life, message, note = self._core.lifetime, lease.message, lease.batch.entries[0].note
         return life.perhaps_over(message.id, now_ms) and life.over(lease.batch.flow_queue, message, note, now_ms)
 
     def grant(self, batch: Batch, worker: str) -> Lease | None:
-        """A lease with its start record; None when the message's metadata is damaged (it has been dealt with).
+        """A lease with its start record; None if the message's metadata are damaged (which has been dealt with).
 
-        Raises StoreFenced, OSError: nothing has been done, and it may be well in a moment.
+        Raises StoreFenced, OSError: nothing has been done, and it may work in a moment.
         """
         core = self._core
         try:
@@ -297,7 +298,7 @@ class Leases:
         except StoreError as error:
             self._damaged.end(batch, error)
             return None
-        # The moment its limits were charged at: a restart charges them again as of then.
+        # The time at which its limits were charged, so that a restart charges them for the same time.
         now_ms = core.clock.ms()
         since_ms = batch.zone.ms_at(batch.taken) if batch.taken else now_ms
         lease = Lease(self._next, batch, message, worker, since_ms)
@@ -369,14 +370,14 @@ class Leases:
         )
 
     def _merged(self, batch: Batch, entry: Entry) -> Recipient:
-        """Servers behind us are asked for silence only if the campaign is to be silent everywhere."""
+        """The NOTIFY value to pass on: NEVER only if the campaign wants no notifications from remote servers either."""
         campaign = self._core.campaigns.by_name.get(batch.flow_queue.flow_id.campaign)
         note = entry.note
         quiet = note.notify == Notify.NEVER and campaign is not None and campaign.notify == REMOTE
         return Recipient(entry.address, 0 if quiet else note.notify, note.orcpt)
 
     def remember(self, leases: list[Lease]) -> None:
-        """Their sender may have something to tell of them yet."""
+        """Their sender may still report results."""
         self.late |= {lease.number: lease for lease in leases}
         for number in list(self.late)[:-LATE_MAX]:
             del self.late[number]
@@ -390,5 +391,5 @@ def _recipient(entry: Entry) -> Recipient:
 
 
 def _domain(batch: Batch) -> str:
-    """The domain that DNS was asked for; policies and reports are about it."""
+    """The domain that was looked up in DNS; policies and reports are about it."""
     return batch.entries[0].address.rpartition("@")[2].lower().rstrip(".")

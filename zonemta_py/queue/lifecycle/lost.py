@@ -1,9 +1,9 @@
-"""Messages lost to damage: set aside with what is left of them, and ended by a record that says so.
+"""Messages lost to damage: what is left of them is set aside, and a record ends them.
 
 The record is REMOVED, with "lost" in its fifth field (the name of the case in quarantine/); FINISH follows for the
-message. Both are on stable storage before anything is taken out of the store, so a crash in between leaves them to
-replay. An ended message owes nobody anything: its segment can go to the archive, and a later check reports what was
-lost since, not what was lost before.
+message. Both are on stable storage before anything is deleted from the store, so replay completes what a crash
+interrupts. After that the message counts as ended: its segment can be archived, and a later check does not report it
+again.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ ONE_CASE_MAX = 1_000
 
 
 def body(message_id: str, zone: str, addresses: list[str], why: str, case: str, **where: Any) -> bytes:
-    """Of the REMOVED record. where: `destination` and `due`, where the keys are known."""
+    """The body of the REMOVED record. where: `destination` and `due`, if the keys are known."""
     place = {"destination": "", "due": []} | where | {LOST_CASE: case}
     return RemovedRecord(message_id, zone, addresses, f"{REASON}: {why}", place).pack()
 
 
 def rests(store: Store, message_id: str) -> list[bytes]:
-    """The keys that are left of a message, but for its recipients."""
+    """The keys that are left of a message, without its recipients'."""
     prefix = keys.message_range(message_id)
     try:
         return list(store.keys(prefix, keys.end(prefix)))
@@ -85,9 +85,10 @@ class Aside:
 def apply(
     core: Core, message_id: str, zone: str, found: dict[str, tuple[bytes, int]], first: bool = True, size: int = 0
 ) -> list[Operation]:
-    """Counts out what such a record has ended; what it takes in the store. found: as of `locator.places_of`.
+    """Updates the counters for the recipients that the record ends; returns the deletions. found: from
+    `locator.places_of`.
 
-    first: no other record has ended the message. size: what a merged one counted for, since it has no body of its own.
+    first: no earlier record has ended the message. size: the counted size of a merged message, which has no body.
     """
     operations: list[Operation] = []
     for address, (key, state) in found.items():
@@ -100,7 +101,7 @@ def apply(
         try:
             bytes_left = core.messages.size_left(message_id)
         except StoreError:
-            bytes_left = 0  # fsck counts again
+            bytes_left = 0  # fsck corrects the counter
         core.message_count -= 1
         core.message_bytes -= bytes_left or size
     core.messages.drop(message_id)
@@ -108,7 +109,7 @@ def apply(
 
 
 class DamagedMessages:
-    """Those whose metadata cannot be read when their turn comes: aside with all that is left of them, and ended."""
+    """Messages whose metadata turn out to be unreadable when leased: sets aside what is left of them, and ends them."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -116,10 +117,10 @@ class DamagedMessages:
         self._ended: set[str] = set()
 
     def end(self, batch: Batch, error: StoreError) -> None:
-        """Each of a message's recipients that are leased alone finds that out; the first one's is the message's end."""
+        """Each batch of such a message ends up here on its own; the first one ends the message."""
         core, entries = self._core, batch.entries
         message_id, zone = entries[0].id, batch.zone.zone.name
-        case = self.aside.put(message_id, str(error))  # where that finds no space, the next to find out tries it again
+        case = self.aside.put(message_id, str(error))  # if there is no space for it, the next batch tries again
         due = [keys.place(entry.key).due_ms for entry in entries]
         where = {"destination": batch.flow_queue.key, "due": due if any(due) else []}
         addresses = [entry.address for entry in entries]
@@ -133,7 +134,7 @@ class DamagedMessages:
         batch.zone.done(batch)
 
     def _gone(self, batch: Batch, first: bool) -> None:
-        """Gives the store what the record says."""
+        """Applies the record to the store."""
         core, message_id, zone = self._core, batch.entries[0].id, batch.zone.zone.name
         for entry in batch.entries:
             if entry.note.tallied:
@@ -144,6 +145,6 @@ class DamagedMessages:
         core.lines.submit(operations, lambda _: core.schedule.busy.difference_update(gone), sync=False, keep=True)
 
     def _merged_size(self, batch: Batch) -> int:
-        """A merged message has no body, and what it counted for was its campaign's size; 0: it is not merged."""
+        """The counted size of a merged message (its campaign's), as it has no body; 0: it is not merged."""
         campaign = self._core.campaigns.by_name.get(batch.flow_queue.flow_id.campaign)
         return campaign.size if campaign is not None and batch.entries[0].note.values is not None else 0

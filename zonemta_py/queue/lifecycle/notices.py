@@ -1,7 +1,8 @@
 """Notifications to senders (RFC 3464, RFC 3461): who gets one, and the message itself, ready to be queued.
 
-Never for a null return path, at most one of each kind for a recipient; recipients that end together share one. With
-RET=FULL a message of one chunk is returned whole, a larger one by its header section (RFC 3461 4.3 leaves that to us).
+None for a null return path, at most one of each kind per recipient; recipients that end together share one. With
+RET=FULL a message of one chunk is returned whole, a larger one only by its header section (RFC 3461 4.3 leaves that to
+us).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Notices:
 
 
 def wanted(kind: dsn.Kind, notify: int, terms: dict[str, Any], now_ms: int) -> bool:
-    """As `dsn.wanted`; where NOTIFY is unset, BY=…;N has asked to hear of a deadline that has passed (RFC 2852)."""
+    """As `dsn.wanted`; if NOTIFY is unset, BY=…;N also asks for a notification after its deadline (RFC 2852)."""
     asked = kind == "delayed" and not notify and hours.to_be_told(terms, now_ms)
     return asked or dsn.wanted(kind, notify)
 
@@ -74,7 +75,7 @@ def failed(
 
 
 def due(config: Config, settlement: Settlement) -> list[tuple[dsn.Kind, list[dsn.Failed]]]:
-    """What the sender is to be told of a settlement, by kind."""
+    """The notifications that a settlement causes, by kind."""
     rows = [row for row in settlement.rows if row.verdict == BOUNCED or row.relayed or row.delayed]
     if not rows:
         return []
@@ -82,7 +83,7 @@ def due(config: Config, settlement: Settlement) -> list[tuple[dsn.Kind, list[dsn
     life_h = settlement.message.metadata.get("life_h") or config.retry.life_h
     until_ms = settlement.message.created_ms + int(life_h * 3_600_000)
     zone = config.zone(settlement.zone)
-    lmtp = zone is not None and zone.protocol == "lmtp"  # its server is the mail store: nothing comes after it
+    lmtp = zone is not None and zone.protocol == "lmtp"  # LMTP delivers to the mail store itself
     for row in rows:
         if row.verdict == BOUNCED:
             kind: dsn.Kind = "failed"

@@ -1,9 +1,9 @@
-"""Removal: recipients that leave the queue without a delivery or a bounce, for a reason that the journal keeps.
+"""Removal: recipients that leave the queue without a delivery or a bounce, for a reason that the journal records.
 
-Three ways lead here: from a lease that is about to be given, from a flow queue in memory, and from a walk over the
-store. Nothing is taken out of the schedule before its message is known to be readable; from then on nobody else
-answers for its keys. The REMOVED record says where each key was, so that a replay after a crash finds it at once, or
-knows that it is gone. Failures: StoreError, and nothing has been done.
+There are three ways to get here: from a lease about to be granted, from a flow queue in memory, and from a walk over
+the store. Nothing is taken out of the schedule before its message is known to be readable; after that nothing else
+touches its keys. The REMOVED record says where each key was, so that a replay after a crash finds it at once, or knows
+that it is gone. Failures: StoreError, and nothing has been done.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from zonemta_py.schedule.zone import ZoneSchedule
 
 
 def remove_leased(core: Core, damaged: DamagedMessages, batch: Batch, entries: list[Entry], reason: str) -> bool:
-    """Takes these of a batch's recipients out, before there is a start record; False: no recipient is left.
+    """Removes these recipients from a batch before its start record is written; False: no recipient is left.
 
-    What its limits were charged comes back if the whole batch goes. Raises StoreFenced: nothing has been done.
+    If the whole batch goes, the limits that it was charged are refunded. Raises StoreFenced: nothing has been done.
     """
     try:
         message = core.messages.get(batch.entries[0].id)
@@ -51,7 +51,7 @@ def remove_leased(core: Core, damaged: DamagedMessages, batch: Batch, entries: l
 def remove_in_memory(
     core: Core, flow_queue: FlowQueue, wanted: Callable[[Entry], bool], reason: Callable[[Entry], str]
 ) -> int:
-    """Takes those of a flow queue's out of memory of which `wanted` is true; how many. Raises StoreError."""
+    """Removes the entries of a flow queue in memory for which `wanted` is true; how many. Raises StoreError."""
     zone, found = flow_queue.zone, [entry for entry in flow_queue.entries if wanted(entry)]
     messages = _messages_of(core, found)
     theirs = {entry.key for entry in found if entry.id in messages}
@@ -64,12 +64,12 @@ def remove_in_memory(
 def remove_walked(
     core: Core, zone: ZoneSchedule, family: str, entries: list[Entry], reason: Callable[[Entry], str]
 ) -> int:
-    """Takes those out that a walk over that family has found, none of them busy; how many. Raises StoreError."""
+    """Removes entries found by a walk over that family, none of them busy; how many. Raises StoreError."""
     messages = _messages_of(core, entries)
     found = [entry for entry in entries if entry.id in messages]
     gone = [entry.key for entry in found]
     core.schedule.busy.update(gone)
-    # Until their end is written no mark may pass them: a crash before that finds them again.
+    # Until their end is written no low-water mark may pass them: after a crash they must be found again.
     if family == "deferred":
         zone.promise(gone)
     elif family == "delivery-zone":
@@ -80,7 +80,7 @@ def remove_walked(
 
 
 def _messages_of(core: Core, entries: list[Entry]) -> dict[str, Message]:
-    """Their messages, by id. Those damaged are left out: leasing deals with them. Raises StoreError."""
+    """Their messages, by id, without damaged ones, which leasing deals with. Raises StoreError."""
     found: dict[str, Message] = {}
     try:
         for entry in entries:
@@ -91,7 +91,7 @@ def _messages_of(core: Core, entries: list[Entry]) -> dict[str, Message]:
                     continue
     except StoreError:
         for message in found.values():
-            core.messages.unpin(message, 0)  # forgotten, unless others need it
+            core.messages.unpin(message, 0)  # dropped from memory unless still in use
         raise
     return found
 
@@ -99,7 +99,7 @@ def _messages_of(core: Core, entries: list[Entry]) -> dict[str, Message]:
 def _remove_each(
     core: Core, zone: ZoneFace, messages: dict[str, Message], entries: list[Entry], reason: Callable[[Entry], str]
 ) -> None:
-    """One record for those of a message that are on one flow queue, and leave for one reason."""
+    """One record for the recipients of a message on one flow queue that leave for the same reason."""
 
     def together(entry: Entry) -> tuple[str, str, str]:
         return entry.id, keys.place(entry.key).destination, reason(entry)
@@ -117,9 +117,9 @@ def remove(
     destination: str = "",
     done: Callable[[Reply | None], None] = immediately,
 ) -> None:
-    """Ends recipients of one message, whose keys are busy; `done` once the store has it.
+    """Ends recipients of one message, whose keys are busy; calls `done` once the store has it.
 
-    destination: key of the flow queue that they are on, where they may be parked.
+    destination: key of their flow queue, if they may be parked.
     """
     due = [keys.place(entry.key).due_ms for entry in entries]
     where = {"destination": destination, "due": due if any(due) else []}
@@ -138,7 +138,7 @@ def _apply(
     core: Core, zone: str, message: Message, entries: list[Entry], ms: int, suppressed: bool,
     done: Callable[[Reply | None], None],
 ) -> None:  # fmt: skip
-    """Gives the store what the record says. Called in the order of the records."""
+    """Applies the record to the store. Called in the order of the records."""
     operations: list[Operation] = [(entry.key, None) for entry in entries]
     campaign = campaign_of(message.metadata)
     for entry in entries:

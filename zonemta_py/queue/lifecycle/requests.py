@@ -1,10 +1,11 @@
-"""Requests: a client that repeats one, because it never got the answer, gets the first answer, and nothing is stored.
+"""Requests: a client that repeats a request, because it got no answer, gets the first receipt, and nothing is stored
+twice.
 
-The key of a request goes into the same atomic synced batch as the mail it brought: both are there, or neither, whatever
-crashes. It is kept for `queue.request_h`, or as long as its campaign. Of the client's own words only a hash is kept.
-While the first is under way a second one waits for it; if the first fails, the second tries itself.
+The key of a request is in the same atomic synced batch as its mail: a crash leaves both, or neither. It is kept for
+`queue.request_h`, or as long as its campaign. Only a hash of the client's key is stored. A repeated request waits while
+the first is in progress; if the first fails, the second is tried itself.
 
-Failures: the same key for other content is refused for good; a store that cannot be read, for now.
+Failures: the same key with other content is refused permanently; an unreadable store, temporarily.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class RequestRecord(NamedTuple):
 
 
 def key_of(request: str) -> bytes:
-    """ "campaign <name> <key>" is of that campaign's scope; all others are of the scope "-"."""
+    """ "campaign <name> <key>" belongs to that campaign's scope; all others to the scope "-"."""
     name = hashlib.sha256(request.encode()).hexdigest()[:32]
     words = request.split(" ", 2)
     return keys.request(f"{CAMPAIGN}{words[1]}" if _is_campaigns(request) else "-", name)
@@ -58,7 +59,7 @@ def _is_campaigns(request: str) -> bool:
 
 
 class Requests:
-    """The keys in the store, and those under way."""
+    """The keys in the store, and the requests in progress."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -67,9 +68,9 @@ class Requests:
         """Keys of batches that failed: they may be found in the store all the same, until they are deleted."""
 
     async def once(self, envelope: Envelope, take: Callable[[], Coroutine[Any, Any, Receipt]]) -> Receipt:
-        """What `take` returns, or an earlier call for the same request. Raises QueueRefusal.
+        """Returns the result of `take`, or of an earlier call for the same request. Raises QueueRefusal.
 
-        `take` runs to its end even if nothing waits for it any more: its batch may be on the way to the disk.
+        `take` runs to its end even if its caller is gone: its batch may be on the way to the disk.
         """
         key = key_of(envelope.request)
         while (first := self._under_way.get(key)) is not None:
@@ -116,15 +117,15 @@ class Requests:
         return [*operations, (key, records.pack(record))]
 
     def undo(self, envelope: Envelope) -> Callable[[], None]:
-        """Its batch failed. The key says nothing from now on, until what is returned is called: then it is deleted."""
+        """After its batch failed: the key is ignored until it is deleted, when the returned function is called."""
         key = key_of(envelope.request)
         self._refused.add(key)
         return lambda: self._refused.discard(key)
 
-    # -- what is over
+    # -- expired keys
 
     def tidy(self) -> bool:
-        """Forgets a portion of the keys whose time is over; True: there may be more. Raises StoreError."""
+        """Deletes a portion of the expired keys; True: there may be more. Raises StoreError."""
         return self._tidy_ended() | self._tidy_campaigns()
 
     def _tidy_ended(self) -> bool:
@@ -139,13 +140,13 @@ class Requests:
             value = core.store.get(key)
             if (
                 value is not None and keys.request_end(RequestRecord.of(value).until_ms, key) == end
-            ):  # else it has come again
+            ):  # otherwise it was renewed
                 operations.append((key, None))
         core.lines.submit(operations, immediately, sync=False, keep=True)
         return len(ended) == AT_ONCE
 
     def _tidy_campaigns(self) -> bool:
-        """Those of campaigns that are gone, or never were; others are stepped over, a campaign at a time."""
+        """Deletes keys of campaigns that do not exist (any more), skipping the others campaign by campaign."""
         core, start = self._core, keys.REQUESTS + CAMPAIGN.encode()
         stop = keys.end(start)
         over_ms = core.clock.steady_ms() - int(core.config.queue.request_h * _HOUR_MS)

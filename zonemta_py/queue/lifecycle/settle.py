@@ -1,11 +1,11 @@
 """Settling: a delivery record, stable before the sender is answered; the store follows lazily, in journal order.
 
-A `Settlement` is what a delivery record says, with the store's keys found. It is made from a lease and its result, or
-by recovery from the record alone; `apply` does the same with both, so a crash between record and store changes
-nothing.
+A `Settlement` is the content of a delivery record, with the store's keys resolved. It is made from a lease and its
+result, or by recovery from the record alone; `apply` does the same with both, so a crash between record and store
+changes nothing.
 
-Rules: a temporary failure waits by the zone's retry schedule, until its life is over, then it bounces (4.4.7 becomes
-5.4.7). A bounce tells the sender (RFC 3464), in the same batch that ends the recipient: never twice, never not at all.
+Rules: a temporary failure waits by the zone's retry schedule until its lifetime is over, then it bounces (4.4.7 becomes
+5.4.7). A bounce is notified (RFC 3464) in the same batch that ends the recipient: never twice, and never not at all.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ AWAY = frozenset(("connect", "banner", "ehlo"))
 
 
 class Settling:
-    """Takes results, and makes them true."""
+    """Records results and applies them."""
 
     def __init__(self, core: Core, leases: Leases, acceptance: Acceptance) -> None:
         self._core, self._leases, self._acceptance = core, leases, acceptance
@@ -68,7 +68,7 @@ class Settling:
     # -- from a result to a record
 
     def settle(self, result: Result, done: Callable[[], None]) -> None:
-        """Calls `done` once the result is on stable storage; a lease that is not out any more is ignored."""
+        """Calls `done` once the result is on stable storage; a lease that is no longer out is ignored."""
         lease = self._leases.out.get(result.lease)
         if lease is None or lease.settling:
             self._late(result, done)
@@ -86,15 +86,14 @@ class Settling:
         if settlement.notices and (hooks.bounces or hooks.delays):
             lease.asking = asyncio.ensure_future(self._ask_and(settlement, settled, lease.asking))
             self._core.keep(lease.asking)
-        elif lease.asking is not None and not result.more:  # it answers for those that are asked about, too
+        elif lease.asking is not None and not result.more:  # it also covers the recipients that plugins are asked about
             lease.asking.add_done_callback(lambda _: settled())
         else:
             settled()
 
     def _late(self, result: Result, done: Callable[[], None]) -> None:
-        """A result of a lease that is not out any more. Where its sender had stood still (`wire.pulse`), its recipients
-        are in doubt: those that nobody has begun again need not be, and are leased once more for this end alone.
-        """
+        """A result of a lease that is no longer out. If its sender had stalled (`wire.pulse`), its recipients are in
+        doubt: those that were not leased again meanwhile are leased once more, only to be ended with this result."""
         lease, doubtful = self._leases.late.get(result.lease), 0
         for outcome in result.outcomes if lease is not None else ():
             assert lease is not None
@@ -122,7 +121,7 @@ class Settling:
             self._record(settlement, result, done)
             if any(row.verdict != RELEASED for row in settlement.rows):
                 batch.zone.took(batch.path, result.took_ms, settlement.message.metadata["size"])
-        else:  # all were heard of before
+        else:  # an earlier part had all of them
             self._core.journal.when_stable(done)
         self._classification.learn(lease, result, settlement.rulings)
         if result.more:
@@ -167,7 +166,7 @@ class Settling:
             due_ms = hours.again_ms(config, zone, terms, steady_ms + int((outcome.delay_s or 0) * 1000), apart_ms)
             note = note._replace(put_off_ms=now_ms)
             return Row(entry.key, entry.address, note, verdict, reply, due_ms, entry=entry, state=state)
-        if verdict == DELIVERED and not outcome.relayed:  # the note ends with it
+        if verdict == DELIVERED and not outcome.relayed:  # the note is deleted with its key
             return Row(entry.key, entry.address, note, verdict, reply, entry=entry, state=state)
         note = note.tried(now_ms, str(reply))
         if verdict == DEFERRED:
@@ -190,7 +189,7 @@ class Settling:
         return self._core.clock.random()
 
     def late(self, message: Message, row: Row, now_ms: int) -> bool:
-        """Whether this deferral calls for a delay notice, which the note then says was sent. now_ms: steady time."""
+        """Whether this deferral calls for a delay notice, which the note then records as sent. now_ms: steady time."""
         delayed = row.verdict == DEFERRED and self._is_late(message, row.note, now_ms)
         row.note = row.note._replace(noticed=row.note.noticed or delayed)
         return delayed
@@ -203,7 +202,7 @@ class Settling:
         return bool(late and not note.noticed and wanted("delayed", note.notify, message.metadata, now_ms))
 
     def _record(self, settlement: Settlement, result: Result, done: Callable[[], None]) -> None:
-        # A `DeliveryRecord`, by hand: the class costs as much again as the packing, with every result.
+        # A `DeliveryRecord`, by hand: the class would double the cost of packing, for every result.
         trace = [result.remote, result.local, result.tls, result.started_ms, result.took_ms]
         lease = settlement.lease
         number, target = (lease.number, lease.batch.flow_queue.key) if lease else (0, "")
@@ -221,7 +220,7 @@ class Settling:
         apply = partial(self._stable, settlement, done)
         settlement.seq = self._core.ledger.write(Type.DELIVERY, records.pack(body), apply, settlement.ms)
 
-    # -- notices
+    # -- notifications
 
     async def _ask(self, settlement: Settlement) -> None:
         hooks, message = self._core.hooks, settlement.message
@@ -242,13 +241,14 @@ class Settling:
             asked.append((kind, failures))
         settlement.notices = asked
 
-    # -- what is not tried
+    # -- missed deadlines
 
     def tell(self, message: Message, zone: str, entries: list[Entry], reply: Reply, done: Callable[[], None]) -> None:
-        """Tells the sender, unless that has been done, that these wait on though their deadline has passed (BY=…;N).
+        """Notifies the sender, unless that has been done, that these recipients still wait after their deadline
+        (BY=…;N).
 
-        Nobody else may have them until `done`: then the store says that it is so, in one batch with the notification,
-        so that a crash tells neither twice nor not at all.
+        They stay busy until `done`: then the store has it, in one batch with the notification, so that after a crash
+        the sender is notified exactly once.
         """
         now_ms = self._core.clock.ms()
         settlement = Settlement(
@@ -273,7 +273,7 @@ class Settling:
     async def _ask_and(
         self, settlement: Settlement, then: Callable[[], None], before: asyncio.Future[None] | None = None
     ) -> None:
-        """before: what was asked of the same lease comes first."""
+        """before: an earlier call for the same lease, which comes first."""
         await self._ask(settlement)
         if before is not None:
             await asyncio.wait([before])
@@ -282,7 +282,7 @@ class Settling:
     # -- from a record to the store
 
     def apply(self, settlement: Settlement) -> None:
-        """Gives the store what the record says. Called in the order of the records."""
+        """Applies the record to the store. Called in the order of the records."""
         core, message = self._core, settlement.message
         operations: list[Operation] = []
         ended = 0
@@ -293,7 +293,7 @@ class Settling:
                 core.campaigns.counters.result(campaign, row.verdict, settlement.ms, row.blocked)
         due = [deferred_key(settlement, row) for row in settlement.rows if row.verdict in WAITING]
         place = core.schedule.zones.get(settlement.zone) if due else None
-        if place is not None:  # it may have left the configuration
+        if place is not None:  # it may have been removed from the configuration
             place.promise(due)
         if ended:
             operations += core.messages.finish(message, ended)
@@ -308,7 +308,7 @@ class Settling:
     def _submit(
         self, settlement: Settlement, operations: list[Operation], written: Callable[[Reply | None], None]
     ) -> None:
-        """Writes them, and the notifications that belong to them, in one batch with the first."""
+        """Writes them, and their notifications, the first of these in the same batch."""
         notices = self._notifications(settlement)
         if not notices:
             self._core.lines.submit(operations, written, sync=False, keep=True)
@@ -325,7 +325,7 @@ class Settling:
             )
 
     def _apply_row(self, settlement: Settlement, row: Row, operations: list[Operation]) -> int:
-        """Adds what it takes to `operations`; returns 1 if the recipient has come to its end."""
+        """Adds what it takes to `operations`; returns 1 if the recipient has ended."""
         core, zone, message_id = self._core, settlement.zone, settlement.message.id
         if row.verdict == RELEASED:
             return 0
@@ -363,7 +363,7 @@ class Settling:
             core.schedule.busy.difference_update([row.key for row in gone])
             if back:
                 lease.batch.zone.put_back(lease.batch, back)
-                core.changed()  # nothing else may happen that would make the scheduler look
+                core.changed()  # otherwise nothing would make the scheduler look
             core.messages.unpin(lease.message, len(gone))
         core.schedule.busy.difference_update(due)
         if due and (zone := core.schedule.zones.get(settlement.zone)) is not None:
@@ -376,4 +376,4 @@ class Settling:
 
 
 def _nothing() -> None:
-    """Who told it is answered apart from this."""
+    """For callers that need no answer."""

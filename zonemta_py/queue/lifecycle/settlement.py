@@ -1,4 +1,4 @@
-"""What a delivery record says: a settlement, row by row, as it is made of a lease's result or of the record itself."""
+"""A settlement: the content of a delivery record, made from a lease's result or from the record itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zonemta_py.schedule.batch import Entry
 
 @dataclass(slots=True)
 class Row:
-    """One recipient of a settlement: where its key is, and what becomes of it."""
+    """One recipient of a settlement: where its key is, and its verdict."""
 
     key: bytes
     address: str
@@ -68,14 +68,14 @@ def deferred_key(settlement: Settlement, row: Row) -> bytes:
 
 
 def leave_out(lease: Lease, result: Result) -> None:
-    """What has been said of a recipient stays, also when its sender then meets a fault of ours."""
+    """Drops outcomes of recipients that were answered before: an answer stays, even if the sender fails afterwards."""
     for outcome in result.outcomes:
         outcome.recipients = [index for index in outcome.recipients if index not in lease.answered]
     result.outcomes = [outcome for outcome in result.outcomes if outcome.recipients]
 
 
 def check(lease: Lease, result: Result) -> None:
-    """Every recipient has one outcome: one left out would wait for ever. Raises ValueError."""
+    """Checks that every recipient has one outcome; one without would wait for ever. Raises ValueError."""
     indices = sorted([*lease.answered, *(index for outcome in result.outcomes for index in outcome.recipients)])
     count = len(lease.batch.entries)
     part = result.more and len(set(indices)) == len(indices) and set(indices) <= set(range(count))
@@ -84,7 +84,8 @@ def check(lease: Lease, result: Result) -> None:
 
 
 def record_rows(rows: list[Row], outcomes: list[Outcome], rulings: list[Classified | None]) -> list[list[Any]]:
-    """The fields of an `OutcomeRow` for each of those that share all: by hand, for it is done with every result.
+    """The fields of an `OutcomeRow` for each group of recipients with equal fields; by hand, as it runs for every
+    result.
 
     rows: those of the first outcome's recipients, then of the second's …
     """

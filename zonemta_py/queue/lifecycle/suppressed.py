@@ -1,7 +1,7 @@
-"""Recipients that are left out when their message comes, since they are on the suppression list: named in the journal.
+"""Recipients left out at acceptance because they are on the suppression list: recorded in the journal.
 
-Where no other recipient is left, the message is accepted and dropped: its client did nothing wrong, and gets 250.
-The record then holds the envelope too, for no other does. It is on stable storage before the client hears anything.
+If no other recipient is left, the message is accepted and dropped: its client did nothing wrong, and gets 250. The
+record then holds the envelope too, as no other record does. It is on stable storage before the client gets its answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from zonemta_py.queue.suppression.register import because
 def accept_none(
     core: Core, requests: Requests, envelope: Envelope, routed: list[Routed], suppressed_by: dict[str, str], done: Done
 ) -> None:
-    """Accepts a message without recipients left, and drops it; `done` is called once the journal has it."""
+    """Accepts a message with no recipients left, and drops it; calls `done` once the journal has it."""
     now_ms = core.clock.ms()
     message_id = core.ids.next(now_ms)
     metadata = stored_metadata(envelope)
@@ -58,7 +58,7 @@ def name(
     suppressed_by: dict[str, str],
     metadata: dict[str, Any] | None = None,
 ) -> None:
-    """Records who was left out, by zone and reason. metadata: of a message that no other record speaks of."""
+    """Records who was left out, by zone and reason. metadata: of a message that no other record mentions."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in routed:
         address = row.recipient.address
@@ -72,7 +72,7 @@ def name(
 
 
 def stored_metadata(envelope: Envelope) -> dict[str, Any]:
-    """What the store and the journal keep of an envelope: not its request, which is the client's own word."""
+    """The envelope fields that store and journal keep; not the request key, which is the client's own data."""
     metadata = envelope.metadata()
     if envelope.request:
         del metadata["request"]

@@ -1,8 +1,8 @@
-"""The end of the journal after a crash: a tear loses nothing, but damage there is copied to quarantine and reported.
+"""The end of the journal after a crash: a torn record is no loss, but damage is copied to quarantine and reported.
 
-A crash leaves a record that is incomplete at the end of the file, or zeros. A record that is complete by its length,
-and whose checksum is wrong, was written whole: somebody may have been told of it, though the store had not noted that
-yet. It is cut off all the same, as it cannot be read.
+A crash leaves an incomplete record at the end of the file, or zeros. A record of full length with a wrong checksum was
+written completely: it may have been acknowledged although the store had not noted that yet. It is cut off all the same,
+since it cannot be read.
 
 Failures: OSError.
 """
@@ -26,7 +26,7 @@ _REMEDY = (
 
 
 def keep(path: Path, quarantine: Quarantine) -> None:
-    """Looks at the file that a crash left open, before its torn end is cut off."""
+    """Examines the file that a crash left open, before its torn end is cut off."""
     start, data, whole = journal.tail(path)
     end = whole - start
     damages: list[Damage] = []
@@ -42,7 +42,7 @@ def keep(path: Path, quarantine: Quarantine) -> None:
 
 
 def _named(data: bytes, at: int) -> str:
-    """What the damaged record says of itself, if it still does: it is for people to read."""
+    """What the damaged record still says about itself, for people to read."""
     record = record_at(data, at)
     if record is None or record.type not in list(Type):
         return "a record that cannot be read"

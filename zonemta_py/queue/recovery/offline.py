@@ -1,7 +1,8 @@
 """`zonemta fsck`: opens a stopped queue, and reports what is wrong with it, or repairs it.
 
-Without repair nothing is changed: the queue is judged as the next start would make it (`view`), for what a crash has
-left in the journal only is no damage. With repair it is recovered as a start recovers it, and then compared.
+Without repair nothing is changed: the queue is checked as the next start would restore it (`view`), because results
+that are only in the journal after a crash are not damage. With repair it is first recovered as at a start, then
+compared.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ async def _judged(config: Config, store: Store, progress: Progress, clock: Clock
 
 
 def _archived(folder: Path, archive: Path) -> list[journal.Fault]:
-    """Of segments from before the journal, which no restart reads; its first file shows what misses at their end."""
+    """Faults of segments older than the journal, which no restart reads. A gap at their end shows in the journal's
+    first file."""
     before = start.archived_before(folder, archive)
     found = journal_repair.damaged([*before, *journal.files(folder)[:1]])
     return [
@@ -97,7 +99,7 @@ def _archived(folder: Path, archive: Path) -> list[journal.Fault]:
 
 
 def _records(folder: Path, archive: Path, stable: int, faults: list[journal.Fault]) -> Iterator[Record]:
-    """All of them; at the end `faults` has what a crash does not explain: it may tear what comes after `stable`."""
+    """All records. `faults` then has what a crash does not explain: a crash may tear anything after `stable`."""
     found, last = list[journal.Fault](), 0
     for record in journal.read(folder, 0, found, archive):
         last = record.seq
@@ -128,7 +130,7 @@ async def _repaired_once(config: Config, progress: Progress, clock: Clock) -> Re
     repairing = asyncio.create_task(_recovered(config, store, repaired, progress, clock, partial(_tell, found)))
     try:
         await asyncio.wait({found, repairing}, return_when=asyncio.FIRST_COMPLETED)
-        if found.done():  # LevelDB met the damage while it wrote: what waits for that write waits in vain
+        if found.done():  # LevelDB met the damage while writing: waiting for that write would never end
             repairing.cancel()
             await asyncio.wait({repairing})
         report = await (found if found.done() else repairing)
@@ -152,7 +154,7 @@ async def _recovered(
     opening, report = await start.recover(rebuild, store, repaired, thorough=True, progress=progress)
     assert report is not None
     await opening.finish()
-    await opening.queue.position()  # the next start begins with what was found here
+    await opening.queue.position()  # the next start begins here
     await opening.queue.core.bodies.settled()
     opening.queue.close()
     return report

@@ -1,7 +1,7 @@
-"""Quarantine as recovery uses it: one case for one finding, however often recovery is started again before its end.
+"""Quarantine as recovery uses it: one case per finding, even if recovery is restarted before it is done.
 
-A process that dies while it repairs, or that has no space to, is started again at once, and finds the same. What has
-been set aside is listed in `quarantine/.begun` until recovery is through, and is not set aside again.
+A process that dies during a repair, or for lack of space, is started again at once, and finds the same damage. What has
+been set aside is listed in `quarantine/.begun` until recovery is done, and is not set aside again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LIST = ".begun"
 
 
 class Once(Quarantine):
-    """Ends with `done`. Raises OSError as `Quarantine` does."""
+    """In use until `done`. Raises OSError as `Quarantine` does."""
 
     def case(self, what: str, note: dict[str, Any], contents: dict[str, bytes] | None = None) -> Path:
         return self._known(what, note) or self._note(what, note, super().case(what, note, contents))
@@ -30,7 +30,7 @@ class Once(Quarantine):
         return self._note(what, note, fresh)
 
     def done(self) -> None:
-        """What is found from now on is another finding."""
+        """Later findings get cases of their own."""
         (self.folder / _LIST).unlink(missing_ok=True)
 
     def _known(self, what: str, note: dict[str, Any]) -> Path | None:

@@ -1,6 +1,6 @@
-"""Opening the store: what is damaged goes to quarantine/ with a note that names what it said of mail, then is repaired.
+"""Opens the store: damaged parts go to quarantine/ with a note of the mail they named, then the store is repaired.
 
-Failures: StoreLocked, StoreFailed, OSError: nothing has been mended then, and the next start finds the same.
+Failures: StoreLocked, StoreFailed, OSError: nothing has been repaired then, and the next start finds the same.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def open_store(config: Config, quarantine: Quarantine) -> tuple[Store, bool]:
 
 
 def keep(quarantine: Quarantine) -> Cut:
-    """What a power cut tore was never acknowledged; but where it names mail, its bytes are kept."""
+    """Returns the handler for writes torn by a power cut. They were never acknowledged; if they name mail, the bytes
+    are kept."""
 
     def cut(path: Path, end: int, data: bytes) -> None:
         found = remains.messages(data)
@@ -72,9 +73,10 @@ def say(line: str) -> None:
 
 
 def stop_to_recover(folder: Path) -> Callable[[Exception], None]:
-    """What a running queue does that cannot go on as it is: it ends, and the next start makes good what is missing.
+    """Returns the handler for errors that stop a running queue: the process ends, and the next start completes the
+    work.
 
-    Where the store is damaged it leaves a mark, so that it is repaired first. Anything else is a fault of ours.
+    If the store is damaged, it leaves a marker, so that the next start repairs the store first. Anything else is a bug.
     """
 
     def stop(error: Exception) -> None:

@@ -1,7 +1,7 @@
-"""Replay: gives the store the results that the journal has and the store has not.
+"""Replay: applies to the store the results that the journal has and the store lacks.
 
 A result was applied if the recipient's key is no longer where the record found it; so replaying twice changes nothing.
-Records of the same message wait for each other's batch, since what one wrote is where the next one looks.
+Records of one message wait for each other's batch, since each depends on what the one before wrote.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ AT_ONCE = 100
 
 
 class Replay:
-    """Over the results of the working suffix, in order. finished: messages whose FINISH record is there already."""
+    """Replays the results of the working suffix, in order. finished: messages whose FINISH record is there already."""
 
     def __init__(self, queue: QueueContext, results: list[Record], finished: set[str]) -> None:
         self._queue, self._core, self._results = queue, queue.core, results
@@ -53,9 +53,9 @@ class Replay:
         queue.core.finished = finished
 
     def foresee(self) -> None:
-        """What new mail must be judged by, before it is in the store: who is suppressed, what has been canceled.
+        """Applies in memory what new mail depends on before it is in the store: suppressions and canceled campaigns.
 
-        From here on every batch, new mail's too, says rightly how far the journal has been applied.
+        From here on every batch, including new mail's, states correctly how far the journal has been applied.
         """
         for record in self._results:
             self._core.ledger.expect(record.seq)
@@ -65,11 +65,12 @@ class Replay:
                 self._core.campaigns.again(StandingRecord.of(records.unpack(record.body)))
 
     async def run(self, whole: bool = True) -> None:
-        """Once, after `foresee`. whole: what is not in the store has ended; else it may be lost, as a check finds."""
+        """Once, after `foresee`. whole: mail missing from the store has ended; otherwise it may be lost, which a check
+        finds out."""
         self._whole = whole
         for number, record in enumerate(self._results, 1):
             if number % AT_ONCE == 0:
-                await asyncio.sleep(0)  # mail comes meanwhile
+                await asyncio.sleep(0)  # new mail is accepted meanwhile
             body = records.unpack(record.body)
             if record.type == Type.DELIVERY:
                 await self._delivery(record, DeliveryRecord.of(body))
@@ -94,8 +95,8 @@ class Replay:
 
     def _removed(self, record: Record, removed: RemovedRecord) -> None:
         if removed.envelope is not None:
-            return  # it never was in the store
-        # Where it says where they were nothing needs to be searched.
+            return  # it was never in the store
+        # The record says where they were, so no search is needed.
         found = places_of(self._core.store.get, removed) if removed.where else None
         if removed.case is not None and not self._readable(removed.id):
             operations = lost.apply(self._core, removed.id, removed.zone, found or {})
@@ -128,7 +129,7 @@ class Replay:
         try:
             message = self._core.messages.get(message_id)
         except StoreDamaged:
-            return  # fsck names it; there is nothing to send any more
+            return  # fsck reports it; there is nothing to send any more
         self._core.messages.pin(message, len(rows))
         settlement = Settlement(message, zone, rows, delivery.trace.remote, record.ms, record.seq)
         for row in rows:
@@ -147,7 +148,7 @@ class Replay:
         key, value = found
         note = Note.of(value)
         if key.startswith(b"parked ") and _told_later(note, record):
-            return None  # applied; it was deferred by this result, came due, and was parked
+            return None  # applied: deferred by this result, then due, then parked
         note = note._replace(put_off_ms=record.ms) if verdict == POSTPONED else note.tried(record.ms, str(reply))
         note = note._replace(away=verdict == DEFERRED and outcome.stage in AWAY)
         blocked = outcome.kind in BLOCKED_CLASSES
@@ -156,7 +157,7 @@ class Replay:
         )
 
     def _ended_already(self, message_id: str, zone: str) -> None:
-        """The store had it; the FINISH record may not have reached the disk."""
+        """The store had applied it; the FINISH record may not have reached the disk."""
         core = self._core
         if not self._whole:
             return
@@ -174,7 +175,8 @@ class Replay:
 
 
 def _told_later(note: Note, record: Record) -> bool:
-    """Whether the note knows of this record. One that an older queue wrote has no number, and its clock has to do."""
+    """Whether the note was written after this record. Notes of older versions have no record number: there the time
+    decides."""
     if note.seq:
         return note.seq >= record.seq
     return max(note.last_ms, note.put_off_ms) >= record.ms

@@ -1,14 +1,15 @@
-"""Before recovery reads the journal: files of it that are gone, and mail that only the receipts still know.
+"""Before recovery reads the journal: restores missing journal files, and acknowledged mail that is only in the
+receipts.
 
-A closed segment that is gone from the journal is taken back from the archive, where it has a second name. What is in
-neither is lost: it is named, once, with what stood in it, and a LOST record keeps its place. A message that was
-acknowledged, and that neither store nor journal has, gets the ENVELOPE record that its receipt holds: from then on it
-is a message like others, which the check finds lost, and names.
+A closed segment that is missing from the journal is restored from the archive, where it has a second name. A segment
+that is in neither is lost: this is reported once, with the gap's record numbers, and a LOST record takes its place. A
+message that was acknowledged but is in neither store nor journal gets the ENVELOPE record from its receipt: after that
+the check finds it lost, like any other, and reports it.
 
-A folder without store and journal is a new queue only if nothing else in it says that there was one. Else what the
-archive knows of mail, people and orders is taken back, and that more may be lost than can be named is said.
+A folder without store and journal is a new queue only if nothing else in it shows that there was one. Otherwise mail,
+suppressions and orders known to the archive are restored, and the report says that more may be lost than it lists.
 
-Failures: OSError; all of it can be done again.
+Failures: OSError; all of it can be repeated.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ _REMEDY = "put journal/ back from where it went, if you know, before the MTA sta
 
 
 def restore(config: Config, store: Store, stable: int, suffix: Suffix, quarantine: Quarantine, repaired: bool) -> bool:
-    """Whether files came into the journal, which has to be read again then.
+    """True: files were added to the journal, which has to be read again.
 
-    stable: the store saw the journal on stable storage up to this record. suffix: what the journal says by itself.
-    repaired: the store was, and may have lost something too.
+    stable: the store saw the journal on stable storage up to this record. suffix: what the journal itself says.
+    repaired: the store was repaired, and may have lost something too.
     """
     folder, archive = config.folder / "journal", config.folder / "archive"
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,14 +73,14 @@ def restore(config: Config, store: Store, stable: int, suffix: Suffix, quarantin
 
 
 def was_here(folder: Path) -> bool:
-    """Whether something besides the store says that the folder had a queue. Raises OSError."""
+    """Whether anything besides the store shows that the folder held a queue. Raises OSError."""
     segments = journal.files(folder / "journal") or journal.files(folder / "archive")
     traces = (folder / identity.NAME).exists() or segments or receipts.last(folder)
     return bool(traces or body_file.ids(folder / body_file.FOLDER))
 
 
 def missing(config: Config, known: list[list[Any]]) -> list[tuple[int, int]]:
-    """Records of segments that `restore` would name as lost, as (first, last)."""
+    """The gaps that `restore` would report as lost, as (first record, last record)."""
     there = _by_first(config.folder / "journal").keys() | _by_first(config.folder / "archive").keys()
     return [
         (first, following[0] - 1)
@@ -121,8 +122,8 @@ def _all_gone(config: Config, store: Store, stable: int, quarantine: Quarantine)
 
 
 def _beginning_gone(config: Config, first: int, quarantine: Quarantine, repaired: bool) -> bool:
-    """A journal begins with record 1, or says where a restart begins; one that does neither was removed under an MTA
-    that went on. Which of the archived segments it still needs is unknown: all of them."""
+    """A journal begins with record 1, or with a record of where a restart begins. One that begins with neither was
+    deleted while the MTA was running. It is unknown which archived segments it still needs, so all are restored."""
     folder = config.folder / "journal"
     back = [path for path in journal.files(config.folder / "archive") if journal.first_seq(path) < first]
     last = max((record.seq for path in back[-1:] for record in journal.read_file(path, [])), default=0)
@@ -145,13 +146,13 @@ def _beginning_gone(config: Config, first: int, quarantine: Quarantine, repaired
 
 
 def _is_told(path: Path) -> bool:
-    """Whether a file begins with a record that says what is lost before it."""
+    """Whether a file begins with a LOST record about what came before it."""
     first = next(journal.read_file(path, []), None)
     return first is not None and first.type == Type.LOST
 
 
 def _needed(store: Store, paths: list[Path]) -> list[Path]:
-    """Those from the segment on to which the oldest message belongs; the last one, where there is none."""
+    """The segments from the oldest message's on; only the last one if there are no messages."""
     key = store.first(keys.MESSAGES, keys.end(keys.MESSAGES))
     oldest = key.split(b" ")[1].decode() if key else "g"
     older = [index for index, path in enumerate(paths) if _floor(path) <= oldest]
@@ -159,7 +160,7 @@ def _needed(store: Store, paths: list[Path]) -> list[Path]:
 
 
 def _floor(path: Path) -> str:
-    """The lowest id of a segment's own. A file that does not say it goes with the one before: one behind all."""
+    """The lowest id that belongs to a segment. If a file does not say, above all ids, as for the one before it."""
     first = next(journal.read_file(path, []), None)
     if first is None or first.type != Type.SEGMENT:
         return "h"
@@ -185,7 +186,7 @@ def _name_lost(folder: Path, first: int, last: int, living: int, quarantine: Qua
 
 
 def _only_in_receipts(config: Config, store: Store) -> list[dict[str, Any]]:
-    """Without a journal it is unknown which of these were delivered before they left the store."""
+    """Without a journal it is unknown whether these were delivered before they left the store."""
     return [
         {"message": one.id, "sender": one.metadata.get("sender", ""), "recipients": [row.address for row in one.rows()],
          "error": "it is not in the store: delivered, or lost"}
@@ -199,8 +200,8 @@ def unknown(
 ) -> list[EnvelopeRecord]:
     """Messages that were acknowledged, and that only the receipts have.
 
-    batches: the store is whole up to its batch of this number; 0: nothing is known of it. floor, arriving: as of the
-    last position. known: messages that have their record.
+    batches: the store is complete up to this batch number; 0: unknown. floor, arriving: from the last position. known:
+    messages that have their record.
     """
     return [
         one

@@ -1,7 +1,7 @@
-"""Re-zoning: recipients of a zone that the configuration no longer has continue in the default zone.
+"""Re-zoning: recipients of a zone that was removed from the configuration continue in the default zone.
 
 They become deferred there, due at once (held ones stay held), so that the schedule finds them; nothing else about them
-changes. Done once at the start, after recovery; the log says so.
+changes. Done once at the start, after recovery, and logged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BATCH = 1_000
 
 
 async def adopt(core: Core) -> dict[str, int]:
-    """Moves them; how many from which zone. Mail may come meanwhile: it goes to zones that are there."""
+    """Moves them; returns how many from which zone. Mail that comes meanwhile goes to zones that exist."""
     orphaned = [zone for zone, counts in core.sizes.zones.items() if zone not in core.schedule.zones and any(counts)]
     return {zone: await _adopt_zone(core, zone) for zone in orphaned}
 

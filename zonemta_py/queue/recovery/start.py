@@ -1,17 +1,17 @@
-"""Recovery: the only way to start. Opens the store, reads the journal from the last position record, makes both agree.
+"""Recovery: the only way to start. Opens the store, reads the journal from the last position record, makes them agree.
 
-Seed 000's restart, with the positions in the journal itself. What lies behind the last position record is the working
-suffix; the record names the leases that were out when it was written, so the suffix never begins before it. Each result
-in the suffix that the store has not seen is applied now (the recipient's key is still where the record found it); each
-start record without a result is in doubt, and listed; a message without an envelope record gets one; chunks of messages
-that were never committed are deleted.
+The positions of a restart are in the journal itself (seed 000's restart, adapted). The records after the last position
+record are the working suffix; the position record names the leases that were out when it was written, so nothing before
+it is needed. Each result in the suffix that the store lacks is applied (the recipient's key is still where the record
+found it); each start record without a result is in doubt, and listed; a message without an envelope record gets one;
+chunks of messages that were never committed are deleted.
 
-Mail is taken before that, as soon as the store is open, the suffix read and no damage in sight (seed 000: receiving
-need not wait for recovery, sending must): new ids are above all that went before, what the suffix says of suppression
-and of campaigns holds already (`Replay.foresee`), and all below looks at older ids only.
+Mail is accepted earlier, as soon as the store is open, the suffix is read and no damage was found (seed 000: receiving
+need not wait for recovery, sending must): new ids are above all old ones, suppressions and campaign orders of the
+suffix apply already (`Replay.foresee`), and all later steps look at older ids only.
 
-Damage is copied to quarantine/ with a note; then the store is repaired, the journal mended, what the journal knows is
-applied, and only then everything is compared (`check`) and put right (`repair`). Nothing is deleted for being damaged.
+Damage is copied to quarantine/ with a note; then the store is repaired, the journal restored, everything in the journal
+applied, and only then all is compared (`check`) and corrected (`repair`). Nothing is deleted because it is damaged.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ _SHOWN = {_STANDING: "orders", _SUPPRESSIONS: "suppressions"}
 
 @dataclass(frozen=True)
 class Rebuild:
-    """How a queue is made of its files. hire: who waits for its disk. receipts, bodies: other than those on disk."""
+    """How a queue is built from its files. hire: creates the workers that wait for the disk. receipts, bodies:
+    replacements for those on disk."""
 
     config: Config
     hooks: Hooks
@@ -69,7 +70,7 @@ class Rebuild:
     bodies: Bodies | None = None
 
     def opening(self, store: Store, writer: Writer, suffix: Suffix, next_seq: int, marks: bool) -> Opening:
-        """marks: those of the last position can be trusted. Raises StoreError, OSError."""
+        """marks: the marks of the last position can be trusted. Raises StoreError, OSError."""
         state = compare.state_of(store)
         last_id = max(compare.last_id(store, suffix.floor), *suffix.enveloped, *suffix.opened, suffix.floor)
         steady = Steady(self.clock, suffix.clock, suffix.clock_ms, keys.Ids(last_id).following())
@@ -81,7 +82,7 @@ class Rebuild:
             segments=suffix.segments,
             last_id=last_id,
             totals=(state.messages, state.bytes),
-            batches=max(state.batches, suffix.batches),  # what is lost has been named by then
+            batches=max(state.batches, suffix.batches),  # anything lost has been reported by then
             clock=steady,
             damaged=self.damaged,
             hooks=self.hooks,
@@ -104,7 +105,7 @@ async def open_queue(
     scout: DestinationResolver | None = None,
     hire: Hire = Thread,
 ) -> LocalQueue:
-    """Recovers and returns a queue that is ready to `start`. hire: who waits for its disk.
+    """Recovers and returns a queue that is ready to `start`. hire: creates the workers that wait for the disk.
 
     Raises ConfigError (rules that cannot be read), StoreError, OSError.
     """
@@ -115,7 +116,7 @@ async def open_queue(
 
 
 class Opening:
-    """A queue that takes mail already, and gives none away before `finish` has returned."""
+    """A queue that accepts mail already, but delivers none before `finish` has returned."""
 
     def __init__(self, queue: LocalQueue, suffix: Suffix, damaged: Callable[[Exception], None]) -> None:
         self.queue = queue
@@ -129,13 +130,13 @@ class Opening:
         try:
             await self._finish()
         except StoreDamaged as error:
-            self._damaged(error)  # met only now, in a part that opening does not read
+            self._damaged(error)  # found only now, in a part that opening does not read
             raise
 
     async def apply(self, clear: bool = False, whole: bool = True) -> None:
         """Makes store and journal agree. Raises StoreError.
 
-        clear: delete files of bodies that belong to no message, too. whole: as for `Replay.run`.
+        clear: also delete body files that belong to no message. whole: as for `Replay.run`.
         """
         await self._replay.run(whole)
         await _leftovers(self.queue, self._suffix, self._last_id, clear)
@@ -163,7 +164,7 @@ async def begin(
     scout: DestinationResolver | None = None,
     hire: Hire = Thread,
 ) -> Opening:
-    """Opens the disk, and repairs it where it is damaged; what is left to do is `Opening.finish`.
+    """Opens the disk, and repairs it if it is damaged; `Opening.finish` does the rest.
 
     Raises StoreError, OSError.
     """
@@ -173,13 +174,13 @@ async def begin(
     try:
         opening, found = await recover(rebuild, store, repaired)
     except StoreDamaged as error:
-        damaged(error)  # met only now, in a part that opening does not read
+        damaged(error)  # found only now, in a part that opening does not read
         raise
     for problem in found.problems if found is not None else ():
         say(f"repaired: {problem}")
     core = opening.queue.core
     if not journal.files(config.folder / "journal"):
-        core.ledger.rotate()  # before anything is acknowledged: from here on a journal without a file has lost it
+        core.ledger.rotate()  # before anything is acknowledged: a journal that has no file after this has lost it
         await core.journal.stable()
     return opening
 
@@ -187,9 +188,10 @@ async def begin(
 async def recover(
     rebuild: Rebuild, store: Store, repaired: bool, thorough: bool = False, progress: Progress = lambda _: None
 ) -> tuple[Opening, compare.Report | None]:
-    """A queue of the disk as it is; and, where something was damaged (or thorough), what a check found and repaired.
+    """Builds a queue from the disk as it is; if something was damaged (or thorough), also what a check found and
+    repaired.
 
-    repaired: the store was. Raises StoreError, OSError.
+    repaired: the store was repaired. Raises StoreError, OSError.
     """
     config, clock = rebuild.config, rebuild.clock
     folder, quarantine = config.folder / "journal", Once(config.folder / "quarantine")
@@ -204,7 +206,7 @@ async def recover(
     if lost_tail and not gone:
         _keep_tail(folder, quarantine, state.stable)
     next_seq = _seal(folder, suffix, clock.ms())
-    if faults and not lost_tail:  # a torn tail is what every crash may leave: it is cut off now
+    if faults and not lost_tail:  # every crash may leave a torn tail: it is cut off now
         faults = []
         suffix = read_suffix(folder, faults)
     if not gone and not (repaired and lost_tail):
@@ -236,7 +238,7 @@ async def recover(
 
 
 async def _remember(core: Core, report: compare.Report) -> None:
-    """What may be lost of orders is said again by `zonemta standing`, until an operator has seen it."""
+    """Makes `zonemta standing` show which orders may be lost, until an operator has lifted it."""
     for problem in report.problems:
         if problem.id in _SHOWN:
             core.schedule.policy.lost(_SHOWN[problem.id], f"{problem.what}; {problem.remedy}")
@@ -249,11 +251,11 @@ async def _checked(
 ) -> compare.Comparison:
     """Compares everything, and repairs it.
 
-    What waits to be applied comes first: a check of a store without it would take away what is still owed.
+    Pending results are applied first: otherwise the check would remove mail that is still owed.
     """
     folder = rebuild.config.folder / "journal"
     writer, suffix = Writer(folder), read_suffix(folder, [])
-    # Not one number more: what the store takes for stable must be.
+    # Not one number more: what the store takes for stable must be stable.
     opening = replace(rebuild, hire=Inline).opening(store, writer, suffix, suffix.last_seq + 1, marks=False)
     await opening.apply(whole=False)
     core = opening.queue.core
@@ -270,7 +272,7 @@ async def _checked(
 
 
 def archived_before(folder: Path, archive: Path) -> list[Path]:
-    """Archived segments from before the journal's oldest one."""
+    """Archived segments that come before the journal's oldest one."""
     known = {path.name for path in journal.files(folder, archive)}
     return [path for path in journal.every_file(folder, archive) if path.name not in known]
 
@@ -285,7 +287,7 @@ def _name_what_the_store_alone_had(folder: Path, before: list[Path], found: comp
 
 
 def _take_up(core: Core, suffix: Suffix) -> None:
-    """Limits, suspensions and what was learned go on where they were: a restart grants no second helping."""
+    """Restores limits, suspensions and learned values, so that a restart does not reset any limit."""
     schedule = core.schedule
     core.compaction.resume(suffix.ended)
     for message_id in suffix.finished:
@@ -316,7 +318,7 @@ def _seal(folder: Path, suffix: Suffix, now_ms: int) -> int:
 
 
 def _tell_lost(config: Config, store: Store, batches: int, suffix: Suffix, next_seq: int, now_ms: int) -> int:
-    """What was acknowledged last, and only the receipts know, is known to the journal from here on."""
+    """Adds to the journal the latest acknowledged messages, if only the receipts have them."""
     envelopes = restore.unknown(config, store, batches, suffix.floor, suffix.arriving, suffix.enveloped)
     if not envelopes:
         return next_seq
@@ -326,7 +328,7 @@ def _tell_lost(config: Config, store: Store, batches: int, suffix: Suffix, next_
 
 
 def store_is_behind(store: Store, state: compare.StoreState, suffix: Suffix) -> bool:
-    """Whether batches are gone that were on stable storage: LevelDB takes the lost end of its log for a crash's."""
+    """Whether synced batches are missing: LevelDB takes a lost end of its log for the trace of a crash."""
     if state.batches < suffix.batches:
         return True
     living = (message_id for message_id, left in suffix.left.items() if left)
@@ -334,7 +336,7 @@ def store_is_behind(store: Store, state: compare.StoreState, suffix: Suffix) -> 
 
 
 def _keep_tail(folder: Path, quarantine: Quarantine, stable: int) -> None:
-    """Before the end of the journal is cut: it holds more than what a crash tears."""
+    """Before the journal's end is cut: keeps a copy of more than what a crash tears."""
     note = {
         "error": f"the journal ends before record {stable}, which was on stable storage",
         "remedy": "none needed",
@@ -344,8 +346,8 @@ def _keep_tail(folder: Path, quarantine: Quarantine, stable: int) -> None:
 
 
 def _repair_journal(config: Config, quarantine: Quarantine, stable: int, thorough: bool) -> list[journal.Fault]:
-    """Returns what was wrong with it. stable: its records up to there are gone; 0: its end is there. thorough: that
-    goes for what only the archive has, too."""
+    """Returns what was wrong with it. stable: if not 0, its end is missing, up to that record. thorough: also check
+    what only the archive has."""
     folder, archive = config.folder / "journal", config.folder / "archive"
     files = journal.every_file(folder, archive) if thorough else journal.files(folder, archive)
     faults = journal_repair.repair(files, quarantine, archive)
@@ -357,9 +359,9 @@ def _repair_journal(config: Config, quarantine: Quarantine, stable: int, thoroug
 
 
 async def _leftovers(queue: LocalQueue, suffix: Suffix, last_id: str, clear: bool) -> None:
-    """What the crash left in the middle: leases in doubt, chunks without a message, messages without a record.
+    """What the crash interrupted: leases in doubt, chunks without a message, messages without a record.
 
-    last_id: what is behind it has come since.
+    last_id: later ids came after the start.
     """
     in_doubt.recover(queue, list(suffix.working.values()))
     core, among = queue.core, (suffix.floor, suffix.arriving, last_id)
@@ -378,7 +380,7 @@ async def _leftovers(queue: LocalQueue, suffix: Suffix, last_id: str, clear: boo
         core.segments.born(message_id)
         suffix.owed(message_id, records.unpack(metadata), len(rows))
     core.known = suffix.known
-    for campaign in core.campaigns.by_name.values():  # as for messages: the batch is what counts
+    for campaign in core.campaigns.by_name.values():  # as for messages: the batch is the commit
         since = campaign.seq > suffix.position_seq if campaign.seq else campaign.created_ms > suffix.since_ms
         if since and campaign.name not in suffix.begun:
             begun(core, campaign)

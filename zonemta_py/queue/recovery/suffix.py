@@ -1,4 +1,4 @@
-"""The working suffix: what the journal says since its last position record; a restart begins with it."""
+"""The working suffix: the journal's records since its last position record, where a restart begins."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RESULTS = (Type.DELIVERY, Type.IN_DOUBT, Type.REMOVED, Type.MOVED, Type.SUPPRESS
 
 
 class Suffix:
-    """What the journal says since the last position record (or since its beginning, if there is none)."""
+    """What the records since the last position record say (or since the journal's beginning, if there is none)."""
 
     def __init__(self, position: Record | None) -> None:
         body: PositionRecord = records.unpack(position.body) if position else {}
@@ -74,7 +74,7 @@ class Suffix:
         return self.last.seq if self.last is not None else 0
 
     def take(self, record: Record) -> None:
-        """One more record. Segments are counted by the position record up to it, and from here behind it."""
+        """Takes one more record. The position record counts the segments up to itself; later ones are counted here."""
         self.last = record
         if record.type not in (Type.END, Type.LOST):
             self.clock_ms = record.ms
@@ -118,7 +118,7 @@ class Suffix:
             self.clock = segment.get("clock", self.clock)
 
     def accepted(self, envelope: EnvelopeRecord) -> None:
-        """Recipients that an ENVELOPE record names have not ended yet."""
+        """The recipients of an ENVELOPE record have not ended yet."""
         self.enveloped.add(envelope.id)
         self.left[envelope.id] = {row.address for row in envelope.rows()}
 
@@ -142,7 +142,7 @@ class Suffix:
             left.difference_update(addresses)
 
     def _heard(self, lease: int, outcomes: list[OutcomeRow]) -> None:
-        """The others of the lease may be under way still."""
+        """Other recipients of the lease may still be in progress."""
         start = self.working.get(lease)
         if start is None:
             return
@@ -154,7 +154,7 @@ class Suffix:
             del self.working[lease]
 
     def owed(self, message_id: str, metadata: dict[str, Any], accepted: int) -> None:
-        """The client of what was accepted since the position may not have heard of it."""
+        """Accepted since the position record, so its client may not have received the 250."""
         if token := metadata.get("token"):
             self.known[token] = message_id, accepted, 0
 

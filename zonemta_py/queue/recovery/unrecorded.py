@@ -1,8 +1,8 @@
-"""Messages that a crash has caught on their way in: stored without an envelope record, or only in part.
+"""Messages that a crash interrupted on their way in: stored without an envelope record, or only partly stored.
 
-Both are looked for among the ids that were `arriving` at the last position record and those from its `floor` to
-`last_id`, the last one that was given out before the start. However many recipients are queued, only those of the
-messages found are read, but for deferred ones: these are in the order of their time.
+Both are searched among the ids `arriving` at the last position record and those from its `floor` to `last_id`, the last
+id given out before the start. Only recipients of the messages found are read, however long the queue is, apart from
+deferred ones, which are sorted by time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ AT_ONCE = 1_000
 
 
 def unfinished(store: Store, floor: str, arriving: set[str], last_id: str) -> set[str]:
-    """Ids of messages that never came to their commit: there are chunks, and nothing else."""
+    """Ids of messages that were never committed: there are chunks, and nothing else."""
     found: dict[str, bool] = {}
     for message_id, part in _parts(store, floor, arriving, last_id):
         found[message_id] = found.get(message_id, False) or part in "#*"
@@ -31,7 +31,7 @@ def unfinished(store: Store, floor: str, arriving: set[str], last_id: str) -> se
 async def without_envelope(
     store: Store, known: set[str], floor: str, arriving: set[str], last_id: str
 ) -> list[tuple[str, bytes, list[list[Any]]]]:
-    """Messages whose envelope record a crash has cost: id, packed metadata, recipients. known: those that have one."""
+    """Messages whose envelope record is missing: id, packed metadata, recipients. known: ids that have one."""
     missing: dict[str, tuple[bytes, list[list[Any]]]] = {}
     for message_id, part in _parts(store, floor, arriving, last_id):
         if part == "*" and message_id not in known and (message_id >= floor or message_id in arriving):

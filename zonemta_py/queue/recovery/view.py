@@ -1,7 +1,7 @@
-"""A view: a stopped queue as the next start would make it, with nothing written to its disk.
+"""A view: a stopped queue as the next start would restore it, with nothing written to its disk.
 
-Replay writes to a `View` of the store and to a journal in memory; a check then looks at both. What waits to be applied
-is bounded by the distance of two position records, so it fits.
+Replay writes to a `View` of the store and to a journal in memory; a check then reads both. The amount of pending
+changes is bounded by the distance between two position records, so it fits into memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zonemta_py.queue.core.bodies import Bodies
 
 
 class View(Store):
-    """What the store has, and what would be written to it."""
+    """The store plus the changes that would be written to it."""
 
     def __init__(self, below: Store) -> None:
         self.folder, self.fenced = below.folder, False
@@ -51,21 +51,21 @@ class View(Store):
         self._fresh.update(operations)
 
     def reopen(self) -> None:
-        """Nothing failed."""
+        """Nothing to do: no write fails."""
 
     def close(self) -> None:
-        """The opener of the store below closes it."""
+        """Nothing to do: the real store is closed by its opener."""
 
 
 class NoReceipts(Receipts):
-    """Acknowledges nothing."""
+    """Discards receipts."""
 
     def write(self, number: int, envelopes: list[bytes]) -> None:
-        """Nothing is kept."""
+        """Writes nothing."""
 
 
 class LookedAt(Bodies):
-    """The files of large bodies stay, whichever messages end."""
+    """Keeps the files of large bodies, whichever messages end."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / body_file.FOLDER
@@ -79,7 +79,7 @@ class LookedAt(Bodies):
 
 
 class Unwritten(Writer):
-    """A journal's writer that keeps the records."""
+    """A journal writer that keeps the records in memory."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -89,4 +89,4 @@ class Unwritten(Writer):
         self.records += records
 
     def close(self) -> None:
-        """There is no file."""
+        """It has no file."""
