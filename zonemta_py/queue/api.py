@@ -1,10 +1,10 @@
-"""The queue as others see it: `Submission` for reception, `Dispatch` for delivery, `Admin` for operators.
+"""The queue's interfaces: `Submission` for reception, `Dispatch` for delivery, `Admin` for operators.
 
-The same three faces whether the queue is in this process (`queue.queue.LocalQueue`) or behind the unix socket
-(`wire.client.RemoteQueue`); one conformance suite runs against both.
+They are the same whether the queue is in this process (`queue.queue.LocalQueue`) or behind the unix socket
+(`wire.client.RemoteQueue`); one conformance suite tests both.
 
-Failures: everything the queue cannot take now is a `QueueRefusal` with the SMTP reply to give; a queue that is gone
-(its process died) is the same, 451. Nothing here is ever acknowledged that is not on stable storage.
+Failures: whatever the queue cannot accept now is a `QueueRefusal` with the SMTP reply to give, also if the queue
+process has died (451). Nothing is acknowledged before it is on stable storage.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from zonemta_py.mail.reply import Reply
 
 
 class QueueRefusal(Exception):
-    """The queue did not take it. `reply` is what the client is told: 451 4.3.0 (error), 452 4.3.1 (no space) …"""
+    """The queue did not accept it. `reply` is for the client: 451 4.3.0 (error), 452 4.3.1 (no space) …"""
 
     def __init__(self, reply: Reply) -> None:
         super().__init__(str(reply))
@@ -33,13 +33,12 @@ class QueueRefusal(Exception):
 
 
 class Unanswered(QueueRefusal):
-    """It is unknown whether the message is stored: its client must not be told that it is not."""
+    """It is unknown whether the message is stored, so the client must not be told that it is not."""
 
 
 class Receipt(NamedTuple):
-    """What was taken. accepted: recipients that are sent to; suppressed: those that are left out. repeated: an earlier
-    request with the same key was answered so, and nothing has been stored now.
-    """
+    """accepted: recipients that are sent to; suppressed: recipients left out. repeated: an earlier request with the
+    same key got this receipt, and nothing has been stored now."""
 
     id: str
     accepted: int
@@ -52,34 +51,35 @@ Done = Callable[[Receipt | Reply], None]
 
 
 class Incoming(Protocol):
-    """A message of more than one chunk on its way in."""
+    """A message of more than one chunk that is being received."""
 
     async def write(self, chunk: bytes) -> None:
-        """One chunk of exactly CHUNK_BYTES; waits while the queue is behind. Raises QueueRefusal."""
+        """Adds one chunk of exactly CHUNK_BYTES; waits while the queue is behind. Raises QueueRefusal."""
 
     async def accept(self, envelope: Envelope, last_chunk: bytes) -> Receipt:
         """Returns once the whole message is on stable storage. Raises QueueRefusal."""
 
     def abort(self) -> None:
-        """Forgets the message: client gone, or refused. May be called after `accept` has failed; harmless twice."""
+        """Discards the message: the client is gone, or was refused. May be called after `accept` has failed, and
+        twice."""
 
 
 class Submission(Protocol):
-    """What reception sees."""
+    """The interface for reception."""
 
     async def accept(self, envelope: Envelope, body: bytes) -> Receipt:
-        """Takes a message whose body is all there; returns once it is stable. Raises QueueRefusal.
+        """Accepts a message whose body is complete; returns once it is stable. Raises QueueRefusal.
 
         Recipients on the suppression list are left out. `envelope.request`: the same key with the same digest is
-        answered with the first receipt, and stores nothing; with another digest it is refused (554).
+        answered with the first receipt, and nothing is stored; with another digest it is refused (554).
         """
 
     def begin(self, client: str = "") -> Incoming:
-        """Starts a message of several chunks. client: the IP address that hands it in, whose share is bounded."""
+        """Starts a message of several chunks. client: the submitting IP address, whose share is limited."""
 
 
 async def accept_whole(intake: Submission, envelope: Envelope, body: bytes) -> Receipt:
-    """A body of several chunks that is all there. Raises QueueRefusal."""
+    """Submits a complete body of several chunks. Raises QueueRefusal."""
     incoming = intake.begin(envelope.origin)
     last = (len(body) - 1) // CHUNK_BYTES * CHUNK_BYTES
     try:
@@ -95,25 +95,25 @@ async def accept_whole(intake: Submission, envelope: Envelope, body: bytes) -> R
 class Delivery:
     """A lease: one message, one destination, up to 100 recipients, and the permission to deliver them now.
 
-    lease: number of the lease, unique while the queue process lives. destination: lower-case domain (MX lookup) or
-    "host:port" where the zone or a plugin names the host. host, port: the named host, "" means MX lookup of
-    `destination`. source: local IP to bind, "" means any. chunks: how many chunks the body has; body: the whole body if
-    it is one chunk, else None (fetch chunks 1…chunks by `Outlet.chunk`). attempts: earlier attempts, per recipient.
-    routing: what `queue_route` plugins set for these recipients besides host, port, source (auth, tls …).
+    lease: number of the lease, unique in the life of the queue process. destination: lower-case domain (MX lookup) or
+    "host:port" if the zone or a plugin names the host. host, port: the named host, "" means MX lookup of `destination`.
+    source: local IP to bind, "" means any. chunks: how many chunks the body has; body: the whole body if it is one
+    chunk, else None (fetch chunks 1…chunks with `Dispatch.chunk`). attempts: earlier attempts, per recipient. routing:
+    what `queue_route` plugins set for these recipients besides host, port, source (auth, tls …).
 
-    hosts: [[MX host, [address …]] …] in the order to try, found by the queue; empty where `host` is named. secure:
-    DNSSEC vouches for them. site, provider: the group of destinations that limits count by ("" if none). may_connect:
-    a new connection may be opened; if not, one that is idle may be used, and without one the recipients are RELEASED,
-    stage "limit". messages_per_connection (0: the zone's) and idle_s (None: the zone's) bound the connection. hashes:
-    SHA-256 of the body by canonicalisation, as reception found it.
+    hosts: [[MX host, [address …]] …] in the order to try, found by the queue; empty if `host` is named. secure: they
+    are DNSSEC-validated. site, provider: the group of destinations that limits count by ("" if none). may_connect: a
+    new connection may be opened; if False, only an idle one may be used, and without one the recipients are RELEASED,
+    stage "limit". messages_per_connection (0: the zone's) and idle_s (None: the zone's) limit the connection. hashes:
+    SHA-256 of the body by canonicalization, computed at reception.
 
-    values: None, or the message is merged: it has no body (chunks 0), and each recipient gets one of his own, made from
-    the template of `campaign` with his values, in the recipients' order, whose names are `columns`. Several recipients
-    are a *series*: their messages go one behind the other over one connection. template: name of that template's
-    content, so that a template kept by the sender is the right one. received_ms: UNIX time for its Date field.
+    values: None, or the message is merged: it has no body (chunks 0), and each recipient's message is made from the
+    template of `campaign` with the recipient's values, in the recipients' order, named by `columns`. With several
+    recipients, their messages follow one another over one connection. template: a hash of that template's content, so
+    that a cached template is the right one. received_ms: UNIX time for the Date field.
 
-    stepwise: the site is told one command at a time. counted: limits count the lease as one message, so what does not
-    go with the first transaction is released. unsigned: see `Envelope`.
+    stepwise: the site needs one command at a time. counted: limits count the lease as one message, so what does not go
+    with the first transaction is released. unsigned: see `Envelope`.
     """
 
     lease: int
@@ -177,19 +177,18 @@ class Outcome:
 
 @dataclass(slots=True)
 class Result:
-    """What became of a delivery. Every recipient index is in exactly one outcome, of this or of a part before.
+    """What became of a delivery. Every recipient index is in exactly one outcome, of this or of an earlier part.
 
-    down_s: not None when the destination as a whole could not be reached (connect, banner, EHLO, TLS failures, 421):
-    the scheduler rests it for that many seconds; 0 lets the queue choose. remote: the server's "name[ip]:port"; local:
-    our address; tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384". started_ms: UNIX ms when the delivery was begun; took_ms:
-    how long until its final reply. opened: a new connection was opened for it. kept: its
-    connection is open still, for the next one. security: what became of TLS, for the
-    record and for reports: a short list of plain values.
+    down_s: not None if the destination as a whole could not be reached (connect, banner, EHLO, TLS failures, 421): the
+    scheduler rests it for that many seconds; 0 lets the queue choose. remote: the server's "name[ip]:port"; local: our
+    address; tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384". started_ms: UNIX ms of the delivery's start; took_ms: time
+    until its final reply. opened: a new connection was opened for it. kept: its connection is still open for the next
+    one. security: TLS results, for the record and for reports: a short list of plain values.
 
-    more: it is a part: the others of a series are under way still, and the lease with them.
+    more: it is a part; other recipients of the lease are still in progress, so the lease continues.
 
-    recipients_max: so many recipients a message does the server take, as it turned out (0: nothing was learned).
-    stalled: it let a group of commands wait until our time was over. manner: why, in words.
+    recipients_max: the server turned out to accept only so many recipients per message (0: nothing was learned).
+    stalled: a group of commands was not answered before our timeout. manner: why, in words.
     """
 
     lease: int
@@ -210,16 +209,17 @@ class Result:
 
 
 class Dispatch(Protocol):
-    """What a sender process sees."""
+    """The interface for sender processes."""
 
     async def lease(self, most: int) -> list[Delivery]:
         """Waits until something may be delivered; returns 1…most deliveries, oldest first."""
 
     async def settle(self, result: Result) -> None:
-        """Returns once the result is on stable storage. Raises QueueRefusal if the queue is gone (then stop: exit)."""
+        """Returns once the result is on stable storage. Raises QueueRefusal if the queue is gone (the caller should
+        exit)."""
 
     def settle_part(self, result: Result) -> None:
-        """Hands over a result with `more`, at once; the `settle` that ends the lease answers for it too."""
+        """Hands over a result with `more`, without waiting; the `settle` that ends the lease covers it too."""
 
     async def chunk(self, message_id: str, number: int) -> bytes:
         """Chunk 1…chunks of a leased message. Raises QueueRefusal if it cannot be read."""
@@ -229,7 +229,7 @@ class Dispatch(Protocol):
 
 
 class Admin(Protocol):
-    """What the command line and the console see; rows are plain dicts, ready for JSON."""
+    """The interface for the command line and the console; rows are plain dicts, ready for JSON."""
 
     async def ask(self, question: str, **arguments: Any) -> Any:
         """size, list, show, in-doubt … (`queue/admin/answers.py`). Raises ValueError with one sentence."""

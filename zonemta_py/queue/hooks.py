@@ -1,6 +1,6 @@
-"""The queue's hooks: routing a recipient, stopping a notification. Plugins come in through this.
+"""The queue's hooks: routing a recipient, stopping a notification. Plugins are called through them.
 
-`NoHooks` is the answer when nobody listens: the flags are False, and nothing is called.
+`NoHooks` is used when no plugin listens: the flags are False, and nothing is called.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zonemta_py.mail.reply import Reply
 class Routed:
     """Where one recipient goes. routing: what plugins decided (host, port, source, auth, tls), None if nothing.
 
-    delay_s: seconds to wait first. refusal: do not accept this recipient, and say so. drop: forget it silently.
+    delay_s: seconds to wait first. refusal: reject this recipient with this reply. drop: discard it silently.
     """
 
     recipient: Recipient
@@ -29,7 +29,7 @@ class Routed:
 
 
 class Hooks(Protocol):
-    """Flags tell whether anybody listens; a call is made only then."""
+    """The flags say whether any plugin listens; a hook is called only then."""
 
     routes: bool
     delays: bool
@@ -43,7 +43,7 @@ class Hooks(Protocol):
         """queue_delayed. False: no delay notice for this recipient."""
 
     async def bounced(self, message_id: str, zone: str, envelope: Envelope, failed: list[Failed]) -> list[Failed]:
-        """queue_bounce. The failures that are to be notified, their texts changed perhaps."""
+        """queue_bounce. The failures to notify, possibly with changed texts."""
 
     async def released(self, message_id: str, zone: str, envelope: Envelope) -> None:
         """queue_release. The message's last recipient has ended."""

@@ -1,9 +1,9 @@
-"""Which message a sender is rendering, recorded where the queue can read it if the sender dies of it.
+"""Records which message a sender is rendering, so that the queue can see it if the sender dies.
 
-Making a merged message is the one thing a sender does with a stranger's program in its hands. A file of 12 bytes for
-each sender, in memory on both sides, says whose message that is: writing it costs a sender next to nothing, and the
-kernel keeps it however the sender ends. The queue holds a recipient whose message has killed its sender `DEATHS_MAX`
-times, instead of giving it to the next one for ever.
+Rendering a merged message is the one step in which a sender runs a third party's program. A file of 12 bytes for each
+sender, mapped into memory on both sides, says whose message it is: writing it costs next to nothing, and it outlives
+the sender, however it ends. The queue holds a recipient whose message has killed its sender `DEATHS_MAX` times, instead
+of giving it to the next one for ever.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def path(folder: Path, sender: str) -> Path:
 
 
 class Making:
-    """A sender's side."""
+    """The sender's side."""
 
     def __init__(self, memory: mmap.mmap) -> None:
         self._memory = memory
 
     @classmethod
     def open(cls, folder: Path, sender: str) -> Making | None:
-        """None on a disk that has no room for it: mail goes out all the same."""
+        """None on a disk that has no room for it: mail is sent all the same."""
         try:
             with open(path(folder, sender), "w+b") as file:
                 file.write(_NOTHING)
@@ -59,14 +59,14 @@ class Making:
 
 
 class PoisonMessages:
-    """The queue's side: how often a recipient's message was being made when its sender died."""
+    """The queue's side: how often a recipient's message was being rendered when its sender died."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     def of(self, worker: str) -> tuple[int, int]:
-        """What a sender that is gone was making: lease (0: nothing) and the recipient's checksum."""
+        """What a dead sender was rendering: lease (0: nothing) and the recipient's checksum."""
         with contextlib.suppress(OSError):
             content = path(self._folder, worker.rpartition("-")[0]).read_bytes()
             if len(content) == _ROW.size:
@@ -75,7 +75,7 @@ class PoisonMessages:
         return 0, 0
 
     def count(self, message_id: str, address: str) -> bool:
-        """One more; True: it is to be held."""
+        """Counts a death; True: the recipient is to be held."""
         key = (message_id, address)
         times = self._known[key] = self._known.pop(key, 0) + 1
         if len(self._known) > _KNOWN_MAX:

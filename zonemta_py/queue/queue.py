@@ -1,6 +1,6 @@
-"""The queue: `LocalQueue` is `Submission`, `Dispatch` and `Admin` in one; the process that has it owns the disk.
+"""The queue: `LocalQueue` is `Submission`, `Dispatch` and `Admin` in one; its process owns the disk.
 
-`recovery.start` makes it: there is no other way up; the way down is the end of the process.
+Only `recovery.start` creates it; it ends with its process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UNREADABLE = Reply(451, "4.3.0", "the body cannot be read")
 
 
 class LocalQueue(QueueContext):
-    """The queue in this process. Made by `recovery.start`."""
+    """The queue in this process. Created by `recovery.start`."""
 
     def __init__(self, core: Core, first_lease: int) -> None:
         super().__init__(core, first_lease)
@@ -39,12 +39,12 @@ class LocalQueue(QueueContext):
         self.maintenance = Maintenance(self, self.campaign_commands.tick)
 
     def start(self) -> None:
-        """Begins the work that time drives: positions, the archive, expiry."""
+        """Starts the periodic work: positions, the archive, expiry."""
         self.maintenance.start()
         self.core.changed()
 
     def close(self) -> None:
-        """For a process that continues; the others just end."""
+        """For a process that continues; others just end."""
         self.maintenance.stop()
         self.core.close()
 
@@ -53,7 +53,7 @@ class LocalQueue(QueueContext):
         await self.maintenance.position()
 
     async def sweep(self) -> None:
-        """Ends now what has outlived its time."""
+        """Ends mail whose lifetime is over now."""
         while await self.maintenance.sweep():
             await self.core.lines.stable()
 
@@ -84,7 +84,7 @@ class LocalQueue(QueueContext):
             return await future
         except asyncio.CancelledError:
             self.leases.leave(taker)
-            for lease in taker.leases:  # given, and never taken
+            for lease in taker.leases:  # leased, but never taken
                 self.leases.take_back(lease)
             raise
 
@@ -103,20 +103,20 @@ class LocalQueue(QueueContext):
         return restore(found[0], CHUNK_BYTES)
 
     async def chunks(self, message_id: str, first: int, most: int) -> list[bytes]:
-        """Up to `most` chunks from `first` on, as they are kept; none behind the body's end. Raises QueueRefusal."""
+        """Up to `most` chunks from `first` on, as stored; none after the body's end. Raises QueueRefusal."""
         messages, message = self.core.messages, None
         try:
             message = messages.get(message_id)
             read = partial(messages.chunks, message, first, most)
             return await self.core.bodies.run(read) if message.filed else read()
         except StoreError as error:
-            over = message is not None and message.left <= 0  # asked ahead, by one who does not need it any more
+            over = message is not None and message.left <= 0  # a read-ahead that is not needed any more
             if isinstance(error, StoreDamaged) and not over:
                 self.damaged.aside.put(message_id, str(error))
             raise QueueRefusal(UNREADABLE) from None
 
     def filed(self, message_id: str) -> int:
-        """How many chunks the message's body file has, for who can read it himself; 0: there is none to be read."""
+        """How many chunks the message's body file has, for callers that can read it themselves; 0: there is no file."""
         try:
             message = self.core.messages.get(message_id)
         except StoreError:
@@ -127,7 +127,7 @@ class LocalQueue(QueueContext):
         return whole(self.template_chunks(campaign, 1, 1 << 20))
 
     def template_chunks(self, campaign: str, first: int, most: int) -> list[bytes]:
-        """As `chunks`, of a campaign's template."""
+        """As `chunks`, for a campaign's template."""
         try:
             return self.core.campaigns.chunks(campaign, first, most)
         except StoreError as error:
@@ -139,10 +139,10 @@ class LocalQueue(QueueContext):
     async def ask(self, question: str, **arguments: Any) -> Any:
         return await answers.answer(self, self.campaign_commands, question, arguments)
 
-    # -- what goes wrong
+    # -- failures
 
     def lost(self, worker: str, silent: bool = False) -> None:
-        """A sender has died, or stands still. What it had is in doubt: its final replies may have been on their way."""
+        """A sender has died, or hangs. Its recipients are in doubt: their final replies may have been on their way."""
         in_doubt.lost(self, worker, silent)
 
 

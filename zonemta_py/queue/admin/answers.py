@@ -1,26 +1,28 @@
-"""Answers to the questions an operator asks the queue. Sizes are O(1); lists walk key ranges in stretches.
+"""Answers to operators' questions. Sizes are O(1); lists walk key ranges in portions.
 
 Questions and answers (plain dicts and lists, ready for JSON):
     size                                    zones, domains, total
     list zone state domain sender recipient subject user limit after    rows, and the next page's cursor (`listing.py`)
     show id                                 envelope, recipients, header
-    copied                                       one sentence: why nothing is sent, this is a copy; "" if it is none
-    adopt                                        → {queue, incarnation}: the copy takes the original's place
-    in-doubt                                recipients whose final reply was awaited at a crash
+    copied                                  why nothing is sent, as this is a copy: one sentence; "" if it is no copy
+    adopt                                   {queue, incarnation}: the copy replaces the original
+    backup                                  makes a copy of the queue (`backup.py`); its folder
+    in-doubt                                recipients whose final reply may have been on its way at a crash
     release id, drop id                     orders about held recipients; how many there were
-    positions                               low-water marks and journal numbers as they are now
+    positions                               current low-water marks and journal numbers
+    rotate                                  closes the journal's open segment; its name in the archive
     explain what                            why something waits, and until when (`explain.py`)
-    egress paths zone                              every flow queue in memory: who, how many, why not now
-    standing                                what is stopped or rests, and what was learned (`steering.py`)
+    lanes zone                              every flow queue in memory: what waits, how much, why not now
+    standing                                stops, rests, and learned values (`schedule/admin_orders.py`)
     stop kind name seconds cause, lift kind name            orders about those
-    warmup                                  where each new source stands at each provider
-    campaign-put name sender template …     a new campaign (`campaigning.py`); {"created": whether it was not there yet}
+    warmup                                  the warm-up step of each new source at each provider
+    warm source provider step               sets that step (from 1; none: warm); its new row
+    campaign-put name sender template …     a new campaign (`campaigns/commands.py`); {"created": False if it existed}
     campaign-pause name cause, campaign-resume name cause, campaign-cancel name cause, campaign-complete name   its row
-    campaign name, campaigns                how each is doing; the first with its history
-    suppress rows, unsuppress addresses scope       orders about the suppression list (`people.py`)
-    suppression address, suppressions after limit kind scope        who is on it
-    forget address                          takes a person out of the queue; how many recipients that were
-    warm source provider step               puts one on a step of its schedule (from 1; none: it is warm); its new row
+    campaign name, campaigns                the state of one, with its history; of all
+    suppress rows, unsuppress addresses scope       orders about the suppression list (`suppressions.py`)
+    suppression address, suppressions after limit kind scope        its entries
+    forget address                          erases a person from the queue (`erasure.py`); how many recipients that were
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ from zonemta_py.schedule.reasons import rows_of
 
 
 async def answer(queue: QueueContext, campaigns: CampaignCommands, question: str, arguments: dict[str, Any]) -> Any:
-    """Raises ValueError with one sentence for a question that makes no sense."""
+    """Raises ValueError with one sentence for an invalid question."""
     handler = QUESTIONS.get(question)
     if handler is None and question in OF_CAMPAIGNS:
         handler = partial(OF_CAMPAIGNS[question], campaigns)
@@ -125,7 +127,7 @@ async def _drop(queue: QueueContext, id: str) -> int:
 
 
 async def _rotate(queue: QueueContext) -> dict[str, str]:
-    """Closes the journal's segment: `closed` is its name in the archive, "" if there was no news in it."""
+    """Closes the journal's open segment: `closed` is its name in the archive, "" if it held only position records."""
     return {"closed": await archive.rotate(queue.core)}
 
 
@@ -134,7 +136,7 @@ async def _explain(queue: QueueContext, what: str) -> dict[str, Any]:
 
 
 async def _paths(queue: QueueContext, zone: str | None = None) -> list[dict[str, Any]]:
-    """Every flow queue in memory of which something waits, or that something holds."""
+    """Every flow queue in memory with waiting recipients, or that is blocked."""
     schedule = queue.core.schedule
     return rows_of(
         schedule, (flow_queue for flow_queue in schedule.flow_queues() if zone in (None, flow_queue.zone.zone.name))
@@ -146,14 +148,14 @@ async def _policy(queue: QueueContext) -> list[dict[str, Any]]:
 
 
 async def _stop(queue: QueueContext, kind: str, name: str, seconds: float | None = None, cause: str = "") -> int:
-    """By an operator; seconds None: until it is lifted. How many flow queues in memory it holds."""
+    """An operator's stop; seconds None: until lifted. Returns how many flow queues in memory it stops."""
     held = await suspensions.stop(queue, kind, name, seconds, cause or "by an operator")
     await queue.core.journal.stable()
     return held
 
 
 async def _lift(queue: QueueContext, kind: str, name: str) -> bool:
-    """Undoes a stop, a rest or what was learned; False if there is none."""
+    """Lifts a stop or rest, or forgets a learned value; False if there is none."""
     lifted = admin_orders.lift(queue.core.schedule, kind, name, "by an operator")
     await queue.core.journal.stable()
     return lifted
@@ -161,12 +163,12 @@ async def _lift(queue: QueueContext, kind: str, name: str) -> bool:
 
 async def _warmup(queue: QueueContext) -> list[dict[str, Any]]:
     policy = queue.core.schedule.policy
-    policy.day()  # yesterday's counts are not today's
+    policy.day()  # a new day resets the counts
     return policy.warmups.describe()
 
 
 async def _warm(queue: QueueContext, source: str, provider: str, step: int | None) -> dict[str, Any]:
-    """By an operator; the row as it is then. Raises ValueError for a source, provider or step that there is not."""
+    """An operator's warm-up step; returns the new row. Raises ValueError for an unknown source, provider or step."""
     schedule = queue.core.schedule
     await admin_orders.warm(schedule, source, provider, step, "by an operator")
     await queue.core.journal.stable()
@@ -177,7 +179,7 @@ async def _warm(queue: QueueContext, source: str, provider: str, step: int | Non
 async def _campaign_put(
     campaigns: CampaignCommands, queue: QueueContext, name: str, sender: str, template: bytes, **more: Any
 ) -> dict[str, bool]:
-    refusal = queue.acceptance.refusal()  # no room on the disk, or it is in trouble
+    refusal = queue.acceptance.refusal()  # no space on the disk, or disk errors
     if refusal is not None:
         raise QueueRefusal(refusal)
     return await campaigns.put(name, sender, template, **more)
@@ -213,7 +215,7 @@ async def _copied(queue: QueueContext) -> str:
 
 
 async def _adopt(queue: QueueContext) -> dict[str, Any]:
-    """A copy of a queue takes the original's place. Raises ValueError: it is no copy."""
+    """Lets a copy of a queue replace the original. Raises ValueError if it is no copy."""
     core = queue.core
     if not core.copied:
         raise ValueError(f"{core.config.folder}: this is not a copy of a queue, so there is nothing to adopt")
@@ -224,7 +226,7 @@ async def _adopt(queue: QueueContext) -> dict[str, Any]:
 
 
 async def _backup(queue: QueueContext) -> str:
-    """The folder in which a copy of the queue was made. Raises ValueError: the disk said no."""
+    """Makes a copy of the queue; returns its folder. Raises ValueError on a disk error."""
     try:
         return str(await backup.make(queue.core))
     except OSError as error:

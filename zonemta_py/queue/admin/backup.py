@@ -1,11 +1,11 @@
-"""A backup of a running queue: what a SIGKILL at one instant would leave, so that recovery makes a queue of it.
+"""A backup of a running queue: equal to what a SIGKILL at one instant would leave, so that recovery can open it.
 
-Both of the disk's threads stand still between two jobs while it is made, which takes no longer than copying the store's
-log and the journal's open segment (some MB): all else never changes once it is written, and is hard-linked. It is made
-within the queue's folder, for links need the same file system; whoever asked takes it from there. Its `identity` is
-that of a copy, so that it sends nothing unless somebody says so.
+Both disk threads pause between two jobs while it is made, for as long as copying the store's log and the journal's open
+segment (some MB) takes: all other files never change once written, and are hard-linked. It is made inside the queue's
+folder, since links need the same file system; the caller moves it from there. Its `identity` marks it as a copy, so
+that it sends nothing until it is adopted.
 
-Failures: OSError; a store that is changed by LevelDB meanwhile, again and again, is one too.
+Failures: OSError, also if LevelDB keeps changing the store meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COPIED = ("receipts",)
 
 
 async def make(core: Core) -> Path:
-    """The folder it is in. Raises OSError."""
+    """The folder of the copy. Raises OSError."""
     folder = core.config.folder
     target = folder / MAKING
     await asyncio.to_thread(shutil.rmtree, target, ignore_errors=True)
@@ -44,7 +44,7 @@ async def make(core: Core) -> Path:
 
 
 def _held(worker: Worker) -> tuple[asyncio.Future[None], Callable[[], None]]:
-    """A future that is done when the thread stands still, and what lets it go on."""
+    """A future that is done when the thread pauses, and the function that resumes it."""
     loop, go = asyncio.get_running_loop(), threading.Event()
     reached: asyncio.Future[None] = loop.create_future()
 
@@ -61,7 +61,7 @@ def _make(folder: Path, target: Path) -> None:
     _take_store(folder / "store", target / "store")
     (target / "journal").mkdir()
     for path in (folder / "journal").glob("*.journal"):
-        # The archive has what is closed; the open one grows.
+        # Closed segments are in the archive; the open one grows.
         (_link if path.stat().st_nlink > 1 else shutil.copy2)(path, target / "journal" / path.name)
     for names, take in ((_LINKED, _link), (_COPIED, shutil.copy2)):
         for name in names:
@@ -74,7 +74,7 @@ def _make(folder: Path, target: Path) -> None:
 
 
 def _link(source: Path, target: Path) -> None:
-    """A body may have gone just now: its message is over, and the store has no key of it."""
+    """A body may have been deleted just now: its message has ended, and the store has no key of it."""
     try:
         os.link(source, target)
     except FileNotFoundError:

@@ -1,10 +1,11 @@
-"""Erasing a person: all that waits for the address leaves the queue, and so does what the store keeps beside it.
+"""Erases a person: removes all recipients with the address from the queue, and everything else the store keeps about
+it.
 
-The walk goes in portions, so that the loop gets its turn; nothing of the person's is leased meanwhile. It is repeated
-until it finds nothing, for a recipient may change its place in front of it. What a sender has under way cannot be taken
-back: it is counted, and if it is deferred it is found when it is asked for again.
+The walk goes in portions, so that the event loop keeps running; none of the person's mail is leased meanwhile. It is
+repeated until it finds nothing, since a recipient's key may move ahead of it. Deliveries in progress cannot be taken
+back: they are counted, and if deferred, the next call finds them.
 
-Failures: a disk in trouble is a StoreError; asking again goes on.
+Failures: StoreError on a disk error; calling it again continues.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ PASSES_MAX = 5
 
 
 async def forget(queue: QueueContext, who: str) -> dict[str, int]:
-    """who: in the one spelling (`mail.person`). removed: recipients; under_way: those that a sender has right now.
+    """who: the canonical address (`mail.person`). removed: recipients; under_way: those being delivered right now.
 
     Raises StoreError.
     """
@@ -57,7 +58,7 @@ async def forget(queue: QueueContext, who: str) -> dict[str, int]:
 
 
 class _Pass:
-    """One walk over all that waits."""
+    """One walk over all waiting recipients."""
 
     def __init__(self, queue: QueueContext, who: str) -> None:
         self._core, self._who, self._count = queue.core, who, 0
@@ -94,7 +95,7 @@ def _erased(_: Entry) -> str:
 
 
 async def _portions(core: Core, prefix: bytes) -> AsyncIterator[list[tuple[bytes, bytes]]]:
-    """Rows in portions; between two of them others have their turn, and no iterator is open."""
+    """Rows in portions; between two of them the event loop runs, and no iterator is open."""
     start = prefix
     while rows := list(islice(core.store.scan(start, keys.end(prefix)), WALKED_AT_ONCE)):
         yield rows

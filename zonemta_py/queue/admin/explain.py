@@ -1,13 +1,13 @@
-"""Why something waits, and until when: read from the scheduler's own state, not from a guess about it.
+"""Why something waits, and until when: read from the scheduler's own state.
 
 The answer: about, kind (message, recipient, zone, ip, campaign, tenant, destination), rows, and how many rows `more`
-there are; of a destination also `counts`, and what was `learned` of it; of a recipient also its entries on the
+there are; for a destination also `counts`, and what was `learned` about it; for a recipient also its entries on the
 suppression list (`suppressed`). A row is a recipient, a flow queue (`reasons.rows_of`) or a stop ("stopped"), and has
-`reasons`, the first being what holds it now (`reasons.py`; for recipients also deferred, held, and last deadline: what
-ends the wait if nothing does before). No reason: it goes when its turn comes; a recipient's `before` says how many of
-its flow queue come first (`counted` False: at least so many), its `life` when it is given up.
+`reasons`, the first being what holds it now (`reasons.py`; for recipients also deferred, held, and finally deadline:
+what ends the wait at the latest). No reason: it goes when its turn comes; a recipient's `before` is the number of
+recipients ahead of it in its flow queue (`counted` False: at least that many), its `life` the time when it is given up.
 
-Walks over the store are long where a queue is: the queue goes on with its work in between.
+Walks over the store take long if the queue is long: other work continues meanwhile.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ _STOPS = frozenset(("suspended", "source", "resting", "hours"))
 async def explain(queue: QueueContext, what: str) -> dict[str, Any]:
     """About a message id, a recipient, an IP address, a zone, a campaign or tenant, or a domain, site or provider.
 
-    A message or recipient that is not in the queue has no rows. Raises ValueError if nothing of another name waits, is
-    stopped or is configured.
+    A message or recipient that is not in the queue has no rows. Raises ValueError for any other name of which nothing
+    waits, is stopped or is configured.
     """
     what = what.strip()
     if not what:
         raise ValueError(
             "there is no name to explain; give a message id, recipient, domain, campaign, tenant, IP address or zone"
         )
-    with contextlib.suppress(TimeoutError):  # what was answered a moment ago is to be out of the store
+    with contextlib.suppress(TimeoutError):  # recently settled recipients should be out of the store
         await asyncio.wait_for(queue.core.lines.stable(), SETTLED_S)
     if _ID.fullmatch(what):
         middle = f" {what} ".encode()
@@ -87,11 +87,11 @@ def _answer(what: str, kind: str, rows: list[Row], **more: Any) -> dict[str, Any
     return {"about": what, "kind": kind, "rows": rows[:ROWS_MAX], "more": max(0, len(rows) - ROWS_MAX)} | more
 
 
-# -- what it may be
+# -- kinds of names
 
 
 def _ip(queue: QueueContext, what: str) -> dict[str, Any] | None:
-    """A source address; None if it is none."""
+    """A source address; None if it is not one."""
     try:
         ipaddress.ip_address(what)
     except ValueError:
@@ -104,7 +104,7 @@ def _ip(queue: QueueContext, what: str) -> dict[str, Any] | None:
 
 
 def _flow_queues(queue: QueueContext, what: str) -> dict[str, Any] | None:
-    """A campaign, tenant, domain, site or provider of which something is in memory."""
+    """A campaign, tenant, domain, site or provider with recipients in memory."""
     schedule, domain = queue.core.schedule, what.lower().rstrip(".")
     sites = {domain, getattr(schedule.sites.known(domain), "key", domain)}
     found: dict[str, list[FlowQueue]] = {"campaign": [], "tenant": [], "destination": []}
@@ -144,7 +144,7 @@ def _stopped(queue: QueueContext, what: str) -> dict[str, Any] | None:
 
 
 def _stops(queue: QueueContext, what: str) -> list[Row]:
-    """What stands against it, though nothing of it may be in memory."""
+    """The stops against it, even if none of its mail is in memory."""
     return [
         {"stopped": row["kind"], "name": row["name"], "reasons": [
             {"kind": row["kind"], "cause": row["cause"], "since_ms": row["since_ms"], "until_ms": row["until_ms"]}
@@ -155,7 +155,7 @@ def _stops(queue: QueueContext, what: str) -> list[Row]:
 
 
 async def _waiting(queue: QueueContext, what: str) -> dict[str, Any] | None:
-    """A domain, campaign or tenant of which nothing is in memory: it waits for its time, or for room."""
+    """A domain, campaign or tenant with nothing in memory: its mail waits for its time, or for room."""
     domain = what.lower().rstrip(".")
     if any(_counts(queue, domain).values()):
         last = f"@{domain}".encode()
@@ -172,14 +172,14 @@ async def _waiting(queue: QueueContext, what: str) -> dict[str, Any] | None:
 
 
 async def _recipients(queue: QueueContext, chosen: Callable[[bytes, bytes], bool]) -> list[Row]:
-    """A row for each recipient whose key and value are chosen."""
+    """A row for each recipient that `chosen` selects by key and value."""
     store, rows = queue.core.store, list[Row]()
     leases = {entry.key: lease for lease in queue.leases.out.values() for entry in lease.open}
     for family in sorted(FAMILY):
         prefix = f"{family} ".encode()
         async for key, value in _slowly(store.scan(prefix, keys.end(prefix))):
             if chosen(key, value):
-                full = len(rows) >= ROWS_MAX  # the others are only counted
+                full = len(rows) >= ROWS_MAX  # the rest is only counted
                 rows.append({} if full else await _one(queue, key, value, leases.get(key)))
     return rows
 
@@ -221,18 +221,18 @@ async def _one(queue: QueueContext, key: bytes, value: bytes, lease: Lease | Non
         said = {reason["kind"] for reason in own}
         row["reasons"] = own + [r for r in row["reasons"] if r["kind"] in _STOPS - said]
     else:
-        row["state"] = str(State.QUEUED)  # a deferred one that is due waits like the others
+        row["state"] = str(State.QUEUED)  # a deferred one that is due waits like queued ones
         row["before"], row["counted"] = await _before(queue, flow_queue, key, place)
     row["reasons"] += _deadline(queue, terms) if row["reasons"] else []
     row["life"] = _life(queue, flow_queue, place.id, note)
     if not known:
-        flow_queue.parked.exhausted = True  # nothing is parked where no flow queue was known
+        flow_queue.parked.exhausted = True  # a flow queue that did not exist has nothing parked
         zone.flow_queues.forget(flow_queue)
     return row
 
 
 def _flow_queue(zone: ZoneSchedule, place: Place, note: Note) -> tuple[FlowQueue, bool]:
-    """Where it belongs, and whether that was known before."""
+    """The recipient's flow queue, and whether it existed before."""
     flow_queues = zone.flow_queues
     name = place.destination or flow_queues.where(place.id, place.recipient, note)[0]
     flow_queue = flow_queues.by_key.get(name)
@@ -240,14 +240,14 @@ def _flow_queue(zone: ZoneSchedule, place: Place, note: Note) -> tuple[FlowQueue
 
 
 def _put_off(queue: QueueContext, zone: ZoneSchedule, place: Place, note: Note, terms: dict[str, Any]) -> list[Row]:
-    """Why it is not due yet. It may be due at its deadline, while what holds it lasts longer."""
+    """Why it is not due yet. It may be due at its deadline although the reason lasts longer."""
     now_ms, window = queue.core.clock.ms(), terms.get("window", "")
     due_ms = place.due_ms - queue.core.clock.apart_ms()
     opens_ms = hours.opens(queue.core.config, zone.zone, window, terms.get("time_zone", ""), now_ms)
     since_ms = note.last_ms or keys.id_ms(place.id)
     reason = {"kind": "deferred", "since_ms": since_ms, "until_ms": due_ms}
     cause = f"outside the hours {window or zone.zone.window!r}"
-    until_ms = opens_ms if hours.too_late(terms, place.due_ms) else due_ms  # due then only to be returned
+    until_ms = opens_ms if hours.too_late(terms, place.due_ms) else due_ms  # due then, but only to be returned
     out_of_hours = reason | {"kind": "hours", "cause": cause, "until_ms": until_ms}
     closed = [out_of_hours] if opens_ms > now_ms else []
     if note.attempts:
@@ -261,7 +261,7 @@ def _put_off(queue: QueueContext, zone: ZoneSchedule, place: Place, note: Note, 
 
 
 def _deadline(queue: QueueContext, terms: dict[str, Any]) -> list[Row]:
-    """What ends its wait, if nothing does before."""
+    """What ends its wait at the latest."""
     if terms.get("deadline_mode") != "R":
         return []
     cause = "it is returned to its sender if not delivered by then, as its sender asked"
@@ -270,7 +270,8 @@ def _deadline(queue: QueueContext, terms: dict[str, Any]) -> list[Row]:
 
 
 def _life(queue: QueueContext, flow_queue: FlowQueue, message_id: str, note: Note) -> Row:
-    """Until when it is tried (UNIX ms, 0: not known), and how long it has waited that is not of its `lifetime`."""
+    """Until when it is tried (UNIX ms, 0: unknown), and how long it has waited that does not count towards its
+    `lifetime`."""
     core = queue.core
     try:
         message = core.messages.look(message_id)
@@ -287,7 +288,8 @@ def _times(count: int) -> str:
 
 
 async def _before(queue: QueueContext, flow_queue: FlowQueue, key: bytes, place: Place) -> tuple[int, bool]:
-    """How many of its flow queue come first, and whether that is all of them: in the window, parked, then unread."""
+    """How many recipients of its flow queue come first, and whether the count is complete: the window, parked, then
+    unread."""
     for number, entry in enumerate(flow_queue.entries):
         if entry.key == key:
             return number, True

@@ -1,8 +1,8 @@
-"""The recipients in the queue as rows: page by page with filters, and those of one message.
+"""The recipients in the queue as rows: in pages with filters, or all of one message.
 
-Promise: however many keys have to be looked at, mail has its turn after every WALKED_AT_ONCE of them, and no iterator
-of the store is open meanwhile. A page is what each recipient was when its turn came: one that moves on while the walk
-is under way may be missing or be shown where it was.
+Promise: however many keys have to be read, the event loop runs after every WALKED_AT_ONCE of them, and no iterator of
+the store is open meanwhile. A page shows each recipient as it was when it was read; one that changes state during the
+walk may be missing, or be shown in its old state.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def page(
     limit: int = 100,
     after: str = "",
 ) -> dict[str, Any]:
-    """Rows, and the cursor of the next page. subject: a part of it, in any case; user: the login that handed it in."""
+    """Rows, and the cursor of the next page. subject: a substring, in any case; user: the login that submitted it."""
     if state is not None and state not in (State.QUEUED, State.LEASED, State.DEFERRED, State.HELD):
         raise ValueError(f"there is no state {state!r}; use queued, leased, deferred or held")
     if zone is not None and zone not in queue.core.schedule.zones:
@@ -78,7 +78,7 @@ def _chosen(sender: str | None, subject: str | None, user: str | None) -> list[T
 
 
 def _is_cursor(after: str) -> bool:
-    """Whether it is the key of a recipient, there or not any more."""
+    """Whether it is a recipient's key, existing or not."""
     try:
         return keys.place(after.encode()).family in FAMILY
     except ValueError:
@@ -96,7 +96,7 @@ def _prefixes(zone: str | None) -> list[bytes]:
 async def _places(
     queue: QueueContext, prefixes: Iterable[bytes], after: bytes = b"", part: bytes = b""
 ) -> AsyncIterator[tuple[keys.Place, bytes, bytes]]:
-    """Recipient keys behind `after`, prefix by prefix; those alone that `part` is in."""
+    """Recipient keys after `after`, prefix by prefix; only those that contain `part`."""
     store = queue.core.store
     for prefix in prefixes:
         start, end = (max(prefix, after + b"\0") if after else prefix), keys.end(prefix)
@@ -133,7 +133,7 @@ def _row(queue: QueueContext, place: keys.Place, note: Note, state: State) -> Ro
 
 
 async def show(queue: QueueContext, id: str) -> dict[str, Any]:
-    """One message: envelope, recipients, header section. Raises ValueError: there is none."""
+    """One message: envelope, recipients, header section. Raises ValueError if it does not exist."""
     core = queue.core
     try:
         message = core.messages.look(id)
@@ -152,7 +152,7 @@ async def show(queue: QueueContext, id: str) -> dict[str, Any]:
 
 
 async def _recipients(queue: QueueContext, id: str, total: int) -> list[Row]:
-    """Rows of those of a message that have not come to an end; where they stand together first, then the others, until
+    """Rows of a message's recipients that have not ended: first those whose keys are together, then the others, until
     all that it ever had are found."""
     leased, rows = _leased(queue), dict[tuple[str, str], Row]()
     zones = sorted({*queue.core.sizes.zones, *queue.core.schedule.zones})

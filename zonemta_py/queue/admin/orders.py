@@ -1,7 +1,7 @@
-"""Orders: what an operator tells the queue to do with held recipients. Journalled, and carried out after a crash too.
+"""Orders: an operator's decisions about held recipients. Journalled, and carried out after a crash too.
 
-A released recipient goes back as deferred, due at once: so its key is one that it never had before, and recovery can
-tell whether an older record about it has been applied.
+A released recipient becomes deferred, due at once: so it gets a key that it never had before, and recovery can tell
+whether an older record about it has been applied.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ async def release(queue: QueueContext, message_id: str) -> int:
 
 
 async def drop(queue: QueueContext, message_id: str) -> int:
-    """Takes the held recipients of a message out of the queue for good; returns how many. Raises ValueError."""
+    """Removes the held recipients of a message for good; returns how many. Raises ValueError if there are none."""
     return await _whatever_becomes_of_the_asker(queue, _drop(queue, message_id))
 
 
 async def _whatever_becomes_of_the_asker(queue: QueueContext, order: Coroutine[Any, Any, int]) -> int:
-    """What the journal has is carried out, though the command that asked for it is interrupted."""
+    """An order in the journal is carried out, even if the command that gave it is interrupted."""
     task = asyncio.ensure_future(order)
     queue.core.keep(task)
     return await asyncio.shield(task)
@@ -51,7 +51,7 @@ async def _release(queue: QueueContext, message_id: str) -> int:
         moved = MovedRecord(message_id, zone, addresses, due_ms)
         written.append((core.ledger.open(Type.MOVED, moved.pack()), moved))
     await core.journal.stable()
-    await core.lines.stable()  # while its disk is in trouble the store cannot be read
+    await core.lines.stable()  # the store cannot be read while its disk has errors
     for seq, moved in written:
         core.ledger.apply(seq, partial(apply_release, queue, moved))
     return await _done(queue, message_id, found)
@@ -63,14 +63,14 @@ async def _drop(queue: QueueContext, message_id: str) -> int:
     removed = [RemovedRecord(message_id, zone, addresses, DROPPED) for zone, addresses in found.items()]
     written = [core.ledger.open(Type.REMOVED, one.pack()) for one in removed]
     await core.journal.stable()
-    await core.lines.stable()  # while its disk is in trouble the store cannot be read
+    await core.lines.stable()  # the store cannot be read while its disk has errors
     for seq, one in zip(written, removed, strict=True):
         core.ledger.apply(seq, partial(apply_drop, queue, one, core.clock.ms()))
     return await _done(queue, message_id, found)
 
 
 def _held(queue: QueueContext, message_id: str) -> dict[str, list[str]]:
-    """By zone. They are busy until `_done`: what two orders did at once would be counted twice."""
+    """By zone. They stay busy until `_done`: two orders at once would count them twice."""
     store, found, busy = queue.core.store, dict[str, list[str]](), queue.core.schedule.busy
     for zone in queue.core.schedule.zones:
         prefix = keys.held_range(zone) + message_id.encode() + b" "
@@ -90,14 +90,15 @@ def _keys(message_id: str, found: dict[str, list[str]]) -> list[bytes]:
 
 
 async def _done(queue: QueueContext, message_id: str, found: dict[str, list[str]]) -> int:
-    """Once the store has it. How many they were."""
+    """Waits until the store has it. How many they were."""
     await _written(queue)
     queue.core.schedule.busy.difference_update(theirs := _keys(message_id, found))
     return len(theirs)
 
 
 def apply_release(queue: QueueContext, moved: MovedRecord) -> None:
-    """Makes a MOVED record true, as far as it is not. The walk of what is due may be past their time by now."""
+    """Applies a MOVED record, as far as it is not applied. The cursor over due recipients may have passed their
+    time."""
     core, operations, promised = queue.core, list[Operation](), list[bytes]()
     message_id, zone, due_ms = moved.id, moved.zone, moved.due_ms
     for address in moved.recipients:
@@ -119,7 +120,7 @@ def apply_release(queue: QueueContext, moved: MovedRecord) -> None:
 
 
 def _freed(value: bytes, now_ms: int) -> bytes:
-    """Its note when it is held no longer. Of one that was held by an older queue nobody knows since when."""
+    """The note of a recipient that is held no longer. Older versions did not record since when it was held."""
     note = Note.of(value)
     return note._replace(kept_ms=note.kept_ms + now_ms).value() if note.kept_ms < 0 else value
 
@@ -127,9 +128,9 @@ def _freed(value: bytes, now_ms: int) -> bytes:
 def apply_drop(
     queue: QueueContext, removed: RemovedRecord, ms: int, found: dict[str, tuple[bytes, int]] | None = None
 ) -> int:
-    """Makes a REMOVED record true, as far as it is not; the last recipient takes the message along.
+    """Applies a REMOVED record, as far as it is not applied; with the last recipient the message ends.
 
-    found: where they are, if that is known, and how they are counted. How many were there still.
+    found: where their keys are, if known, and how they are counted. Returns how many still existed.
     """
     core, operations, ended = queue.core, list[Operation](), 0
     message_id, zone = removed.id, removed.zone
@@ -159,7 +160,7 @@ def apply_drop(
 
 
 async def _written(queue: QueueContext) -> None:
-    """Until the store has it."""
+    """Waits until the store has it."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     queue.core.lines.submit([], lambda _: future.set_result(None), sync=False, keep=True)
     queue.core.lines.flush()

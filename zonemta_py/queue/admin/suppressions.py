@@ -24,7 +24,7 @@ _TURN = 250
 
 
 async def _suppress(queue: QueueContext, rows: list[list[Any]]) -> dict[str, int]:
-    """All of them, or none where one makes no sense (ValueError)."""
+    """Adds all rows, or none if one is invalid (ValueError)."""
     if len(rows) > ROWS_MAX:
         raise ValueError(f"{len(rows):,} rows at once are too many; give {ROWS_MAX:,} at most")
     now_ms = queue.core.clock.ms()
@@ -33,7 +33,7 @@ async def _suppress(queue: QueueContext, rows: list[list[Any]]) -> dict[str, int
 
 
 async def _in_turns(rows: Iterable[Any]) -> AsyncIterator[Any]:
-    """Mail comes and goes between them."""
+    """Lets the event loop run between them."""
     for number, row in enumerate(rows, 1):
         yield row
         if number % _TURN == 0:
@@ -46,7 +46,7 @@ def _scoped(queue: QueueContext, entry: Suppressed) -> Suppressed:
 
 
 async def _unsuppress(queue: QueueContext, addresses: list[str], by: str = "", scope: str | None = None) -> int:
-    """scope: only that entry of each; else all."""
+    """scope: only that entry of each address; otherwise all."""
     people = [checked_person(address) async for address in _in_turns(addresses)]
     return await queue.suppression.remove(people, by, checked_scope(scope) if scope else None)
 
@@ -75,7 +75,7 @@ async def _suppressions(
 
 
 async def _forget(queue: QueueContext, address: str, keep: bool = False, by: str = "") -> dict[str, Any]:
-    """keep: the address stays on the list, as erased and with nothing else; else it leaves the list too."""
+    """keep: the address stays on the list, only as erased; otherwise it leaves the list too."""
     who, suppression = checked_person(address), queue.suppression
     listed = await suppression.remove([who], by) > 0
     if keep:

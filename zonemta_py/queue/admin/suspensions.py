@@ -1,9 +1,9 @@
-"""What an operator may stop: only what there is. An order that can take no hold is refused, with the name meant.
+"""Checks an operator's stop: one that could not have any effect is refused, with the name that was probably meant.
 
-A destination is a site, or a provider of sites. Behind a smart host that is the smart host, whatever domain its mail is
-for. Tenants and campaigns are those that mail has come in for, or that the configuration speaks of.
+A destination is a site, or a provider of sites. With a smart host it is the smart host, whatever domain the mail is
+for. Tenants and campaigns are those of mail seen so far, and those in the configuration.
 
-Failures: ValueError, one sentence with what there is.
+Failures: ValueError, one sentence with the names that exist.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HASHED = re.compile(r"\+[0-9a-f]{8}$")
 
 
 async def stop(queue: QueueContext, kind: str, name: str, seconds: float | None, cause: str) -> int:
-    """Nothing of it is sent from now on; seconds None: until it is lifted. How many flow queues in memory it holds."""
+    """Sends nothing of it from now on; seconds None: until lifted. Returns how many flow queues in memory it stops."""
     if name:
         if kind == "destination":
             name = name.lower().rstrip(".")
@@ -54,7 +54,7 @@ def _check_source(queue: QueueContext, name: str) -> None:
 
 
 def _sources(queue: QueueContext) -> set[str]:
-    """Source addresses that the configuration names, or a plugin has named for what waits."""
+    """Source addresses from the configuration, or named by a plugin for waiting mail."""
     config, schedule = queue.core.config, queue.core.schedule
     known = {source.address for zone in config.zones for source in config.sources(zone)}
     known |= {source.address for pool in config.pools for source in pool.sources}
@@ -72,7 +72,7 @@ async def _check_destination(queue: QueueContext, name: str) -> None:
     paths = [flow_queue.path for flow_queue in schedule.flow_queues()]
     known = own | schedule.sites.names | {place for path in paths for place in (path.site, path.provider) if place}
     site = schedule.sites.known(name)
-    elsewhere = isinstance(site, Site) and site.key != name  # what is in its name was made before DNS had answered
+    elsewhere = isinstance(site, Site) and site.key != name  # a name from before DNS had answered
     if (name in known and not elsewhere) or _HASHED.search(name):
         return
     named = next((key for key in sorted(known) if key.rpartition(":")[0] == name), "")
@@ -125,7 +125,7 @@ async def _check_flow(queue: QueueContext, kind: str, name: str) -> None:
 
 
 async def _waiting(queue: QueueContext, kind: str, name: str) -> set[str]:
-    """Names of what waits for its time, and is not in memory; until the one that is looked for has been seen."""
+    """Names of mail that waits in the store only; stops once the given name has been seen."""
     store, found, looked = queue.core.store, set[str](), 0
     for family in sorted(FAMILY):
         prefix = f"{family} ".encode()

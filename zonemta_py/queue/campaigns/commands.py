@@ -1,7 +1,7 @@
-"""Orders about campaigns and what they answer: put, pause, resume, cancel, complete; how each is doing.
+"""Orders about campaigns and their answers: put, pause, resume, cancel, complete; the state of each.
 
-An order is on stable storage before it is answered. Canceling takes effect at once: nothing of the campaign is leased
-any more, and what waits is removed in the background (`monitor.py`, by `tick`).
+An order is on stable storage before it is answered. A cancel takes effect at once: nothing of the campaign is leased
+any more, and waiting recipients are removed in the background (`monitor.py`, by `tick`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TEMPLATE_BYTES_MAX = 16 * 1024 * 1024
 
 
 class CampaignCommands:
-    """What operators and the clock do with campaigns."""
+    """The orders of operators and of the clock."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -41,7 +41,7 @@ class CampaignCommands:
         self, name: str, sender: str, template: bytes, *, tenant: str = "", zone: str = "", priority: int = 0,
         planned: int = 0, bounds: dict[str, Any] | None = None, life_h: float = 168, notify: str = REMOTE,
     ) -> dict[str, bool]:  # fmt: skip
-        """Raises ValueError for what makes no sense, or is there with other content; QueueRefusal."""
+        """Raises ValueError for invalid values, or an existing campaign with other content; QueueRefusal."""
         campaign = Campaign(
             _name(name), sender, _name(tenant) if tenant else "", zone, int(priority), int(planned), _bounds(bounds),
             float(life_h), self._core.clock.ms(), name_of(_template(template)), 0, len(template), notify,
@@ -72,7 +72,7 @@ class CampaignCommands:
         return self.row(campaign)
 
     async def resume(self, name: str, cause: str) -> dict[str, Any]:
-        """Its bounds count from here on."""
+        """Its thresholds count from here on."""
         if name not in self._core.campaigns.by_name and await unregistered.row(self._core, name):
             self._core.schedule.policy.lift("campaign", name, cause)
             self._core.schedule.lift()
@@ -108,7 +108,7 @@ class CampaignCommands:
         return self.row(campaign)
 
     def _order(self, campaign: Campaign, what: str, cause: str) -> None:
-        """True at once, for good when the journal has it; then the store is given it."""
+        """In effect at once, permanent once it is in the journal; then the store is updated."""
         core, now_ms = self._core, self._core.clock.ms()
         core.campaigns.apply(campaign, what, now_ms, cause)
         order = StandingRecord(what, ["campaign", campaign.name], [campaign.created_ms, now_ms], cause)
@@ -127,7 +127,7 @@ class CampaignCommands:
             raise ValueError(f"campaign {name!r} has ended")
         return campaign
 
-    # -- what is seen
+    # -- figures
 
     def row(self, campaign: Campaign) -> dict[str, Any]:
         """All figures, without the history."""
@@ -180,7 +180,7 @@ class CampaignCommands:
 
 
 def begun(core: Core, campaign: Campaign) -> None:
-    """Records that there is such a campaign from now on."""
+    """Records that the campaign exists from now on."""
     names = "created_ms", "sender", "tenant", "zone", "planned", "template"
     value = {name: getattr(campaign, name) for name in names}
     core.ledger.append(Type.STANDING, StandingRecord(BEGIN, ["campaign", campaign.name], value, "").pack())

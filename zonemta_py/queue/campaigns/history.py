@@ -1,7 +1,7 @@
-"""The history of a campaign: how many waited and were delivered over time; its rate, and the estimated end.
+"""The history of a campaign: how many recipients waited and were delivered over time; its rate, and the estimated end.
 
-A bounded number of points: when there are as many as may be, every second one goes and they are taken half as often.
-The rate is that of the last two minutes, and forgotten with the process.
+The number of points is limited: when it is reached, every second one is dropped and the interval doubled. The rate is
+that of the last two minutes, and not kept over a restart.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FIRST_MS = 1_000
 
 
 class CampaignHistory:
-    """Of one campaign. points: [[ms, waiting, delivered] …]. dirty: there are points that were not saved."""
+    """Of one campaign. points: [[ms, waiting, delivered] …]. dirty: some points have not been saved."""
 
     def __init__(self, saved: list[Any] | None = None) -> None:
         self.points: list[list[int]] = saved[1] if saved else []
@@ -28,7 +28,7 @@ class CampaignHistory:
 
     @classmethod
     def begun(cls, ms: int) -> CampaignHistory:
-        """Of a campaign that began then, when nobody waited yet."""
+        """For a campaign that began at `ms` with nothing waiting."""
         return cls([_FIRST_MS, [[ms, 0, 0]]])
 
     def look(self, now_ms: int, tally: Tally) -> None:
@@ -39,7 +39,7 @@ class CampaignHistory:
         if self.points and now_ms - self.points[-1][0] < self._every_ms:
             return
         if self.points and self.points[-1][1:] == [tally.waiting, tally.delivered] and self._flat():
-            self.points[-1][0] = now_ms  # nothing happens: two points say so
+            self.points[-1][0] = now_ms  # nothing changed: two points are enough
             return
         self.points.append([now_ms, tally.waiting, tally.delivered])
         self.dirty = True
@@ -51,12 +51,12 @@ class CampaignHistory:
         return len(self.points) > 1 and self.points[-1][1:] == self.points[-2][1:]
 
     def rate_per_s(self, now_ms: int, tally: Tally) -> float:
-        """Recipients that came to an end, per second."""
+        """Recipients ended per second."""
         if not self._recent:
             return 0.0
         since_ms, ended = self._recent[0]
         return 1000 * (tally.ended - ended) / (now_ms - since_ms) if now_ms > since_ms else 0.0
 
     def saved(self) -> list[Any]:
-        """For the store: what `Course(…)` takes."""
+        """The points to save, as `CampaignHistory(…)` takes them."""
         return [self._every_ms, self.points]

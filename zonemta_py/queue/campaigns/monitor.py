@@ -1,7 +1,7 @@
-"""What time does with campaigns: `tick`, called about every second, follows the course of each, pauses what has passed
-one of its bounds, removes what canceled ones have left, ends those of which nothing is left, and forgets ended ones.
+"""Periodic work on campaigns: `tick`, called about every second, records each campaign's history, pauses those beyond a
+threshold, removes what waits of canceled ones, ends those with nothing left, and forgets ended ones.
 
-Failures: while the disk is in trouble StoreError is raised, and the next tick does the rest.
+Failures: StoreError on a disk error; the next tick does the rest.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class CampaignMonitor:
         self._swept_ms = 0
 
     def sweep_soon(self) -> None:
-        """One more was canceled: a pass for all of them begins with the next tick."""
+        """A campaign was canceled: a pass over all canceled ones begins with the next tick."""
         self._sweep, self._swept_ms = None, 0
 
     def tick(self) -> bool:
-        """Looks at each campaign; True: there is more to remove at once. Raises StoreError."""
+        """Checks each campaign; True: there is more to remove at once. Raises StoreError."""
         core, now_ms = self._core, self._core.clock.ms()
         for campaign in list(core.campaigns.by_name.values()):
             operations = self._follow(campaign, now_ms)
@@ -65,7 +65,7 @@ class CampaignMonitor:
         return []
 
     def _check(self, campaign: Campaign) -> None:
-        """Pauses it if it has passed a bound."""
+        """Pauses it if it has passed a threshold."""
         if not campaign.bounds or campaign.canceled_ms or stop_of(self._core, campaign) is not None:
             return
         cause = thresholds.passed(campaign.bounds, self._core.campaigns.tally(campaign.name), campaign.base)
@@ -73,7 +73,8 @@ class CampaignMonitor:
             self._core.schedule.policy.stop("campaign", campaign.name, math.inf, cause, chosen=True)
 
     def _remove(self, now_ms: int) -> bool:
-        """One portion of what canceled campaigns have left; a pass begins every minute while anything is left."""
+        """Removes one portion of what waits of canceled campaigns; a pass begins every minute while anything is
+        left."""
         campaigns = self._core.campaigns
         if self._sweep is None:
             left = {name: campaigns.get(name) for name in campaigns.canceled if campaigns.tally(name).waiting > 0}
@@ -102,7 +103,7 @@ class CampaignMonitor:
             self._core.schedule.policy.lift("campaign", campaign.name, "it has ended")
 
     def course(self, campaign: Campaign) -> CampaignHistory:
-        """As it is in memory, or was saved. Raises StoreError."""
+        """From memory, or as it was saved. Raises StoreError."""
         course = self._courses.get(campaign.name)
         if course is None:
             value = self._core.store.get(keys.course(campaign.name))
@@ -113,7 +114,7 @@ class CampaignMonitor:
 
 
 def stop_of(core: Core, campaign: Campaign) -> Suspension | None:
-    """What has paused it: an order, a bound, a rule."""
+    """What has paused it: an order, a threshold, a rule."""
     policy = core.schedule.policy
     return policy.stops.get(("campaign", campaign.name)) if policy.stopped("campaign", campaign.name) else None
 

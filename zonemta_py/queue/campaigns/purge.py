@@ -1,7 +1,7 @@
-"""Purge: takes all that waits of canceled campaigns out of the queue, wherever it waits, in portions.
+"""Purge: takes all waiting recipients of canceled campaigns out of the queue, in portions.
 
-What it cannot have now (leased, or on its way from one range to another) is found when it is leased again, or by the
-next pass. Failures: while the disk is in trouble StoreError is raised; the next pass finds the rest.
+Recipients that are out of reach now (leased, or moving between key ranges) are removed when they are leased again, or
+by the next pass. Failures: StoreError on a disk error; the next pass finds the rest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WALKED_AT_ONCE = 5_000
 
 
 class _Range(NamedTuple):
-    """Keys of one family in a zone that are still to be walked."""
+    """Keys of one family in a zone that remain to be walked."""
 
     zone: ZoneSchedule
     family: str
@@ -34,10 +34,10 @@ class _Range(NamedTuple):
 
 
 class Sweep:
-    """One pass over everything that waits, for the campaigns that were canceled when it began."""
+    """One pass over all waiting recipients, for the campaigns that were canceled when it began."""
 
     def __init__(self, core: Core, campaigns: dict[str, Campaign], all_of_it: bool = False) -> None:
-        """all_of_it: also what is in no tally."""
+        """all_of_it: also recipients that no counter includes."""
         self._core, self._campaigns, self._all = core, campaigns, all_of_it
         self._ranges = self._all_ranges()
         self._range = next(self._ranges, None)
@@ -60,7 +60,7 @@ class Sweep:
                 yield _Range(zone, family, start, keys.end(prefix))
 
     def _window(self) -> bool:
-        """One flow queue's in memory; True: there were any."""
+        """Removes those of one flow queue in memory; True: there were any."""
         for zone in self._core.schedule.zones.values():
             for flow_queue in zone.flow_queues.by_key.values():
                 if flow_queue.flow_id.campaign not in self._campaigns:
@@ -70,7 +70,7 @@ class Sweep:
         return False
 
     def _walk(self, walk: _Range) -> bytes:
-        """Ends those found there; where to go on, b"": it is at its end."""
+        """Ends the recipients found there. Returns where to continue, b"" at the end."""
         found, busy, rest = list[Entry](), self._core.schedule.busy, b""
         for count, (key, value) in enumerate(self._core.store.scan(walk.start, walk.stop)):
             if count >= WALKED_AT_ONCE or len(found) >= AT_ONCE:

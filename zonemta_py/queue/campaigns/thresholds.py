@@ -1,7 +1,7 @@
-"""Bounds of a campaign: the share of its attempts that may fail before it is paused automatically.
+"""Thresholds of a campaign: the share of its attempts that may fail before it is paused automatically.
 
 {"least": n, "deferred": share, "bounced": share, "blocked": share, "complaints": share}: shares from 0 to 1 of all
-attempts since it was last resumed (complaints: of what was delivered since then), looked at from `least` of these on.
+attempts since it was last resumed (complaints: of recipients delivered since then), checked from `least` attempts on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SAID = {
 
 
 def checked(bounds: dict[str, Any]) -> dict[str, float]:
-    """Raises ValueError with one sentence for bounds that make no sense."""
+    """Raises ValueError with one sentence for invalid thresholds."""
     for name, value in bounds.items():
         if name not in ("least", *SHARES):
             raise ValueError(f"there is no bound {name!r}; use least, {', '.join(SHARES)}")
@@ -31,12 +31,12 @@ def checked(bounds: dict[str, Any]) -> dict[str, float]:
 
 
 def figures(tally: Tally) -> list[int]:
-    """What bounds are checked against: [delivered, deferred, bounced, blocked, complaints]."""
+    """The figures that thresholds apply to: [delivered, deferred, bounced, blocked, complaints]."""
     return [tally.delivered, tally.deferred, tally.bounced, tally.blocked, tally.complaints]
 
 
 def passed(bounds: dict[str, float], tally: Tally, base: list[int]) -> str:
-    """The first bound that was passed, as a sentence that names figure and bound; "" if none was."""
+    """The first threshold that was passed, as a sentence with figure and threshold; "" if none was."""
     now = [figure - before for figure, before in zip(figures(tally), base or [0] * 5, strict=False)]
     delivered, deferred, bounced, blocked, complaints = now
     counts = {"deferred": deferred, "bounced": bounced, "blocked": blocked, "complaints": complaints}

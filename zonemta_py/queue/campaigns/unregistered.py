@@ -1,7 +1,7 @@
-"""Mail that names a campaign (X-Campaign) that is not registered with the queue: it came by SMTP, and no tally has it.
+"""Mail that names a campaign (X-Campaign) that is not registered with the queue: it came by SMTP, and has no counters.
 
-What waits of it is found by a walk over all recipients, so that it can be counted, paused and canceled like others. A
-cancel takes out what is there; mail of that name that comes later is taken, as it was before.
+Its waiting recipients are found by a walk over the whole queue, so that it can be counted, paused and canceled like
+other campaigns. A cancel removes what is there; later mail of that name is accepted as before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WALKED_AT_ONCE = 2_000
 
 
 async def row(core: Core, name: str, state: str = "", removed: int = 0) -> dict[str, Any]:
-    """As of campaigns, with what is known: how much waits. Empty if nothing of that name does, or did."""
+    """As for campaigns, with what is known: how many recipients wait. Empty if none does, or did."""
     waiting = await _waiting(core, name)
     if not waiting and not removed:
         return {}
@@ -37,7 +37,7 @@ async def row(core: Core, name: str, state: str = "", removed: int = 0) -> dict[
 
 
 async def cancel(core: Core, name: str, cause: str) -> dict[str, Any]:
-    """Takes out what waits of it; its row, empty if there was nothing. Raises StoreError."""
+    """Removes its waiting recipients; returns its row, empty if there were none. Raises StoreError."""
     before = await _waiting(core, name)
     if not before:
         return {}
@@ -53,7 +53,7 @@ async def cancel(core: Core, name: str, cause: str) -> dict[str, Any]:
 
 async def _waiting(core: Core, name: str) -> int:
     count = looked = 0
-    await core.lines.stable()  # what has just ended is to be out of the store
+    await core.lines.stable()  # recently ended recipients should be out of the store
     for family in FAMILY:
         prefix = f"{family} ".encode()
         for _, value in core.store.scan(prefix, keys.end(prefix)):

@@ -1,1 +1,1 @@
-"""What a queue keeps: the disk's two lines, ledger, counters, keys, messages and their bodies."""
+"""What a queue keeps: lines to both disks, ledger, counters, keys, messages and their bodies."""

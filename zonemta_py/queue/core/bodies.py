@@ -1,14 +1,14 @@
-"""Large bodies on their way in, out, and to their end: the queue's side of `disk.body_file`.
+"""Large bodies being received, stored, read and deleted: the queue's side of `disk.body_file`.
 
-What waits for the disk is done by threads, a few at once, so that neither the loop nor other mail waits for a large
-body. Bytes of messages that are not accepted yet are counted, for each client and in all: who hands in body after body
-and never ends one is told 452, and what he left is gone as soon as he is.
+Threads wait for the disk, a few at once, so that neither the event loop nor other mail waits for a large body.
+Uncommitted bytes are counted, per client and in total: a client that sends body after body without finishing any gets
+452, and its remains are deleted when it disconnects.
 
-The file of a message that has ended goes once the store's batch that says so is on stable storage: until then a power
-cut could bring the message back, and it would want its body.
+The file of an ended message is deleted once the store's batch that says so is on stable storage: until then a power cut
+could bring the message back, and it would need its body.
 
-Failures: `Uncommitted.add` returns the reply. A file that cannot be removed now is named in the log, and goes with the
-next start.
+Failures: `Uncommitted.add` returns the reply. A file that cannot be deleted now is logged, and deleted at the next
+start.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class Stored(NamedTuple):
-    """A body that has its file, on stable storage: of which message, in how many chunks, the file's bytes."""
+    """A body file on stable storage: of which message, in how many chunks, the file's bytes."""
 
     id: str
     chunks: int
@@ -44,7 +44,7 @@ class Stored(NamedTuple):
 
 
 class Uncommitted:
-    """Bytes that were taken and not acknowledged. free: bytes that mail may still fill."""
+    """Bytes received but not acknowledged. free: bytes that mail may still fill."""
 
     def __init__(self, bounds: Queue, free: Callable[[], int]) -> None:
         self._most, self._most_per_client, self._free = bounds.arriving_bytes, bounds.arriving_bytes_per_client, free
@@ -52,7 +52,8 @@ class Uncommitted:
         self._clients: dict[str, int] = {}
 
     def add(self, client: str, size: int) -> Reply | None:
-        """Counts them in, or says why not. Together they may fill half of a disk, so that other mail finds room."""
+        """Counts them, or returns a refusal. In total they may fill half of the free space, so that other mail finds
+        room."""
         here = self._clients.get(client, 0) + size
         if here > self._most_per_client or self.total + size > min(self._most, self._free()):
             return TOO_MUCH_BEGUN
@@ -61,7 +62,7 @@ class Uncommitted:
         return None
 
     def release(self, client: str, size: int) -> None:
-        """They are acknowledged, or gone."""
+        """The bytes are acknowledged, or deleted."""
         if not size:
             return
         self.total -= size
@@ -71,12 +72,12 @@ class Uncommitted:
 
 
 class Bodies:
-    """The folder of bodies. `ended` is told of each message that has one when its keys are being deleted."""
+    """The folder of bodies. `ended` is called for each message with a body file when its keys are being deleted."""
 
     def __init__(
         self, folder: Path, uncommitted: Uncommitted, after_sync: Callable[[Callable[[], None]], None]
     ) -> None:
-        """Raises OSError: the folder cannot be made."""
+        """Raises OSError if the folder cannot be made."""
         self.folder = folder / body_file.FOLDER
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self.found = body_file.ids(self.folder)
@@ -91,15 +92,15 @@ class Bodies:
         self._gone.set()
 
     def run(self, job: Callable[[], T]) -> asyncio.Future[T]:
-        """Does what waits for the disk elsewhere."""
+        """Runs a job that waits for the disk in a thread."""
         return asyncio.get_running_loop().run_in_executor(self._threads, job)
 
     def close(self) -> None:
-        """Waits for what has been given to `run`; nothing more can be."""
+        """Waits for the jobs given to `run`; no more are accepted."""
         self._threads.shutdown()
 
     def read(self, message_id: str, chunks: int, first: int, most: int) -> list[bytes]:
-        """Chunks as they are kept (`body_file.read`), for a waiting coroutine. Raises StoreDamaged, StoreFailed."""
+        """Chunks as they are stored (`body_file.read`), for a coroutine. Raises StoreDamaged, StoreFailed."""
         try:
             return body_file.read(self.folder, message_id, chunks, first, most)
         except BodyDamaged as damaged:
@@ -108,7 +109,7 @@ class Bodies:
             raise StoreFailed(f"{self.folder / message_id}: {error.strerror}; repair the disk") from None
 
     def ended(self, message_id: str) -> None:
-        """Its last key is deleted by what has been, or is now being, submitted to the store."""
+        """An operation submitted to the store earlier, or right after this call, deletes its last key."""
         self.ending.add(message_id)
         self._after_sync(partial(self._remove, message_id))
 
@@ -117,7 +118,7 @@ class Bodies:
         self.dispose(partial(body_file.remove, self.folder, message_id))
 
     def dispose(self, job: Callable[[], None]) -> None:
-        """Removes something soon; `settled` waits for it."""
+        """Deletes something soon; `settled` waits for it."""
         self._going += 1
         self._gone.clear()
         self.run(job).add_done_callback(self._removed)
@@ -130,12 +131,12 @@ class Bodies:
             log.warning("a body that is no longer needed could not be removed (%s); the next start removes it", error)
 
     async def settled(self) -> None:
-        """Waits until all that was to be removed so far is."""
+        """Waits until all deletions requested so far are done."""
         await self._gone.wait()
 
 
 def client_of(address: str) -> str:
-    """The client that an address stands for: of IPv6 its network, since one client has all of its addresses."""
+    """The client that an address stands for: for IPv6 its network, since one client may use all of its addresses."""
     if ":" not in address:
         return address
     try:

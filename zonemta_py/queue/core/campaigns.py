@@ -1,11 +1,10 @@
-"""Campaigns: one sender, one template, many recipients; what was agreed for each, and how far it has come.
+"""Campaigns: one sender, one template, many recipients; the settings of each, and its progress.
 
-A campaign is a record, its template in chunks, a tally and its course over time, all under `campaign <name>` in the
-store. It is paused by a stop of the schedule (journalled). That it was canceled, or is complete, is a
-record of the journal too, stable before anybody is told; the store follows. Ended ones go `campaign_days` later, with
-all that belongs to them.
+A campaign is a record, its template in chunks, its counters and its history, all under `campaign <name>` in the store.
+It is paused by a stop of the schedule (journalled). Cancel and complete are journal records too, stable before they are
+answered; the store follows. Ended campaigns are deleted after `campaign_days`, with all that belongs to them.
 
-Failures: what the store does not take is a QueueRefusal, and nothing has changed.
+Failures: a write that the store refuses raises QueueRefusal, and nothing has changed.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ NO_TEMPLATE = Reply(451, "4.3.0", "the campaign's template is missing")
 
 @dataclass(slots=True)
 class Campaign:
-    """What is kept of a campaign. tenant, zone, sender, priority: of messages that do not say otherwise.
+    """What is stored of a campaign. tenant, zone, sender, priority: defaults for its messages.
 
-    planned: recipients there will be, 0: not said. bounds: see `thresholds`. life_h: a recipient is given up after so
-    many hours. template: SHA-256 of its bytes, in hex, shortened to a name; chunks, size: of it. notify: who tells the
-    return path of a bounce, see NOTIFY. cause: of the latest order. canceled_ms, complete_ms, ended_ms: UNIX ms, 0: not
-    yet. base: [delivered, deferred, bounced, blocked, complaints] when it was last resumed, bounds count from there.
-    seq: of the journal's next record when it began.
+    planned: the expected number of recipients, 0: unknown. bounds: see `thresholds`. life_h: hours until a recipient is
+    given up. template: SHA-256 of its bytes, in hex, shortened to a name; chunks, size: of the template. notify: who
+    notifies the return path of a bounce, see NOTIFY. cause: of the latest order. canceled_ms, complete_ms, ended_ms:
+    UNIX ms, 0: not yet. base: [delivered, deferred, bounced, blocked, complaints] when it was last resumed; thresholds
+    count from there. seq: the number of the journal's next record when it began.
     """
 
     name: str
@@ -70,7 +69,7 @@ class Campaign:
     seq: int = 0
 
     def settings(self) -> tuple[Any, ...]:
-        """What must be the same if it is put again."""
+        """What must be equal if it is put again."""
         return (
             self.sender, self.tenant, self.zone, self.priority, self.planned, self.bounds, self.life_h, self.template,
             self.notify,
@@ -81,7 +80,7 @@ class Campaign:
 
 
 class Campaigns:
-    """Those that the store has. `tallies` are written by whoever writes batches (`core.changes`)."""
+    """The campaigns in the store. `counters` are written with each batch (`core.changes`)."""
 
     def __init__(self, store: Store) -> None:
         self.by_name: dict[str, Campaign] = {}
@@ -114,19 +113,19 @@ class Campaigns:
         return self.counters.of(name)
 
     def lives(self, name: str) -> bool:
-        """Whether there is such a campaign, ended or not: what belongs to it is kept as long."""
+        """Whether the campaign exists, ended or not: what belongs to it is kept as long."""
         return name in self.by_name or name in self._arriving
 
     def over(self, campaign: Campaign) -> bool:
-        """Whether nothing more is to come of it."""
+        """Whether it accepts no more mail."""
         if campaign.ended_ms:
             return True
         return bool(campaign.complete_ms or campaign.canceled_ms) and self.tally(campaign.name).waiting <= 0
 
-    # -- changes, each stable before it is told
+    # -- changes, each stable before it is answered
 
     async def create(self, campaign: Campaign, template: bytes, lines: StoreLine) -> bool:
-        """False: it is there already, the same. Raises ValueError for another of that name, QueueRefusal."""
+        """False: it exists already, unchanged. Raises ValueError if it exists with other content, QueueRefusal."""
         while (other := self._arriving.get(campaign.name)) is not None:
             await asyncio.wait([other])
         known = self.by_name.get(campaign.name)
@@ -151,7 +150,7 @@ class Campaigns:
         return True
 
     def apply(self, campaign: Campaign, what: str, ms: int, cause: str) -> None:
-        """Makes an order (CANCEL, COMPLETE) true in memory."""
+        """Applies an order (CANCEL, COMPLETE) in memory."""
         if what == COMPLETE:
             campaign.complete_ms = campaign.complete_ms or ms
         elif not campaign.canceled_ms:
@@ -159,10 +158,10 @@ class Campaigns:
             self.canceled.add(campaign.name)
 
     def again(self, order: StandingRecord) -> list[Operation]:
-        """Makes the record of an order true that a crash kept from the store; what writes it."""
+        """Applies an order's record that a crash kept from the store; returns the operations."""
         (_, name), (created_ms, ms) = order.subject, order.value
         campaign = self.by_name.get(name)
-        if campaign is None or campaign.created_ms != created_ms:  # one of that name that is gone
+        if campaign is None or campaign.created_ms != created_ms:  # another campaign of that name
             return []
         self.apply(campaign, order.what, ms, order.cause)
         return [(keys.campaign(name), campaign.record())]
@@ -172,7 +171,7 @@ class Campaigns:
         await _write(lines, [(keys.campaign(campaign.name), campaign.record())], keep=True)
 
     def forget(self, campaign: Campaign) -> list[Operation]:
-        """What deletes all that there is of it."""
+        """Deletes all that there is of it."""
         del self.by_name[campaign.name]
         self.shortest_life_h = min((other.life_h for other in self.by_name.values()), default=math.inf)
         self.canceled.discard(campaign.name)
@@ -184,7 +183,7 @@ class Campaigns:
     # -- the template
 
     def chunks(self, name: str, first: int, most: int) -> list[bytes]:
-        """Up to `most` chunks of its template from `first` on, as they are kept. Raises QueueRefusal, StoreError."""
+        """Up to `most` chunks of its template from `first` on, as they are stored. Raises QueueRefusal, StoreError."""
         campaign = self.by_name.get(name)
         if campaign is None:
             raise QueueRefusal(NO_TEMPLATE)
@@ -196,12 +195,12 @@ class Campaigns:
 
 
 def canceled(campaign: Campaign) -> str:
-    """The reason for which its recipients are removed, as the journal says it."""
+    """The reason for which its recipients are removed, as recorded in the journal."""
     return f"campaign {campaign.name} was canceled: {campaign.cause}"
 
 
 def whole(kept: list[bytes]) -> bytes:
-    """The template from its chunks as they are kept. Raises QueueRefusal."""
+    """The template from its stored chunks. Raises QueueRefusal."""
     try:
         return b"".join(restore(chunk, CHUNK_BYTES) for chunk in kept)
     except ValueError:
@@ -209,7 +208,7 @@ def whole(kept: list[bytes]) -> bytes:
 
 
 def name_of(template: bytes) -> str:
-    """Of a template's content: 16 hexadecimal digits of its SHA-256."""
+    """The name of a template's content: 16 hexadecimal digits of its SHA-256."""
     return hashlib.sha256(template).hexdigest()[:16]
 
 

@@ -1,13 +1,12 @@
-"""Group commit, on both disks' sides: one synced LevelDB batch, one fdatasync, serves everyone who waits at that
-moment.
+"""Group commit on both disks: one synced LevelDB batch, one fdatasync, serves every caller that waits at that moment.
 
-Each line has one thread; while it is in the disk, what arrives is gathered for its next turn. All methods are called in
-the event loop, all callbacks run there.
+Each line has one thread; while it waits for the disk, new work is collected for its next turn. All methods are called
+in the event loop, and all callbacks run there.
 
-Failures. Store: the units that carry mail being accepted fail (their clients get 451 or 452), everything else is kept
-and written again once the store has been closed and opened (a LevelDB that met an error may lose later writes); so is
-all that was written since the last good sync, and what a failed batch may have left of refused mail is deleted.
-Journal: nothing fails, everything waits and is written again into a new file. `trouble` says why mail is refused now.
+Failures. Store: units with mail being accepted fail (their clients get 451 or 452); all others are kept and written
+again once the store has been closed and reopened (after an error LevelDB may lose later writes), and so is everything
+written since the last successful sync; whatever a failed batch may have left of refused mail is deleted. Journal:
+nothing fails; everything waits and is written again into a new file. `trouble` says why mail is refused now.
 """
 
 from __future__ import annotations
@@ -39,16 +38,16 @@ UNSYNCED_BYTES_MAX = 2 * 1024 * 1024
 
 
 class Worker(Protocol):
-    """Who does what waits for a disk: one job at a time; `then(error)` is called in the loop."""
+    """Waits for a disk: one job at a time; `then(error)` is called in the loop."""
 
     def run(self, job: Callable[[], None], then: Callable[[Exception | None], None]) -> None: ...
 
     def end(self) -> None:
-        """Waits until what it has been given is done; what it is given afterwards is not."""
+        """Waits for all jobs it has been given; it accepts no more."""
 
 
 class Thread:
-    """The worker of a queue that serves: the loop goes on meanwhile."""
+    """The worker of a serving queue: the loop continues meanwhile."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -69,7 +68,7 @@ class Thread:
             error: Exception | None = None
             try:
                 job()
-            except Exception as caught:  # handed to the loop, which knows what it means
+            except Exception as caught:  # passed to the loop, which handles it
                 error = caught
             try:
                 self._loop.call_soon_threadsafe(then, error)
@@ -78,7 +77,7 @@ class Thread:
 
 
 class Inline:
-    """A worker that does the job at once; what follows comes in the loop's next turn."""
+    """A worker that does the job at once; `then` is called in the loop's next iteration."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._loop, self._ended = loop, False
@@ -92,7 +91,7 @@ class Inline:
         error: Exception | None = None
         try:
             job()
-        except Exception as caught:  # handed on, as from a thread
+        except Exception as caught:  # passed on, as from a thread
             error = caught
         self._loop.call_soon(then, error)
 
@@ -102,10 +101,10 @@ Hire = Callable[[str, asyncio.AbstractEventLoop], Worker]
 
 
 class Unit:
-    """Operations that go into one batch together. `done(reply)`: None when written, else what the client is told.
+    """Operations that go into one batch together. `done(reply)`: None once written, else the reply for the client.
 
     keep: survives a write error and is tried again (results); otherwise it fails (mail being accepted). envelope: the
-    body of the ENVELOPE record of the message that is accepted, for its receipt.
+    body of the accepted message's ENVELOPE record, for its receipt.
     """
 
     __slots__ = ("done", "envelope", "keep", "operations", "sync")
@@ -122,7 +121,7 @@ class Unit:
 
 
 class Closing(Protocol):
-    """What goes into every batch last: counters, how far the journal has been applied. batches: its number."""
+    """What goes into every batch last: counters, and how far the journal has been applied. batches: its number."""
 
     batches: int
 
@@ -169,7 +168,7 @@ class StoreLine:
         keep: bool,
         envelope: bytes = b"",
     ) -> None:
-        """Queues a unit. Mail that arrives while there is trouble fails at once."""
+        """Queues a unit. New mail fails at once while the disk has errors."""
         if self.trouble is not None and not keep:
             self._loop.call_soon(done, self.trouble)
             return
@@ -180,14 +179,14 @@ class StoreLine:
             self._timer = self._loop.call_later(self.lazy_s, self._start)
 
     def after_sync(self, then: Callable[[], None]) -> None:
-        """Calls `then` once what has been, and in this turn of the loop is, submitted is on stable storage.
+        """Calls `then` once all that was submitted, up to the end of this loop iteration, is on stable storage.
 
-        It asks for no sync of its own. On a full disk it is called at once: room is what the store needs then.
+        It requests no sync of its own. On a full disk it is called at once, since the store needs the space.
         """
         self._after_sync.append(then)
 
     def flush(self) -> None:
-        """Writes what waits without more delay."""
+        """Writes what waits without further delay."""
         self._kick()
 
     async def stable(self) -> None:
@@ -198,7 +197,7 @@ class StoreLine:
 
     def _kick(self) -> None:
         if not self._busy and not self._soon:
-            self._soon = True  # at the end of this turn of the loop: who else comes in it rides along
+            self._soon = True  # at the end of this loop iteration, so that others share the sync
             self._loop.call_soon(self._start)
 
     def _start(self) -> None:
@@ -208,7 +207,7 @@ class StoreLine:
             self._timer = None
         if self._busy or not self._waiting or self.trouble is not None:
             return
-        # All that waits, always: `closing` speaks of everything that was ever submitted.
+        # Always all that waits: `closing` covers everything that was ever submitted.
         units, self._waiting = list(self._waiting), deque()
         operations = [operation for unit in units for operation in unit.operations]
         operations += self._closing.changes()
@@ -258,7 +257,7 @@ class StoreLine:
         if units:
             self._closing.again()
         everything = [*units, *self._waiting]
-        # What failed may be there all the same. Ids never come again, so deleting the refused is always right.
+        # A failed batch may be on disk all the same. Ids are never reused, so deleting its keys is always right.
         refused = [(key, None) for unit in units if not unit.keep for key, _ in unit.operations]
         self._waiting = deque(unit for unit in everything if unit.keep)
         if refused:
@@ -285,7 +284,7 @@ class StoreLine:
         self.store.write([(b"probe", None)], True)
 
     def close(self) -> None:
-        """What was not acknowledged may be lost."""
+        """Unacknowledged writes may be lost."""
         self._worker.end()
         self.store.close()
 
@@ -319,7 +318,8 @@ class JournalLine:
         self._busy = False
 
     def append(self, kind: Type, body: bytes, now_ms: int) -> int:
-        """Returns the record's sequence number. It is written within `lazy_s`, synced when something waits for it."""
+        """Returns the record's sequence number. It is written within `lazy_s`, and synced when something waits for
+        it."""
         seq = self.next_seq
         self.next_seq = seq + 1
         self._buffer.append(Record(seq, now_ms, int(kind), body))
@@ -375,7 +375,7 @@ class JournalLine:
             self._timer = self._loop.call_later(self.lazy_s, self._start)
 
     def close(self) -> None:
-        """What was not synced may be lost."""
+        """Unsynced records may be lost."""
         self._worker.end()
         self._writer.close()
 
@@ -385,10 +385,10 @@ class JournalLine:
 
 
 def _tell(before: Reply | None, now: Reply, error: Exception) -> None:
-    """Once for each trouble; there is a new try twice a second."""
+    """Logs each disk error once; writing is retried twice a second."""
     if before is not now:
         log.error("%s; mail is refused with %d until the disk can be written again", error, now.code)
 
 
 def immediately(_: Any = None) -> None:
-    """A callback for those who need none."""
+    """For callers that need no callback."""

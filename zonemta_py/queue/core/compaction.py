@@ -1,12 +1,12 @@
-"""Mail that has ended leaves the disk: LevelDB keeps what is deleted until a compaction reaches it.
+"""Removes ended mail from the disk: LevelDB keeps deleted data until a compaction reaches it.
 
-So what holds recipients, and the slice of ids in which messages have ended, is compacted within the hour, or at once
-when space is short; mail goes on meanwhile. Measured, it takes 0.2 to 0.4 s of another thread for 100 MB of dead bodies
-beside 5 MB that live, and about a second for 5 MB that live among them: it is the living that have to be written again.
-Large bodies have files, and need none of this (`bodies`).
+Recipient keys, and the range of message ids with ended messages, are compacted within the hour, or at once when space
+is short; mail continues meanwhile. Measured in another thread: 0.2 to 0.4 s for 100 MB of dead bodies beside 5 MB of
+live ones, and about a second if the live ones are spread among them, since live data have to be rewritten. Large bodies
+have files, and need none of this (`bodies`).
 
-Promise: an hour after its end, a message's bytes are gone from a store of up to `SMALL_BYTES`; in a larger one those
-may be left that LevelDB's next compaction meets. Failures: a disk that says no fences the store, as with any write.
+Promise: an hour after its end, a message's bytes are gone from a store of up to `SMALL_BYTES`; in a larger one some may
+remain until LevelDB's next own compaction. Failures: a disk error fences the store, as with any write.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _ALL = ("0" * 16, "f" * 16)
 
 
 class Compaction:
-    """Knows where mail has ended since it was last done. `slice`: the first and the last such id; none: ()."""
+    """Remembers where mail has ended since the last compaction. `slice`: the first and the last such id; none: ()."""
 
     def __init__(self) -> None:
         self.slice: tuple[str, ...] = _ALL
         self._since_s = self._done_s = 0.0
 
     def resume(self, ended: list[str] | None) -> None:
-        """What the previous process noted; None: unknown."""
+        """The slice that the previous process recorded; None: unknown."""
         self.slice = _ALL if ended is None else tuple(ended)
 
     def ended(self, message_id: str) -> None:
-        """Something of it was in the store, and is deleted."""
+        """Keys of the message were in the store, and are deleted."""
         if not self.slice:
             self.slice = message_id, message_id
         else:
@@ -45,17 +45,18 @@ class Compaction:
                 self.slice = min(first, message_id), max(last, message_id)
 
     def due(self, now_s: float, short: bool) -> bool:
-        """Whether it is time. now_s: monotonic. short: space is, now."""
+        """Whether it is time. now_s: monotonic. short: space is short now."""
         if not self.slice:
             return False
         self._since_s = self._since_s or now_s
         return now_s - self._since_s >= EVERY_S or (short and now_s - self._done_s >= EVERY_S_IF_SHORT)
 
     async def run(self, store: Store, lines: StoreLine, now_s: float) -> None:
-        """Does it, elsewhere.
+        """Compacts, in threads.
 
-        LevelDB writes its buffer, what is deleted and the deletion with it, into a table as low as nothing overlaps,
-        and looks at that no more. So where there is little, all is done again behind a second table that overlaps it.
+        LevelDB writes its buffer, with deleted data and deletions, into a table at the lowest level without overlap,
+        and does not compact that again. So a small store is compacted once more, with a second table that overlaps the
+        first.
         """
         slice_, self.slice = self.slice, ()
         self._since_s, self._done_s = 0.0, now_s

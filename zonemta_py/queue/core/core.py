@@ -37,7 +37,7 @@ from zonemta_py.zones.router import Router
 
 
 class Core:
-    """What the parts of the queue share: the disk's two lines, the schedule, the counters."""
+    """What the parts of the queue share: the lines to both disks, the schedule, the counters."""
 
     def __init__(
         self,
@@ -104,7 +104,8 @@ class Core:
         self.lifetime = Lifetime(config, clock, self.campaigns, self.schedule)
 
     def close(self) -> None:
-        """In a process that continues: no thread and no file stays. Lost is at most what its end would have lost."""
+        """For a process that continues: ends all threads and closes all files. No more is lost than by the process's
+        end."""
         self.closed = True
         self.journal.close()
         self.lines.close()
@@ -134,24 +135,24 @@ class Core:
         self.messages.unpin(self.messages.get(message_id))
 
     def _terms_of(self, message_id: str) -> dict[str, Any]:
-        """Empty where they cannot be read: leasing the message finds that out."""
+        """Empty if they cannot be read: leasing the message deals with that."""
         try:
             return self.messages.peek(message_id)
         except StoreError:
             return {}
 
     def _stand(self, body: list[object]) -> None:
-        """A change of standing: a suspension, a rest, a rate learned."""
+        """Records a change of the policy state: a suspension, a rest, a learned rate."""
         packed = records.pack(body)
         self.policy_copy.add(self.ledger.append(Type.STANDING, packed), packed)
 
     def _clock_set(self, steps: list[list[Any]]) -> None:
-        """The machine's clock was set: when messages came is known by both clocks from now on."""
+        """The machine's clock was set: from now on, times of arrival are known by both clocks."""
         change = StandingRecord("clock", ["clock", ""], steps, "the machine's clock was set")
         self.ledger.append(Type.STANDING, change.pack())
 
     def _requeued(self, zone: str, address: str) -> None:
-        """A deferred recipient is due and was parked: it counts as queued from now on."""
+        """A deferred recipient became due and was parked: it counts as queued from now on."""
         domain = address.rpartition("@")[2]
         self.sizes.move(zone, domain, DEFERRED, QUEUED)
 
@@ -171,26 +172,26 @@ class Core:
     # -- what cannot be read
 
     def read_failed(self, error: StoreError) -> None:
-        """A range could not be walked: the store must be repaired, and a fresh process does that."""
+        """A range could not be read: the store must be repaired, by a fresh process."""
         if self.closed:
             return
         self.damaged(error if isinstance(error, StoreDamaged) else StoreDamaged(str(error)))
 
     def keep(self, task: asyncio.Future[Any]) -> None:
-        """The loop itself holds tasks only weakly."""
+        """Keeps a reference: the loop holds tasks only weakly."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     # -- waking the scheduler
 
     def recovered(self) -> None:
-        """Mail may leave, questions are answered."""
+        """Recovery is done: mail may be sent, questions are answered."""
         self.ready = True
         self.when_ready.set()
         self.changed()
 
     def changed(self) -> None:
-        """Something may be allowed now; the scheduler looks at the end of this turn of the loop."""
+        """Something may be allowed now; the scheduler runs at the end of this loop iteration."""
         if self.ready and not (self._pump_soon or self.copied or self.stopping):
             self._pump_soon = True
             asyncio.get_running_loop().call_soon(self._pump)

@@ -1,10 +1,10 @@
-"""Counters: what has become of the recipients of each campaign; exact, and O(1) to read.
+"""Counters: what became of the recipients of each campaign; exact, and O(1) to read.
 
-Kept as `sizes.py` keeps its counters: in memory, and written, those that changed, into the same LevelDB batch as the
-recipient's key; so whatever batch a crash leaves as the last one, tally and recipients agree. `fsck` counts again.
+Kept as `sizes.py` keeps its counters: in memory, and written, if changed, in the same LevelDB batch as the recipient's
+key; so whichever batch a crash leaves as the last one, counters and recipients agree. `fsck` recounts them.
 
-Counted are the recipients of merged messages, and of such others as name the campaign (X-Campaign) and come while it
-is under way: for these a note and the metadata say so, since others of that name have come before it began.
+Counted are recipients of merged messages, and of other messages that name the campaign (X-Campaign) and arrive while it
+is in progress: these are marked in the note and the metadata, since earlier mail may have used the same name.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ REMOVED = 0
 
 @dataclass(slots=True)
 class Tally:
-    """accepted, delivered, bounced, removed: recipients. deferred: attempts put off. blocked: attempts, deferred or
-    bounced, that were refused for who we are or what we send. suppressed: recipients, left out when they came (these
-    were never accepted) or removed. first_ms, last_ms: first and latest result, UNIX ms, 0: none.
-    """
+    """accepted, delivered, bounced, removed: recipients. deferred: deferred attempts. blocked: attempts, deferred or
+    bounced, that were refused because of who we are or what we send. suppressed: recipients left out at acceptance
+    (never accepted) or removed. first_ms, last_ms: first and latest result, UNIX ms, 0: none."""
 
     accepted: int = 0
     delivered: int = 0
@@ -54,7 +53,7 @@ class Tally:
 
 
 class CampaignCounters:
-    """By campaign. Only those that were opened are counted."""
+    """By campaign. Only open ones are counted."""
 
     def __init__(self, store: Store) -> None:
         self._counters: dict[str, Tally] = {}
@@ -73,25 +72,25 @@ class CampaignCounters:
         return self._counters[name]
 
     def open(self, name: str) -> None:
-        """There is such a campaign from now on."""
+        """The campaign exists from now on."""
         self._counters.setdefault(name, Tally())
         self._changed.add(name)
 
     def forget(self, name: str) -> None:
-        """There is no such campaign any more; the caller deletes its key."""
+        """The campaign no longer exists; the caller deletes its key."""
         self._counters.pop(name, None)
         self._changed.discard(name)
         self._written.discard(name)
 
     def add(self, name: str, figure: str, count: int = 1) -> None:
-        """Adds to one figure (or takes from it); of a campaign that there is not, nothing is counted."""
+        """Adds to one figure (or subtracts); does nothing for an unknown campaign."""
         tally = self._counters.get(name)
         if tally is not None:
             setattr(tally, figure, getattr(tally, figure) + count)
             self._changed.add(name)
 
     def result(self, name: str, verdict: int, ms: int, blocked: bool = False, suppressed: bool = False) -> None:
-        """One recipient was tried, or has ended without it (REMOVED)."""
+        """One recipient was tried, or ended without an attempt (REMOVED)."""
         tally = self._counters.get(name)
         if tally is None:
             return
@@ -111,7 +110,7 @@ class CampaignCounters:
         self._changed.add(name)
 
     def changes(self) -> list[Operation]:
-        """Operations that write what has changed since the last call."""
+        """Writes what has changed since the last call."""
         operations: list[Operation] = [
             (keys.tally(name), records.pack(astuple(self._counters[name]))) for name in self._changed
         ]
@@ -119,10 +118,10 @@ class CampaignCounters:
         return operations
 
     def again(self) -> None:
-        """The batch that the last changes went into did not reach the disk: write them with the next one."""
+        """The batch with the last changes did not reach the disk: writes them with the next one."""
         self._changed |= self._written
 
 
 def campaign_of(metadata: dict[str, Any]) -> str:
-    """The campaign in whose tally the recipients of a message are; "" if they are in none."""
+    """The campaign whose counters include the recipients of a message; "" if there is none."""
     return metadata["campaign"] if "columns" in metadata or "counted" in metadata else ""

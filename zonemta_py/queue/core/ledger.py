@@ -1,11 +1,11 @@
-"""The journal as the queue writes it, and the promise that all of it rests on: a record is written; when it is on
-stable storage the store is given what it says, in the order of the records; only then does it count as applied.
+"""The queue's side of the journal, and the order that everything relies on: a record is written; once it is stable, it
+is applied to the store, in the order of the records; only then does it count as applied.
 
-A crash before that leaves the record to replay, which does the same with it (`replay`). Records that change nothing in
-the store are appended only. Segments begin and end here. All methods are called in the event loop.
+After a crash before that, replay applies the record in the same way (`replay`). Records that change nothing in the
+store are only appended. Segments begin and end here. All methods are called in the event loop.
 
-Failures: what a record says cannot be applied (`apply`): that ends the process. While the journal's disk is in trouble
-what was written waits (`commit.JournalLine`).
+Failures: a record that cannot be applied (`apply`) ends the process. While the journal's disk has errors, records wait
+(`commit.JournalLine`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FRAME_BYTES = 24
 
 
 class Ledger:
-    """rotated: set when a segment has been closed, and the archive may not have been given it yet."""
+    """rotated: set when a segment was closed and may not be in the archive yet."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Ledger:
         self.rotated.set()
 
     def append(self, kind: Type, body: bytes, ms: int = 0) -> int:
-        """Adds a record (of now, unless `ms` says when), to a new segment when this one is full. Returns its number."""
+        """Appends a record (of now, or of `ms`), in a new segment if this one is full. Returns its number."""
         if not self._writing or self._bytes > self._settings.segment_bytes:
             self.rotate()
         self._bytes += len(body) + FRAME_BYTES
@@ -57,23 +57,23 @@ class Ledger:
         return self._journal.append(kind, body, ms or self._clock.ms())
 
     def write(self, kind: Type, body: bytes, apply: Callable[[], object], ms: int = 0) -> int:
-        """The same of a record that the store follows: `apply` submits to it, once the record is stable."""
+        """Appends a record that changes the store: `apply` submits the changes once the record is stable."""
         seq = self.open(kind, body, ms)
         self._journal.when_stable(partial(self.apply, seq, apply))
         return seq
 
     def open(self, kind: Type, body: bytes, ms: int = 0) -> int:
-        """The same where the store is given it later than that: then the writer calls `apply`, or `close`."""
+        """Appends a record that changes the store later: the writer then calls `apply`, or `close`."""
         seq = self.append(kind, body, ms)
         self._open.append(seq)
         return seq
 
     def expect(self, seq: int) -> None:
-        """Replay: a record that is there already, and whose turn comes (`close`)."""
+        """Replay: an existing record that will be applied in its turn (`close`)."""
         self._open.append(seq)
 
     def apply(self, seq: int, apply: Callable[[], object]) -> None:
-        """Gives the store what an open record says, now that it is stable.
+        """Applies an open record to the store, now that it is stable.
 
         An error leaves memory between two records, with counters that the next batch would write. So `failed` ends the
         process first, and the next start applies the record.
@@ -86,7 +86,7 @@ class Ledger:
         self.close(seq)
 
     def close(self, seq: int) -> None:
-        """The store has been given what the record says: from the next batch on it counts as applied."""
+        """The changes of the record are submitted: from the next batch on it counts as applied."""
         if not self._open or self._open[0] != seq:
             self._closed.add(seq)
             return
@@ -95,13 +95,13 @@ class Ledger:
             self._closed.discard(self._open.popleft())
 
     def applied(self) -> int:
-        """Every record up to this number has been given to the store."""
+        """Every record up to this number has been applied to the store."""
         return self._open[0] - 1 if self._open else self._journal.stable_seq
 
     # -- segments
 
     def rotate(self) -> None:
-        """Closes the segment that is being written, if there is one, and begins the next."""
+        """Closes the open segment, if there is one, and begins the next."""
         now_ms = self._clock.ms()
         if self._writing:
             self._journal.append(Type.END, END_BODY, now_ms)
@@ -115,12 +115,12 @@ class Ledger:
         self._bytes, self._began_ms, self._news = 0, self._clock.steady_ms(), False
 
     def rotate_old(self) -> None:
-        """Closes a segment whose time has come, so that who reads the archive hears of what is in it."""
+        """Closes a segment whose time has come, so that readers of the archive get its content."""
         if self._clock.steady_ms() - self._began_ms >= self._settings.segment_s * 1000:
             self.rotate_with_news()
 
     def rotate_with_news(self) -> bool:
-        """Closes the segment if there is news in it, which is anything but positions."""
+        """Closes the segment if it holds anything but position records."""
         news = self._news
         if news:
             self.rotate()

@@ -1,13 +1,13 @@
-"""The life of mail: how long a recipient may wait before it expires (5.4.7). The rule is here, in one place.
+"""The lifetime of mail: how long a recipient may wait before it expires (5.4.7). The rule is here, in one place.
 
 A recipient lives `life_h` hours: the campaign's if it is merged, else those of [retry]. They are counted in steady time
-(`schedule.steady`: a clock that is set makes nobody older), from when it may first be sent: its message was accepted,
-its hold is over (X-Deliver-After), its sending hours are open. Not counted is what somebody has chosen: that its zone,
-destination, tenant, campaign or source is stopped by an order or a bound of its campaign, and that it is held. Counted
-is all other waiting, also what a limit, a rule's rest or a destination that is away costs it, and the time in which the
-machine was off; but after more than an hour of that nothing is given up before it could be tried for an hour.
+(`schedule.steady`: setting the clock makes no mail older), from when it may first be sent: its message was accepted,
+its hold is over (X-Deliver-After), its sending hours are open. Not counted is waiting by choice: while its zone,
+destination, tenant, campaign or source is stopped by an order or a campaign's threshold, and while it is held. All
+other waiting counts, including limits, a rule's rest, an unreachable destination, and time when the machine was off;
+but after more than an hour of that, nothing expires before it could be tried for an hour.
 
-It is given up at the first attempt that fails after its end, or, where it cannot be tried, by the sweep (`expiry`).
+It expires at the first failed attempt after its end or, if it cannot be tried, by the sweep (`expiry`).
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ HOUR_MS = 3_600_000
 
 
 class Lifetime:
-    """Of all that is in the queue. Times are steady."""
+    """Lifetimes of all mail in the queue. Times are steady."""
 
     def __init__(self, config: Config, clock: Steady, campaigns: Campaigns, schedule: Schedule) -> None:
         self._config, self._clock, self._campaigns, self._schedule = config, clock, campaigns, schedule
 
     def perhaps_over(self, message_id: str, now_ms: int) -> bool:
-        """False: its life is not over, for certain. Does not read the message; once False, so for all later ids."""
+        """False: its lifetime is certainly not over. Does not read the message; if False, also False for all later
+        ids."""
         shortest_h = min(self._config.retry.life_h, self._campaigns.shortest_life_h)
         return now_ms - self._clock.born_ms(message_id) >= shortest_h * HOUR_MS
 
     def over(self, flow_queue: FlowQueue, message: Message, note: Note, now_ms: int) -> bool:
-        """Whether it has waited for all of its life."""
+        """Whether its lifetime is over."""
         begins_ms = self._begins_ms(flow_queue, message, note)
         life_ms = self._life_ms(message)
         if now_ms - begins_ms < life_ms or now_ms < self._clock.grace_until_ms:
@@ -44,13 +45,13 @@ class Lifetime:
         return now_ms - begins_ms - self._chosen_ms(flow_queue, note, begins_ms, now_ms) >= life_ms
 
     def ends_ms(self, flow_queue: FlowQueue, message: Message, note: Note, now_ms: int) -> int:
-        """When it will be over, if nothing is stopped or held from now on."""
+        """When its lifetime ends, if nothing is stopped or held from now on."""
         begins_ms = self._begins_ms(flow_queue, message, note)
         ends_ms = begins_ms + self._life_ms(message) + self._chosen_ms(flow_queue, note, begins_ms, now_ms)
         return max(ends_ms, self._clock.grace_until_ms)
 
     def chosen_ms(self, flow_queue: FlowQueue, message: Message, note: Note, now_ms: int) -> int:
-        """How much of its waiting is not counted, since somebody had stopped or held it."""
+        """How much of its waiting does not count, because it was stopped or held."""
         return self._chosen_ms(flow_queue, note, self._begins_ms(flow_queue, message, note), now_ms)
 
     def _life_ms(self, message: Message) -> int:

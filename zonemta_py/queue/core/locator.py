@@ -1,4 +1,4 @@
-"""Where a recipient's key is, of the places where it can be: after a crash, or for an operator's order."""
+"""Locates a recipient's key among the places where it can be: after a crash, or for an operator's order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Get = Callable[[bytes], bytes | None]
 
 
 def find(get: Get, zone: str, target: str, message_id: str, address: str, before_ms: int) -> tuple[bytes, bytes] | None:
-    """Where a recipient's key is, of the places where a record may have found it; its key and value."""
+    """The key and value of a recipient, among the places where a record may have found it."""
     if before_ms:
         places = [keys.deferred(zone, before_ms, message_id, address)]
         places.append(keys.parked(zone, target, message_id, address))
@@ -30,7 +30,7 @@ def find(get: Get, zone: str, target: str, message_id: str, address: str, before
 
 
 def leased_keys(get: Get, start: StartRecord) -> list[tuple[str, bytes, bytes]]:
-    """The recipients of a start that are still there: address, key, value."""
+    """The recipients of a start record that still exist: address, key, value."""
     found = []
     for who in map(Who.of, start.recipients):
         place = find(get, start.zone, start.destination, start.id, who.address, who.before_ms)
@@ -40,8 +40,7 @@ def leased_keys(get: Get, start: StartRecord) -> list[tuple[str, bytes, bytes]]:
 
 
 def places_of(get: Get, removed: RemovedRecord) -> dict[str, tuple[bytes, int]]:
-    """Of those that are still where the record, which says that, found them: the key, and how they are counted; by
-    address."""
+    """Of the recipients that are still where the record found them: the key, and how they are counted; by address."""
     found: dict[str, tuple[bytes, int]] = {}
     where = removed.where or {"destination": "", "due": []}
     for place, address in enumerate(removed.recipients):
@@ -55,7 +54,7 @@ def places_of(get: Get, removed: RemovedRecord) -> dict[str, tuple[bytes, int]]:
 
 
 def find_any(store: Store, zone: str, message_id: str, address: str) -> tuple[bytes, int] | None:
-    """The key of a recipient that is not leased, wherever it is, and how it is counted."""
+    """The key of a recipient that is not leased, and how it is counted."""
     key = keys.held(zone, message_id, address)
     if store.get(key) is not None:
         return key, sizes.HELD
@@ -77,7 +76,7 @@ def find_entry(store: Store, zone: str, message_id: str, address: str) -> Entry 
 
 
 def recipients_between(store: Store, first_id: str, last_id: str) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of the recipients of messages from one id to the other, and of all deferred ones at the end.
+    """Keys and values of the recipients of messages from one id to another; all deferred ones come last.
 
     One seek for each zone, and each parked destination, however many recipients there are.
     """

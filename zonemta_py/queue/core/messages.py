@@ -1,8 +1,7 @@
-"""Messages in use in memory: metadata, how many recipients are left, and the body while it is warm.
+"""Messages in memory: metadata, how many recipients are left, and the body while it is cached.
 
-A message is pinned by every recipient of it in the window or leased, and by every batch that changes it and is not
-written yet; with the last pin it is forgotten, and read again from the store when needed. So what is in the store is
-never older than what is believed here.
+A message is pinned by each of its recipients in the window or leased, and by each unwritten batch that changes it; with
+the last pin it is dropped, and read again from the store when needed. So the store is never older than memory.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ WARM_BYTES_MAX = 8 * 1024 * 1024
 
 
 class Message:
-    """One message. body: its one chunk, as it is kept, while warm. left: recipients that have not come to an end."""
+    """One message. body: its one chunk as stored, while cached. left: recipients that have not ended."""
 
     __slots__ = ("body", "created_ms", "id", "left", "metadata", "pins", "total")
 
@@ -39,7 +38,7 @@ class Message:
 
     @property
     def filed(self) -> bool:
-        """Whether its body has a file of its own (`bodies`)."""
+        """Whether its body is in a file (`bodies`)."""
         return "file" in self.metadata
 
 
@@ -57,25 +56,25 @@ class Messages:
         return len(self._known)
 
     def add(self, message: Message, body: bytes | None) -> None:
-        """A message just accepted; its body stays warm if there is room."""
+        """A message just accepted; its body stays cached if there is room."""
         self._known[message.id] = message
         if body is not None and self._warm + len(body) <= WARM_BYTES_MAX:
             message.body = body
             self._warm += len(body)
 
     def get(self, message_id: str) -> Message:
-        """From memory or the store. Raises StoreDamaged when its keys are missing or cannot be read."""
+        """From memory or the store. Raises StoreDamaged if its keys are missing or cannot be read."""
         message = self._known.get(message_id)
         if message is None:
             message = self._known[message_id] = self._load(message_id)
         return message
 
     def peek(self, message_id: str) -> dict[str, Any]:
-        """A message's metadata, without keeping it. Raises StoreDamaged."""
+        """A message's metadata, without pinning it. Raises StoreDamaged."""
         return self.look(message_id).metadata
 
     def look(self, message_id: str) -> Message:
-        """A message, without keeping it. Raises StoreDamaged."""
+        """A message, without pinning it. Raises StoreDamaged."""
         return self._known.get(message_id) or self._load(message_id)
 
     def _load(self, message_id: str) -> Message:
@@ -89,7 +88,7 @@ class Messages:
             raise StoreDamaged(f"message {message_id} has unreadable metadata ({error})") from None
 
     def size_left(self, message_id: str) -> int:
-        """Bytes of a message that cannot be loaded: by its metadata, or by the body that is left; 0: nothing says."""
+        """Bytes of a message that cannot be loaded: from its metadata, or from what is left of its body; 0: unknown."""
         prefix, size = keys.message_range(message_id), 0
         for key, value in self._store.scan(prefix, keys.end(prefix)):
             part = key.decode().rsplit(" ", 1)[1]
@@ -100,13 +99,13 @@ class Messages:
         return size
 
     def body(self, message: Message) -> bytes | None:
-        """The body as it is kept, if it is one chunk."""
+        """The body as stored, if it is one chunk."""
         if message.body is not None or message.chunks != 1:
             return message.body
         return self._chunk(message.id, 1)
 
     def chunks(self, message: Message, first: int, most: int) -> list[bytes]:
-        """Up to `most` chunks from `first` on, as they are kept; none behind the body's end. Raises StoreError."""
+        """Up to `most` chunks from `first` on, as stored; none after the body's end. Raises StoreError."""
         if message.filed:
             return self._bodies.read(message.id, message.chunks, first, most)
         last = min(first + most - 1, message.chunks)
@@ -116,16 +115,15 @@ class Messages:
         return self.chunks(message, 1, 1)[0] if message.filed else self._chunk(message.id, 1)
 
     def _chunk(self, message_id: str, number: int) -> bytes:
-        """A chunk as it is kept. Raises StoreDamaged."""
+        """A chunk as stored. Raises StoreDamaged."""
         data = self._store.get(keys.chunk(message_id, number))
         if data is None:
             raise StoreDamaged(f"message {message_id} has lost chunk {number} of its body")
         return data
 
     def text(self, message: Message) -> bytes:
-        """The first chunk, restored: the header section, and all of the body where that is one chunk. Empty of a merged
-        message, which has none.
-        """
+        """The first chunk, restored: the header section, and the whole body if that is one chunk. Empty for a merged
+        message, which has none."""
         if not message.chunks:
             return b""
         try:
@@ -134,7 +132,7 @@ class Messages:
             raise StoreDamaged(f"message {message.id}: {error}") from None
 
     def cool(self, message: Message) -> None:
-        """The body is not expected to be needed again."""
+        """Drops the body from the cache: it is not expected to be needed again."""
         if message.body is not None:
             self._warm -= len(message.body)
             message.body = None
@@ -149,7 +147,7 @@ class Messages:
             del self._known[message.id]
 
     def drop(self, message_id: str) -> None:
-        """Forgets a message whatever its pins: it turned out to be damaged."""
+        """Drops a damaged message, whatever its pins."""
         self._fewer.pop(message_id, None)
         self._written.pop(message_id, None)
         message = self._known.pop(message_id, None)
@@ -157,9 +155,9 @@ class Messages:
             self.cool(message)
 
     def finish(self, message: Message, count: int) -> list[Operation]:
-        """What it changes in the store that `count` recipients have ended; the last one takes all keys along.
+        """What changes in the store when `count` recipients have ended; with the last one all keys are deleted.
 
-        How many are left is written once for each batch (`changes`), however many end in it.
+        The number of recipients left is written once for each batch (`changes`), however many end in it.
         """
         message.left -= count
         if message.left > 0:
@@ -177,7 +175,7 @@ class Messages:
         return operations
 
     def changes(self) -> list[Operation]:
-        """How many recipients are left of the messages of which some have ended since the last call."""
+        """How many recipients are left of the messages that changed since the last call."""
         self._written, self._fewer = self._fewer, {}
         return [
             (keys.existence(one.id), Existence(one.created_ms, one.total, one.left).value())
@@ -185,5 +183,5 @@ class Messages:
         ]
 
     def again(self) -> None:
-        """The batch that the last changes went into did not reach the disk: write them with the next one."""
+        """The batch with the last changes did not reach the disk: writes them with the next one."""
         self._fewer = self._written | self._fewer

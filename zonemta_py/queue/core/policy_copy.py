@@ -1,8 +1,8 @@
-"""A second copy of what is stopped and of what was learned: in the store, so that a damaged journal loses no order.
+"""A second copy of the policy state (stops and learned values) in the store, so that a damaged journal loses no order.
 
-Each STANDING record is copied once it is stable in the journal. With each position the whole state follows, and takes
-the place of the copies before it. A start takes the later of the two states, and all changes since, by their numbers,
-wherever they are found. Failures: StoreError.
+Each STANDING record is copied once it is stable in the journal. With each position the whole state is written, and
+replaces the copies before it. A start uses the later of the two states, and all changes since, by number, wherever they
+are found. Failures: StoreError.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zonemta_py.queue.core.commit import JournalLine, StoreLine, immediately
 
 
 class PolicyCopy:
-    """Writes it."""
+    """Writes the copy."""
 
     def __init__(self, store: Store, journal: JournalLine, lines: StoreLine) -> None:
         self._journal, self._lines = journal, lines
@@ -33,7 +33,8 @@ class PolicyCopy:
         self._lines.submit([(keys.standing(seq), body)], immediately, sync=False, keep=True)
 
     def save(self, policy: dict[str, Any], admission: dict[str, Any]) -> None:
-        """The state as it is now, into the next batch; it has all up to the journal's last stable record."""
+        """Writes the current state with the next batch; it includes everything up to the journal's last stable
+        record."""
         seq = self._journal.stable_seq
         value = records.pack({"seq": seq, "standing": policy, "permits": admission})
         operations: list[Operation] = [(keys.STANDING_STATE, value)]
@@ -50,8 +51,8 @@ def is_kept(store: Store) -> bool:
 def taken_up(
     store: Store, seq: int, policy: dict[str, Any], admission: dict[str, Any], changed: list[tuple[int, StandingRecord]]
 ) -> tuple[dict[str, Any], dict[str, Any], list[StandingRecord]]:
-    """What stood, what was used of limits, and the changes since. Given: the same of the journal, as of record `seq`,
-    and what it says of changes, by their numbers. Raises StoreError."""
+    """The policy state, the limits used, and the changes since. Arguments: the same from the journal, as of record
+    `seq`, and its changes, by number. Raises StoreError."""
     value = store.get(keys.STANDING_STATE)
     kept: dict[str, Any] = records.unpack(value) if value else {"seq": 0}
     if kept["seq"] > seq:  # the position record that followed it is gone

@@ -1,10 +1,10 @@
-"""Which journal segments still speak of living mail, and their way into the archive.
+"""Which journal segments still concern living mail, and their way into the archive.
 
-A closed segment never changes, so it is in the archive at once: its files get a second name there (a hard link). The
+A closed segment never changes, so it is archived at once: its file gets a second name in the archive (a hard link). The
 first name stays in the journal for as long as a restart may need it. A message belongs to the segment that was open
-when its id was given out; each segment counts its living messages. An envelope record that comes after the segment was
-closed (a large message takes its time) is kept as `late` in the one that holds it. A closed segment without living
-messages, all of it before the restart position, leaves the journal.
+when its id was given out; each segment counts its living messages. An envelope record that comes after its segment was
+closed (a large message takes its time) is counted as `late` by the segment that holds it. A closed segment without
+living messages, entirely before the restart position, leaves the journal.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Segments:
         return self._all[max(0, index)] if self._all else None
 
     def born(self, message_id: str) -> None:
-        """Its envelope record goes into the segment that is being written."""
+        """Its envelope record goes into the open segment."""
         home = self._home(message_id)
         if home is not None:
             home.live += 1
@@ -59,7 +59,7 @@ class Segments:
                     segment.late.discard(message_id)
 
     def count_again(self, living: list[str]) -> None:
-        """After damage, which may have cost the records that count them. living: the messages in the store."""
+        """After damage, which may have lost the records that count them. living: the messages in the store."""
         alive = set(living)
         for segment in self._all:
             segment.live, segment.late = 0, segment.late & alive
@@ -73,14 +73,14 @@ class Segments:
         return [segment.row() for segment in self._all]
 
     def finished(self, before_seq: int) -> list[tuple[int, int]]:
-        """Closed segments that may go, as (first record, first record of the next); they are forgotten here."""
+        """Closed segments that may go, as (first record, first record of the next); they are dropped here."""
         gone = [
             (segment.first, following.first)
             for segment, following in zip(self._all, self._all[1:], strict=False)
             if segment.live <= 0 and not segment.late and following.first <= before_seq
         ]
         firsts = {first for first, _ in gone}
-        # The floor of a segment that goes is inherited: its ids are all dead, but ids are looked up by floor.
+        # The next segment takes over its floor: its ids are all dead, but ids are looked up by floor.
         self._all = [segment for segment in self._all if segment.first not in firsts]
         return gone
 
@@ -88,7 +88,7 @@ class Segments:
 def publish(folder: Path, target: Path) -> list[Path]:
     """Links every closed file into the archive that is not there yet; returns the new ones. Can be repeated.
 
-    A link that a power cut takes back is made again by the next call, so none is waited for. Raises OSError.
+    A link lost in a power cut is made again by the next call, so no sync is needed. Raises OSError.
     """
     target.mkdir(parents=True, exist_ok=True)
     there = {path.name for path in journal.files(target)}
@@ -101,9 +101,9 @@ def publish(folder: Path, target: Path) -> list[Path]:
 
 
 def retire(folder: Path, target: Path, spans: list[tuple[int, int]]) -> list[Path]:
-    """Takes the files of those segments out of the journal; returns where they are now.
+    """Removes the files of those segments from the journal; returns where they are now.
 
-    What is in the archive already stays as it is there: a person may have been erased from it.
+    A file that is already in the archive stays as it is there: a person may have been erased from it.
     """
     gone: list[Path] = []
     if not spans:
@@ -119,16 +119,16 @@ def retire(folder: Path, target: Path, spans: list[tuple[int, int]]) -> list[Pat
 
 
 def oldest(folder: Path) -> int:
-    """The sequence number with which the journal's oldest file begins; 0 if it has none."""
+    """The number of the first record in the journal's oldest file; 0 if it has none."""
     return min((journal.first_seq(path) for path in journal.files(folder)), default=0)
 
 
 def outdated(folder: Path, now_ms: int, days: float, bytes_max: int, before_seq: int) -> list[Path]:
-    """Archived segments past their time, and the oldest ones beyond the size; 0 means no bound. None is left out that
-    is older than the last of them: what was taken back must not go before what it takes back.
+    """Archived segments past their time, and the oldest ones beyond the size; 0 means no limit. Always a range from the
+    oldest on: a record that revokes another must not be deleted before it.
 
-    before_seq: where the journal's oldest segment begins; what was archived from there on may hold the ends of its
-    mail, and stays.
+    before_seq: where the journal's oldest segment begins; segments archived from there on may hold the ends of its
+    mail, and stay.
     """
     rows = [(path, path.stat()) for path in journal.files(folder) if journal.first_seq(path) < before_seq]
     total = sum(stat.st_size for _, stat in rows)

@@ -1,7 +1,7 @@
 """Sizes: how many recipients are queued, deferred and held, for each zone and domain; exact, and O(1) to read.
 
-They are kept in memory and written, those that changed, into the same LevelDB batch as the change itself; so whatever
-batch a crash leaves as the last one, sizes and recipients agree. `fsck` counts again and compares.
+They are kept in memory and written, if changed, in the same LevelDB batch as the change itself; so whichever batch a
+crash leaves as the last one, sizes and recipients agree. `fsck` recounts and compares.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Sizes:
                 total[state] += counts[state]
 
     def move(self, zone: str, domain: str, before: int | None, after: int | None, count: int = 1) -> None:
-        """A recipient changes its state; None: it comes, or ends. count: -1 where the same is undone.
+        """A recipient changes its state; None: it is new, or ends. count: -1 to undo a move.
 
         Raises ValueError for a move that is not in `state.MOVES`: nothing has been counted.
         """
@@ -52,7 +52,7 @@ class Sizes:
             total[after] += count
 
     def rezone(self, zone: str, home: str, domain: str, before: int, after: int) -> None:
-        """The same of one whose zone has gone from the configuration, into that one."""
+        """The same for a recipient whose zone was removed from the configuration; `home` is its new zone."""
         if (before, after) not in COUNTED_MOVES:
             raise ValueError(f"{domain} in {zone}: no recipient goes from state {before} to {after}; see state.MOVES")
         self.move(zone, domain, before, None)
@@ -60,7 +60,7 @@ class Sizes:
         self.move(home, domain, DEFERRED, after)
 
     def changes(self) -> list[Operation]:
-        """Operations that write what has changed since the last call."""
+        """Writes what has changed since the last call."""
         operations: list[Operation] = []
         for key in self._changed:
             counts = self.domains[key]
@@ -73,7 +73,7 @@ class Sizes:
         return operations
 
     def again(self) -> None:
-        """The batch that the last changes went into did not reach the disk: write them with the next one."""
+        """The batch with the last changes did not reach the disk: writes them with the next one."""
         for key in self._written:
             self.domains.setdefault(key, [0, 0, 0])
         self._changed |= self._written

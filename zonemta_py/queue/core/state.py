@@ -1,11 +1,11 @@
-"""The states of a recipient and every legal move between them. All that changes a recipient's state goes by this table:
-`Sizes.move` counts each change, and refuses one that is not here.
+"""The states of a recipient and every legal move between them. All code that changes a state follows this table:
+`Sizes.move` counts each change, and refuses one that is not listed.
 
 A recipient is in one state. QUEUED: may go as soon as its destination can take it (its key is in `delivery-zone`, or in
-`parked` while the destination cannot). DEFERRED: waits for its due time, and goes from there when it has come.
-LEASED: a sender has it; a start record says so, its key stays where it was, so that a lost sender or a crash is nothing
-but the move back. HELD: waits for an operator. NEW is before all, and the rest are ends: there is no key of the
-recipient, and with a message's last recipient all the message's keys are gone.
+`parked` while the destination cannot). DEFERRED: waits for its due time, and is leased directly when that has come.
+LEASED: a sender has it; a start record says so, and its key stays in place, so that after a lost sender or a crash only
+the move back is needed. HELD: waits for an operator. NEW is the beginning, and all others are ends: the recipient has
+no key, and with a message's last recipient all the message's keys are deleted.
 
     NEW ─ accepted ► QUEUED ──────── lease ───────► LEASED ─ delivered ► DELIVERED
      │                  ▲ ◄─ not tried, sender lost ─┘ │ │ ── bounced ─► BOUNCED
@@ -15,8 +15,8 @@ recipient, and with a message's last recipient all the message's keys are gone.
                         └───────────────────── release ───────────────────┘
                                  (any) ─ removed, or lost by damage ► REMOVED
 
-Who expires is BOUNCED through a lease that no sender hears of. A released recipient is DEFERRED, due at once, so that
-its key is a new one (see `orders`).
+An expired recipient is BOUNCED through a lease that no sender sees. A released recipient is DEFERRED, due at once, so
+that its key is a new one (see `orders`).
 
 Which record makes a move durable is in MOVES; a move without one is derived again after a crash.
 """
@@ -90,7 +90,7 @@ def counted_as(key: bytes) -> int:
 
 
 def _places(state: State) -> tuple[int | None, ...]:
-    """As what a recipient may be counted that is in that state; None: it is not."""
+    """As what a recipient in that state may be counted; None: not at all."""
     if state == State.LEASED:
         return COUNTED[State.QUEUED], COUNTED[State.DEFERRED]
     return (COUNTED.get(state),)

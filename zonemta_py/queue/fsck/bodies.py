@@ -1,4 +1,4 @@
-"""What `check` finds out about the files of large bodies: each message's is whole, and each belongs to a message."""
+"""Checks the files of large bodies: each message's is complete, and each belongs to a message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zonemta_py.queue.fsck import stray_bodies
 
 
 def missing_chunks(metadata: dict[str, Any], parts: dict[str, bytes | int]) -> list[int]:
-    """Chunks that should be in the store, and are not. Raises KeyError, TypeError for metadata that is none."""
+    """Chunks that should be in the store, and are not. Raises KeyError, TypeError for invalid metadata."""
     numbers = range(1, 0 if "file" in metadata else metadata["chunks"] + 1)
     return [number for number in numbers if f"{number:06d}" not in parts]
 
@@ -27,7 +27,7 @@ def fault(folder: Path, message_id: str, metadata: dict[str, Any]) -> str:
 
 
 def clear(folder: Path, quarantine: Quarantine, strange: list[str], ended: set[str], lossy: bool) -> None:
-    """Files of no message: they go where their messages are known to have ended, or where nothing was lost."""
+    """Files without a message: deleted if their messages are known to have ended, or if nothing was lost."""
     bodies = folder / body_file.FOLDER
     lost = [one for one in strange if one not in ended] if lossy else []
     if lost:

@@ -1,4 +1,4 @@
-"""Check of campaigns: every part of each template, and the tally against the recipients that were found waiting."""
+"""Checks campaigns: every part of each template, and the counters against the waiting recipients."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
-"""Check: journal ↔ store ↔ sizes, everything compared with everything. `zonemta fsck`, and recovery after damage.
+"""The check: journal ↔ store ↔ sizes, everything compared with everything. For `zonemta fsck`, and recovery after
+damage.
 
 The journal says which recipients are alive (an envelope record names them, a final delivery record ends them); the
 store must have exactly one key for each of those, and for each message its existence, metadata and every chunk of its
-body. Where the journal itself has lost records, the store is believed: mail is never dropped for lack of a record.
+body. If the journal itself has lost records, the store is believed: mail is never dropped for lack of a record.
 
-What a crash left for the next start to do has been done before anything is compared (`fsck`, `recovery`): results that
-only the journal has are no problem, and nothing may be removed before they are applied.
+What a crash left for the next start to do is done before anything is compared (`fsck`, `recovery`): results that only
+the journal has are no problem, and nothing may be removed before they are applied.
 
-What would put it right is noted beside each problem (`repair` does it): keys of ended recipients go, missing ones come
-back, counters are counted again, and a message that has lost a part of itself is ended as lost.
+Each problem comes with its correction (`repair` carries it out): keys of ended recipients are deleted, missing ones
+restored, counters recounted, and an incomplete message is ended as lost.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _COUNTED_AS = {family: COUNTED[state] for family, state in FAMILY.items()}
 
 
 class StoreState(NamedTuple):
-    """The store's own note of how far it is: value of the key `state`. batches: how many it has been given, ever."""
+    """The store's own record of its progress: value of the key `state`. batches: how many have been written, ever."""
 
     applied: int = 0
     stable: int = 0
@@ -81,7 +82,7 @@ def last_id(store: Store, floor: str) -> str:
 
 def recipients(store: Store) -> Iterator[tuple[keys.Place, bytes, bytes]]:
     """Every recipient key in the store with its place and value."""
-    for family in sorted(FAMILY, key=lambda family: family != "held"):  # of two keys the one that holds counts
+    for family in sorted(FAMILY, key=lambda family: family != "held"):  # if there are two keys, the held one counts
         prefix = family.encode() + b" "
         for key, value in store.scan(prefix, keys.end(prefix)):
             yield keys.place(key), key, value
@@ -95,11 +96,10 @@ def compare(
     progress: Callable[[str], None] = lambda _: None,
     older: Iterable[Record] | None = None,
 ) -> Comparison:
-    """Compares all there is. rows: all records, of every segment that is not archived; faults: met while reading them.
+    """Compares everything. rows: all records, of every segment that is not archived; faults: met while reading them.
 
-    older: where the store has lost something, the records of the archive before those: the suppression list is made
-    of all of them again.
-    Raises StoreError: the store cannot be read.
+    older: if the store has lost something, the earlier records from the archive: the suppression list is rebuilt from
+    all of them. Raises StoreError: the store cannot be read.
     """
     truth = Truth()
     progress("reading the journal")
@@ -127,7 +127,7 @@ def compare(
 
 
 class Comparison:
-    """What was found. operations: what repairs it in the store, but for messages that are `broken` (and why)."""
+    """What was found. operations: the corrections in the store, except for messages that are `broken` (and why)."""
 
     def __init__(self, config: Config, store: Store, truth: Truth, lossy: bool, lost: bool) -> None:
         self.config, self.store, self.truth, self.report = config, store, truth, Report()
@@ -151,7 +151,7 @@ class Comparison:
     # -- messages
 
     def messages(self) -> None:
-        """Existence, metadata, and every chunk of each message."""
+        """Checks existence, metadata, and every chunk of each message."""
         parts: dict[str, dict[str, bytes | int]] = {}
         current = ""
         for key, value in self.store.scan(keys.MESSAGES, keys.end(keys.MESSAGES)):
@@ -212,7 +212,7 @@ class Comparison:
         return message_id in self.truth.ended or self.truth.alive.get(message_id) == {}
 
     def bodies(self) -> None:
-        """Bodies' files that belong to no message. They are no fault: the next start removes them."""
+        """Body files without a message. They are not a fault: the next start deletes them."""
         known = body_file.ids(self.config.folder / body_file.FOLDER)
         self.strange = [one for one in known if one not in self.whole and one not in self.broken]
         if self.strange:
@@ -246,7 +246,7 @@ class Comparison:
             self._settle_left(message_id, existence)
 
     def _is_over(self, place: keys.Place) -> bool:
-        """The journal has its end. A message it does not know is alive: its record may be lost or unwritten."""
+        """The journal has its end. An unknown message is alive: its record may be lost or unwritten."""
         if place.id in self.truth.ended:
             return True
         alive = self.truth.alive.get(place.id)
@@ -266,7 +266,7 @@ class Comparison:
         self.operations.append((key, None))
 
     def _end_is_gone(self, message_id: str) -> bool:
-        """Whether the store is believed, which has not got it: mail that was delivered must not be sent again."""
+        """Whether a recipient missing from the store counts as ended: delivered mail must not be sent again."""
         if not self.truth.gaps or self.lost:
             return False
         what = "its end stood in a segment that is gone from the archive"
@@ -276,13 +276,13 @@ class Comparison:
     def _bring_back(self, message_id: str, zone: str, address: str, note: Note) -> None:
         if self._end_is_gone(message_id):
             return
-        if message_id in self._merged:  # its values were in its key only
+        if message_id in self._merged:  # its values were only in its key
             self.report.add("damage", f"{address} is lost from a merged message", message_id, "make its request again")
             self._owed(message_id, zone, address)
             return
         self.report.add("repairable", f"{address} is not queued, and has not ended", message_id, "it is queued again")
         home = self.config.zone(zone) or self.config.default_zone
-        # Among the parked ones: a fresh key might lie below the low-water mark, and never be read.
+        # As a parked one: a fresh key might be below the low-water mark, and never be read.
         target = destination(home, address.rpartition("@")[2]).key
         self.operations.append((keys.parked(home.name, target, message_id, address), note.value()))
         self._count(home.name, address, sizes.QUEUED, message_id)
@@ -306,7 +306,7 @@ class Comparison:
     # -- campaigns
 
     def campaigns(self) -> None:
-        """Their templates, and their tallies against what was counted."""
+        """Their templates, and their counters against what was counted."""
         for found in check_campaigns.findings(self.store, self._waiting):
             self.report.add(*found[:4])
             self.operations += found.operations

@@ -1,4 +1,4 @@
-"""What the journal says is alive, record by record: what `check` holds the store against."""
+"""What the journal says is alive, record by record: the check compares the store with it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Truth:
         elif record.type == Type.FINISH:
             message_id = FinishRecord.of(records.unpack(record.body)).id
             if message_id in self.lost_before and self.alive.get(message_id):
-                return  # it was found lost with one of its recipients; the others have not been named yet
+                return  # lost with one of its recipients; the others follow in later records
             self.alive.pop(message_id, None)
             self.senders.pop(message_id, None)
             self.ended.add(message_id)

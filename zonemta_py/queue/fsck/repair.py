@@ -1,8 +1,8 @@
-"""Repair of what a comparison has found, in an order that a crash may interrupt anywhere.
+"""Repairs what a comparison has found, in an order that a crash may interrupt anywhere.
 
-First what is damaged goes to quarantine/, one case for all of it; then the journal gets the records that end what is
-lost; when they are stable the store follows. The queue here is one that has replayed everything, and that nobody uses:
-afterwards it is thrown away, since what it has counted is old.
+First the damaged parts go to quarantine/, in one case; then the journal gets the records that end what is lost; once
+they are stable, the store follows. The queue object used here has replayed everything, and is discarded afterwards,
+since its counters are out of date.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _set_aside(core: Core, found: Comparison, quarantine: Quarantine) -> str:
 
 
 def _ends(core: Core, found: Comparison, case: str) -> list[Operation]:
-    """Writes the records; returns what they take from the store."""
+    """Writes the records; returns the deletions for the store."""
     for message_id, zones in found.owed.items():
         for zone, addresses in zones.items():
             why = found.broken.get(message_id, "its key")

@@ -1,7 +1,7 @@
-"""Files of bodies that no message in the store has, found at a start.
+"""Body files without a message in the store, found at a start.
 
-Those that a crash may leave go: of messages that were never accepted, or that had ended. Any other is a message whose
-keys are lost, so its file is set aside, with a note, in one case for all of them.
+Those that a crash may leave are deleted: of messages that were never accepted, or that had ended. Any other belongs to
+a message whose keys are lost, and is set aside, with a note, in one case for all of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def clear(core: Core, floor: str, known: set[str]) -> None:
-    """known: ids below `floor` that may have been on their way in, or to their end. Raises StoreError, OSError."""
+    """known: ids below `floor` that may have been on their way in, or ending. Raises StoreError, OSError."""
     folder, exists = core.bodies.folder, core.store.get
     found = [one for one in core.bodies.found if one not in core.arriving]
     strays = [one for one in found if exists(keys.existence(one)) is None]

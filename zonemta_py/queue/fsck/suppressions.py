@@ -1,4 +1,4 @@
-"""Check of the suppression list against what the journal says of it, and of requests' keys against their ends."""
+"""Checks the suppression list against the journal, and the keys of requests against their expiry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zonemta_py.queue.suppression.entry import ALL, WHOLE_BEGINS, Suppressed, op
 
 
 class Listed:
-    """What the journal that is left says of the list."""
+    """What the remaining journal says about the list."""
 
     def __init__(self) -> None:
         self.last: dict[bytes, bytes | None] = {}
@@ -31,8 +31,8 @@ class Listed:
 
 
 def findings(store: Store, listed: Listed, lossy: bool, lost: bool) -> Iterator[Finding]:
-    """lossy: the journal has lost records; the store is believed then. lost: the store has, too: whom it does not know
-    stays listed, as damage must not cause mail to anyone on it."""
+    """lossy: the journal has lost records; the store is believed then. lost: so has the store; people it does not know
+    stay listed, as damage must not cause mail to anyone on the list."""
     yield from _entries(store)
     if not lossy or lost:
         yield from _against_journal(store, listed, only_missing=lossy)

@@ -1,1 +1,1 @@
-"""What a queue does by the clock: positions, archive, deadlines, expiry."""
+"""The queue's periodic work: positions, archive, deadlines, expiry."""

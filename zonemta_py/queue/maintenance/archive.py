@@ -1,7 +1,7 @@
-"""The archive: closed segments come as soon as they are closed, and leave the journal once no restart needs them.
+"""The archive: segments are added as soon as they are closed, and leave the journal once no restart needs them.
 
-Promise: what happened before `rotate` is called can be read in the archive when it has returned, whatever waits still.
-Failures: OSError of the disk; the next call makes good what this one left out.
+Promise: what happened before `rotate` is called can be read in the archive when it has returned. Failures: OSError of
+the disk; the next call makes up for it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ log = logging.getLogger(__name__)
 
 
 async def publish(core: Core) -> None:
-    """Puts into the archive what has been closed. Raises OSError."""
+    """Links closed segments into the archive. Raises OSError."""
     await core.journal.stable()
     folder = core.config.folder
     segments.publish(folder / "journal", folder / "archive")
 
 
 async def rotate(core: Core) -> str:
-    """Closes the segment that is being written, if there is news in it: its name, or "". Raises ValueError."""
+    """Closes the open segment, if it holds anything but positions: its name, or "". Raises ValueError."""
     closed = core.ledger.rotate_with_news()
     try:
         await publish(core)
@@ -37,9 +37,9 @@ async def rotate(core: Core) -> str:
 
 
 async def retire(core: Core, suppression: SuppressionList, before_seq: int) -> None:
-    """Takes finished segments out of the journal, and out of the archive what is past its time.
+    """Removes finished segments from the journal, and outdated ones from the archive.
 
-    Each is read once more before: whoever reads the archive later is told of what it has lost meanwhile.
+    Each is read once more before: readers of the archive get a record of what was lost meanwhile.
     """
     folder = core.config.folder
     spans = core.segments.finished(before_seq)
@@ -52,8 +52,8 @@ async def retire(core: Core, suppression: SuppressionList, before_seq: int) -> N
 
 
 async def prune(core: Core, suppression: SuppressionList) -> None:
-    """Deletes what is past its time. The archive stands in for a store that is lost: first the suppression list, as it
-    is, is told to the journal again, if it was told last in what goes."""
+    """Deletes outdated segments. The archive can replace a lost store, so if the suppression list was last written in
+    what is deleted, it is first written to the journal again."""
     folder, queue = core.config.folder, core.config.queue
     archive, oldest = folder / "archive", segments.oldest(folder / "journal")
     bytes_max = queue.archive_bytes and max(queue.archive_bytes, 2 * suppression.told_bytes)

@@ -1,8 +1,7 @@
-"""Deadlines (RFC 2852) of mail that waits: BY=…;R is returned when its time has passed, of BY=…;N the sender is told.
+"""Deadlines (RFC 2852) of waiting mail: after it, BY=…;R is returned, and for BY=…;N the sender is notified.
 
-Each zone, flow queue and range knows the nearest deadline in it, so that nothing is walked before one has passed; 0
-means that nobody knows, as after a restart. Walks go on where they ended, in stretches, so that the loop gets its
-turn.
+Each zone, flow queue and range knows its nearest deadline, so that nothing is walked before one has passed; 0 means
+unknown, as after a restart. Walks continue where they stopped, in portions, so that the event loop keeps running.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ FLOW_QUEUES_AT_ONCE = 1_000
 
 
 class _Deferred:
-    """A zone's deferred recipients. deadline_ms: the nearest; looked for again once one in the zone has passed."""
+    """A zone's deferred recipients. deadline_ms: the nearest; looked up again once one in the zone has passed."""
 
     def __init__(self, zone: ZoneSchedule) -> None:
         self.deadline_ms = 0
         self._zone, self._first = zone, True
 
     def away(self, key: bytes, note: Note) -> None:
-        """Found by the walk that follows a restart: memory does not know that it waits for its destination."""
+        """A recipient found by the walk after a restart: memory does not know yet that it waits for its destination."""
         if self._first:
             place = keys.place(key)
             site, source, _ = split_key(self._zone.flow_queues.where(place.id, place.recipient, note)[0])
@@ -51,7 +50,7 @@ _Owner: TypeAlias = FlowQueue | ZoneSchedule | _Deferred
 
 
 class Deadlines:
-    """Looks for those that have passed."""
+    """Looks for deadlines that have passed."""
 
     def __init__(self, queue: QueueContext, endings: Endings) -> None:
         self._queue, self._core, self._endings = queue, queue.core, endings
@@ -60,15 +59,15 @@ class Deadlines:
         self._deferred = {name: _Deferred(zone) for name, zone in queue.core.schedule.zones.items()}
 
     async def look(self) -> bool:
-        """Looks where a deadline may have passed since the last time, and nowhere else. True: there is more there."""
+        """Looks only where a deadline may have passed since the last time. True: there is more there."""
         core, now_ms, more = self._core, self._core.clock.steady_ms(), False
         for zone in core.schedule.zones.values():
             passed = zone.deadline_ms <= now_ms
             if core.store.fenced or not (passed or zone in self._unfinished):
                 continue
-            self._unfinished.add(zone)  # also if the disk says no in the middle of it
+            self._unfinished.add(zone)  # also after a disk error halfway
             unfinished = (passed or zone in self._walks) and self._late_unread(zone, now_ms)
-            if passed:  # the next sweep looks at these: those due come by themselves
+            if passed:  # the next sweep looks at these; those due are leased anyway
                 self._deferred[zone.zone.name].deadline_ms = 0
             async for flow_queue in flow_queues_in_turn(self._core, zone.flow_queues.by_key.values()):
                 unfinished |= self.late(zone, flow_queue, now_ms)
@@ -78,7 +77,8 @@ class Deadlines:
         return more
 
     def late(self, zone: ZoneSchedule, flow_queue: FlowQueue, now_ms: int) -> bool:
-        """Deals with a flow queue's in memory and parked, and lets the zone know its nearest. True: there is more."""
+        """Handles a flow queue's recipients in memory and parked, and updates the zone's nearest deadline. True: there
+        is more."""
         late = zone.withdraw(flow_queue, lambda entry: 0 < entry.note.deadline_ms <= now_ms)
         for entries in _messages(late):
             self._too_late(
@@ -95,7 +95,7 @@ class Deadlines:
         return flow_queue in self._walks
 
     def _late_unread(self, zone: ZoneSchedule, now_ms: int) -> bool:
-        """Deals with those fresh ones that the zone has had no room to read; as `late`."""
+        """Handles fresh recipients that the zone had no room to read; as `late`."""
         found = self._find_late(zone, zone.fresh.position, keys.end(keys.fresh_range(zone.zone.name)), now_ms)
         for entry in found:
             zone.fresh.promise(entry.key)  # a crash before its end is written finds it again
@@ -104,7 +104,7 @@ class Deadlines:
         return zone in self._walks
 
     def late_deferred(self, zone: ZoneSchedule, now_ms: int) -> bool:
-        """Deals with those that are not due at their deadline: only of BY=…;N there are such. As `late`."""
+        """Handles deferred recipients that are not due at their deadline, which are only those of BY=…;N. As `late`."""
         deferred = self._deferred[zone.zone.name]
         if deferred.deadline_ms <= now_ms or deferred in self._walks:
             prefix = keys.deferred_range(zone.zone.name)
@@ -120,13 +120,13 @@ class Deadlines:
         return deferred in self._walks
 
     def _find_late(self, owner: _Owner, start: bytes, stop: bytes, now_ms: int) -> list[Entry]:
-        """Those in the range whose deadline has passed, busy from now on; finds the owner's next deadline.
+        """Recipients in the range whose deadline has passed, now busy; also finds the owner's next deadline.
 
-        Goes on where it ended.
+        Continues where it stopped.
         """
         late, busy = list[Entry](), self._core.schedule.busy
         if owner not in self._walks:
-            owner.deadline_ms = NEVER_MS  # those that come from now on say it themselves
+            owner.deadline_ms = NEVER_MS  # later ones update it themselves
         start = max(start, self._walks.pop(owner, start))
         try:
             for count, (key, value) in enumerate(self._core.store.scan(start, stop)):
@@ -150,7 +150,7 @@ class Deadlines:
     def _too_late(
         self, zone: ZoneSchedule, flow_queues: list[FlowQueue], entries: list[Entry], again: Callable[[], None]
     ) -> None:
-        """Returns them, or tells their sender and then lets them wait on (`again`). entries: of one message; busy."""
+        """Returns them, or notifies their sender and lets them wait on (`again`). entries: of one message; busy."""
         try:
             message = self._core.messages.look(entries[0].id)
         except StoreFenced:
@@ -158,7 +158,7 @@ class Deadlines:
             zone.deadline_ms = 0
             return
         except StoreError:
-            message = None  # it is dealt with when it is leased
+            message = None  # leasing deals with it
         if message is None or message.metadata.get("deadline_mode") == "R":
             for flow_queue, entry in zip(flow_queues, entries, strict=True):
                 self._endings.end(zone, flow_queue, [entry], late=True)
@@ -185,12 +185,12 @@ class Deadlines:
             zone.due_at(keys.place(entry.key).due_ms)
 
     def forget(self) -> None:
-        """Walks of flow queues that are gone."""
+        """Drops walks of flow queues that no longer exist."""
         self._walks = {owner: key for owner, key in self._walks.items() if _there(owner)}
 
 
 async def flow_queues_in_turn(core: Core, flow_queues: Iterable[FlowQueue]) -> AsyncIterator[FlowQueue]:
-    """Those that are still there when their turn comes; the loop gets its own in between. Ends if fenced."""
+    """Those that still exist when their turn comes; the event loop runs in between. Ends if the store is fenced."""
     for count, flow_queue in enumerate(list(flow_queues)):
         if count % FLOW_QUEUES_AT_ONCE == FLOW_QUEUES_AT_ONCE - 1:
             await asyncio.sleep(0)
@@ -201,15 +201,15 @@ async def flow_queues_in_turn(core: Core, flow_queues: Iterable[FlowQueue]) -> A
 
 
 def _flow_queues_of(zone: ZoneSchedule, entries: list[Entry]) -> list[FlowQueue]:
-    """Of recipients that no flow queue has yet."""
+    """The flow queues of recipients that have none yet."""
     return [zone.flow_queues.of(entry.id, entry.address, entry.note) for entry in entries]
 
 
 def _messages(entries: list[Entry]) -> list[list[Entry]]:
-    """Those of one message together."""
+    """Groups them by message."""
     return [list(batch) for _, batch in groupby(entries, lambda entry: entry.id)]
 
 
 def _there(owner: _Owner) -> bool:
-    """Whether it has not been forgotten."""
+    """Whether it has not been dropped."""
     return not isinstance(owner, FlowQueue) or owner.zone.flow_queues.by_key.get(owner.key) is owner

@@ -1,6 +1,6 @@
-"""Mail whose lifetime is over and that is not being delivered: it is leased for this only, and bounced.
+"""Expires mail whose lifetime is over and that is not being delivered: it is leased only to be bounced.
 
-Failures: while the disk is in trouble nothing ends; the next sweep finds it again.
+Failures: on a disk error nothing ends; the next sweep finds it again.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ WALKED_AT_ONCE = 5_000
 
 
 class Endings:
-    """Finds recipients that have waited too long, and bounces them."""
+    """Finds recipients whose lifetime is over, and bounces them."""
 
     def __init__(self, queue: QueueContext) -> None:
         self._queue, self._core = queue, queue.core
 
     def over(self, flow_queue: FlowQueue, now_ms: int, entry: Entry) -> bool:
-        """Whether its life is over."""
+        """Whether its lifetime is over."""
         core = self._core
         if not core.lifetime.perhaps_over(entry.id, now_ms):
             return False
@@ -35,11 +35,11 @@ class Endings:
         except StoreFenced:
             return False
         except StoreError:
-            return True  # it is dealt with when it is leased
+            return True  # leasing deals with it
         return core.lifetime.over(flow_queue, message, entry.note, now_ms)
 
     def expire(self, zone: ZoneSchedule, flow_queue: FlowQueue, now_ms: int) -> bool:
-        """Ends those parked whose life is over. True: there may be more."""
+        """Ends parked recipients whose lifetime is over. True: there may be more."""
         prefix = keys.parked_range(zone.zone.name, flow_queue.key)
         dead: list[Entry] = []
         for count, (key, value) in enumerate(self._core.store.scan(prefix, keys.end(prefix))):
@@ -47,7 +47,7 @@ class Endings:
             if len(dead) >= AT_ONCE or count >= WALKED_AT_ONCE:
                 break
             if not self._core.lifetime.perhaps_over(place.id, now_ms):
-                break  # ids grow with time: none after it is older
+                break  # ids grow with time: later ones are younger
             entry = Entry(key, place.id, place.recipient, Note.of(value))
             if key not in self._core.schedule.busy and self.over(flow_queue, now_ms, entry):
                 dead.append(entry)
@@ -55,7 +55,7 @@ class Endings:
         return len(dead) >= AT_ONCE
 
     def end(self, zone: ZoneSchedule, flow_queue: FlowQueue, dead: list[Entry], late: bool = False) -> None:
-        """Bounces them; they are not leased otherwise. late: for their deadline."""
+        """Bounces them; they are not leased otherwise. late: because of their deadline."""
         self._core.schedule.busy.update([entry.key for entry in dead])  # each end lets the flow queue read on
         for entry in dead:
             batch = Batch(flow_queue, [entry])
@@ -73,7 +73,7 @@ class Endings:
 
 
 def waited_for(zone: ZoneSchedule, flow_queue: FlowQueue) -> str:
-    """It has waited for so long; "" if nothing in memory says."""
+    """Why it waited so long; "" if nothing in memory says."""
     hold = flow_queue.held or zone.held
     return flow_queue.path.reason or (hold.cause if hold else "")
 

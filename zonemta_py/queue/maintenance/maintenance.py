@@ -1,8 +1,8 @@
-"""Maintenance by the clock: position records, closed segments into the archive, expiry.
+"""Periodic maintenance: position records, archiving of closed segments, expiry.
 
 A position record every few seconds says where the next start begins; it costs one empty synced batch and one record.
-Every minute all flow queues in memory are looked at; what has a deadline is looked at when the nearest one has passed.
-Failures: a disk that says no is named once in the log, and asked again the next time.
+Every minute all flow queues in memory are checked; those with a deadline when the nearest one has passed. Failures: a
+disk error is logged once, and the work is tried again next time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOOK_S = 0.25
 
 
 class Maintenance:
-    """The queue's own chores."""
+    """The queue's periodic work."""
 
     def __init__(self, queue: QueueContext, campaigns: Callable[[], bool]) -> None:
         """campaigns: `CampaignCommands.tick`."""
@@ -81,7 +81,7 @@ class Maintenance:
             await self.position()
 
     async def position(self) -> None:
-        """Writes a position record: the batch before it makes true what it says."""
+        """Writes a position record: the batch before it makes it true."""
         core = self._core
         core.schedule.policy.day()
         marks, applied = core.schedule.marks(), core.ledger.applied()
@@ -108,7 +108,7 @@ class Maintenance:
             "ended": list(core.compaction.slice),
             "clock": core.clock.state(),
         }
-        await core.bodies.settled()  # a start from here need not wonder about files of messages that ended before
+        await core.bodies.settled()  # a start from here need not look for files of messages that ended earlier
         core.ledger.append(Type.POSITION, records.pack(body))
         await core.journal.stable()
         self._position_seq = core.journal.next_seq
@@ -126,7 +126,7 @@ class Maintenance:
     async def _next_sweep(self) -> None:
         await asyncio.sleep(SWEEP_S)
         more = True
-        while more:  # in stretches, so that the loop gets its turn in between
+        while more:  # in portions, so that the event loop keeps running
             more = await self.sweep()
             await asyncio.sleep(_LOOK_S)
 
@@ -137,22 +137,22 @@ class Maintenance:
     async def _next_campaigns(self) -> None:
         await asyncio.sleep(CAMPAIGNS_S)
         while not self._core.store.fenced and self._campaigns():
-            await self._core.lines.stable()  # as fast as the disk takes it, and no faster
+            await self._core.lines.stable()  # no faster than the disk takes it
 
     async def _next_compaction(self) -> None:
         await asyncio.sleep(COMPACTION_S)
         await self.cleanse()
 
     async def cleanse(self) -> None:
-        """Lets what has ended leave the disk, if it is time."""
+        """Compacts ended mail away, if it is time."""
         core, now_s = self._core, self._core.clock.monotonic()
         short = core.space.short(now_s)
         if short and not self._short:
             log.error("%s: too little free space; mail is refused with 452 until there is more", core.config.folder)
         self._short = short
         if short and core.lines.trouble is None:
-            # A compaction that found no room left its tables where they are, until a write meets its error and LevelDB
-            # is opened again; they may be what the journal has no room for, without which nothing is written.
+            # After a compaction that ran out of space, its tables stay until a write meets the error and LevelDB is
+            # reopened; they may fill the space that the journal needs, and without the journal nothing is written.
             core.lines.submit([], immediately, sync=True, keep=True)
         if not core.store.fenced and core.compaction.due(now_s, short):
             await core.compaction.run(core.store, core.lines, now_s)
@@ -162,8 +162,8 @@ class Maintenance:
         return await self._deadlines.look()
 
     async def sweep(self) -> bool:
-        """Ends the recipients that cannot go, once their life or deadline is over; forgets old doubts and idle flow
-        queues.
+        """Ends recipients that cannot go once their lifetime or deadline is over; drops old in-doubt entries and idle
+        flow queues.
 
         True: there are more than were ended at once.
         """
@@ -187,7 +187,7 @@ class Maintenance:
         return more
 
     def _sweep(self, zone: ZoneSchedule, flow_queue: FlowQueue, now_ms: int) -> bool:
-        """Looks at one flow queue; True: there is more to end on it."""
+        """Checks one flow queue; True: there is more to end on it."""
         more = False
         if flow_queue.held or zone.held:
             self._endings.end(
@@ -201,5 +201,5 @@ class Maintenance:
 
 
 def _to_id(mark: bytes, words: int) -> bytes:
-    """A mark without the recipient: it stands until the next mail, and named a person whom the queue has forgotten."""
+    """A mark without the recipient's address: it stays until the next mail, when the person may have been erased."""
     return b" ".join(mark.split(b" ")[:words])

@@ -3,17 +3,16 @@
 The scope says which mail an entry stops:
 
     all                everything
-    zone:NAME          what leaves through that zone
-    tenant:NAME        what that tenant sends
-    campaigns          every campaign, all mail of zones that are for campaigns (`campaigns = true`), and what gets our
-                       List-Unsubscribe
-    campaigns:TENANT   the same, as far as that tenant sends it
+    zone:NAME          mail that leaves through that zone
+    tenant:NAME        that tenant's mail
+    campaigns          every campaign, all mail of zones that are for campaigns (`campaigns = true`), and mail that gets
+                       our List-Unsubscribe
+    campaigns:TENANT   the same, of that tenant only
     campaign:NAME      that campaign
 
-Where none is said it is all, but for an unsubscribe: who leaves a newsletter leaves the campaigns of the tenant whose
-campaign the entry names; all campaigns, where that has no tenant or none is named. Passwords and receipts still come.
-A person can have an entry in each scope. A zone's `suppress` says which kinds stop its mail at all; an entry for the
-zone itself always does.
+The default is all, except for an unsubscribe: that covers the campaigns of the tenant whose campaign the entry names;
+all campaigns, if it has no tenant or none is named. Passwords and receipts still arrive. A person can have an entry in
+each scope. A zone's `suppress` setting lists the kinds that stop its mail; an entry for the zone itself always does.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ _SCOPE = re.compile(SCOPE_PATTERN.strip("^$"))
 
 
 class Suppressed(NamedTuple):
-    """A person on the list. since_ms: UNIX time. evidence: where the reason can be looked up. by: who said so.
+    """A person on the list. since_ms: UNIX time. evidence: where the reason can be looked up. by: who added it.
 
-    also: kinds of less weight that were said of the same person in the same scope. again: the record only repeats what
-    an earlier one has said, which is counted already.
+    also: lower-ranking kinds recorded for the same person in the same scope. again: the record only repeats an earlier
+    one, which is counted already.
     """
 
     address: str
@@ -76,7 +75,7 @@ class Suppressed(NamedTuple):
 
     @classmethod
     def from_row(cls, row: list[Any]) -> Suppressed:
-        """A row of a SUPPRESS record; the scope of those from before there were any is all."""
+        """A row of a SUPPRESS record; rows of older versions have no scope, which means all."""
         more = row[7:10]
         scope, also, again = more + [ALL, [], False][len(more) :]
         return cls(*row[:7])._replace(scope=scope, also=tuple(also), again=bool(again))
@@ -90,18 +89,18 @@ class Suppressed(NamedTuple):
         return self.scope == f"zone:{zone.name}" or any(kind in zone.suppress for kind in (self.kind, *self.also))
 
     def because(self) -> str:
-        """What a REMOVED record says of it."""
+        """The reason as a REMOVED record has it."""
         return self.kind if self.scope == ALL else f"{self.kind}, scope {self.scope}"
 
     def shown(self) -> dict[str, Any]:
-        """As questions are answered."""
+        """As shown in answers."""
         row = self._asdict() | {"also": list(self.also)}
         del row["again"]
         return row
 
 
 def joined(before: Suppressed, row: Suppressed) -> Suppressed:
-    """What the list has once both are said of a person in one scope."""
+    """The entry that results from two for one person in one scope."""
     heavier = KINDS.index(row.kind) > KINDS.index(before.kind)
     base, other = (row, before) if heavier else (before, row)
     also = {*base.also, *other.also, other.kind} - {base.kind}
@@ -109,7 +108,7 @@ def joined(before: Suppressed, row: Suppressed) -> Suppressed:
 
 
 def scopes_of(zone: Zone, tenant: str | None, campaign: str | None, bulk: bool = False) -> list[str]:
-    """Every scope that this mail is of. bulk: it gets List-Unsubscribe."""
+    """Every scope that this mail belongs to. bulk: it gets List-Unsubscribe."""
     found = [ALL, f"zone:{zone.name}"]
     if tenant:
         found.append(f"tenant:{tenant}")
@@ -123,28 +122,29 @@ def scopes_of(zone: Zone, tenant: str | None, campaign: str | None, bulk: bool =
 
 
 def usual_scope(kind: str, tenant: str) -> str:
-    """Of an entry that says none. tenant: of the campaign that it names."""
+    """The scope of an entry that names none. tenant: of the campaign that it names."""
     if kind != UNSUBSCRIBE:
         return ALL
     return f"{CAMPAIGNS}:{tenant}" if tenant else CAMPAIGNS
 
 
 def operations(kind: Type, body: Sequence[Any]) -> list[Operation]:
-    """What a record of the list changes in the store."""
+    """The changes that a record of the list makes in the store."""
     if kind == Type.SUPPRESS:
         return [(entry.key(), entry.value()) for entry in map(Suppressed.from_row, body)]
     return [(keys.suppressed(address, scope), None) for address, scope in taken_off(body)]
 
 
 def taken_off(body: Sequence[Any]) -> Iterable[tuple[str, str]]:
-    """Address and scope of those that an UNSUPPRESS record speaks of."""
+    """Address and scope of each entry in an UNSUPPRESS record."""
     record = UnsuppressRecord.of(body)
     scopes = [ALL] * len(record.addresses) if record.scopes is None else record.scopes
     return zip(record.addresses, scopes, strict=True)
 
 
 def checked(row: list[Any], now_ms: int) -> Suppressed:
-    """[address, kind, reason, evidence, by, campaign, since_ms, scope], the last six may be missing, the scope be "".
+    """[address, kind, reason, evidence, by, campaign, since_ms, scope]; the last six may be missing, the scope may be
+    "".
 
     Raises ValueError.
     """
@@ -167,7 +167,7 @@ def checked_scope(scope: Any) -> str:
 
 
 def checked_person(address: Any) -> str:
-    """The address in its one spelling, also where it has a name beside it. Raises ValueError for what is no address."""
+    """The canonical form of an address, which may come with a display name. Raises ValueError if it is invalid."""
     if not isinstance(address, str) or not address.isprintable():
         raise ValueError(f"{address!r} is not an address; give one such as ann@example.com")
     try:

@@ -1,13 +1,13 @@
-"""Suppression: the addresses that get no mail, and why; of which scope (`entry.py`).
+"""The suppression list: addresses that get no mail, in which scope, and why (`entry.py`).
 
-Checked when mail comes (they are left out, and counted) and again when it is leased (they are removed, without a
-bounce), for they may have been listed meanwhile. Mail from nobody (the null sender) is exempt: notices go to those who
-send, about what they sent (RFC 5321 6.1). A change is a journal record, stable before it is answered; the store follows
-and a crash in between is made good by replay, as with results.
+Checked at acceptance (such recipients are left out, and counted) and again at leasing (they are removed, without a
+bounce), since they may have been listed meanwhile. Mail with the null sender is exempt: notifications go to people
+about what they sent (RFC 5321 6.1). A change is a journal record, stable before it is answered; the store follows, and
+replay applies what a crash interrupts, as with results.
 
-Cost: nothing while the list is empty; else one look-up in the store for each recipient that comes, and one more for
-each other scope of the message in which there is anybody. What came after the list last grew is not looked up again
-when it is leased.
+Cost: nothing while the list is empty; otherwise one look-up in the store for each recipient that arrives, and one more
+for each other scope of the message that has any entries. Mail that arrived after the list last grew is not looked up
+again when it is leased.
 
 Failures: a store that cannot be read refuses mail for now.
 """
@@ -70,7 +70,8 @@ class SuppressionList:
         """Record of the journal with which `tell_all` began last, and how much it wrote; 0: not since the start."""
 
     def _look(self) -> None:
-        """Whether there is anybody at all, in scopes beside "all", and in each scope as far as it was asked."""
+        """Finds out whether there are any entries, any in scopes beside "all", and any in each scope asked about so
+        far."""
         self._scoped = self._is_any(keys.SUPPRESSED_IN)
         self._any = self._scoped or self._is_any(keys.SUPPRESSED)
         self._filled: dict[str, bool] = {}
@@ -79,7 +80,7 @@ class SuppressionList:
         return self._core.store.first(prefix, keys.end(prefix)) is not None
 
     def _grown(self, places: Iterable[tuple[str, str]]) -> None:
-        """From now until the store has it, every check of these scopes looks here."""
+        """From now until the store has it, every check of these scopes reads the store."""
         self._any, self._mark = True, _ALL_IDS
         for scope in {scope for _, scope in places}:
             self._filled[scope] = True
@@ -88,7 +89,7 @@ class SuppressionList:
     # -- who is on it
 
     def of(self, who: str, scope: str = ALL) -> Suppressed | None:
-        """who: in the one spelling (`mail.person`). Raises StoreError."""
+        """who: the canonical address (`mail.person`). Raises StoreError."""
         if (who, scope) in self.foreseen:
             return self.foreseen[who, scope]
         key = keys.suppressed(who, scope)
@@ -101,7 +102,7 @@ class SuppressionList:
         return [entry for entry in found if entry is not None]
 
     def suppressed_by(self, envelope: Envelope, routed: list[Routed]) -> dict[str, str]:
-        """Those recipients that mail must not go to, the kind of their entry and its scope. Raises StoreError."""
+        """Recipients that must get no mail, with the kind and scope of their entry. Raises StoreError."""
         if not self._any or not envelope.sender:
             return {}
         scopes: dict[str, list[str]] = {}
@@ -115,7 +116,7 @@ class SuppressionList:
         return found
 
     def listed(self, batch: Batch) -> dict[str, list[Entry]]:
-        """Those of a batch that is about to be leased that must not have it, by the reason. Raises StoreError."""
+        """The entries of a batch about to be leased that must not get it, by reason. Raises StoreError."""
         first = batch.entries[0]
         if not self.leaving and (not self._any or first.id > self._mark):
             return {}
@@ -142,7 +143,7 @@ class SuppressionList:
         except StoreFenced:
             raise
         except StoreError:
-            return False  # its message is damaged: leasing finds that out
+            return False  # its message is damaged: leasing deals with that
 
     def _reason(self, address: str, zone: Zone, scopes: list[str]) -> str:
         if entry := self._stopping(address, zone, scopes):
@@ -158,7 +159,7 @@ class SuppressionList:
         return None
 
     def _peopled(self, zone: Zone, tenant: str | None, campaign: str | None, link: bool) -> list[str]:
-        """The scopes of such mail that anybody is in. link: it asks for List-Unsubscribe. Raises StoreError."""
+        """The scopes of such mail that have any entries. link: it asks for List-Unsubscribe. Raises StoreError."""
         if not self._scoped:
             return [ALL]
         if len(self._filled) > SCOPES_MAX:
@@ -173,7 +174,7 @@ class SuppressionList:
         return known
 
     def _scopes(self) -> Iterator[str]:
-        """Those beside "all" in which the store has anybody."""
+        """The scopes beside "all" that have any entries in the store."""
         start = keys.SUPPRESSED_IN
         while (key := self._core.store.first(start, keys.end(keys.SUPPRESSED_IN))) is not None:
             _, scope = keys.suppressed_place(key)
@@ -181,7 +182,7 @@ class SuppressionList:
             start = keys.end(keys.suppressed_range(scope))
 
     def page(self, after: str, most: int, kind: str | None, scope: str | None) -> tuple[list[Suppressed], str | None]:
-        """Entries behind that one, and where the next page begins (None: nowhere). Looks at AT_ONCE at most."""
+        """Entries after that one, and where the next page begins (None: nowhere). Looks at AT_ONCE at most."""
         rows: list[Suppressed] = []
         for looked, row in enumerate(self._from(after, scope)):
             if len(rows) >= most or looked >= AT_ONCE:
@@ -192,9 +193,9 @@ class SuppressionList:
         return rows, None
 
     def _from(self, after: str, scope: str | None) -> Iterator[Suppressed]:
-        """Of scope "all" by address, then of the others by scope and address."""
+        """Scope "all" by address, then the others by scope and address."""
         address, _, within = after.rpartition(" ")
-        if not address or "@" in within:  # no scope has an @, every domain stands behind one
+        if not address or "@" in within:  # no scope has an @, every domain comes after one
             address, within = after, scope or ALL
         ranges = [keys.suppressed_range(scope)] if scope else [keys.SUPPRESSED, keys.SUPPRESSED_IN]
         start = keys.suppressed(address, within) + b"\0" if after else b""
@@ -206,7 +207,7 @@ class SuppressionList:
     # -- changes
 
     async def add(self, rows: Iterable[Suppressed]) -> dict[str, int]:
-        """added: new, or of a kind that weighs more than before; known: the others. Raises QueueRefusal, StoreError."""
+        """added: new, or of a higher-ranking kind than before; known: the others. Raises QueueRefusal, StoreError."""
         added = known = 0
         rows = iter(rows)
         while portion := list(islice(rows, AT_ONCE)):
@@ -220,7 +221,7 @@ class SuppressionList:
         return {"added": added, "known": known}
 
     def _fresh(self, rows: list[Suppressed]) -> list[Suppressed]:
-        """What the list is to have for what it has not. A kind of less weight is kept beside the other."""
+        """The entries that the list lacks. A lower-ranking kind is recorded beside the other."""
         fresh: dict[bytes, Suppressed] = {}
         for row in rows:
             before = fresh.get(row.key()) or self.of(row.address, row.scope)
@@ -231,7 +232,7 @@ class SuppressionList:
         return list(fresh.values())
 
     async def remove(self, addresses: Iterable[str], by: str, scope: str | None = None) -> int:
-        """How many people were listed; scope: in that one only. Raises QueueRefusal, StoreError."""
+        """Returns how many people were listed; scope: only in that one. Raises QueueRefusal, StoreError."""
         count = 0
         people = map(person, dict.fromkeys(addresses))
         scopes = [scope] if scope else [ALL, *self._scopes()]
@@ -248,7 +249,7 @@ class SuppressionList:
         return count
 
     async def tell_all(self) -> None:
-        """Writes the whole list into the journal again, between two records that say so; returns when it is stable."""
+        """Writes the whole list into the journal again, between two marking records; returns once it is stable."""
         core = self._core
         began = core.ledger.append(Type.UNSUPPRESS, WHOLE_BEGINS.pack())
         size, after = 0, ""
@@ -258,7 +259,7 @@ class SuppressionList:
                     await asyncio.sleep(0.01)
                 rows = list(islice(self._from(after, None), AT_ONCE))
                 body = records.pack([row._replace(again=True).row() for row in rows])
-                core.ledger.append(Type.SUPPRESS, body)  # the last one is empty: that was all
+                core.ledger.append(Type.SUPPRESS, body)  # the last one is empty and marks the end
             await core.journal.stable()
             if not rows:
                 break
@@ -285,7 +286,7 @@ class SuppressionList:
         self._core.lines.flush()
 
     def foresee(self, kind: Type, body: list[Any]) -> None:
-        """Heeds a record that will be made true by `again`."""
+        """Takes a record into account that `again` will apply."""
         self._grown(_places(kind, body))
         if kind == Type.SUPPRESS:
             self.foreseen |= {(row.address, row.scope): row for row in map(Suppressed.from_row, body)}
@@ -293,7 +294,7 @@ class SuppressionList:
             self.foreseen |= dict.fromkeys(taken_off(body))
 
     def again(self, kind: Type, body: list[Any]) -> None:
-        """Makes a record true that a crash kept from the store."""
+        """Applies a record that a crash kept from the store."""
         if kind == Type.SUPPRESS:
             self._count_complaints(map(Suppressed.from_row, body))
         self._grown(_places(kind, body))
