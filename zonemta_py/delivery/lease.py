@@ -22,7 +22,7 @@ LOOKING = (
     "sender_fetch", "sender_headers", "sender_connecting", "sender_connection", "sender_response_error",
     "sender_delivered",
 )  # fmt: skip
-"""Hooks that are called for each message."""
+"""Hooks that run for each message."""
 
 
 async def deliver(context: SenderContext, delivery: Delivery) -> tuple[Result, list[tuple[Delivery, Result]]]:

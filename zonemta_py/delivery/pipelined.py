@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from zonemta_py.delivery.smtp.session import SmtpSession
 
 SERIES_S = 1.0
-"""No message of a series is begun later than that after its first."""
+"""No further message is begun later than this after the first."""
 NO_EARLY_ENVELOPE_MAX = 10_000
 
 

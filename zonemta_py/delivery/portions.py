@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from zonemta_py.delivery.smtp.session import SmtpSession
 
 PORTIONS_S = 60.0
-"""No portion is begun later than that after the first."""
+"""No further portion is begun later than this after the first."""
 UNTRIED = Reply(451, "4.3.2", "the connection ended before it was its turn")
 
 _ENDED = (DELIVERED, BOUNCED)

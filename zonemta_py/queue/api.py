@@ -47,7 +47,7 @@ class Receipt(NamedTuple):
 
 
 Done = Callable[[Receipt | Reply], None]
-"""Told of a message that it is taken, or why it is not."""
+"""Called when a message is accepted, or with the reason why it is not."""
 
 
 class Incoming(Protocol):

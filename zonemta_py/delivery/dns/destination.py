@@ -24,11 +24,11 @@ from zonemta_py.mail.classify import NoRoute
 from zonemta_py.zones.site import Exchanges, Providers, Site, order, shuffled, site_key, without_ourselves
 
 HOSTS_MAX = 10
-"""MX hosts looked up for one domain: one record set must not cause a thousand queries."""
+"""MX hosts looked up for one domain, so that one record set cannot cause a thousand queries."""
 ADDRESSES_MAX = 20
-"""Addresses of one host."""
+"""Addresses per host."""
 LITERAL_S = 86_400.0
-"""An address literal needs no DNS, and does not change."""
+"""An address literal needs no DNS, and never changes."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -37,13 +37,14 @@ log = logging.getLogger(__name__)
 
 COMPLAIN_EVERY_S = 60.0
 IP_BIND_ADDRESS_NO_PORT = 24
-"""Of <linux/in.h>: the port is chosen when connecting, so each destination has all of them, not all destinations."""
+"""From <linux/in.h>: the port is chosen at connect, so that the port range is per destination, not for all of them
+together."""
 
 _SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 _PROXY_COMMAND = 0x21
 _TCP = {4: 0x11, 6: 0x21}
 _DESTINATION_FAILED = frozenset((3, 4, 5, 6))
-"""SOCKS5 replies that speak of the destination: network or host unreachable, refused, TTL expired (RFC 1928 6)."""
+"""SOCKS5 replies about the destination: network or host unreachable, refused, TTL expired (RFC 1928 6)."""
 
 
 class Egress:

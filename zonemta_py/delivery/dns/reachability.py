@@ -28,7 +28,8 @@ _PROTOCOLS = tuple(
     ipaddress.ip_network(text)
     for text in ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "64:ff9b:1::/48", "5f00::/16")
 )
-"""Of which Python calls only parts private, or none: protocol assignments, relays of 6to4, local NAT64, SRv6."""
+"""Ranges that Python does not count as private, or only in part: protocol assignments, 6to4 relays, local NAT64,
+SRv6."""
 
 
 @lru_cache(8192)

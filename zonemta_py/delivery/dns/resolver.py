@@ -28,20 +28,20 @@ from zonemta_py.mail.classify import NoRoute
 
 CACHE_ENTRIES_MAX = 60_000
 AT_ONCE_MAX = 256
-"""Questions under way; the others wait. Each has a socket of its own."""
+"""Queries in progress; further ones wait. Each has a socket of its own."""
 TTL_MAX_S = 86_400.0
 TTL_MIN_S = 1.0
-"""Also for a TTL of 0: the recipients of one message are one question."""
+"""Also for a TTL of 0: the recipients of one message share one query."""
 NEGATIVE_MAX_S = 3600.0
-"""Longest that "does not exist" is believed, whatever the zone says."""
+"""Upper limit for caching "does not exist", whatever the zone says."""
 FAILURE_S = 10.0
 RECORDS_MAX = 100
-"""Records of one answer that are looked at."""
+"""Records of one answer that are used."""
 QUERY_TIMEOUT_S = 10.0
 TRY_TIMEOUT_S = 2.0
-"""Seconds until a question is repeated, or put to the next name server."""
+"""Seconds until a query is repeated, or sent to the next name server."""
 UDP_BYTES = 1232
-"""Largest answer by UDP: what passes without fragments (DNS flag day 2020); larger ones come by TCP."""
+"""Largest UDP answer: what fits without fragmentation (DNS flag day 2020); larger ones use TCP."""
 NAME_BYTES_MAX = 253
 
 

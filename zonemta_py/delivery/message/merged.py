@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from zonemta_py.merge.render import Compiled
 
 TEMPLATES_BYTES_MAX = 64 * 1024 * 1024
-"""Of templates as they are packed; compiled ones are a few times larger."""
+"""Packed size of cached templates; compiled ones are a few times larger."""
 WHOLE_BYTES_MAX = 256 * 1024
-"""Larger messages stay in pieces: those that are everybody's, attachments, are then in memory once."""
+"""Larger messages stay in pieces, so that pieces common to all, such as attachments, are in memory once."""
 
 
 SLOW_S = 0.003

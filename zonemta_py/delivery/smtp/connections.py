@@ -12,10 +12,10 @@ from collections.abc import Hashable
 from zonemta_py.delivery.smtp.session import SmtpSession
 
 IDLE_MAX = 500
-"""Idle connections of one sender process, all destinations together."""
+"""Idle connections of one sender process, to all destinations."""
 
 Key = Hashable
-"""Zone, destination, host, port, source, TLS mode, user: whatever makes one connection unlike another."""
+"""Zone, destination, host, port, source, TLS mode, user: all that distinguishes connections."""
 
 
 class Connections:

@@ -31,7 +31,7 @@ BAD_SENDER = Reply(553, "5.1.7", "the sender's address has control characters")
 _RSET = "RSET\r\n"
 _DOT = b".\r\n"
 GROUP_S = 1800.0
-"""The time of one reply times their number is what a group of commands may take, but no more than that."""
+"""A group of commands may take the timeout of one reply times their number, but no more than this."""
 
 
 class Followers(Protocol):

@@ -17,10 +17,10 @@ from zonemta_py.mail.reply import Reply
 STARTTLS, HANDSHAKE, CERTIFICATE, POLICY = "starttls", "handshake", "certificate", "policy"
 
 UNDECIDED = "4.7.0"
-"""Enhanced code of a trouble that may pass by itself: DNS did not answer."""
+"""Enhanced code of temporary trouble: DNS did not answer."""
 NOT_OFFERED = Reply(451, "4.7.4", "TLS is required, and the server does not offer it")
 _NOT_TRUSTED = frozenset((2, 18, 19, 20, 21, 27))
-"""X509_V_ERR_… of OpenSSL: an issuer that is not known, or not trusted."""
+"""OpenSSL's X509_V_ERR_… for an issuer that is unknown, or not trusted."""
 _EXPIRED = frozenset((9, 10))
 _OTHER_NAME = frozenset((62, 63, 64))
 

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     import httpx
 
 Barred = Callable[[str], str]
-"""Of an address: what keeps us from it, in words, or ""."""
+"""Address → why it must not be connected to, in words, or ""."""
 ALL_S = 30.0
-"""Longest a request may take, with all that belongs to it."""
+"""Time limit for a whole request."""
 STEP_S = 10.0
-"""Longest for one step of it."""
+"""Time limit for one step of it."""
 
 
 class HttpsFailed(Exception):

@@ -24,7 +24,7 @@ from zonemta_py.mail.classify import DeliveryError
 from zonemta_py.mail.tls.reports import MAIL, MEDIA_TYPE, Reporter, TlsReport, addressees, mailbox, message, reports_for
 
 HandIn = Callable[[str, list[str], bytes], Awaitable[None]]
-"""Takes sender, recipients and message; raises OSError if it cannot be taken."""
+"""Takes sender, recipients and message; raises OSError if it is not accepted."""
 
 
 def reporter(config: Config) -> Reporter:

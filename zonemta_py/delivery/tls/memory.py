@@ -19,7 +19,7 @@ from zonemta_py.delivery.tls.plan import TlsPlan
 HOSTS_MAX = 10_000
 
 _VERIFY = "verify"
-"""What a host cannot do: a version of TLS, or show a certificate that is validated."""
+"""What a host may be unable to do: a TLS version, or show a valid certificate."""
 
 Place = tuple[str, int]
 """Host and port."""

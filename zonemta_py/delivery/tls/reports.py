@@ -18,7 +18,7 @@ from zonemta_py.disk.records import DeliveryRecord, Type, unpack
 from zonemta_py.mail.tls.reports import Seen
 
 ROWS_MAX = 200
-"""Of one delivery: a hundred domains, each with six addresses that fail, must not fill the journal."""
+"""Per delivery: a hundred domains with six failing addresses each must not fill the journal."""
 _DETAIL_MAX = 200
 _UNVALIDATED = "the certificate was not valid when it was last looked at"
 

@@ -63,7 +63,7 @@ class _Pass:
     def __init__(self, queue: QueueContext, who: str) -> None:
         self._core, self._who, self._count = queue.core, who, 0
         self._part = who.rpartition("@")[0].encode() if who.isascii() else b""
-        """What any key of the person's holds, in lower case: most keys need no closer look."""
+        """A part of all of the person's keys, in lower case, to skip other keys quickly."""
 
     async def run(self) -> int:
         async for flow_queue in flow_queues_in_turn(self._core, self._core.schedule.flow_queues()):

@@ -39,14 +39,14 @@ from zonemta_py.schedule.zone import ZoneSchedule
 Row = dict[str, Any]
 T = TypeVar("T")
 COUNTED_MAX = 10_000
-"""Keys that are looked at to count who comes before a recipient."""
+"""Keys that are read to count the recipients ahead of one."""
 ROWS_MAX = 200
 WALKED_AT_ONCE = 500
 SETTLED_S = 1.0
-"""How long to wait for a store that is behind."""
+"""How long to wait for a store that lags behind."""
 _ID = re.compile(r"[0-9a-f]{16}")
 _STOPS = frozenset(("suspended", "source", "resting", "hours"))
-"""What will hold a deferred recipient when it is due."""
+"""What will still hold a deferred recipient when it is due."""
 
 
 async def explain(queue: QueueContext, what: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from zonemta_py.queue.lifecycle.context import QueueContext
 LIST_MAX = 10_000
 WALKED_AT_ONCE = 200
 _BY_ID = ("delivery-zone", "held")
-"""Families in which a message's recipients stand together."""
+"""Families in which a message's recipients are next to each other."""
 
 Row = dict[str, Any]
 Test = Callable[[Row], bool]

@@ -20,7 +20,7 @@ from zonemta_py.queue.suppression.entry import (
 
 ROWS_MAX, LIST_MAX = 100_000, 10_000
 _TURN = 250
-"""People that are looked at before the loop gets its turn."""
+"""People that are processed before the event loop runs."""
 
 
 async def _suppress(queue: QueueContext, rows: list[list[Any]]) -> dict[str, int]:

@@ -27,7 +27,7 @@ from zonemta_py.zones.site import Providers, Site
 _SHOWN_MAX = 10
 _WALKED_AT_ONCE = 500
 _HASHED = re.compile(r"\+[0-9a-f]{8}$")
-"""Of a site with several hosts, as `lanes` shows it: nobody writes that by mistake."""
+"""The name of a site with several hosts, as `lanes` shows it: such a name is not typed by mistake."""
 
 
 async def stop(queue: QueueContext, kind: str, name: str, seconds: float | None, cause: str) -> int:

@@ -19,9 +19,9 @@ from zonemta_py.queue.core.core import Core
 from zonemta_py.schedule.policy.state import Suspension
 
 SAVE_MS = 30_000
-"""How often a course is saved, at most."""
+"""How often a history is saved, at most."""
 SWEEP_MS = 60_000
-"""How often one looks again for what is left of canceled campaigns."""
+"""How often to look for waiting mail of canceled campaigns."""
 _DAY_MS = 86_400_000
 
 

@@ -81,7 +81,7 @@ class Bodies:
         self.folder = folder / body_file.FOLDER
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self.found = body_file.ids(self.folder)
-        """At the start, before any mail came."""
+        """As found at the start, before any mail came."""
         self.uncommitted = uncommitted
         self._after_sync = after_sync
         self._threads = ThreadPoolExecutor(THREADS, "bodies")

@@ -27,10 +27,9 @@ from zonemta_py.queue.core.counters import CampaignCounters, Tally
 
 REMOTE, NEVER, FAILURE = "remote", "never", "failure"
 NOTIFY = (REMOTE, NEVER, FAILURE)
-"""Who tells the return path that a recipient was not reached. "remote": other servers, of what they took and could not
-deliver; what we find out is in the journal and the tally. "never": nobody, they are asked for that too (RFC 3461).
-"failure": we as well, as of any message.
-"""
+"""Who notifies the return path of an undeliverable recipient. "remote": other servers, about what they accepted; what
+we find out is in the journal and the counters. "never": no server; others are asked for silence too (RFC 3461).
+"failure": we do too, as for any message."""
 BEGIN, CANCEL, COMPLETE = "begin", "cancel", "complete"
 ORDERS = (CANCEL, COMPLETE)
 """What STANDING records of the kind "campaign" say, besides its stops."""

@@ -34,7 +34,7 @@ NO_SPACE = Reply(452, "4.3.1", "the queue's disk is full, try again later")
 DISK_ERROR = Reply(451, "4.3.0", "the queue's disk reported an error, try again later")
 RETRY_S = 0.5
 UNSYNCED_BYTES_MAX = 2 * 1024 * 1024
-"""Written to the store and not yet synced: kept in memory until then, for a failing sync may lose it."""
+"""Written to the store but not synced: kept in memory until then, since a failing sync may lose it."""
 
 
 class Worker(Protocol):

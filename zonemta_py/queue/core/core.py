@@ -81,20 +81,20 @@ class Core:
         self.arriving: set[str] = set()
         """Ids given out whose envelope record is not in the journal yet."""
         self.known: dict[str, tuple[str, int, int]] = {}
-        """By the token of its envelope: the receipt of a message whose answer the process before may have owed."""
+        """By the envelope's token: the receipt of a message for which the previous process may have owed the answer."""
         self.ready = False
-        """Recovery is over: from now on the schedule may read the store."""
+        """Recovery is done: from now on the schedule may read the store."""
         self.when_ready = asyncio.Event()
         self.stopping = self.closed = False
-        """Nothing more is leased: the process is to end."""
+        """Nothing more is leased: the process is about to end."""
         self.copied = ""
         """Why nothing may be sent: this is a copy of a queue (`disk.identity`)."""
         self._pump_soon = False
         self._tasks: set[asyncio.Future[Any]] = set()
         self.finished: set[str] = set()
-        """Messages whose FINISH record recovery has seen; it must not be written twice."""
+        """Messages whose FINISH record was found by recovery; it must not be written twice."""
         self.pump: Callable[[], None]
-        """Lets the schedule read on; set by who leases (`Leases`)."""
+        """Lets the schedule read on; set by `Leases`."""
         self.policy_copy = PolicyCopy(store, journal, self.lines)
         callbacks = QueueCallbacks(
             rekey=self._rekey, changed=self.changed, unpin=self._unpin, requeued=self._requeued,

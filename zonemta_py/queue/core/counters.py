@@ -17,7 +17,7 @@ from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
 
 SUPPRESSED = "suppressed"
-"""How the reason of a removal begins that is the recipient's own wish, or for his own good."""
+"""How the reason of a removal begins that the recipient asked for, or that protects the recipient."""
 REMOVED = 0
 """Verdict of a recipient that ends without a delivery: canceled, suppressed, dropped."""
 

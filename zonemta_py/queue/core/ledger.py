@@ -23,7 +23,7 @@ from zonemta_py.queue.core.segments import Segments
 from zonemta_py.schedule.time.steady import Steady
 
 FRAME_BYTES = 24
-"""What a record takes in its file besides its body, nearly."""
+"""About what a record takes in its file besides its body."""
 
 
 class Ledger:
@@ -42,7 +42,7 @@ class Ledger:
         self._failed = failed
         self._open: deque[int] = deque()
         self._closed: set[int] = set()
-        """Applied before one that was written earlier."""
+        """Records applied before an earlier one."""
         self._bytes = self._began_ms = 0
         self._news = self._writing = False
         self.rotated = asyncio.Event()

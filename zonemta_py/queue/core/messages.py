@@ -18,7 +18,7 @@ from zonemta_py.queue.core.bodies import Bodies
 from zonemta_py.queue.core.compaction import Compaction
 
 WARM_BYTES_MAX = 8 * 1024 * 1024
-"""Bodies of one chunk that are kept in memory, so that the usual message is never read back from the disk."""
+"""Bodies of one chunk that are cached, so that the usual message is never read back from the disk."""
 
 
 class Message:

@@ -76,7 +76,7 @@ MOVES = (
 )
 
 FAMILY = {"delivery-zone": State.QUEUED, "parked": State.QUEUED, "deferred": State.DEFERRED, "held": State.HELD}
-"""The state that a recipient key's family stands for (a leased recipient keeps its key)."""
+"""The state for each family of recipient keys (a leased recipient keeps its key)."""
 
 COUNTED = {State.QUEUED: 0, State.DEFERRED: 1, State.HELD: 2}
 """The states that have a key, and each one's place in the value of `size` keys."""

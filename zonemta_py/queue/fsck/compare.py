@@ -135,10 +135,10 @@ class Comparison:
         self.whole: dict[str, tuple[Existence, int]] = {}
         self._merged: set[str] = set()
         self.strange: list[str] = []
-        """Ids of bodies' files that belong to no message."""
+        """Ids of body files that belong to no message."""
         self.broken: dict[str, str] = {}
         self.owed: dict[str, dict[str, list[str]]] = {}
-        """By message and zone: recipients that cannot be brought back, all of the broken ones and some of others."""
+        """By message and zone: recipients that cannot be restored, all of the broken messages and some of others."""
         self.operations: list[Operation] = []
         self._counted: dict[tuple[str, str], list[int]] = {}
         self._left: dict[str, int] = {}

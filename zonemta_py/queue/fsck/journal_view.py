@@ -26,10 +26,10 @@ class Truth:
         self.records = 0
         self.lost = False
         self.lost_before: set[str] = set()
-        """Messages that damage has cost, and that an earlier repair has ended."""
+        """Messages lost to damage that an earlier repair has ended."""
         self.listed = suppressions.Listed()
         self.gaps = False
-        """Archived segments are gone that may hold the ends of mail: what the store has not is over."""
+        """Archived segments are missing that may hold the ends of mail: mail missing from the store counts as ended."""
         self._next = 0
 
     def take(self, record: Record) -> None:

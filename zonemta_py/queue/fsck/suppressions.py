@@ -18,9 +18,9 @@ class Listed:
 
     def __init__(self) -> None:
         self.last: dict[bytes, bytes | None] = {}
-        """The value by key; None: it was taken off."""
+        """The value by key; None: removed from the list."""
         self._begun = self.whole = False
-        """whole: it was told from end to end, whatever was lost before."""
+        """whole: the list was written completely, whatever was lost before."""
 
     def take(self, record: Record) -> None:
         if record.type in (Type.SUPPRESS, Type.UNSUPPRESS):

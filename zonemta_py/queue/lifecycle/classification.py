@@ -29,12 +29,12 @@ from zonemta_py.schedule.policy.state import NO_TLS
 OURS = LOCAL | {"plugin", "queue", "limit"}
 """Stages at which no remote server has replied."""
 UNTRIED = OURS | {TLS_POLICY}
-"""Stages that do not say what the destination bears."""
+"""Stages that say nothing about what the destination can take."""
 NO_TLS_S = 86_400.0
 MAIL_STAGES = frozenset(("mail", "rcpt", "data", "body", "dot"))
 GREYLISTING = "greylisting"
 SAID_TIMES = 4
-"""So often a server is believed how long to wait; then the retry schedule counts."""
+"""How many times a server's requested delay is used; then the retry schedule counts."""
 
 
 def load(config: Config) -> Rules:

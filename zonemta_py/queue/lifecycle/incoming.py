@@ -21,7 +21,7 @@ from zonemta_py.queue.lifecycle.accept import Acceptance
 
 GONE = Reply(451, "4.3.0", "the message was abandoned, try again")
 IN_STORE_BYTES_MAX = 8 * CHUNK_BYTES
-"""Bodies that are kept in no more than this go into the store, with all else, in the one batch that accepts them."""
+"""Bodies of up to this stored size go into the store, in the one batch that accepts them."""
 T = TypeVar("T")
 
 

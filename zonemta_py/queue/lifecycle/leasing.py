@@ -36,7 +36,7 @@ _CHANCE = random.Random()
 PATIENCE_S = 1.0
 LATE_MAX = 10_000
 FENCED_S = 0.1
-"""How soon to look whether the store can be read again."""
+"""How soon to check whether the store can be read again."""
 TOO_LATE = Reply(554, "5.4.7", "its delivery deadline has passed")
 OUTLIVED = Reply(554, "5.4.7", "its time in the queue is over")
 OUT_OF_HOURS = Reply(450, "4.3.2", "outside of its sending hours")
@@ -67,7 +67,7 @@ class Leases:
     ) -> None:
         self.out: dict[int, Lease] = {}
         self.late: dict[int, Lease] = {}
-        """Those that senders lost which may go on, the latest LATE_MAX."""
+        """Leases of senders that hang and may continue, the latest LATE_MAX."""
         self._core, self._suppression, self._damaged, self._settle = core, suppression, damaged, settle
         core.pump = self.pump
         self._next = first_number
@@ -75,9 +75,9 @@ class Leases:
         self._timer: asyncio.TimerHandle | None = None
         self._workers: set[str] = set()
         self._held: dict[str, list[FlowQueue]] = {}
-        """Flow queues that wait for their sender to come for more."""
+        """Flow queues that wait for their sender to ask for more."""
         self._missed: dict[str, float] = {}
-        """Since when a sender was wanted and not there."""
+        """Since when a sender was needed and did not ask."""
 
     def take(self, most: int, worker: str, deliver: Callable[[list[Delivery]], None]) -> Taker:
         """`deliver` is called once, with 1…most deliveries, when some may go."""

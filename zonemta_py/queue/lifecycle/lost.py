@@ -24,7 +24,7 @@ from zonemta_py.schedule.batch import Batch
 REASON = "lost by damage"
 REMEDY = "send them again from their source"
 ONE_CASE_MAX = 1_000
-"""Messages in one case: its note is written anew with each."""
+"""Messages in one case: its note is rewritten with each."""
 
 
 def body(message_id: str, zone: str, addresses: list[str], why: str, case: str, **where: Any) -> bytes:

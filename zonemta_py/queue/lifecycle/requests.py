@@ -26,7 +26,7 @@ from zonemta_py.queue.core.core import Core
 
 OTHER_CONTENT = Reply(554, "5.5.0", "this key was used for other content; repeat that request, or use a new key")
 AT_ONCE = 1_000
-"""Keys that are looked at, or deleted, before the loop gets its turn."""
+"""Keys that are read, or deleted, before the event loop runs."""
 CAMPAIGN = "campaign "
 _HOUR_MS = 3_600_000
 
@@ -65,7 +65,7 @@ class Requests:
         self._core = core
         self._under_way: dict[bytes, asyncio.Future[Receipt]] = {}
         self._refused: set[bytes] = set()
-        """Keys of batches that failed: they may be found in the store all the same, until they are deleted."""
+        """Keys of failed batches: they may still be found in the store until they are deleted."""
 
     async def once(self, envelope: Envelope, take: Callable[[], Coroutine[Any, Any, Receipt]]) -> Receipt:
         """Returns the result of `take`, or of an earlier call for the same request. Raises QueueRefusal.

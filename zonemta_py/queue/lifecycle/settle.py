@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 WAITING = (DEFERRED, POSTPONED)
 AWAY = frozenset(("connect", "banner", "ehlo"))
-"""Stages at which a destination that is down has said nothing of the recipient, or of us."""
+"""Stages at which a destination that is down has said nothing about the recipient, or about us."""
 
 
 class Settling:

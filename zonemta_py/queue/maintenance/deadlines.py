@@ -46,7 +46,7 @@ class _Deferred:
 
 
 _Owner: TypeAlias = FlowQueue | ZoneSchedule | _Deferred
-"""Of a range of keys in the store, which it knows the nearest deadline of."""
+"""The owner of a range of keys in the store, which knows the nearest deadline there."""
 
 
 class Deadlines:

@@ -16,7 +16,7 @@ from zonemta_py.schedule.zone import ZoneSchedule
 
 AT_ONCE = 1_000
 WALKED_AT_ONCE = 5_000
-"""Recipients of one range that are looked at before the loop gets its turn."""
+"""Recipients of one range that are read before the event loop runs."""
 
 
 class Endings:

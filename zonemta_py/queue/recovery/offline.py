@@ -30,7 +30,7 @@ from zonemta_py.schedule.time.clock import Clock
 
 Progress = Callable[[str], None]
 _REPAIRS_MAX = 3
-"""A repair may come upon damage that the one before has not read."""
+"""A repair may find damage that the one before has not read."""
 
 
 def _silent(_: str) -> None:

@@ -19,7 +19,7 @@ from zonemta_py.disk.leveldb.store import Cut, Store, StoreDamaged
 from zonemta_py.disk.quarantine import Quarantine
 
 REPAIR_MARK = "repair-needed"
-"""A file in the queue's folder: the process before found the store damaged."""
+"""A file in the queue's folder: the previous process found the store damaged."""
 _REMEDY = "none needed for what could be read: it was kept; send what is listed here and was not delivered again"
 
 

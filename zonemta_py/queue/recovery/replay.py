@@ -38,7 +38,7 @@ from zonemta_py.queue.lifecycle.settle import AWAY
 from zonemta_py.queue.lifecycle.settlement import Row, Settlement
 
 AT_ONCE = 100
-"""Records that are replayed before the loop gets its turn."""
+"""Records that are replayed before the event loop runs."""
 
 
 class Replay:
@@ -49,7 +49,7 @@ class Replay:
         self._pending: set[str] = set()
         self._whole = True
         self._applied = state_of(queue.core.store).applied
-        """For records that do not show whether the store has them: it has all up to this one."""
+        """For records that do not show whether they were applied: all up to this one were."""
         queue.core.finished = finished
 
     def foresee(self) -> None:

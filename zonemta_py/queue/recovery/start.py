@@ -49,10 +49,10 @@ from zonemta_py.schedule.time.steady import Steady
 
 Progress = Callable[[str], None]
 ORDERS_MARK = "orders-lost"
-"""A file in the queue's folder: the journal was mended, and that orders may be lost is not in it yet."""
+"""A file in the queue's folder: the journal was restored, but does not say yet that orders may be lost."""
 _STANDING, _SUPPRESSIONS = "standing", "suppression list"
 _SHOWN = {_STANDING: "orders", _SUPPRESSIONS: "suppressions"}
-"""Places where a check found a loss, and what `zonemta standing` calls it."""
+"""Where a check found a loss, and what `zonemta standing` calls it."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class Suffix:
         self.finished: set[str] = set()
         self.tried: set[str] = set()
         self.left: dict[str, set[str]] = {}
-        """By message that was accepted since: recipients that have not ended."""
+        """By message accepted since then: recipients that have not ended."""
         self.known: dict[str, tuple[str, int, int]] = {}
         """See `Core.known`."""
         self.results: list[Record] = []
@@ -57,14 +57,14 @@ class Suffix:
         self.admission: dict[str, Any] = body.get("permits", {})
         self.policy: dict[str, Any] = body.get("standing", {})
         self.changes: list[tuple[int, StandingRecord]] = []
-        """Changes of standing since the position, and the numbers of their records."""
+        """Changes of the policy state since the position, and the numbers of their records."""
         self.results_since: list[DeliveryRecord] = []
         self.begun: set[str] = set()
         """Campaigns that began since then."""
         self.since_ms = position.ms if position else 0
         self.clock: dict[str, Any] = body.get("clock", {})
         self.clock_ms = position.ms if position else 0
-        """The machine's clock at the last record that was not written by a start."""
+        """The machine's clock at the last record that was not written during a start."""
         self.given: list[tuple[int, StartRecord]] = []
         """START records since the position, with their (steady) times: what limits were charged for."""
 

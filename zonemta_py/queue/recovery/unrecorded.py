@@ -17,7 +17,7 @@ from zonemta_py.disk.notes import Existence, Note
 from zonemta_py.queue.core.locator import recipients_between
 
 AT_ONCE = 1_000
-"""Keys that are looked at before the loop gets its turn."""
+"""Keys that are read before the event loop runs."""
 
 
 def unfinished(store: Store, floor: str, arriving: set[str], last_id: str) -> set[str]:

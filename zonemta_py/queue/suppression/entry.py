@@ -31,12 +31,12 @@ from zonemta_py.mail.addresses.written import bare
 from zonemta_py.mail.limits import ADDRESS_BYTES_MAX
 
 KINDS: tuple[str, ...] = get_args(Kind)
-"""What a person has said weighs more than what a machine found: the later ones take the place of the earlier ones."""
+"""By rank, lowest first: what a person has said ranks above what a machine found."""
 COMPLAINT, ERASED, UNSUBSCRIBE = "complaint", "erased", "unsubscribe"
 ALL, CAMPAIGNS = "all", "campaigns"
 SCOPES = "all, campaigns, campaigns:TENANT, campaign:NAME, tenant:NAME or zone:NAME"
 WHOLE_BEGINS = UnsuppressRecord([], "whole")
-"""The whole list follows. A SUPPRESS record without entries says that this was all of it."""
+"""The whole list follows. A SUPPRESS record without entries ends it."""
 TEXT_CHARACTERS_MAX = 500
 SCOPE_PATTERN = "^(all|campaigns|(campaigns|campaign|tenant|zone):[A-Za-z0-9][A-Za-z0-9._-]{0,62})$"
 _SCOPE = re.compile(SCOPE_PATTERN.strip("^$"))

@@ -47,9 +47,9 @@ from zonemta_py.schedule.batch import Batch, Entry
 
 AT_ONCE = 1_000
 SCOPES_MAX = 10_000
-"""Scopes of which it is remembered whether there is anybody in them."""
+"""Scopes for which it is cached whether they have entries."""
 _ALL_IDS = "~"
-"""Behind every message id."""
+"""After every message id."""
 
 
 class SuppressionList:
@@ -59,15 +59,15 @@ class SuppressionList:
         self._core = core
         self._look()
         self._mark = core.ids.last
-        """No message with a later id can hold anybody who was listed after it came."""
+        """No message with a later id can have a recipient who was listed after it came."""
         self._changes = asyncio.Lock()
         self._pending = 0
         self.foreseen: dict[tuple[str, str], Suppressed | None] = {}
-        """What the store will say of people, by address and scope, once recovery has replayed the journal."""
+        """What the store will have, by address and scope, once recovery has replayed the journal."""
         self.leaving: set[str] = set()
-        """People who are being forgotten: nothing more of theirs is leased."""
+        """People who are being erased: nothing more of theirs is leased."""
         self.told_from = self.told_bytes = 0
-        """Record of the journal with which `tell_all` began last, and how much it wrote; 0: not since the start."""
+        """The journal record with which `tell_all` last began, and how much it wrote; 0: not since the start."""
 
     def _look(self) -> None:
         """Finds out whether there are any entries, any in scopes beside "all", and any in each scope asked about so
