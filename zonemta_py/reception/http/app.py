@@ -1,4 +1,4 @@
-"""The application: its operations, how their failures are reported, and its description (OpenAPI 3.1)."""
+"""The application: its operations, error responses, and OpenAPI 3.1 description."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from zonemta_py.reception.http.documents.reading import of_validation
 from zonemta_py.reception.receiver import MessageRefused
 
 _ABOUT = (
-    "Mail, batches of campaigns and the suppression list of a zonemta node. An answer of 200 means: it is on stable"
-    " storage. Every refusal is a problem document (RFC 9457) whose detail says what to do; 429 and 503 say in"
-    " Retry-After when to come again. Show a key as Authorization: Bearer <key>."
+    "Mail, campaign batches and the suppression list of a zonemta node. A 200 means that the data are on stable"
+    " storage. Every refusal is a problem document (RFC 9457) whose detail says what to do; with 429 and 503,"
+    " Retry-After says when to try again. Send a key as Authorization: Bearer <key>."
 )
 _BODIES = (
     models.MessageDocument, models.BatchDocument, models.CampaignDocument, models.Order, people.Suppressions,
@@ -35,14 +35,16 @@ _REFUSALS = (RequestProblem, QueueRefusal, Verdict, MessageRefused)
 
 
 def make() -> FastAPI:
-    """The application, which finds what it works with in each request's state (`visits.Turnstile`)."""
+    """The application. It finds its context in each request's state (`authentication.AuthenticationMiddleware`)."""
     app = FastAPI(
         title="zonemta-py", version="1", description=_ABOUT, openapi_url=None, docs_url=None, redoc_url=None,
         redirect_slashes=False, generate_unique_id_function=_identity,
     )  # fmt: skip
     for module in _MODULES:
         app.include_router(module.router)
-    app.get("/v1/health", summary="Whether mail is taken", response_model=models.Health, responses=described())(health)
+    app.get("/v1/health", summary="Whether mail is accepted", response_model=models.Health, responses=described())(
+        health
+    )
     app.get("/v1/openapi.json", include_in_schema=False)(description)
     for kind in (*_REFUSALS, Exception):
         app.exception_handler(kind)(_tell)
@@ -53,12 +55,12 @@ def make() -> FastAPI:
 
 
 def _identity(route: APIRoute) -> str:
-    """Names an operation for programs that are made from the description: suppressions_remove."""
+    """The operation id, from which client generators make names: suppressions_remove."""
     return f"{route.endpoint.__module__.rpartition('.')[2]}_{route.name}"
 
 
 async def health(request: Request) -> Response:
-    """The queue answers. Needs no key."""
+    """Whether the queue answers. Needs no key."""
     await entrance(request).queue.ask("size")
     return answer({"status": "ok"})
 
@@ -77,7 +79,7 @@ async def _tell_of_parameters(request: Request, error: Any) -> Response:
 
 
 async def _tell_of_path(request: Request, error: Any) -> Response:
-    """The framework's own: no such path, no such method."""
+    """Errors of the framework: unknown path, method not allowed."""
     sentences = {
         404: f"there is nothing at {request.url.path[:200]!a}; /v1/openapi.json names all paths",
         405: f"{request.method[:20]!a} is not supported here; use a method listed in Allow",
@@ -90,19 +92,19 @@ async def _tell_of_path(request: Request, error: Any) -> Response:
 
 
 def _methods(request: Request) -> set[str]:
-    """All that the path has; the framework's own list ends with the first route."""
+    """All methods of the path; the framework's own list has only the first route's."""
     ours = [*request.app.routes, *(route for module in _MODULES for route in module.router.routes)]
     found = [route for route in ours if isinstance(route, Route) and route.matches(request.scope)[0] != Match.NONE]
     return {method for route in found for method in route.methods or ()}
 
 
 async def _gone(request: Request, error: Exception) -> Response:
-    """The client has gone."""
+    """The client has disconnected."""
     return Response(status_code=400)
 
 
 def openapi(app: FastAPI) -> dict[str, Any]:
-    """Its description, complete: bodies that are read by hand, problems, and the key."""
+    """The complete description: with bodies that the application parses itself, problem documents, and the key."""
     whole: dict[str, Any] = app.openapi()
     components = whole["components"]
     _, made = models_json_schema(
@@ -114,7 +116,7 @@ def openapi(app: FastAPI) -> dict[str, Any]:
     }
     components["schemas"] = dict(sorted(components["schemas"].items()))
     components["securitySchemes"] = {
-        "key": {"type": "http", "scheme": "bearer", "description": "`zonemta api-key new NAME` makes one."}
+        "key": {"type": "http", "scheme": "bearer", "description": "`zonemta api-key new NAME` creates one."}
     }
     whole["security"] = [{"key": []}]
     whole["servers"] = [{"url": "http://127.0.0.1:8525"}]
@@ -126,7 +128,7 @@ def openapi(app: FastAPI) -> dict[str, Any]:
 
 
 def _plainly_named(value: Any) -> Any:
-    """The same with the names of schemas as clients know them: `Message`, where the class is `MessageDocument`."""
+    """Replaces schema names by their public names: `Message` for the class `MessageDocument`."""
     if isinstance(value, dict):
         return {models.plain_name(key): _plainly_named(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -143,5 +145,5 @@ def _complete(operation: dict[str, Any], open_to_all: bool) -> None:
         if status != "200":
             response["content"] = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
         if status in ("429", "503"):
-            said = {"description": "Seconds after which to come again.", "schema": {"type": "integer"}}
+            said = {"description": "Seconds to wait before trying again.", "schema": {"type": "integer"}}
             response["headers"] = {"Retry-After": said}

@@ -1,4 +1,4 @@
-"""What happens to every request before and after its own work: a number, a key, a limit; problem documents."""
+"""What happens to every request before and after its handler: a number, a key, limits; problem documents."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _ALWAYS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 class AuthenticationMiddleware:
-    """Around the application: no work is done, and no body read, for a client without a key or with too many requests
-    in progress."""
+    """Wraps the application: a client without a key, or with too many requests in progress, causes no work, and its
+    body is not read."""
 
     def __init__(self, app: ASGIApp, entrance: Entrance) -> None:
         self._app, self._entrance = app, entrance
@@ -104,7 +104,7 @@ def as_problem(error: Exception) -> RequestProblem:
 
 
 def described(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The problem responses of an operation, for its description; those that any may have are among them."""
+    """The problem responses of an operation, for the description, including those that any operation may have."""
     titles = {kind.status: kind.title for kind in KINDS.values()}
     return {
         status: {"model": models.ProblemDocument, "description": titles[status]}

@@ -1,4 +1,4 @@
-"""/v1/campaigns: what campaigns there are, how they do, and orders to them. The queue keeps them and obeys."""
+"""/v1/campaigns: the state of campaigns, and orders about them, which the queue stores and carries out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ router = APIRouter(prefix="/v1/campaigns")
 _Name = Annotated[models.Name, Path(description="The campaign's name.")]
 _Action = Annotated[
     Literal["pause", "resume", "cancel", "complete"],
-    Path(description="complete: all batches are in, so it ends when nothing waits any more."),
+    Path(description="complete: all batches were sent, so it ends when nothing waits any more."),
 ]
 
 
@@ -26,7 +26,8 @@ _Action = Annotated[
     responses=described(400, 409, 413, 415, 422),
 )
 async def put(request: Request, name: _Name) -> Response:
-    """Before its first batch. The same again is a success; other content under the same name is 409."""
+    """Must precede its first batch. Repeating it with the same content succeeds; other content under the same name is a
+    409."""
     here = entrance(request)
     who = visit(request).key
     who.check("campaigns")
@@ -50,7 +51,7 @@ async def every(request: Request) -> Response:
 
 @router.get("/{name}", summary="One campaign", response_model=models.CampaignRow, responses=described(404, 422))
 async def one(request: Request, name: _Name) -> Response:
-    """How it is doing, with its history."""
+    """The state of a campaign, with its history."""
     visit(request).key.check("campaigns", "read")
     return answer(await entrance(request).campaign(name))
 
@@ -63,7 +64,7 @@ async def one(request: Request, name: _Name) -> Response:
     responses=described(400, 404, 409, 413, 415, 422),
 )
 async def order(request: Request, name: _Name, action: _Action) -> Response:
-    """It is obeyed before it is answered. Canceling takes effect at once and cannot be undone."""
+    """The order is in effect before the response is sent. Canceling takes effect at once and cannot be undone."""
     here, who = entrance(request), visit(request)
     who.key.check("campaigns")
     said = reading.checked(models.Order, await reading.json_object(request, here.config.http.body_bytes))

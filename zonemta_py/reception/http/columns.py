@@ -1,7 +1,6 @@
-"""Whether a campaign's template is valid, and a batch has the columns it needs: checked with the first batch, not by
-the first bounce. Templates are checked in processes of their own (`merge.trial`), one at a time: only requests that
-bring one wait for it.
-"""
+"""Checks a campaign's template, and that batches have the columns it needs, when the first batch comes rather than when
+the first message bounces. Templates are checked in separate processes (`merge.trial`), one at a time: only requests
+that bring a template wait for it."""
 
 from __future__ import annotations
 
@@ -27,14 +26,14 @@ _TOO_MUCH = Found(["checking the template takes too long or too much memory; mak
 
 
 class TemplateStore(Protocol):
-    """Who has them."""
+    """The source of templates."""
 
     async def template(self, campaign: str) -> bytes:
-        """Raises QueueRefusal where there is none."""
+        """Raises QueueRefusal if there is none."""
 
 
 class Columns:
-    """Remembers what campaigns' templates ask for: they do not change. terms: what their header fields may say."""
+    """Caches what campaigns' templates need, as they never change. terms: what their header fields may ask for."""
 
     def __init__(self, templates: TemplateStore, terms: Terms) -> None:
         self._templates, self._terms = templates, terms
@@ -42,8 +41,8 @@ class Columns:
         self._turn = asyncio.Semaphore(1)
 
     async def sound(self, packed: bytes, now_ms: int, senders: Senders = ANYBODY) -> None:
-        """Raises RequestProblem for a template that no sender could fill, or whose author is none of `senders`: it must
-        not wait for its first recipient."""
+        """Raises RequestProblem for a template that cannot be filled in, or whose author is none of `senders`, before
+        it has any recipients."""
         found = await self._look(packed)
         if found.problems:
             raise invalid([FieldError("template", one) for one in found.problems])
@@ -53,9 +52,9 @@ class Columns:
             raise invalid([FieldError("template", f"is from {address[:80]}, and this key {NOT_AS} that; {REMEDY}")])
 
     async def check(self, envelope: Envelope) -> None:
-        """Puts what the template says to this server into a batch's envelope.
+        """Applies the template's fields for this server to a batch's envelope.
 
-        Raises RequestProblem for columns that leave a field open. No such campaign: the queue says so.
+        Raises RequestProblem for missing columns. An unknown campaign is refused by the queue.
         """
         campaign = envelope.campaign or ""
         found = self._known.get(campaign)

@@ -1,4 +1,4 @@
-"""POST /v1/inject: a message as it is, a message made of its parts, or a batch of a campaign."""
+"""POST /v1/inject: a complete message, a message composed of parts, or a batch of a campaign."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _KEY = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "1 to 200 printable ASCII characters that name this request: sent again with the same content, it"
-    " gets the first answer again. Needed for a batch (draft-ietf-httpapi-idempotency-key-header).",
+    "description": "1 to 200 printable ASCII characters that identify this request: repeated with the same content, it"
+    " gets the first response again. Required for a batch (draft-ietf-httpapi-idempotency-key-header).",
     "schema": {"type": "string", "maxLength": 200, "pattern": '^(?! *"" *$)[ -~]*[!-~][ -~]*$'},
     "example": "spring-000017",
 }
@@ -44,7 +44,7 @@ _KEY = {
 
 @router.post(
     "/v1/inject",
-    summary="Hand in mail",
+    summary="Submit mail",
     response_model=models.ReceiptDocument,
     openapi_extra={"requestBody": _SUBMITTED, "parameters": [_KEY]},
     responses=described(400, 409, 413, 415, 422),
@@ -52,9 +52,11 @@ _KEY = {
 async def inject(
     request: Request,
     sender: Annotated[
-        models.ReturnPath | None, Query(description="message/rfc822: the return path; not given: the null one.")
+        models.ReturnPath | None, Query(description="message/rfc822: the return path; default: the null sender.")
     ] = None,
-    to: Annotated[list[models.Address] | None, Query(description="message/rfc822: a recipient; repeat it.")] = None,
+    to: Annotated[
+        list[models.Address] | None, Query(description="message/rfc822: a recipient; repeat the parameter.")
+    ] = None,
     zone: Annotated[models.Line, Query(description="message/rfc822: the sending zone.")] = "",
     campaign: Annotated[
         models.Name | None, Query(description="message/rfc822: the campaign, for shares and reports.")
@@ -62,9 +64,10 @@ async def inject(
     tenant: Annotated[models.Name | None, Query(description="message/rfc822: the tenant.")] = None,
     priority: Annotated[int | None, Query(ge=-9, le=9, description="message/rfc822: -9 … 9.")] = None,
 ) -> Response:
-    """A message in any of three forms: itself (message/rfc822, envelope in the query), made of the parts in a JSON
-    object (Message), or the recipients of a campaign with their fields (Batch). The answer is given when it is on
-    stable storage. After a 503, a 429 or no answer at all send the same again, with the same Idempotency-Key."""
+    """Accepts a message in one of three forms: complete (message/rfc822, with the envelope in the query), as parts in a
+    JSON object (Message), or as recipients of a campaign with their fields (Batch). The response is sent once
+    everything is on stable storage. After a 503, a 429 or no response at all, repeat the request with the same
+    Idempotency-Key."""
     here, who = entrance(request), visit(request)
     who.key.check("inject")
     if reading.media_type(request, reading.JSON, reading.MAIL) == reading.MAIL:
@@ -117,7 +120,7 @@ def _whole(content: dict[str, Any]) -> str:
 
 
 async def _run(large: bool, work: Callable[..., _T], *arguments: Any) -> _T:
-    """Slow work is done outside the loop."""
+    """Runs slow work in a thread."""
     return await asyncio.to_thread(work, *arguments) if large else work(*arguments)
 
 
@@ -145,7 +148,7 @@ async def _batch(here: Entrance, who: Visit, request: Request, content: dict[str
 
 
 def _recipients(addresses: list[str]) -> list[Recipient]:
-    """One named twice is kept once."""
+    """Drops duplicate addresses."""
     return [Recipient(address) for address in dict.fromkeys(addresses)]
 
 
@@ -157,7 +160,7 @@ def _check_recipients(here: Entrance, envelope: Envelope) -> None:
 
 
 def _scoped(who: Visit, request: Request) -> str:
-    """The request's key among those of its sender, "" if it has none."""
+    """The request's key, prefixed with its sender, "" if it has none."""
     key = reading.request_key(request)
     return f"key {who.key.name} {key}" if key else ""
 

@@ -1,8 +1,8 @@
-"""API keys, and what each may do.
+"""API keys, and the rights of each.
 
-A key is 256 random bits, so it cannot be guessed, and a plain SHA-256 of it may be in the configuration: slow
-hashes (argon2 and the like) protect secrets that people choose, and would cost every request tens of milliseconds here.
-Comparison takes constant time.
+A key is 256 random bits, so it cannot be guessed, and the configuration may hold its plain SHA-256: slow hashes (argon2
+and the like) protect passwords that people choose, and would cost every request tens of milliseconds here. Comparison
+takes constant time.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ _CHALLENGE = {"www-authenticate": 'Bearer realm="zonemta"'}
 
 
 def new_key() -> str:
-    """256 bits, in letters that may stand in a header field."""
+    """256 bits, in letters that are allowed in a header field."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
 def hashed(key: str) -> str:
-    """As it stands in the configuration."""
+    """The hash as the configuration has it."""
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who asks."""
+    """Who sends the request."""
 
     name: str
     rights: frozenset[Right]
     senders: Senders = ANYBODY
 
     def speak(self, *addresses: str) -> None:
-        """Whether mail may come from all of these. Raises RequestProblem."""
+        """Whether the key may send mail from all of these. Raises RequestProblem."""
         for address in addresses:
             if not self.senders.may(address):
                 raise RequestProblem("no-right", f"the key {self.name!r} {NOT_AS} {address[:80]}; {REMEDY}")
 
     def check(self, *rights: Right) -> None:
-        """Any of these will do. Raises RequestProblem."""
+        """Whether the key has any of these rights. Raises RequestProblem."""
         if not self.rights.intersection(rights):
             wanted = " or ".join(rights)
             raise RequestProblem(
@@ -67,7 +67,8 @@ class Holder:
 
 
 class ApiKeys:
-    """configured: of the configuration. local: the key of the token file, which may do all. permissions: the door's."""
+    """configured: from the configuration. local: the key of the token file, which has all rights. permissions: the
+    listener's."""
 
     def __init__(self, configured: list[HttpKey], local: str, permissions: Permissions | None = None) -> None:
         self._holders = [
@@ -84,7 +85,7 @@ class ApiKeys:
             raise _refused("the field Authorization has no bearer key; write it as Bearer <key> (RFC 6750)")
         shown = hashed(authorization[len(_SCHEME) :].strip()).encode()
         found = None
-        for known, holder in self._holders:  # to the end, whichever it is
+        for known, holder in self._holders:  # always to the end, for constant time
             if hmac.compare_digest(shown, known):
                 found = holder
         if found is None:
@@ -101,7 +102,7 @@ def _refused(detail: str) -> RequestProblem:
 
 
 def renew_token(folder: Path) -> str:
-    """Puts a new key for programs of this user into the token file, in one step, and returns it. Raises OSError."""
+    """Writes a new key for programs of this user into the token file, atomically, and returns it. Raises OSError."""
     key = new_key()
     replace_file(folder / TOKEN_FILE, f"{key}\n".encode(), 0o600)
     return key

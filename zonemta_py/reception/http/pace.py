@@ -1,6 +1,6 @@
 """How slow a client may be: a time limit for the head of a request, a minimum rate for its body.
 
-Pure: moments are the loop's time, in seconds.
+Pure: times are the loop's, in seconds.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ HEAD_S = 20.0
 """From a request's first byte to the end of its header section."""
 WINDOW_S = 20.0
 LEAST_BYTES_S = 500
-"""Of a body, over each WINDOW_S in which the door was ready to take more."""
+"""Minimum rate of a body, over each WINDOW_S in which the server was ready to read."""
 
 
 class RequestPace:
-    """One connection's. least_bytes_s, head_s, window_s: tests have no time."""
+    """Of one connection. least_bytes_s, head_s, window_s: shorter in tests."""
 
     __slots__ = ("_bytes", "_head_s", "_least", "_since", "_window_s", "_within")
 
@@ -29,14 +29,14 @@ class RequestPace:
             self._since = now
 
     def idle(self) -> None:
-        """Between requests, and while an answer is being made: nothing is asked of the client."""
+        """Between requests, and while a response is being made: no time limit applies."""
         self._since, self._within, self._bytes = None, None, 0
 
     def late_with_head(self, now: float) -> bool:
         return self._since is not None and now - self._since > self._head_s
 
     def late_with_body(self, body: object, ready: bool, now: float) -> bool:
-        """body: whatever stands for this one. ready: the door takes more; otherwise the server is the slow one."""
+        """body: identifies the current body. ready: the server is reading; otherwise it is the slow one."""
         if body is not self._within or self._since is None or not ready:
             self._within, self._since, self._bytes = body, now, 0
             return False

@@ -1,6 +1,6 @@
-"""Limits of requests in progress, in all and with each key; requests above them get a Retry-After.
+"""Limits of requests in progress, in total and per key; requests above them get a Retry-After.
 
-An eighth of the places is reserved for the operator's key: whatever others do, the state can be queried.
+An eighth of the places is reserved for the operator's key, so that the state can always be queried.
 """
 
 from __future__ import annotations

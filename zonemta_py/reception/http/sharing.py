@@ -1,8 +1,8 @@
-"""A connection's parser and flow of bytes, made to take turns: many small chunks, or a long header section, cost as
-much as large mail, and no client may monopolise the loop.
+"""Makes connections take turns in parsing and reading: many small chunks, or a long header section, cost as much as
+large mail, and no client may monopolise the loop.
 
-h11 continues from event to event as long as it has bytes; this one stops when the time that all connections share is
-used up. Its client is then not read from until its turn comes, so that what waits is bounded.
+h11 continues from event to event as long as it has bytes; this parser stops when the time that all connections share is
+used up. The client is then not read from until its turn comes, so that buffered data are bounded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Parser(h11.Connection):
         self._turns, self._free, self._left, self.more = turns, 0, 0, False
 
     def begin(self, at_least: int) -> None:
-        """So many events are given in any case, and more of them if what is there is little."""
+        """At least that many events are returned, and more if few bytes wait."""
         self._free, self._left, self.more = at_least, _EVENTS_MAX, False
         if len(self.trailing_data[0]) <= LITTLE_BYTES:
             self._free = _LITTLE_EVENTS
@@ -45,7 +45,7 @@ class Parser(h11.Connection):
 
 
 class TurnTaking(FlowControl):
-    """held: by us, whatever the request wants."""
+    """held: paused by us, whatever the request wants."""
 
     held = False
 

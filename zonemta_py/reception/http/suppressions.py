@@ -1,4 +1,4 @@
-"""/v1/suppressions and /v1/forget: who gets no mail any more, and who wants to be forgotten."""
+"""/v1/suppressions and /v1/forget: who gets no mail any more, and who is to be forgotten."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from zonemta_py.reception.http.documents.problem import FieldError, RequestProbl
 
 router = APIRouter(prefix="/v1")
 _AT_ONCE = 500
-_Address = Annotated[models.Address, Path(description="An e-mail address.")]
+_Address = Annotated[models.Address, Path(description="An email address.")]
 
 
 @router.post(
     "/suppressions",
-    summary="Put addresses on the suppression list",
+    summary="Add addresses to the suppression list",
     response_model=people.Added,
     openapi_extra=reading.body_of("Suppressions"),
     responses=described(400, 413, 415, 422),
 )
 async def add(request: Request) -> Response:
-    """They get no mail of that scope from then on, not even what is queued already. One that is there already stays as
-    it is, unless the new kind weighs more: hard-bounce, manual, unsubscribe, complaint, erased. A zone may say which
-    kinds stop its mail, so that who left a newsletter still gets passwords."""
+    """They get no mail of that scope from then on, including queued mail. An existing entry stays as it is, unless the
+    new kind ranks higher: hard-bounce, manual, unsubscribe, complaint, erased. A zone's settings say which kinds stop
+    its mail, so that people who left a newsletter still get passwords."""
     here, who = entrance(request), visit(request)
     who.key.check("suppressions")
     content = await reading.json_object(request, here.config.http.body_bytes, people.SUPPRESSIONS_MAX * 10)
@@ -47,12 +47,12 @@ async def add(request: Request) -> Response:
 )
 async def every(
     request: Request,
-    after: Annotated[models.Line, Query(description="The last answer's next; not given: from the beginning.")] = "",
-    limit: Annotated[int, Query(ge=1, le=10_000, description="How many rows at most.")] = 1000,
-    kind: Annotated[people.Kind | None, Query(description="Only those of this kind.")] = None,
-    scope: Annotated[people.Scope | None, Query(description="Only those of this scope.")] = None,
+    after: Annotated[models.Line, Query(description="The last page's `next`; default: the first page.")] = "",
+    limit: Annotated[int, Query(ge=1, le=10_000, description="Maximum number of rows.")] = 1000,
+    kind: Annotated[people.Kind | None, Query(description="Only entries of this kind.")] = None,
+    scope: Annotated[people.Scope | None, Query(description="Only entries of this scope.")] = None,
 ) -> Response:
-    """Those of all mail in the order of addresses, then those of each other scope, a page at a time."""
+    """Entries for all mail by address, then those of each other scope, a page at a time."""
     visit(request).key.check("suppressions", "read")
     return answer(await entrance(request).ask("suppressions", after=after, limit=limit, kind=kind, scope=scope))
 
@@ -73,7 +73,7 @@ async def one(request: Request, address: _Address) -> Response:
 
 @router.delete(
     "/suppressions/{address}",
-    summary="Take an address from the suppression list",
+    summary="Remove an address from the suppression list",
     response_model=people.Removed,
     responses=described(404, 422),
 )
@@ -81,10 +81,10 @@ async def remove(
     request: Request,
     address: _Address,
     scope: Annotated[
-        people.Scope | None, Query(description="Only its entry of this scope; not given: all of them.")
+        people.Scope | None, Query(description="Only its entry of this scope; default: all of them.")
     ] = None,
 ) -> Response:
-    """It gets mail again: only with that person's consent."""
+    """The address gets mail again: only with that person's consent."""
     who = visit(request)
     who.key.check("suppressions")
     removed = await entrance(request).ask("unsuppress", addresses=[address], by=who.key.name, scope=scope)
@@ -101,7 +101,7 @@ async def remove(
     responses=described(400, 413, 415, 422),
 )
 async def forget(request: Request) -> Response:
-    """Takes what waits for that person out of the queue, and what is remembered of requests."""
+    """Removes the person's waiting mail from the queue, and stored Idempotency-Keys that are not in use."""
     here, who = entrance(request), visit(request)
     who.key.check("suppressions")
     content = reading.checked(people.Forget, await reading.json_object(request, here.config.http.body_bytes))

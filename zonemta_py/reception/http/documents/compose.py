@@ -1,7 +1,7 @@
-"""A message made of the parts that a JSON request names (RFC 5322, RFC 2045-2049): all of it 7-bit, but for addresses
-that are international themselves (RFC 6532). Date and Message-ID are added later, as to all mail without them.
+"""Composes a message from the parts in a JSON request (RFC 5322, RFC 2045-2049): all 7-bit, except for international
+addresses (RFC 6532). Date and Message-ID are added later, as to all mail without them.
 
-Values have been checked (`models`); fields are written by `merge.header`, which lets none of them end a field.
+Values have been checked (`models`); fields are written by `merge.header`, which lets no value end a field.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _list(name: str, people: list[PersonDocument]) -> bytes:
 
 
 def _content(message: MessageDocument, files: list[bytes]) -> bytes:
-    """The entity that the header section ends with: text, alternatives, images the HTML shows, attachments."""
+    """The body and its MIME fields: text, alternatives, inline images, attachments."""
     both = list(zip(message.attachments, files, strict=True))
     shown = [_file(one, content) for one, content in both if one.content_id and message.html is not None]
     attached = [_file(one, content) for one, content in both if not one.content_id or message.html is None]
@@ -55,7 +55,7 @@ def _text(kind: str, text: str) -> bytes:
 
 
 def _multipart(kind: str, entities: list[bytes]) -> bytes:
-    """The boundary can stand in no part: no encoded line has "=_" in it, and each kind has one of its own."""
+    """No part can contain the boundary: no encoded line has "=_" in it, and each kind has a boundary of its own."""
     boundary = f"=_{kind}"
     between = f"\r\n--{boundary}\r\n".encode()
     opening = f'Content-Type: multipart/{kind}; boundary="{boundary}"\r\n'.encode()

@@ -1,6 +1,6 @@
-"""What is asked and answered, as types: they check requests, and the API's description is made from them.
+"""Requests and responses as types, which validate requests and generate the API's description.
 
-Strict: unknown keys are refused, and a number is never taken for a text. The rows of a batch are checked by `batch`,
+Strict: unknown keys are refused, and a number is never accepted as text. The rows of a batch are checked by `batch`,
 since there may be a thousand of them; `BatchDocument` describes them.
 """
 
@@ -26,7 +26,7 @@ Name = Annotated[str, AfterValidator(values.name), WithJsonSchema({"type": "stri
 
 
 def _described(pattern: str, **more: Any) -> WithJsonSchema:
-    """What the description says of a text: the same as its validator."""
+    """The description of a text's pattern, equal to its validator's."""
     return WithJsonSchema({"type": "string", "pattern": pattern, **more})
 
 
@@ -45,7 +45,7 @@ Column = Annotated[str, AfterValidator(values.column), _described(values.COLUMN_
 
 
 def plain_name(schema: str) -> str:
-    """A schema's name as clients know it, from its class's."""
+    """A schema's public name, from its class's name."""
     return schema if schema.endswith("ProblemDocument") else schema.removesuffix("Document")
 
 
@@ -86,7 +86,7 @@ class Attachment(Model):
     content: Base64
     """The file in base64 (RFC 4648)."""
     content_id: Annotated[str, AfterValidator(values.content_id), _described(values.CONTENT_ID_PATTERN)] | None = None
-    """Given for an image that the HTML shows as cid:content_id."""
+    """For an image that the HTML refers to as cid:content_id."""
 
 
 _COMPOSED = ("from", "cc", "reply_to", "subject", "text", "html", "headers", "attachments")
@@ -125,35 +125,36 @@ class MessageDocument(Model):
     )
 
     sender: ReturnPath | None = None
-    """Return path (MAIL FROM), "" for the null one; not given: the address in from."""
+    """Return path (MAIL FROM), "" for the null sender; default: the address in from."""
     from_: Annotated[Mailbox | None, Field(alias="from")] = None
-    """The field From."""
+    """The From field."""
     to: Annotated[list[Mailbox], FailFast()] = Field(min_length=1)
-    """Who gets it; all of them are named in the field To, unless the message is raw."""
+    """Recipients; all of them are listed in the To field, unless the message is raw."""
     cc: Annotated[list[Mailbox], FailFast()] = []
-    """More of them, named in the field Cc."""
+    """Further recipients, listed in the Cc field."""
     bcc: Annotated[list[Address], FailFast()] = []
-    """More of them, named nowhere."""
+    """Further recipients, listed nowhere."""
     reply_to: Mailbox | None = None
-    """The field Reply-To."""
+    """The Reply-To field."""
     subject: Line = ""
     text: Body | None = None
     """The plain text."""
     html: Body | None = None
-    """The same in HTML."""
+    """The HTML version of the text."""
     headers: dict[Annotated[str, AfterValidator(values.header_name)], Line] = Field(
         {}, max_length=100, json_schema_extra={"propertyNames": {"pattern": values.HEADER_PATTERN}}
     )
-    """More fields of the header section; X-Deliver-After and its like speak to this server, as they do by SMTP."""
+    """Further header fields; X-Deliver-After and similar fields are instructions to this server, as with SMTP."""
     attachments: Annotated[list[Attachment], FailFast()] = Field([], max_length=100)
     raw: str | None = None
-    """The whole message instead of from … attachments (RFC 5322); one that is not UTF-8 goes as message/rfc822."""
+    """The whole message instead of from … attachments (RFC 5322); send a message that is not UTF-8 as
+    message/rfc822."""
     zone: Line = ""
-    """Sending zone; not given: as the rules choose."""
+    """Sending zone; default: chosen by the rules."""
     campaign: Name | None = None
     tenant: Name | None = None
     priority: Priority | None = None
-    """-9 … 9; what goes first (RFC 6710)."""
+    """-9 … 9; higher goes first (RFC 6710)."""
 
     @model_validator(mode="after")
     def _check(self) -> MessageDocument:
@@ -174,20 +175,20 @@ _ROW = {"type": "array", "minItems": 1, "prefixItems": [{"type": "string", "form
 
 
 class BatchHead(Model):
-    """All of a batch but its rows."""
+    """A batch without its rows."""
 
     campaign: Name
-    """The campaign whose template the fields go into; it must have been put before."""
+    """The campaign whose template is used; it must have been created before."""
     columns: list[Column] = Field(max_length=values.COLUMNS_MAX, json_schema_extra={"uniqueItems": True})
-    """Names of the fields, as the template calls them."""
+    """Names of the fields, as the template uses them."""
     zone: Line = ""
-    """Sending zone; not given: the campaign's."""
+    """Sending zone; default: the campaign's."""
     source: Line = ""
-    """Local address that these are to be sent from, one of the zone's; not given: any of them."""
+    """Local address to send from, one of the zone's; default: any of them."""
 
 
 class BatchDocument(BatchHead):
-    """Recipients of a campaign with their fields. Needs the header Idempotency-Key."""
+    """Recipients of a campaign with their fields. Requires the header Idempotency-Key."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -202,28 +203,28 @@ class BatchDocument(BatchHead):
     )
 
     recipients: list[Annotated[list[str], WithJsonSchema(_ROW)]] = Field(min_length=1)
-    """One row for each: the address, then a value for each column."""
+    """One row for each recipient: the address, then a value for each column."""
 
 
 class ReceiptDocument(Model):
-    """It is on stable storage."""
+    """The message is on stable storage."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"id": "1939a8a8ab100000", "accepted": 2, "suppressed": 0, "repeated": False}]}
     )
 
     id: str
-    """Of the message; "" if nothing was stored: all recipients are suppressed, or a plugin dropped it."""
+    """The message's id; "" if nothing was stored: all recipients are suppressed, or a plugin dropped it."""
     accepted: int
-    """Recipients taken."""
+    """Recipients accepted."""
     suppressed: int
-    """Recipients left out, since the suppression list has them."""
+    """Recipients left out because they are on the suppression list."""
     repeated: bool
-    """This Idempotency-Key was answered before: the first answer again, and nothing new was stored."""
+    """This Idempotency-Key was used before: this is the first response again, and nothing new was stored."""
 
 
 class Bounds(Model):
-    """Shares (0 to 1) of the attempts at which a campaign is paused by itself, from `least` attempts on."""
+    """Shares (0 to 1) of attempts at which the campaign is paused automatically, checked from `least` attempts on."""
 
     least: Count | None = None
     deferred: float | None = Field(None, ge=0, le=1)
@@ -239,11 +240,11 @@ _TEMPLATE = (
     "nwGhdJSwSGVsbG8ge3sgbmFtZSB9fah0ZW1wbGF0ZQEBlLBuZXdzQGV4YW1wbGUuY29tqHRlbXBsYXRlAQHAwMDCkJSwRGVhciB7eyBuYW1l"
     "IH19Cqh0ZW1wbGF0ZQEBwMCQkMM="
 )
-"""A prepared one of a line, as an example."""
+"""An example: a prepared template of one line."""
 
 
 class CampaignDocument(Model):
-    """What a campaign sends. Putting the same again is a success and changes nothing."""
+    """A campaign's settings. Repeating a PUT with the same content succeeds and changes nothing."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -262,35 +263,35 @@ class CampaignDocument(Model):
     sender: ReturnPath
     """Return path (MAIL FROM)."""
     template: Base64
-    """The prepared template in base64 (RFC 4648), as `zonemta campaign` packs it."""
+    """The prepared template in base64 (RFC 4648), as packed by `zonemta campaign`."""
     tenant: Name | Literal[""] = ""
     zone: Line = ""
     priority: Priority = 0
     planned: Planned = 0
-    """Recipients there will be; 0: not said."""
+    """Expected number of recipients; 0: unknown."""
     bounds: Bounds | None = None
     life_h: float = Field(168, gt=0, le=24 * 366)
     """Hours after which a recipient is given up."""
     notify: Literal["remote", "never", "failure"] = "remote"
-    """Who tells the return path of recipients that were not reached. remote: other servers, of what they took and could
-    not deliver; what this one finds out is in the campaign's figures and the journal. never: nobody, others are asked
-    not to (RFC 3461). failure: this server too, a message for each."""
+    """Who notifies the return path of an undeliverable recipient. remote: other servers, about what they accepted;
+    failures found by this server are in the campaign's figures and the journal. never: no server; others are asked for
+    silence too (RFC 3461). failure: this server too, with a notification for each."""
 
 
 class Created(Model):
     created: bool
-    """False: it was there already, the same."""
+    """False: the campaign existed already, with the same content."""
 
 
 class CampaignRow(Model):
-    """How a campaign is doing. Times are UNIX time in ms."""
+    """The state of a campaign. Times are UNIX time in ms."""
 
     model_config = ConfigDict(extra="allow")
 
     name: str
     state: Literal["running", "paused", "canceled", "complete", "ended"]
     cause: str
-    """Of the latest order."""
+    """The cause of the latest order."""
     sender: str
     tenant: str
     zone: str
@@ -299,7 +300,7 @@ class CampaignRow(Model):
     accepted: int
     delivered: int
     deferred: int
-    """Attempts that were deferred."""
+    """Deferred attempts."""
     bounced: int
     blocked: int
     complaints: int
@@ -312,12 +313,12 @@ class CampaignRow(Model):
     rate_per_s: float
     eta_ms: int | None
     history: list[list[int]] = []
-    """[ms, waiting, delivered] at up to 240 moments; only where one campaign is asked for."""
+    """[ms, waiting, delivered] at up to 240 times; only in the response for a single campaign."""
 
 
 class Order(Model):
     cause: Cause = ""
-    """Why: shown with the campaign, and journalled."""
+    """The reason: shown with the campaign, and journalled."""
 
 
 class Health(Model):
@@ -331,18 +332,20 @@ class Place(Model):
 
 
 class ProblemDocument(Model):
-    """Why it was not done (RFC 9457)."""
+    """Why a request failed (RFC 9457)."""
 
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
                 {
                     "type": "urn:zonemta:problem:invalid",
-                    "title": "The request is understood, but cannot be done as it is",
+                    "title": "Invalid request",
                     "status": 422,
-                    "detail": "recipients[1][0]: 'anna' is no e-mail address; write name@domain",
+                    "detail": "recipients[1][0]: 'anna' is not an email address; write name@domain",
                     "instance": "/v1/inject#5f3a9c2b1e7",
-                    "errors": [{"where": "recipients[1][0]", "what": "'anna' is no e-mail address; write name@domain"}],
+                    "errors": [
+                        {"where": "recipients[1][0]", "what": "'anna' is not an email address; write name@domain"}
+                    ],
                 }
             ]
         }
@@ -352,7 +355,7 @@ class ProblemDocument(Model):
     title: str
     status: int
     detail: str
-    """One sentence, which ends with the remedy."""
+    """One sentence that ends with the remedy."""
     instance: str
-    """The request's path and number; what is logged about it has the number too."""
+    """The request's path and number; log lines about it have the same number."""
     errors: list[Place] = []

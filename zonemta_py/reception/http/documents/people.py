@@ -1,4 +1,4 @@
-"""What is asked and answered of the suppression list, and of who is to be forgotten, as types (see `models`)."""
+"""Requests and responses about the suppression list, and about people to be forgotten, as types (see `models`)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Suppressed(Model):
     kind: Kind
     reason: Cause = ""
     evidence: Cause = ""
-    """What shows it: a reply, a complaint's id, an address of a form."""
+    """The proof: a reply, a complaint's id, the address of a form."""
     by: By = ""
-    """Who put it on the list; not given: the key's name."""
+    """Who adds it to the list; default: the key's name."""
     campaign: Name | Literal[""] = ""
     """The campaign it came from."""
     scope: Scope | None = None
-    """Which mail it stops: all, campaigns, campaigns:TENANT, campaign:NAME, tenant:NAME or zone:NAME. Not given: all,
-    but for an unsubscribe the campaigns of the tenant that has sent the campaign; all campaigns if none is known."""
+    """The mail that it stops: all, campaigns, campaigns:TENANT, campaign:NAME, tenant:NAME or zone:NAME. Default: all;
+    for an unsubscribe, the campaigns of the tenant that has sent the campaign, or all campaigns if none is known."""
 
 
 class Suppressions(Model):
@@ -38,7 +38,7 @@ class Suppressions(Model):
 class Added(Model):
     added: int
     known: int
-    """Those that were there already."""
+    """Entries that existed already."""
 
 
 class SuppressionRow(Model):
@@ -53,11 +53,11 @@ class SuppressionRow(Model):
     campaign: str = ""
     scope: str = "all"
     also: list[str] = Field([])
-    """Kinds of less weight that were said of the same address and scope."""
+    """Lower-ranking kinds recorded for the same address and scope."""
 
 
 class SuppressionRowsOf(SuppressionRow):
-    """An address's entry of scope all, or else the first one."""
+    """An address's entry of scope all, or else its first one."""
 
     others: list[SuppressionRow] = Field([])
     """Its entries in other scopes."""
@@ -66,7 +66,7 @@ class SuppressionRowsOf(SuppressionRow):
 class SuppressionRows(Model):
     rows: list[SuppressionRow]
     next: str | None
-    """Ask with after = this for what follows; null: that was all."""
+    """Pass it as `after` to get the next page; null: this is the last one."""
 
 
 class Removed(Model):
@@ -74,16 +74,16 @@ class Removed(Model):
 
 
 class Forget(Model):
-    """A person asks to be forgotten."""
+    """A person's request to be forgotten."""
 
     address: Address
     keep: bool = False
-    """The address alone stays on the suppression list, as erased, so that it is never mailed again; else it leaves the
-    list too."""
+    """Keep the address alone on the suppression list, as erased, so that it never gets mail again; otherwise it leaves
+    the list too."""
 
 
 class Forgotten(Model):
-    """What went: recipients that waited in the queue, Idempotency-Keys that are not in use."""
+    """What was removed: recipients that waited in the queue, and Idempotency-Keys that are not in use."""
 
     model_config = ConfigDict(extra="allow")
 

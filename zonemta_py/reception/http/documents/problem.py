@@ -1,7 +1,7 @@
 """Problem documents (RFC 9457): every refusal, whatever its origin, is sent as one of these.
 
-`detail` is one sentence that ends with the remedy; `errors` names places in the request. Internal details are
-never in one: a bug of ours is logged under the number that `instance` ends with, and reported as "bug".
+`detail` is one sentence that ends with the remedy; `errors` lists places in the request. They never contain internal
+details: a bug is logged under the number at the end of `instance`, and reported as "bug".
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class Kind(NamedTuple):
 
 KINDS: dict[str, Kind] = {
     "malformed": Kind(400, "The request cannot be read"),
-    "no-key": Kind(401, "No valid key was shown"),
-    "no-right": Kind(403, "The key may not do that"),
-    "not-found": Kind(404, "There is no such thing here"),
-    "method": Kind(405, "That cannot be done with this"),
-    "slow": Kind(408, "The request did not come in time"),
-    "conflict": Kind(409, "The state of things does not allow it"),
+    "no-key": Kind(401, "Missing or invalid key"),
+    "no-right": Kind(403, "The key lacks the required right"),
+    "not-found": Kind(404, "Not found"),
+    "method": Kind(405, "Method not allowed"),
+    "slow": Kind(408, "The request took too long"),
+    "conflict": Kind(409, "Conflict with the current state"),
     "too-large": Kind(413, "The request is too large"),
-    "media-type": Kind(415, "The body is of a kind that is not taken here"),
-    "invalid": Kind(422, "The request is understood, but cannot be done as it is"),
-    "share": Kind(429, "Too much at once with this key"),
-    "bug": Kind(500, "Something failed that should not have"),
-    "unavailable": Kind(503, "It cannot be done now"),
+    "media-type": Kind(415, "Unsupported media type"),
+    "invalid": Kind(422, "Invalid request"),
+    "share": Kind(429, "Too many requests in progress with this key"),
+    "bug": Kind(500, "Internal error"),
+    "unavailable": Kind(503, "Temporarily unavailable"),
 }
 """Last part of `type` → status and title."""
 _BY_STATUS = {kind.status: slug for slug, kind in KINDS.items()}
@@ -57,7 +57,7 @@ class FieldError(NamedTuple):
 
 
 class RequestProblem(Exception):
-    """slug: of KINDS. headers: more of the response's, lower-case names."""
+    """slug: a key of KINDS. headers: further response headers, with lower-case names."""
 
     def __init__(
         self, slug: str, detail: str, errors: Iterable[FieldError] = (), retry_s: int = 0,
@@ -95,14 +95,14 @@ def _shortened(faults: list[FieldError]) -> list[FieldError]:
 
 
 def invalid(faults: list[FieldError]) -> RequestProblem:
-    """One or more places that are wrong; the first is the sentence."""
+    """One or more errors; the first becomes the sentence."""
     first = faults[0]
     others = f" (and {len(faults) - 1} more, see errors)" if len(faults) > 1 else ""
     return RequestProblem("invalid", f"{first.where}: {first.what}{others}" if first.where else first.what, faults)
 
 
 def of_reply(reply: Reply, retry_s: int = 0) -> RequestProblem:
-    """Made of the reply that an SMTP client would get. 4xx: try again."""
+    """The problem for the reply that an SMTP client would get. 4xx: try again."""
     sentence = reply.text or "the message was refused"
     if ";" not in sentence and ":" not in sentence:
         sentence += "; change it before you send it again" if reply.permanent else "; send the same after Retry-After"
@@ -116,11 +116,11 @@ def of_reply(reply: Reply, retry_s: int = 0) -> RequestProblem:
 
 
 def of_verdict(verdict: Verdict) -> RequestProblem:
-    """A plugin's refusal."""
+    """The problem for a plugin's refusal."""
     retry_s = max(1, math.ceil(min(verdict.seconds, 86_400))) if isinstance(verdict, Defer) else 0
     return of_reply(verdict.reply, retry_s)
 
 
 def of_status(status: int, detail: str, headers: dict[str, str] | None = None) -> RequestProblem:
-    """What the framework found: no such path, no such method."""
+    """The problem for an error of the framework: unknown path, method not allowed."""
     return RequestProblem(_BY_STATUS.get(status, "malformed"), detail, headers=headers)

@@ -39,7 +39,8 @@ def media_type(request: Request, *known: str) -> str:
 
 
 async def blocks(request: Request, most: int) -> AsyncIterator[bytes]:
-    """The body as it comes. Raises RequestProblem for one of more than `most` bytes, unread if it says so."""
+    """The body as it comes. Raises RequestProblem for more than `most` bytes, before reading if Content-Length says
+    so."""
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and len(declared) < 20 and int(declared) > most:
         raise _too_large(most, int(declared))
@@ -60,13 +61,13 @@ def _too_large(most: int, size: int = 0) -> RequestProblem:
 
 
 async def json_object(request: Request, most: int, elements: int = ELEMENTS_MAX) -> dict[str, Any]:
-    """elements: members of objects and lists, at most; "recipients" is not counted. Raises RequestProblem."""
+    """elements: limit on members of objects and lists; "recipients" is not counted. Raises RequestProblem."""
     media_type(request, JSON)
     return parsed(b"".join([block async for block in blocks(request, most)]), elements)
 
 
 def parsed(body: bytes, elements: int) -> dict[str, Any]:
-    """The same of the whole body. Raises RequestProblem."""
+    """The same for a body that has been read. Raises RequestProblem."""
     _check_marks(body)
     try:
         content = from_json(body, allow_inf_nan=False, catch_duplicate_keys=True)
@@ -82,7 +83,7 @@ def parsed(body: bytes, elements: int) -> dict[str, Any]:
 
 
 def _check_marks(body: bytes) -> None:
-    """Many tiny elements take far more memory than bytes, and are slow. Raises RequestProblem."""
+    """Refuses many tiny elements, which take far more memory than their bytes, and are slow. Raises RequestProblem."""
     what = ""
     if body.count(b"[") + body.count(b"{") > BRACKETS_MAX:
         what = f"{BRACKETS_MAX:,} brackets and braces"
@@ -95,7 +96,7 @@ def _check_marks(body: bytes) -> None:
 
 
 def _count(content: dict[str, Any], most: int) -> None:
-    """Before each is looked at. Raises RequestProblem."""
+    """Counts all elements before any is checked. Raises RequestProblem."""
     left, inner = most, [value for key, value in content.items() if key != "recipients"]
     left -= len(content)
     while inner and left >= 0:
@@ -111,7 +112,7 @@ def _count(content: dict[str, Any], most: int) -> None:
 
 
 def checked(model: type[_M], content: Any, within: tuple[str, int] = ("", 0)) -> _M:
-    """within: a list, and where in the whole of it the given part of it begins. Raises RequestProblem."""
+    """within: a list, and the index of the given part in it. Raises RequestProblem."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -126,13 +127,13 @@ def _shifted(parts: tuple[int | str, ...], name: str, by: int) -> tuple[int | st
 
 
 def of_validation(errors: list[Any]) -> RequestProblem:
-    """pydantic's errors, as ours."""
+    """The problem for pydantic's errors."""
     found = [FieldError(where(error["loc"]), _what(error)) for error in errors]
     return invalid(found[: 50 * ERRORS_MAX])
 
 
 def where(parts: tuple[int | str, ...]) -> str:
-    """recipients[3].address; keys that a client chose are shown so that they fit."""
+    """recipients[3].address; keys chosen by the client are shortened."""
     text = ""
     for part in parts:
         if isinstance(part, int):
@@ -163,7 +164,7 @@ def bytes_of(text: str, where: str) -> bytes:
 
 
 def request_key(request: Request) -> str:
-    """Of the field Idempotency-Key, "" if there is none. Raises RequestProblem."""
+    """The value of Idempotency-Key, "" if there is none. Raises RequestProblem."""
     said = request.headers.getlist("idempotency-key")
     if not said:
         return ""
@@ -176,6 +177,6 @@ def request_key(request: Request) -> str:
 
 
 def body_of(model: str) -> dict[str, Any]:
-    """What the API's description says of a body that is read here."""
+    """The API description of a body that is parsed here."""
     schema = {"$ref": f"#/components/schemas/{model}"}
     return {"requestBody": {"required": True, "content": {JSON: {"schema": schema}}}}

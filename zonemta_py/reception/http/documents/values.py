@@ -1,7 +1,7 @@
-"""Checks of single values: each returns the value as it is used from here on, or raises ValueError with one sentence.
+"""Checks of single values: each returns the value in its final form, or raises ValueError with one sentence.
 
-What is refused here cannot end a header field, a line of SMTP, a key of the store or a line of a log: there is no
-control character in any value, but for line ends and tabs in texts that are bodies.
+No accepted value can end a header field, an SMTP line, a key of the store or a log line: none has control characters,
+except for line ends and tabs in body texts.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CONTENT_ID = re.compile(r"[A-Za-z0-9._+-]{1,100}(@[A-Za-z0-9.-]{1,100})?")
 
 
 def whole(value: Any) -> Any:
-    """To JSON 3.0 is the integer 3 (JSON Schema, 6.1.1)."""
+    """In JSON, 3.0 is the integer 3 (JSON Schema, 6.1.1)."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -77,7 +77,7 @@ def address(given: str) -> str:
     try:
         found = parse_mailbox(given)
     except AddressRefused:
-        raise ValueError(f"{given[:100]!a} is no e-mail address; write name@domain") from None
+        raise ValueError(f"{given[:100]!a} is not an email address; write name@domain") from None
     if found.isascii():
         return found
     local, _, domain = found.rpartition("@")
@@ -131,7 +131,7 @@ def column(given: str) -> str:
 
 
 def request_key(given: str) -> str:
-    """What the field Idempotency-Key says; the quotes of a structured field are taken off (RFC 9651)."""
+    """The value of the Idempotency-Key field, without the quotes of a structured field (RFC 9651)."""
     given = given.strip()
     if len(given) >= 2 and given[0] == given[-1] == '"':
         given = given[1:-1]
