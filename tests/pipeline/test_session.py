@@ -158,15 +158,23 @@ def test_a_jvm_that_wrote_nothing_does_no_harm(cache: Path, tmp_path: Path) -> N
     assert list(cache.iterdir()) == []
 
 
-def test_leftovers_are_swept(cache: Path, tmp_path: Path) -> None:
-    """Half-written archives go after an hour; one that is being written stays."""
+@pytest.mark.parametrize("made", [False, True], ids=["before the archive is made", "when it is there"])
+def test_leftovers_are_swept(made: bool, cache: Path, tmp_path: Path) -> None:
+    """Half-written archives, of 200 MB each, go after an hour; one that is being written stays."""
+    home = make_java(tmp_path / "java", "17.0.15")
     cache.mkdir()
+    kept = []
+    if made:
+        fresh, _ = java.class_data(home)
+        process: Any = Ended(lambda: fresh.write_bytes(b"classes"))
+        java.keep(fresh, lambda: process)
+        kept = list(cache.iterdir())
     old, young = cache / "x.1.new", cache / "x.2.new"
     for path in (old, young):
         path.write_bytes(b"")
     os.utime(old, (time.time() - 7200,) * 2)
-    java.class_data(make_java(tmp_path / "java", "17.0.15"))
-    assert list(cache.iterdir()) == [young]
+    assert java.class_data(home)[1] is made
+    assert sorted(cache.iterdir()) == sorted([*kept, young])
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

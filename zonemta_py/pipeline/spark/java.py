@@ -75,9 +75,9 @@ def class_data(java: Path) -> tuple[Path, bool]:
     runtime = _release(java).get("JAVA_RUNTIME_VERSION", "") or _release(java).get("JAVA_VERSION", "unknown")
     key = re.sub(r"[^0-9A-Za-z.+-]", "_", f"spark-{version('pyspark')}-java-{runtime}")
     file = cache() / f"{key}.jsa"
+    _sweep(file.parent)  # each time: whoever is killed after the archive was made would leave 200 MB for good
     if file.is_file():
         return file, True
-    _sweep(file.parent)
     return file.with_name(f"{key}.{os.getpid()}.new"), False
 
 
