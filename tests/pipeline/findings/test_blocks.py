@@ -1,13 +1,15 @@
 """Blocks: a change that begins at a known minute is found soon, and quiet pairs are left in peace."""
 
+import math
 import random
+import sys
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonemta_py.pipeline.findings.blocks import blocks, episodes
+from zonemta_py.pipeline.findings.blocks import NO_HISTORY, Bounds, History, Usual, blocks, episodes
 from zonemta_py.pipeline.findings.windows import KINDS, WINDOW_S, Counted
 
 DAY = 288
@@ -71,6 +73,50 @@ def test_quiet_pairs_are_joined_to_windows_that_can_tell() -> None:
 def test_quiet_pairs_are_not_flagged(seed: int, share: float, attempts: int) -> None:
     """Chance alone flags nobody, whatever the usual share is."""
     assert not episodes(windows([share] * DAY, attempts=attempts, seed=seed), "blocked")
+
+
+def by_definition(quiet: list[tuple[int, int]], bounds: Bounds) -> Usual:
+    attempts, refused = (sum(column) for column in zip(*quiet, strict=True)) if quiet else (0, 0)
+    if attempts < bounds.history_least:
+        return NO_HISTORY
+    share = (refused + 0.5) / (attempts + 1)
+    squares = math.fsum(n * (of / n - share) ** 2 for n, of in quiet)
+    return Usual(share, math.sqrt(squares / attempts), attempts)
+
+
+COUNTS = st.integers(1, 1_000_000).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n)))
+
+
+@given(st.lists(COUNTS | st.tuples(st.integers(1, 50), st.just(0)), max_size=60), st.integers(1, 20))
+def test_what_is_usual_is_that_of_the_windows_remembered(counted: list[tuple[int, int]], remembered: int) -> None:
+    """After each window, whatever was there before those that count."""
+    bounds = Bounds(history=remembered)
+    history = History(bounds)
+    for end, (attempts, refused) in enumerate(counted, 1):
+        history.add(attempts, refused)
+        expected = by_definition(counted[max(0, end - remembered) : end], bounds)
+        assert history.usual() == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def test_a_long_history_makes_a_window_no_dearer() -> None:
+    """No more calls are made for each when thousands of windows are remembered than when it is ten."""
+    every = windows([0.02] * 1000)
+
+    def calls(remembered: int) -> int:
+        seen = 0
+
+        def count(_: object, what: str, __: object) -> None:
+            nonlocal seen
+            seen += what == "call"
+
+        sys.setprofile(count)
+        try:
+            episodes(every, "blocked", Bounds(history=remembered))
+        finally:
+            sys.setprofile(None)
+        return seen
+
+    assert calls(2000) <= calls(10)  # a short one forgets, too
 
 
 def simulated(seed: int = 4) -> list[dict[str, Any]]:

@@ -71,6 +71,7 @@ class Usual(NamedTuple):
 
 
 NO_HISTORY = Usual(0.05, 0.15, 0)
+_UNIT = 1 << 96
 
 
 class Episode(NamedTuple):
@@ -147,27 +148,62 @@ def listed(deliveries: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
+class History:
+    """The quiet windows that are remembered, as sums: each that comes or goes costs the same, however many there are.
+
+    The sums are whole numbers, so what is forgotten leaves no rounding error behind.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._windows: deque[tuple[int, int]] = deque()
+        self._attempts = self._refused = 0
+        self._squares = 0
+        """Of refused**2 / attempts, in units of 1 / _UNIT."""
+
+    def add(self, attempts: int, refused: int) -> None:
+        self._windows.append((attempts, refused))
+        self._count(attempts, refused, 1)
+        if len(self._windows) > self._bounds.history:
+            self._count(*self._windows.popleft(), -1)
+
+    def _count(self, attempts: int, refused: int, sign: int) -> None:
+        self._attempts += sign * attempts
+        self._refused += sign * refused
+        self._squares += sign * (refused * refused * _UNIT // attempts)
+
+    def usual(self) -> Usual:
+        n, refused = self._attempts, self._refused
+        if n < self._bounds.history_least:
+            return NO_HISTORY
+        # The share is a/b; attempts * (refused/attempts - a/b)**2, summed over the windows and multiplied out.
+        a, b = 2 * refused + 1, 2 * n + 2
+        squares = self._squares - (2 * a * b * refused - a * a * n) * _UNIT // (b * b)
+        return Usual(a / b, math.sqrt(max(squares, 0) / (_UNIT * n)), n)
+
+
 def episodes(every: Sequence[Counted], kind: str, bounds: Bounds = Bounds()) -> list[Episode]:  # noqa: B008
     """The changes of one pair, in order. Pure."""
     found: list[Episode] = []
-    quiet: deque[tuple[int, int]] = deque(maxlen=bounds.history)
+    quiet = History(bounds)
     going: list[list[Counted]] = []
     calm, usual, reached = 0, NO_HISTORY, 0.0
     for group in _joined(every, bounds.least):
         attempts, refused = _counts(group, kind)
         if not going:
-            usual = _usual(quiet, bounds)
+            usual = quiet.usual()
             score = _score(attempts, refused, usual)
             if attempts >= bounds.least and score >= bounds.z and refused / attempts - usual.share >= bounds.rise:
                 going, calm, reached = [group], 0, score
             else:
-                quiet.append((attempts, refused))
+                quiet.add(attempts, refused)
             continue
         going.append(group)
         calm = calm + 1 if refused / attempts < usual.share + bounds.rise / 2 else 0
         if calm == 2:
             found.append(_episode(kind, going[:-2], going[-2][0].at, usual, reached))
-            quiet.extend(_counts(each, kind) for each in going[-2:])
+            for each in going[-2:]:
+                quiet.add(*_counts(each, kind))
             going = []
     return [*found, _episode(kind, going[: len(going) - calm], None, usual, reached)] if going else found
 
@@ -189,15 +225,6 @@ def _joined(every: Sequence[Counted], least: int) -> list[list[Counted]]:
 
 def _counts(group: Sequence[Counted], kind: str) -> tuple[int, int]:
     return sum(each.attempts for each in group), sum(getattr(each, kind) for each in group)
-
-
-def _usual(quiet: Sequence[tuple[int, int]], bounds: Bounds) -> Usual:
-    attempts = sum(n for n, _ in quiet)
-    if attempts < bounds.history_least:
-        return NO_HISTORY
-    share = (sum(refused for _, refused in quiet) + 0.5) / (attempts + 1)
-    squares = sum(n * (refused / n - share) ** 2 for n, refused in quiet)
-    return Usual(share, math.sqrt(squares / attempts), attempts)
 
 
 def _score(attempts: int, refused: int, usual: Usual) -> float:
