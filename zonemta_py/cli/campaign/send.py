@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
+from zonemta_py.cli.campaign import options as option
 from zonemta_py.cli.campaign import settings as campaign_settings
 from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, Patience, target
 from zonemta_py.cli.campaign.work import Work, describe, look, read_columns, readable, rendered, show, sound
@@ -30,61 +32,22 @@ _LONG_BYTES = 100_000_000
 """Size of a list for which the JVM's slower, better compiler pays."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
-Many = list[str] | None
-
 
 def send(
-    list_: Annotated[str, typer.Argument(metavar="LIST", help="CSV, JSON lines, Parquet, a folder or a table.")] = "",
-    template: Annotated[
-        Path | None, typer.Option("--template", "-t", help="A folder with template.toml, or a file.")
-    ] = None,
-    name: Annotated[str, typer.Option("--name", "-n", help="Name of the campaign; it cannot be changed.")] = "",
-    sender: Annotated[str, typer.Option(metavar="ADDRESS", help="Return path, which bounces go to.")] = "",
-    map_: Annotated[Many, typer.Option("--map", metavar="NAME=COLUMN", help="A field's column; repeatable.")] = None,
-    where: Annotated[str, typer.Option(metavar="SQL", help="Which rows: a condition on the columns.")] = "",
-    zone: Annotated[Many, typer.Option(metavar="ZONE[=WEIGHT]", help="Sending zone; repeatable.")] = None,
-    source: Annotated[Many, typer.Option(metavar="[ZONE/]IP[=WEIGHT]", help="Local address; repeatable.")] = None,
-    cap: Annotated[Many, typer.Option(metavar="IP/PROVIDER=N,N…", help="Warm-up: recipients per day.")] = None,
-    days: Annotated[
-        int, typer.Option(min=1, max=60, help="Spread what exceeds the caps over so many days; 1: leave it out.")
-    ] = 1,
-    roles: Annotated[Literal["keep", "drop"], typer.Option(help="Role accounts: info@, sales@ and the like.")] = "keep",
-    reserved: Annotated[Literal["keep", "drop"], typer.Option(help="Reserved domains, such as example.com.")] = "drop",
-    suppressions: Annotated[
-        str, typer.Option(metavar="FILE", help="Suppression list, CSV or Parquet; default: ask the nodes.")
-    ] = "",
-    engagement: Annotated[str, typer.Option(metavar="FILE", help="Opens and clicks: address, kind, at.")] = "",
-    recent: Annotated[
-        int, typer.Option(metavar="DAYS", min=0, help="Send first to those who opened in the last DAYS.")
-    ] = 0,
-    only_recent: Annotated[bool, typer.Option("--only-recent", help="Send only to those.")] = False,
-    canary: Annotated[str, typer.Option(metavar="SHARE", help="Share to send first, and to evaluate.")] = "0",
-    canary_patience: Annotated[float, typer.Option(metavar="S", help="How long to wait for its results.")] = 1800,
-    bounds: Annotated[
-        str, typer.Option(help="Pause automatically above these: deferred=30%,blocked=2%, or none.")
-    ] = "",
-    lake: Annotated[Path | None, typer.Option(help="Derive bounds from what is usual in this lake.")] = None,
-    tenant: Annotated[str, typer.Option(help="Tenant it belongs to.")] = "",
-    priority: Annotated[int, typer.Option(min=-9, max=9, help="Priority (MT-PRIORITY).")] = 0,
-    life: Annotated[float, typer.Option(metavar="H", min=1, help="Hours after which waiting recipients expire.")] = 168,
-    chunk: Annotated[int, typer.Option(min=1, max=500, help="Recipients per request.")] = 500,
-    multiline: Annotated[bool, typer.Option("--multiline", help="The CSV has line breaks in its fields.")] = False,
-    plans: Annotated[Path, typer.Option(metavar="DIR", help="Where plans are kept.")] = Path(),
-    plan_only: Annotated[bool, typer.Option("--plan-only", help="Write the plan; send nothing.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the plan of --name.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    nodes: Nodes = "",
-    key_file: KeyFile = None,
-    ca: Ca = None,
-    patience: Patience = 600,
-    master: Annotated[str, typer.Option(metavar="URL", help="Spark master; default: this machine.")] = "local[*]",
-    memory: Annotated[float, typer.Option(metavar="GB", min=0.5, help="Memory for Spark on this machine.")] = 2,
-    config: ConfigFile = None,
-    folder: Folder = None,
-) -> None:
+    list_: option.List = "", template: option.Template = None, name: option.Name = "", sender: option.Sender = "",
+    map_: option.Map = None, where: option.Where = "",
+    zone: option.Zone = None, source: option.Source = None, cap: option.Cap = None, days: option.Days = 1,
+    roles: option.Roles = "keep", reserved: option.Reserved = "drop", suppressions: option.Suppressions = "",
+    engagement: option.Engagement = "", recent: option.Recent = 0, only_recent: option.OnlyRecent = False,
+    canary: option.Canary = "0", canary_patience: option.CanaryPatience = 1800,
+    bounds: option.Bounds = "", lake: option.Lake = None,
+    tenant: option.Tenant = "", priority: option.Priority = 0, life: option.Life = 168, chunk: option.Chunk = 500,
+    multiline: option.Multiline = False, plans: option.Plans = Path(), plan_only: option.PlanOnly = False,
+    resume: option.Resume = False, yes: option.Yes = False,
+    nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None, patience: Patience = 600,
+    master: option.Master = "local[*]", memory: option.Memory = 2, config: ConfigFile = None, folder: Folder = None,
+) -> None:  # fmt: skip
     """Send a template to everyone on a list, exactly once each, however often this is started or killed."""
-    from zonemta_py.pipeline.nodes.nodes import Announcement, store
-
     if not _NAME.fullmatch(name):
         raise CommandError(
             Exit.USAGE, f"--name {name!r}: name it with up to 63 letters, digits, dots, underscores and hyphens"
@@ -103,41 +66,68 @@ def send(
         )
     work = Work(to, master, memory, config, long=_bytes(list_) > _LONG_BYTES)
     with readable(list_, plan_folder) as (copy, name_of):
-        names = read_columns(work, copy, multiline)
-        fields = campaign_settings.with_recipient(campaign_settings.mapping(map_ or [], names), list_, names)
-        email = next(fields[one] for one in ADDRESS_COLUMNS if one in fields)
-        print(describe(list_, names, email), file=sys.stderr)
-        packed, used, default = sound(template, fields)
+        mail = _matched(work, list_, copy, multiline, map_ or [], template)
         settings = _settings(
-            campaign=name, email=email, fields={one: fields[one] for one in sorted(used & fields.keys())},
+            campaign=name, email=mail.email, fields=mail.fields, where=where, multiline=multiline,
             lanes=campaign_settings.lanes(zone or [], source or []), caps=campaign_settings.caps(cap or []), days=days,
-            drop_roles=roles == "drop", keep_reserved=reserved == "keep", where=where, recent_days=recent,
-            as_of=f"{datetime.now(UTC):%Y-%m-%d}", engaged_only=only_recent,
-            canary=campaign_settings.share("--canary", canary), chunk=chunk, multiline=multiline,
+            drop_roles=roles == "drop", keep_reserved=reserved == "keep", recent_days=recent, engaged_only=only_recent,
+            as_of=f"{datetime.now(UTC):%Y-%m-%d}", canary=campaign_settings.share("--canary", canary), chunk=chunk,
             providers=work.providers(),
         )  # fmt: skip
-        announced: dict[str, Any] = {
-            "name": name, "sender": sender or default, "template": packed, "tenant": tenant, "priority": priority,
-            "zone": settings.lanes[0].zone if len(settings.lanes) == 1 else "", "life_h": life,
-            "bounds": work.bounds(campaign_settings.bounds(bounds), lake),
-        }  # fmt: skip
-        if not announced["sender"]:
-            raise CommandError(
-                Exit.USAGE, "the template's From is made from fields; name the sender with --sender ADDRESS"
-            )
+        announcement = _announced(
+            name=name, sender=sender or mail.sender, template=mail.template, tenant=tenant, priority=priority,
+            zone=settings.lanes[0].zone if len(settings.lanes) == 1 else "", life_h=life,
+            bounds=work.bounds(campaign_settings.bounds(bounds), lake),
+        )  # fmt: skip
         plan = work.plan(settings, copy, plan_folder, suppressions, engagement, name_of)
-    announced["bounds"] = campaign_settings.for_canary(announced["bounds"], plan.report["canary"])
-    announcement = Announcement(**announced, planned=plan.report["kept"])
-    store(announcement, plan_folder)
+    announcement = _stored(announcement, plan)
     show(plan)
     _warn_of_canary(announcement.bounds, plan.report["canary"])
-    rendered(work, plan, packed)
+    rendered(work, plan, mail.template)
     if plan_only:
         print(f"{plan_folder}: planned; `zonemta campaign send --resume --name {name}` sends it")
         return
     if not yes and not typer.confirm(f"Send {name} to {plan.report['kept']:,} recipients?", err=True):
         raise CommandError(Exit.OK)
     _send(work, plan, announcement, canary_patience)
+
+
+class _Mail(NamedTuple):
+    """email: the list's column with the address. fields: those the template uses. template: prepared. sender: its
+    From, "" where that is made from fields."""
+
+    email: str
+    fields: dict[str, str]
+    template: bytes
+    sender: str
+
+
+def _matched(work: Work, list_: str, copy: str, multiline: bool, maps: list[str], template: Path) -> _Mail:
+    """What of the list the template needs; says how the list is understood. copy: the list as Spark can read it."""
+    names = read_columns(work, copy, multiline)
+    fields = campaign_settings.with_recipient(campaign_settings.mapping(maps, names), list_, names)
+    email = next(fields[one] for one in ADDRESS_COLUMNS if one in fields)
+    print(describe(list_, names, email), file=sys.stderr)
+    packed, used, sender = sound(template, fields)
+    return _Mail(email, {one: fields[one] for one in sorted(used & fields.keys())}, packed, sender)
+
+
+def _announced(**values: Any) -> Announcement:
+    from zonemta_py.pipeline.nodes.nodes import Announcement
+
+    if not values["sender"]:
+        raise CommandError(Exit.USAGE, "the template's From is made from fields; name the sender with --sender ADDRESS")
+    return Announcement(**values)
+
+
+def _stored(announcement: Announcement, plan: Plan) -> Announcement:
+    """With what only the plan knows; kept beside it."""
+    from zonemta_py.pipeline.nodes.nodes import store
+
+    bounds = campaign_settings.for_canary(announcement.bounds, plan.report["canary"])
+    announcement = replace(announcement, bounds=bounds, planned=plan.report["kept"])
+    store(announcement, plan.folder)
+    return announcement
 
 
 def _send(work: Work, plan: Plan, announcement: Announcement, canary_patience_s: float) -> None:
