@@ -44,6 +44,8 @@ List = Annotated[
 Map = Annotated[
     list[str] | None, typer.Option("--map", metavar="NAME=COLUMN", help="A field's column in the list; repeatable.")
 ]
+Recipient = Annotated[str, typer.Option(metavar="ADDRESS", help="Recipient to render for; default: the list's first.")]
+Field = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A field, NAME=VALUE; repeatable.")]
 _SHOWN = 20
 _TIMES = ("X-Deliver-After", "X-Deliver-By", "X-Window", "X-Time-Zone")
 
@@ -87,12 +89,8 @@ def preview(
     template: Template,
     list_: List = None,
     map_: Map = None,
-    recipient: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Recipient to render for; default: the list's first.")
-    ] = "",
-    field: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A field, NAME=VALUE; repeatable.")
-    ] = None,
+    recipient: Recipient = "",
+    field: Field = None,
     campaign: Annotated[str, typer.Option(metavar="NAME", help="Name of the campaign.")] = "preview",
     html: Annotated[bool, typer.Option("--html", help="Write the HTML part to a file, and print its name.")] = False,
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here instead of to stdout.")] = None,
@@ -120,12 +118,8 @@ def to_oneself(
     to: Annotated[list[str], typer.Option("--to", metavar="ADDRESS", help="Your address, which gets it; repeatable.")],
     list_: List = None,
     map_: Map = None,
-    recipient: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Recipient to render for; default: the list's first.")
-    ] = "",
-    field: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A field, NAME=VALUE; repeatable.")
-    ] = None,
+    recipient: Recipient = "",
+    field: Field = None,
     sender: Annotated[str, typer.Option(metavar="ADDRESS", help="Return path; default: the template's From.")] = "",
     host: Annotated[str | None, typer.Option(help="Server to hand it to; default: the running MTA.")] = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port of that server.")] = None,

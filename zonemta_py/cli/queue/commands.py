@@ -18,6 +18,7 @@ app = typer.Typer(
 )
 
 ZoneName = Annotated[str | None, typer.Option("--zone", metavar="NAME", help="Only this zone.")]
+HeldId = Annotated[str, typer.Argument(metavar="ID", help="Message id, as `zonemta queue list --state held` shows it.")]
 _COUNTS = ("queued", "leased", "deferred", "held")
 
 
@@ -206,7 +207,7 @@ def _sender(row: dict[str, Any]) -> str:
 
 @app.command()
 def release(
-    id: Annotated[str, typer.Argument(metavar="ID", help="Message id, as `zonemta queue list --state held` shows it.")],
+    id: HeldId,
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
@@ -217,7 +218,7 @@ def release(
 
 @app.command()
 def drop(
-    id: Annotated[str, typer.Argument(metavar="ID", help="Message id, as `zonemta queue list --state held` shows it.")],
+    id: HeldId,
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:

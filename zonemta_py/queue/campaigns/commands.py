@@ -62,29 +62,19 @@ class CampaignCommands:
         return {"created": created}
 
     async def pause(self, name: str, cause: str) -> dict[str, Any]:
-        if name not in self._core.campaigns.by_name and await unregistered.row(self._core, name):
-            self._core.schedule.policy.stop("campaign", name, math.inf, cause, chosen=True)
-            await self._core.journal.stable()
-            return await unregistered.row(self._core, name)
-        campaign = self._going(name)
+        campaign = await self._going(name)
         self._core.schedule.policy.stop("campaign", name, math.inf, cause, chosen=True)
-        await self._core.journal.stable()
-        return self.row(campaign)
+        return await self._answer(name, campaign)
 
     async def resume(self, name: str, cause: str) -> dict[str, Any]:
         """Its thresholds count from here on."""
-        if name not in self._core.campaigns.by_name and await unregistered.row(self._core, name):
-            self._core.schedule.policy.lift("campaign", name, cause)
-            self._core.schedule.lift()
-            await self._core.journal.stable()
-            return await unregistered.row(self._core, name)
-        campaign, schedule = self._going(name), self._core.schedule
-        campaign.base = bounds.figures(self._core.campaigns.tally(name))
-        await self._core.campaigns.save(campaign, self._core.lines)
+        campaign, schedule = await self._going(name), self._core.schedule
+        if campaign is not None:
+            campaign.base = bounds.figures(self._core.campaigns.tally(name))
+            await self._core.campaigns.save(campaign, self._core.lines)
         schedule.policy.lift("campaign", name, cause)
         schedule.lift()
-        await self._core.journal.stable()
-        return self.row(campaign)
+        return await self._answer(name, campaign)
 
     async def cancel(self, name: str, cause: str) -> dict[str, Any]:
         if name not in self._core.campaigns.by_name and (row := await unregistered.cancel(self._core, name, cause)):
@@ -95,8 +85,7 @@ class CampaignCommands:
                 raise ValueError(f"campaign {name!r} has ended; nothing of it is waiting")
             self._order(campaign, CANCEL, cause or "by an operator")
             self._monitor.sweep_soon()
-        await self._core.journal.stable()
-        return self.row(campaign)
+        return await self._answer(name, campaign)
 
     async def complete(self, name: str) -> dict[str, Any]:
         campaign = self._core.campaigns.get(name)
@@ -104,8 +93,7 @@ class CampaignCommands:
             raise ValueError(f"campaign {name!r} was canceled")
         if not campaign.complete_ms:
             self._order(campaign, COMPLETE, "all batches are in")
-        await self._core.journal.stable()
-        return self.row(campaign)
+        return await self._answer(name, campaign)
 
     def _order(self, campaign: Campaign, what: str, cause: str) -> None:
         """In effect at once, permanent once it is in the journal; then the store is updated."""
@@ -119,13 +107,21 @@ class CampaignCommands:
 
         core.ledger.write(Type.STANDING, order.pack(), apply)
 
-    def _going(self, name: str) -> Campaign:
+    async def _going(self, name: str) -> Campaign | None:
+        """A campaign that can be paused and resumed; None: not registered, but mail with its name is waiting."""
+        if name not in self._core.campaigns.by_name and await unregistered.row(self._core, name):
+            return None
         campaign = self._core.campaigns.get(name)
         if campaign.canceled_ms:
             raise ValueError(f"campaign {name!r} was canceled")
         if self._core.campaigns.over(campaign):
             raise ValueError(f"campaign {name!r} has ended")
         return campaign
+
+    async def _answer(self, name: str, campaign: Campaign | None) -> dict[str, Any]:
+        """Its row, once the order is on stable storage."""
+        await self._core.journal.stable()
+        return await unregistered.row(self._core, name) if campaign is None else self.row(campaign)
 
     # -- figures
 
