@@ -7,7 +7,7 @@ import contextlib
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from tests.delivery.picky import TEMPLATE, PickyServer
 from zonemta_py.config import Config, Plugins, Zone
 from zonemta_py.delivery import worker
 from zonemta_py.mail.envelope import Recipient
@@ -315,3 +316,53 @@ def start_sink(stack: AsyncExitStack) -> Callable[..., Awaitable[Sink]]:
         return await stack.enter_async_context(Sink(SinkOptions(listen=(listen,), keep=True)))
 
     return start
+
+
+@pytest.fixture
+async def picky() -> AsyncIterator[Callable[..., Awaitable[PickyServer]]]:
+    """Starts servers that treat each recipient as told: `await picky({"n1": "rcpt!"}, strict=True)`."""
+    listening = []
+
+    async def start(
+        ways: Mapping[str, str] | None = None, keywords: tuple[str, ...] = ("PIPELINING",), strict: bool = False
+    ) -> PickyServer:
+        server = PickyServer(ways or {}, keywords, strict)
+        listening.append(await asyncio.start_server(server.serve, "127.0.0.1", 0))
+        server.port = listening[-1].sockets[0].getsockname()[1]
+        return server
+
+    yield start
+    for one in listening:
+        one.close()
+
+
+@pytest.fixture
+def people(letter: Callable[..., Delivery]) -> Callable[..., Delivery]:
+    """A lease of merged messages to n1, n2 …: people(port, 5)."""
+
+    def make(port: int, count: int, names: list[str] | None = None, **more: Any) -> Delivery:
+        names = names or [f"n{number}" for number in range(1, count + 1)]
+        given = {"recipients": [Recipient(f"{name}@d.example") for name in names], "columns": ["name"]}
+        given |= {"values": [[name] for name in names], "template": "t", "campaign": "spring", "chunks": 0, "size": 9}
+        delivery = letter(port, **(given | {"attempts": [0] * len(names)} | more))
+        delivery.body = None
+        return delivery
+
+    return make
+
+
+@pytest.fixture
+def send(queue_of: Any, deliver: Any) -> Callable[..., Awaitable[list[Result]]]:
+    """Delivers leases of merged messages, one after the other; their template is there."""
+
+    async def run(*leases: Delivery, queue: Any = None, **more: Any) -> list[Result]:
+        queue = queue or queue_of(list(leases), None, 1)
+
+        async def template(_: str) -> bytes:
+            return TEMPLATE
+
+        queue.template = template
+        results: list[Result] = await deliver(*leases, queue=queue, **more)
+        return results
+
+    return run

@@ -1,31 +1,15 @@
-"""Limits, shares, sources, hours and standing, as the scheduler grants by them; the clock is the test's."""
+"""Limits, shares, hours and suspensions, as the scheduler grants by them; the clock is the test's."""
 
-import asyncio
 from collections import Counter
 from typing import Any
 
 import pytest
 
-from zonemta_py.mail.classify import NoRoute
+from tests.queue.flow import drain, put_all
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import BOUNCED, DEFERRED, Delivery
-from zonemta_py.zones.site import Site
+from zonemta_py.queue.api import BOUNCED, DEFERRED
 
 SLOW = Reply(421, "4.7.0", "Too many messages from your IP, slow down")
-
-
-async def drain(home: Any) -> list[Delivery]:
-    """Delivers whatever may go now."""
-    done: list[Delivery] = []
-    while batch := await home.leases():
-        for delivery in batch:
-            await home.settle(delivery, opened=delivery.may_connect)
-        done += batch
-    return done
-
-
-async def put_all(home: Any, count: int, domain: str = "x.test", **more: Any) -> None:
-    await asyncio.gather(*(home.put(f"r{number}@{domain}", **more) for number in range(count)))
 
 
 # ---------------------------------------------------------------- limits
@@ -168,91 +152,6 @@ async def test_a_receipt_passes_a_newsletter(house: Any) -> None:
     assert order[25:].count("news") == 35
 
 
-# ---------------------------------------------------------------- sources
-
-POOL = {
-    "zones": [{"name": "default", "pool": "p"}],
-    "pools": [{"name": "p", "sources": [{"address": "127.0.0.2"}, {"address": "127.0.0.3", "weight": 3}]}],
-}
-
-
-async def test_a_message_keeps_its_source_and_sources_share_by_weight(house: Any) -> None:
-    """All attempts of a message come from one address; over many messages each has its share."""
-    home = await house(**POOL)
-    await put_all(home, 200)
-    seen: dict[str, str] = {}
-    while batch := await home.leases():
-        for delivery in batch:
-            seen[delivery.id] = delivery.source
-            await home.settle(delivery, DEFERRED)
-    assert 120 < Counter(seen.values())["127.0.0.3"] < 180
-    await home.crash()
-    await home.move(3600)
-    again = await home.leases()
-    assert again
-    assert all(seen[delivery.id] == delivery.source for delivery in again)
-
-
-async def test_a_blocked_source_rests_at_that_site_and_another_takes_over(house: Any) -> None:
-    """By rule; elsewhere it goes on, and after its rest here too. The rest survives a crash."""
-    home = await house(**POOL)
-    policy = home.queue.core.schedule.policy
-    await put_all(home, 40, "x.test")
-    await put_all(home, 40, "y.test")
-    policy.stop("rest", "127.0.0.3 x.test", 600, "on a list")
-    await home.rest()
-    await home.crash()
-    sent = Counter((d.recipients[0].domain, d.source) for d in await drain(home))
-    assert sent["x.test", "127.0.0.2"] == 40
-    assert sent["y.test", "127.0.0.3"] > 10
-    await home.move(601)
-    await put_all(home, 40, "x.test")
-    assert Counter(d.source for d in await drain(home))["127.0.0.3"] > 10
-
-
-async def test_a_source_that_rests_while_mail_waits_for_it(house: Any) -> None:
-    """What is in the window, and what is parked, moves to the other one."""
-    home = await house(**POOL, queue={"window": 100}, throttles=[{"name": "s", "per": ["site"], "messages": "1/min"}])
-    await put_all(home, 400)
-    assert len(await drain(home)) == 1
-    home.queue.core.schedule.policy.stop("rest", "127.0.0.3 x.test", 100_000, "on a list")
-    sources = set()
-    for _ in range(30):
-        await home.move(60)
-        sources.update(delivery.source for delivery in await drain(home))
-    assert sources == {"127.0.0.2"}
-    await home.sound()
-
-
-async def test_a_new_source_sends_no_more_than_its_cap(house: Any) -> None:
-    """The rest of the day's mail takes the warm one; the next day, if this one was good, the cap is the next one."""
-    pool = {"name": "p", "sources": [{"address": "127.0.0.2"}, {"address": "127.0.0.3", "weight": 50, "warmup": "w"}]}
-    home = await house(
-        zones=[{"name": "default", "pool": "p"}], pools=[pool], warmups=[{"name": "w", "caps": [30, 60], "least": 5}]
-    )
-    await put_all(home, 100)
-    assert Counter(d.source for d in await drain(home)) == {"127.0.0.3": 30, "127.0.0.2": 70}
-    await home.crash()
-    await put_all(home, 10)
-    assert Counter(d.source for d in await drain(home)) == {"127.0.0.2": 10}
-    await home.move(86_400)
-    await put_all(home, 100)
-    assert Counter(d.source for d in await drain(home))["127.0.0.3"] == 60
-    (row,) = await home.queue.ask("warmup")
-    assert (row["source"], row["step"], row["sent"]) == ("127.0.0.3", 1, 60)
-
-
-async def test_domains_kept_from_a_source_never_see_it(house: Any) -> None:
-    """disabled_domains; where no address is left the mail waits, and the reason is said."""
-    sources = [{"address": "127.0.0.2", "disabled_domains": ["x.test"]}]
-    home = await house(zones=[{"name": "default", "pool": "p"}], pools=[{"name": "p", "sources": sources}])
-    await put_all(home, 3, "x.test")
-    await put_all(home, 3, "y.test")
-    assert {d.recipients[0].domain for d in await drain(home)} == {"y.test"}
-    answer = await home.queue.ask("explain", what="x.test")
-    assert "disabled_domains" in answer["rows"][0]["reasons"][0]["cause"]
-
-
 # ---------------------------------------------------------------- hours
 
 
@@ -292,114 +191,6 @@ async def test_a_deadline_returns_the_message(house: Any) -> None:
     (notice,) = await home.leases()
     assert notice.recipients[0].address == "ann@src.test"
     assert b"5.4.7" in (notice.body or b"")
-
-
-# ---------------------------------------------------------------- sites
-
-
-class Directory:
-    """A scout for tests of the scheduler: answers when it is told to."""
-
-    def __init__(self) -> None:
-        self.answers: dict[str, Site | NoRoute] = {}
-        self.asked: list[str] = []
-        self.gate = asyncio.Event()
-        self.gate.set()
-
-    async def site(self, domain: str, now: float) -> Site:
-        self.asked.append(domain)
-        await self.gate.wait()
-        answer = self.answers[domain]
-        if isinstance(answer, NoRoute):
-            raise answer
-        return answer
-
-
-def site(key: str, provider: str = "", ttl_s: float = 300) -> Site:
-    return Site(key, provider, ((f"mx.{key}", ("192.0.2.1",)),), ((10, f"mx.{key}"),), ttl_s, False)
-
-
-async def test_domains_with_the_same_exchangers_share_a_destination(house: Any) -> None:
-    """Their limits count together, and the lease says where to go; one question for each domain."""
-    scout = Directory()
-    scout.answers = {"x.test": site("big", "giant"), "y.test": site("big", "giant"), "z.test": site("small")}
-    home = await house(scout=scout, throttles=[{"name": "s", "per": ["site"], "messages": "1/min", "burst": 4}])
-    for domain in ("x.test", "y.test", "z.test"):
-        await put_all(home, 10, domain)
-    sent = await drain(home)
-    assert Counter(delivery.site for delivery in sent) == {"big": 4, "small": 4}
-    assert sent[0].hosts == [[f"mx.{sent[0].site}", ["192.0.2.1"]]]
-    assert {delivery.provider for delivery in sent} == {"giant", ""}
-    assert sorted(scout.asked) == ["x.test", "y.test", "z.test"]
-
-
-async def test_no_flow_queue_slips_past_while_its_domain_is_looked_up(house: Any) -> None:
-    """What came before the answer that others had asked for counts at the domain's site and provider, too."""
-    scout = Directory()
-    scout.answers = {"x.test": site("big", "giant")}
-    throttles = [{"name": per, "per": [per], "messages": "1/min", "burst": 4} for per in ("site", "provider")]
-    zones = [{"name": "default", "default": True, "sources": ["192.0.2.1", "192.0.2.2"]}]
-    home = await house(scout=scout, throttles=throttles, zones=zones)
-    scout.gate.clear()
-    await put_all(home, 5, campaign="one")
-    assert not await home.leases()
-    for campaign in ("two", "three"):
-        await put_all(home, 5, campaign=campaign)
-    scout.gate.set()
-    await home.rest()
-    assert [(delivery.site, delivery.provider) for delivery in await drain(home)] == [("big", "giant")] * 4
-
-
-async def test_a_slow_lookup_holds_up_nobody_else(house: Any) -> None:
-    """While one domain is being looked up, mail for others goes."""
-    scout = Directory()
-    scout.answers = {"x.test": site("a"), "y.test": site("b")}
-    home = await house(scout=scout)
-    await put_all(home, 1, "y.test")
-    assert len(await drain(home)) == 1
-    scout.gate.clear()
-    await put_all(home, 5, "x.test")
-    await put_all(home, 5, "y.test")
-    assert {d.recipients[0].domain for d in await drain(home)} == {"y.test"}
-    scout.gate.set()
-    assert {d.recipients[0].domain for d in await drain(home)} == {"x.test"}
-
-
-async def test_a_domain_that_takes_no_mail_bounces_and_one_that_cannot_be_found_waits(house: Any) -> None:
-    """Null MX ends at once with its own code; a DNS failure rests the domain, without an attempt."""
-    scout = Directory()
-    scout.answers = {
-        "null.test": NoRoute(556, "5.1.10", "takes no mail"),
-        "lame.test": NoRoute(451, "4.4.3", "no answer"),
-        "src.test": site("src"),
-    }
-    home = await house(scout=scout)
-    await home.put("r@null.test")
-    await home.put("r@lame.test")
-    (notice,) = await home.leases()
-    assert b"5.1.10" in (notice.body or b"")
-    assert (await home.sizes())["queued"] >= 1
-    scout.answers["lame.test"] = site("lame")
-    await home.move(31)
-    (delivery,) = await home.leases()
-    assert (delivery.recipients[0].address, delivery.attempts) == ("r@lame.test", [0])
-    await home.sound()
-
-
-async def test_a_domain_that_moves_is_followed(house: Any) -> None:
-    """When the answer's time is over it is asked for again, and what waits goes the new way."""
-    scout = Directory()
-    scout.answers = {"x.test": site("old", ttl_s=30)}
-    home = await house(scout=scout, throttles=[{"name": "all", "messages": "1/s", "burst": 1}])
-    await put_all(home, 5)
-    assert [delivery.site for delivery in await drain(home)] == ["old"]
-    scout.answers["x.test"] = site("new")
-    await home.move(31)
-    assert [delivery.site for delivery in await drain(home)] == ["new"]
-    await home.crash()
-    await home.move(1)
-    assert [delivery.site for delivery in await drain(home)] == ["new"]
-    await home.sound()
 
 
 # ---------------------------------------------------------------- standing

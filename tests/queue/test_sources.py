@@ -1,0 +1,89 @@
+"""Source addresses as the scheduler chooses them: by weight, rest, warm-up cap and domain; the clock is the test's."""
+
+from collections import Counter
+from typing import Any
+
+from tests.queue.flow import drain, put_all
+from zonemta_py.queue.api import DEFERRED
+
+POOL = {
+    "zones": [{"name": "default", "pool": "p"}],
+    "pools": [{"name": "p", "sources": [{"address": "127.0.0.2"}, {"address": "127.0.0.3", "weight": 3}]}],
+}
+
+
+async def test_a_message_keeps_its_source_and_sources_share_by_weight(house: Any) -> None:
+    """All attempts of a message come from one address; over many messages each has its share."""
+    home = await house(**POOL)
+    await put_all(home, 200)
+    seen: dict[str, str] = {}
+    while batch := await home.leases():
+        for delivery in batch:
+            seen[delivery.id] = delivery.source
+            await home.settle(delivery, DEFERRED)
+    assert 120 < Counter(seen.values())["127.0.0.3"] < 180
+    await home.crash()
+    await home.move(3600)
+    again = await home.leases()
+    assert again
+    assert all(seen[delivery.id] == delivery.source for delivery in again)
+
+
+async def test_a_blocked_source_rests_at_that_site_and_another_takes_over(house: Any) -> None:
+    """By rule; elsewhere it goes on, and after its rest here too. The rest survives a crash."""
+    home = await house(**POOL)
+    policy = home.queue.core.schedule.policy
+    await put_all(home, 40, "x.test")
+    await put_all(home, 40, "y.test")
+    policy.stop("rest", "127.0.0.3 x.test", 600, "on a list")
+    await home.rest()
+    await home.crash()
+    sent = Counter((d.recipients[0].domain, d.source) for d in await drain(home))
+    assert sent["x.test", "127.0.0.2"] == 40
+    assert sent["y.test", "127.0.0.3"] > 10
+    await home.move(601)
+    await put_all(home, 40, "x.test")
+    assert Counter(d.source for d in await drain(home))["127.0.0.3"] > 10
+
+
+async def test_a_source_that_rests_while_mail_waits_for_it(house: Any) -> None:
+    """What is in the window, and what is parked, moves to the other one."""
+    home = await house(**POOL, queue={"window": 100}, throttles=[{"name": "s", "per": ["site"], "messages": "1/min"}])
+    await put_all(home, 400)
+    assert len(await drain(home)) == 1
+    home.queue.core.schedule.policy.stop("rest", "127.0.0.3 x.test", 100_000, "on a list")
+    sources = set()
+    for _ in range(30):
+        await home.move(60)
+        sources.update(delivery.source for delivery in await drain(home))
+    assert sources == {"127.0.0.2"}
+    await home.sound()
+
+
+async def test_a_new_source_sends_no_more_than_its_cap(house: Any) -> None:
+    """The rest of the day's mail takes the warm one; the next day, if this one was good, the cap is the next one."""
+    pool = {"name": "p", "sources": [{"address": "127.0.0.2"}, {"address": "127.0.0.3", "weight": 50, "warmup": "w"}]}
+    home = await house(
+        zones=[{"name": "default", "pool": "p"}], pools=[pool], warmups=[{"name": "w", "caps": [30, 60], "least": 5}]
+    )
+    await put_all(home, 100)
+    assert Counter(d.source for d in await drain(home)) == {"127.0.0.3": 30, "127.0.0.2": 70}
+    await home.crash()
+    await put_all(home, 10)
+    assert Counter(d.source for d in await drain(home)) == {"127.0.0.2": 10}
+    await home.move(86_400)
+    await put_all(home, 100)
+    assert Counter(d.source for d in await drain(home))["127.0.0.3"] == 60
+    (row,) = await home.queue.ask("warmup")
+    assert (row["source"], row["step"], row["sent"]) == ("127.0.0.3", 1, 60)
+
+
+async def test_domains_kept_from_a_source_never_see_it(house: Any) -> None:
+    """disabled_domains; where no address is left the mail waits, and the reason is said."""
+    sources = [{"address": "127.0.0.2", "disabled_domains": ["x.test"]}]
+    home = await house(zones=[{"name": "default", "pool": "p"}], pools=[{"name": "p", "sources": sources}])
+    await put_all(home, 3, "x.test")
+    await put_all(home, 3, "y.test")
+    assert {d.recipients[0].domain for d in await drain(home)} == {"y.test"}
+    answer = await home.queue.ask("explain", what="x.test")
+    assert "disabled_domains" in answer["rows"][0]["reasons"][0]["cause"]
