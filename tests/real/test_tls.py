@@ -9,9 +9,6 @@ import asyncio
 import datetime
 import hashlib
 import json
-import os
-import shutil
-import signal
 import smtplib
 import ssl
 import subprocess
@@ -24,6 +21,7 @@ from typing import Any
 
 import pytest
 import trustme
+from dns_servers import DnsServers
 from ports import free_port
 from survival.rig import Mta
 
@@ -33,108 +31,13 @@ from zonemta_py.sink.certificate import self_made
 
 PATIENCE_S = 20.0
 MX_ADDRESS, POLICY_ADDRESS = "127.0.0.5", "127.0.0.6"
-MISSING = [name for name in ("nsd", "unbound", "ldns-keygen", "ldns-signzone") if not shutil.which(name)]
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"{', '.join(MISSING)} is not installed (scripts/prepare --dev)")
-
-_ZONE = """$TTL 300
-@ IN SOA ns.{name}. admin.{name}. 1 300 300 86400 300
-@ IN NS ns.{name}.
-ns IN A 127.0.0.1
-@ IN MX 10 mx.{name}.
-mx IN A {mx}
-mta-sts IN A {policy}
-_mta-sts IN TXT "v=STSv1; id=1;"
-_smtp._tls IN TXT "v=TLSRPTv1; rua=mailto:tls@{name}"
-{more}
+_RECORDS = f"""
+@ IN MX 10 mx
+mx IN A {MX_ADDRESS}
+mta-sts IN A {POLICY_ADDRESS}
 """
-_NSD = """server:
- ip-address: 127.0.0.1
- port: {port}
- username: ""
- zonesdir: "{folder}"
- pidfile: ""
- database: ""
- xfrdfile: ""
- zonelistfile: "{folder}/zone.list"
- verbosity: 0
-remote-control:
- control-enable: no
-"""
-_UNBOUND = """server:
- interface: 127.0.0.1
- port: {port}
- username: ""
- chroot: ""
- directory: "{folder}"
- pidfile: ""
- use-syslog: no
- do-not-query-localhost: no
- module-config: "validator iterator"
- local-zone: "test." nodefault
-"""
-
-
-class Dns:
-    """Zones are added, then `start`ed. port: the resolver's."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, free_port()
-        self._at = free_port()
-        self._nsd, self._unbound = (
-            _NSD.format(port=self._at, folder=folder),
-            _UNBOUND.format(port=self.port, folder=folder),
-        )
-        self._running: list[subprocess.Popen[bytes]] = []
-
-    def add(self, name: str, more: str = "", signed: bool = True, anchored: bool = True, sts: bool = True) -> None:
-        """anchored: the resolver knows its key; else it knows another one, and all answers are bogus to it."""
-        file = self.folder / name
-        text = _ZONE.format(name=name, mx=MX_ADDRESS, policy=POLICY_ADDRESS, more=more)
-        file.write_text(text if sts else text.replace("v=STSv1", "nothing"))
-        if signed:
-            key, other = self._key(name), self._key(name)
-            subprocess.run(
-                ["ldns-signzone", "-o", name, "-f", f"{file}.signed", file, key], cwd=self.folder, check=True
-            )
-            self._unbound += f' trust-anchor-file: "{self.folder}/{key if anchored else other}.key"\n'
-            file = Path(f"{file}.signed")
-        self._nsd += f'zone:\n name: "{name}"\n zonefile: "{file}"\n'
-
-    def _key(self, name: str) -> str:
-        made = subprocess.run(
-            ["ldns-keygen", "-a", "ECDSAP256SHA256", "-k", name], cwd=self.folder, check=True, capture_output=True
-        )
-        return made.stdout.decode().strip()
-
-    def start(self, *names: str) -> None:
-        for name in names:
-            self._unbound += f'stub-zone:\n name: "{name}"\n stub-addr: 127.0.0.1@{self._at}\n'
-        for program, text, quiet in (("nsd", self._nsd, "-d"), ("unbound", self._unbound, "-d")):
-            config = self.folder / f"{program}.conf"
-            config.write_text(text)
-            log = (self.folder / f"{program}.log").open("w")
-            self._running.append(subprocess.Popen([program, quiet, "-c", config], stdout=log, stderr=log))
-        end = time.monotonic() + PATIENCE_S
-        while not self._answers(names[0]):
-            assert time.monotonic() < end, (self.folder / "unbound.log").read_text() + (
-                self.folder / "nsd.log"
-            ).read_text()
-            time.sleep(0.05)
-
-    def _answers(self, name: str) -> bool:
-        import dns.message
-        import dns.query
-
-        try:
-            answer = dns.query.udp(dns.message.make_query(name, "MX"), "127.0.0.1", 0.5, self.port)
-        except (OSError, dns.exception.Timeout):
-            return False
-        return bool(answer.answer)
-
-    def end(self) -> None:
-        for process in self._running:
-            os.kill(process.pid, signal.SIGTERM)
-            process.wait(10)
+_REPORTS = '_smtp._tls IN TXT "v=TLSRPTv1; rua=mailto:tls@{name}"\n'
+_STS = '_mta-sts IN TXT "v=STSv1; id=1;"\n'
 
 
 @pytest.fixture(scope="module")
@@ -197,26 +100,25 @@ def policy_port(authority: trustme.CA, loop: asyncio.AbstractEventLoop) -> Itera
 
 
 @pytest.fixture(scope="module")
-def names(folder: Path, mx: tuple[Sink, str]) -> Iterator[Dns]:
+def names(dns_servers: Callable[..., DnsServers], mx: tuple[Sink, str]) -> DnsServers:
     """dane.test, wrong.test: signed, with TLSA; plain.test: with TLSA, unsigned; bogus.test; sts.test; bare.test."""
     sink, digest = mx
-    made = Dns(folder)
-    right, wrong = (f"_{sink.port}._tcp.mx IN TLSA 3 1 1 {data}" for data in (digest, "00" * 32))
-    try:
-        made.add("dane.test", right)
-        made.add("wrong.test", wrong)
-        made.add("plain.test", wrong, signed=False)
-        made.add("bogus.test", right, anchored=False)
-        made.add("sts.test", signed=False)
-        made.add("bare.test", signed=False, sts=False)
-        made.start("dane.test", "wrong.test", "plain.test", "bogus.test", "sts.test", "bare.test")
-        yield made
-    finally:
-        made.end()
+    right, wrong = (f"_{sink.port}._tcp.mx IN TLSA 3 1 1 {data}\n" for data in (digest, "00" * 32))
+
+    def zones(**more: str) -> dict[str, str]:
+        return {f"{name}.test": _RECORDS + _REPORTS.format(name=f"{name}.test") + own for name, own in more.items()}
+
+    return dns_servers(
+        zones(dane=_STS + right, wrong=_STS + wrong),
+        unsigned=zones(plain=_STS + wrong, sts=_STS, bare=""),
+        bogus=zones(bogus=_STS + right),
+    )
 
 
 @pytest.fixture
-def check(names: Dns, mx: tuple[Sink, str], policy_port: int, tmp_path: Path, folder: Path) -> Callable[..., Any]:
+def check(
+    names: DnsServers, mx: tuple[Sink, str], policy_port: int, tmp_path: Path, folder: Path
+) -> Callable[..., Any]:
     """Runs `zonemta tls check DOMAIN`: exit code, and its JSON or what it said on stderr."""
 
     def run(domain: str, sts: bool = False) -> tuple[int, Any]:
@@ -281,7 +183,7 @@ def test_dane_over_mta_sts(check: Any) -> None:
     assert found["hosts"][0]["delivers"].endswith(" verified=dane")
 
 
-def test_collected_and_reported(names: Dns, mx: tuple[Sink, str], tmp_path: Path) -> None:
+def test_collected_and_reported(names: DnsServers, mx: tuple[Sink, str], tmp_path: Path) -> None:
     """What a running MTA met is in the journal, and in the day's report: DANE that holds, and DANE that does not."""
     more = (
         f'[dns]\nservers = ["127.0.0.1"]\nport = {names.port}\ndnssec = true\n[tls]\ndane = true\nreports = true\n'
@@ -329,7 +231,7 @@ def _summary(body: Any) -> tuple[str, str, int, int]:
     )  # fmt: skip
 
 
-def test_requiretls(names: Dns, mx: tuple[Sink, str], tmp_path: Path) -> None:
+def test_requiretls(names: DnsServers, mx: tuple[Sink, str], tmp_path: Path) -> None:
     """DNSSEC vouches for the MX of one domain, and DANE for its certificate: delivered. Nothing does for the other's:
     returned, with the header alone and under TLS again (RFC 8689 4.2.1, 5)."""
     sink = mx[0]
@@ -372,7 +274,7 @@ supervisor.run(load(Path(sys.argv[1])), clock=lambda: fixed + time.time() - bega
 """
 
 
-def test_reported_once_a_day(names: Dns, mx: tuple[Sink, str], tmp_path: Path) -> None:
+def test_reported_once_a_day(names: DnsServers, mx: tuple[Sink, str], tmp_path: Path) -> None:
     """The next day a running MTA sends its reports to those who ask for them: once, though all of it is killed then."""
     sink = mx[0]
     more = (
