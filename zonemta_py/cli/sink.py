@@ -59,24 +59,12 @@ def sink(
 
     defaults = SinkOptions()
     options = SinkOptions(
-        listen=tuple(listen or defaults.listen),
+        listen=tuple(listen or defaults.listen), rules=tuple(rule or ()),
         capabilities=(*defaults.capabilities, *(("STARTTLS",) if starttls else ())),
-        latency_s=latency,
-        dot_latency_s=dot_latency,
-        jitter=jitter,
-        rules=tuple(rule or ()),
-        rate_limit=rate_limit,
-        rate_burst=rate_burst,
-        rate_code=rate_code,
-        control=control,
-        seed=seed,
-        record=record,
-        log=log,
-        events=events,
-        per_second=per_second,
-        checksum=checksum,
-        store=store,
-    )
+        latency_s=latency, dot_latency_s=dot_latency, jitter=jitter, seed=seed,
+        rate_limit=rate_limit, rate_burst=rate_burst, rate_code=rate_code, control=control,
+        record=record, log=log, events=events, per_second=per_second, checksum=checksum, store=store,
+    )  # fmt: skip
     try:
         counters = run_sink(options, _started if quiet or not sys.stdout.isatty() else _live)
     except SinkError as error:

@@ -40,24 +40,11 @@ class Core:
     """What the parts of the queue share: the lines to both disks, the schedule, the counters."""
 
     def __init__(
-        self,
-        config: Config,
-        store: Store,
-        journal: JournalLine,
-        *,
-        marks: dict[str, dict[str, bytes]],
-        segments: Segments,
-        last_id: str,
-        totals: tuple[int, int],
-        batches: int,
-        clock: Steady,
-        damaged: Callable[[Exception], None],
-        hooks: Hooks,
-        scout: DestinationResolver | None = None,
-        hire: Hire = Thread,
-        receipts: Receipts | None = None,
-        bodies: Bodies | None = None,
-    ) -> None:
+        self, config: Config, store: Store, journal: JournalLine, *, marks: dict[str, dict[str, bytes]],
+        segments: Segments, last_id: str, totals: tuple[int, int], batches: int, clock: Steady,
+        damaged: Callable[[Exception], None], hooks: Hooks, scout: DestinationResolver | None = None,
+        hire: Hire = Thread, receipts: Receipts | None = None, bodies: Bodies | None = None,
+    ) -> None:  # fmt: skip
         self.hooks = hooks
         self.config, self.store, self.journal, self.clock = config, store, journal, clock
         self.damaged = damaged

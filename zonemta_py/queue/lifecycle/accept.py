@@ -189,16 +189,10 @@ class Acceptance:
     # -- the batch
 
     def commit(
-        self,
-        envelope: Envelope,
-        routed: list[Routed],
-        chunks: list[bytes],
-        done: Done,
-        *,
-        stored: Stored | None = None,
-        along: list[Operation] | None = None,
+        self, envelope: Envelope, routed: list[Routed], chunks: list[bytes], done: Done, *,
+        stored: Stored | None = None, along: list[Operation] | None = None,
         suppressed_by: dict[str, str] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Stores a message; calls `done` once it is stable. stored: its body, if that is a file.
 
         along: operations for the same batch (the end of the recipients that a notification is about); such a message
@@ -210,9 +204,7 @@ class Acceptance:
         message_id = stored.id if stored else core.ids.next(now_ms)
         if envelope.clock_ahead_ms:
             self._as_it_is_set(envelope)
-        metadata = suppressed.stored_metadata(envelope)
-        if apart_ms and (envelope.deadline_ms or envelope.hold_for):
-            metadata["apart_ms"] = apart_ms
+        metadata = suppressed.stored_metadata(envelope, apart_ms)
         if envelope.merged:
             chunks, metadata["template"] = [], core.campaigns.get(envelope.campaign or "").template
         metadata["chunks"] = len(chunks)
@@ -243,18 +235,17 @@ class Acceptance:
 
         def finish(reply: Reply | None) -> None:
             core.arriving.discard(message_id)
-            if reply is None:
-                self._accepted(message, record, placed, chunks[0] if len(chunks) == 1 else None)
-            else:
+            if reply is not None:
                 self._count(placed, envelope.size, -1, campaign, count)
-                self._undo(operations, placed, envelope)
-                if stored:
-                    core.bodies.ended(message_id)
-            if suppressed_by and reply is None:
+                self._undo(operations, placed, envelope, stored)
+                done(reply)
+                return
+            self._accepted(message, record, placed, chunks[0] if len(chunks) == 1 else None)
+            if suppressed_by:
                 suppressed.name(core, message_id, routed, suppressed_by)
                 core.journal.when_stable(partial(done, receipt))
             else:
-                done(receipt if reply is None else reply)
+                done(receipt)
 
         core.lines.submit(operations, finish, sync=True, keep=along is not None, envelope=record)
 
@@ -277,7 +268,9 @@ class Acceptance:
         campaign = campaigns.by_name.get(envelope.campaign or "")
         return campaign is not None and not campaigns.over(campaign)
 
-    def _undo(self, operations: list[Operation], placed: list[_Placed], envelope: Envelope) -> None:
+    def _undo(
+        self, operations: list[Operation], placed: list[_Placed], envelope: Envelope, stored: Stored | None
+    ) -> None:
         """A failed batch may still be found in LevelDB's log; its keys must not be read until they are deleted."""
         core = self._core
         forgotten = self.requests.undo(envelope) if envelope.request else immediately
@@ -287,6 +280,8 @@ class Acceptance:
             forgotten()
 
         core.lines.submit([(key, None) for key, _ in operations], gone, sync=False, keep=True)
+        if stored:
+            core.bodies.ended(stored.id)
 
     def _place(self, message_id: str, routed: Routed, envelope: Envelope, now_ms: int, counted: bool) -> _Placed:
         recipient = routed.recipient

@@ -71,10 +71,15 @@ def name(
         core.ledger.append(Type.REMOVED, RemovedRecord(message_id, zone, addresses, reason, where).pack())
 
 
-def stored_metadata(envelope: Envelope) -> dict[str, Any]:
-    """The envelope fields that store and journal keep; not the request key, which is the client's own data."""
+def stored_metadata(envelope: Envelope, apart_ms: int = 0) -> dict[str, Any]:
+    """The envelope fields that store and journal keep; not the request key, which is the client's own data.
+
+    apart_ms: how far steady time is ahead of the machine's clock, which its deadline is by.
+    """
     metadata = envelope.metadata()
     if envelope.request:
         del metadata["request"]
         metadata.pop("digest", None)
+    if apart_ms and (envelope.deadline_ms or envelope.hold_for):
+        metadata["apart_ms"] = apart_ms
     return metadata
