@@ -169,7 +169,7 @@ def test_parquet_with_values_that_are_no_text(spark: "SparkSession", tmp_path: P
     folder = tmp_path / "twice"
     folder.mkdir()
     (folder / "a.json").write_text('{"email": "a@b.net", "Email": "b@b.net"}\n')
-    with pytest.raises(PlanRefused, match="it has the column 'email' twice; rename one of them"):
+    with pytest.raises(PlanRefused, match="it has the column 'email' twice; rename or remove one of them"):
         columns(spark, str(folder))
 
 

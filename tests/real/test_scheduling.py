@@ -94,7 +94,7 @@ def test_swaks_with_fields(relay: Any) -> None:
     header = relay.came(recipient).body.partition(b"\r\n\r\n")[0]
     assert not re.search(rb"(?im)^X-(Tenant|Priority-Level)", header)
     refused = subprocess.run([*command, "X-Priority-Level: 10"], capture_output=True, text=True, timeout=60)
-    assert "550 5.6.0 X-Priority-Level: '10' is no priority" in refused.stdout
+    assert "550 5.6.0 X-Priority-Level: '10' is not a priority" in refused.stdout
 
 
 def test_zonemta_send(relay: Any) -> None:

@@ -62,7 +62,7 @@ def test_an_erasure_goes_on_under_the_same_stand_in(places: dict[str, Path], tmp
     waiting.rename(places["archive"] / "0000000000000009.journal")
     second = forget(ANN, tmp_path / "proof.json", **places, node=tmp_path / "node")
     assert (second["state"], second["stand_in"], len(second["places"])) == (DONE, first["stand_in"], 3)
-    with pytest.raises(ValueError, match="is done"):
+    with pytest.raises(ValueError, match="is the proof of a completed erasure"):
         forget(ANN, tmp_path / "proof.json", **places)
 
 
@@ -92,7 +92,7 @@ def test_no_other_process_may_change_the_lake_meanwhile(places: dict[str, Path],
 def test_a_file_that_is_no_proof_is_not_overwritten(places: dict[str, Path], tmp_path: Path) -> None:
     """Somebody's notes under that name stay."""
     (tmp_path / "proof.json").write_text("notes")
-    with pytest.raises(ValueError, match="is no proof"):
+    with pytest.raises(ValueError, match="is not the proof"):
         forget(ANN, tmp_path / "proof.json", **places)
     assert (tmp_path / "proof.json").read_text() == "notes"
 

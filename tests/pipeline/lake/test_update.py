@@ -115,7 +115,7 @@ def test_what_cannot_be_updated_says_why(spark, tmp_path):
     """No bronze, and a table that is none, each end in a sentence."""
     with pytest.raises(update.NoBronze, match="zonemta lake ingest"):
         update.update(spark, tmp_path)
-    with pytest.raises(ValueError, match="weather is no table"):
+    with pytest.raises(ValueError, match="weather is not a table"):
         update.update(spark, tmp_path, ["weather"])
 
 
