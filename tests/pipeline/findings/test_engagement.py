@@ -70,7 +70,11 @@ def test_files_of_each_kind_are_read_alike(spark: Any, tmp_path: Path, moment: A
 def test_a_file_that_cannot_be_used_is_refused_in_a_sentence(spark: Any, tmp_path: Path) -> None:
     """Which file, what is wrong, what to do."""
     (tmp_path / "a.csv").write_text("mail,kind,at\nx,open,1\n")
-    for name, words in (("a.csv", "no column 'address'"), ("b.csv", "does not exist"), ("a.txt", "its format is unknown")):
+    for name, words in (
+        ("a.csv", "no column 'address'"),
+        ("b.csv", "does not exist"),
+        ("a.txt", "its format is unknown"),
+    ):
         with pytest.raises(ValueError, match=words):
             events(spark, tmp_path / name)
     assert datetime.UTC
