@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from zonemta_py.config.limits import rate
 from zonemta_py.pipeline.findings.rate_proposal import difference, fragment, proposed, rate_text, throttle_name
-from zonemta_py.pipeline.findings.rates import RATES, curve, rates
+from zonemta_py.pipeline.findings.rates import RATES, Measures, curve, rates
 from zonemta_py.pipeline.findings.windows import WINDOW_S, Counted
 
 LIMIT = 50.0
@@ -48,6 +48,48 @@ def test_a_provider_that_punishes_is_judged_by_what_was_clean() -> None:
     """One that refuses everything above its limit lets little through, which must not become the rate."""
     rows = [window(n, 10 + n % 10, LIMIT) for n in range(60)] + [window(60 + n, 60, 3) for n in range(30)]
     assert curve(rows).proposed == pytest.approx(19, rel=0.05)
+
+
+def highest_clean(every: list[Counted], measures: Measures) -> float | None:
+    """By its definition."""
+    for top in sorted(every, key=lambda window: -window.attempts):
+        rate = top.attempts / WINDOW_S
+        near = [window for window in every if 0.8 * rate <= window.attempts / WINDOW_S <= rate]
+        clean = [window for window in near if window.throttled / window.attempts <= measures.clean_max]
+        if top in clean and len(clean) >= measures.least_windows and len(near) - len(clean) <= len(near) // 20:
+            return rate
+    return None
+
+
+@given(st.lists(st.tuples(st.integers(30, 60), st.booleans() | st.just(True)), max_size=80), st.integers(1, 8))
+def test_the_highest_clean_rate_is_that_of_its_definition(rows: list[tuple[int, bool]], least: int) -> None:
+    """Whatever stands near it, clean or throttled."""
+    measures = Measures(least_windows=least)
+    every = [
+        window(number, attempts / WINDOW_S, 1e9 if clean else 0.5 * attempts / WINDOW_S)
+        for number, (attempts, clean) in enumerate(rows)
+    ]
+    assert curve(every, measures).clean == highest_clean(every, measures)
+
+
+def test_many_windows_of_which_none_is_clean_cost_no_more_each() -> None:
+    """A pair that was throttled for months is as quick to judge, for each of its windows, as one of a day."""
+
+    def calls(windows: int) -> int:
+        every, seen = [window(n, 1 + n / windows, 0.5) for n in range(windows)], 0
+
+        def count(_: object, what: str, __: object) -> None:
+            nonlocal seen
+            seen += what == "call"
+
+        sys.setprofile(count)
+        try:
+            curve(every)
+        finally:
+            sys.setprofile(None)
+        return seen
+
+    assert calls(1000) < 12 * calls(100)
 
 
 def test_no_proposal_without_having_seen_the_limit() -> None:

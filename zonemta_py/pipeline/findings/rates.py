@@ -15,7 +15,9 @@ step of the shipped schedule. Pure; nothing is changed by itself: `proposal` and
 from __future__ import annotations
 
 import statistics
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame
@@ -89,12 +91,15 @@ def curve(every: Sequence[Counted], measures: Measures = Measures()) -> Curve:  
 
 def _clean_rate(telling: Sequence[Counted], measures: Measures) -> float | None:
     """From the highest rate down: the first that enough clean windows stand for, and hardly a bad one."""
-    by_rate = sorted(telling, key=_rate, reverse=True)
-    for top in by_rate:
-        near = [window for window in by_rate if 0.8 * _rate(top) <= _rate(window) <= _rate(top)]
-        clean = [w for w in near if w.throttled / w.attempts <= measures.clean_max]
-        if len(clean) >= measures.least_windows and len(near) - len(clean) <= len(near) // 20 and top in clean:
-            return _rate(top)
+    by_rate = sorted(telling, key=_rate)
+    speeds = [_rate(window) for window in by_rate]
+    clean = [window.throttled / window.attempts <= measures.clean_max for window in by_rate]
+    below = [0, *accumulate(clean)]  # clean windows among so many of the slowest
+    for top, speed in reversed(list(enumerate(speeds))):
+        start, end = bisect_left(speeds, 0.8 * speed), bisect_right(speeds, speed)
+        good = below[end] - below[start]
+        if clean[top] and good >= measures.least_windows and end - start - good <= (end - start) // 20:
+            return speed
     return None
 
 
