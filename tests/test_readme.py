@@ -211,7 +211,7 @@ def test_quickstart_delivers(tmp_path: Path) -> None:
 
 
 def test_by_hand(tmp_path: Path) -> None:
-    """The README's commands and those of "Why does it not go?", pasted into a shell, with free ports and a folder."""
+    """The README's commands and those of "Why is it not sent?", pasted into a shell, with free ports and a folder."""
     mta, sink = free_ports(2)
     config = tmp_path / "c.toml"
     config.write_text(f"[server]\nfolder = '{tmp_path}/queue'\n[[listeners]]\nport = {mta}")
