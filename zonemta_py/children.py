@@ -1,5 +1,5 @@
-"""What each child process does: the queue, a receiver, the HTTP door, a sender. Called in a fresh fork; none returns by
-plan, but for the reporter, which ends when it has reported."""
+"""What each child process does: queue, receiver, HTTP process, sender, reporter. Called in a fresh fork; none returns
+by plan, except the reporter, which ends when it has reported."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def plugins(config: Config) -> Host:
 
 
 def load_receiver() -> None:
-    """Imports what a receiver needs, into the process that is to be forked: its children share it, and need not."""
+    """Imports what a receiver needs before the fork, so that all children share it."""
     from zonemta_py.reception import listeners
     from zonemta_py.wire import client
 
@@ -64,24 +64,24 @@ def load_sender() -> None:
 
 
 def load_rules(config: Config) -> None:
-    """The same for the rules by which replies are judged. Raises ConfigError."""
+    """The same for the rules that classify replies. Raises ConfigError."""
     from zonemta_py.queue.lifecycle import classification
 
     classification.load(config)
 
 
 def _loaded(*_: object) -> None:
-    """Imported, which is all."""
+    """Nothing to do: the import was the purpose."""
 
 
 def check(config: Config, host: Host) -> None:
-    """Finds what children would stumble over again and again: certificates, passwords, keys. Raises ConfigError."""
+    """Checks what would make children fail repeatedly: certificates, passwords, keys. Raises ConfigError."""
     check_doors(config, host)
     check_others(config)
 
 
 def check_others(config: Config) -> None:
-    """What the queue and senders would stumble over, of the same. Raises ConfigError."""
+    """The part of it that concerns the queue and senders. Raises ConfigError."""
     if config.rules.file or config.rules.extra:
         load_rules(config)
     if config.dkim:
@@ -99,7 +99,7 @@ def check_others(config: Config) -> None:
 
 
 def check_doors(config: Config, host: Host) -> None:
-    """What receivers would stumble over, of the same. Raises ConfigError."""
+    """The part of it that concerns receivers. Raises ConfigError."""
     if config.users:
         from zonemta_py.reception.login import Login
 
@@ -112,14 +112,14 @@ def check_doors(config: Config, host: Host) -> None:
 
 
 def listen_to_log(config: Config, host: Host) -> None:
-    """Lines go to standard error, from `server.log_level` on, and past the plugins that listen to `log_entry`."""
+    """Logs to standard error, from `server.log_level` on, through plugins that listen to `log_entry`."""
     logging.basicConfig(level=config.server.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if host.listens("log_entry"):
         logging.getLogger().handlers[0].addFilter(lambda record: _entry(host, record))
 
 
 def _entry(host: Host, record: logging.LogRecord) -> bool:
-    """Shows a line to plugins, and makes their changes true; False: one of them dropped it."""
+    """Shows a line to plugins, and applies their changes; False: one of them dropped it."""
     if getattr(record, "unfiltered", False):
         return True
     entry = {"level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
@@ -135,14 +135,14 @@ def _entry(host: Host, record: logging.LogRecord) -> bool:
 def queue(config: Config, host: Host) -> None:
     """The process that owns the disk."""
     listen_to_log(config, host)
-    # One arena for LevelDB's threads and ours: what one frees the other takes, where it would be touched afresh.
+    # One arena for LevelDB's threads and ours: memory freed by one is reused by the other, instead of fresh pages.
     ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
     sys.setswitchinterval(SWITCH_S)
     uvloop.run(_queue(config, host))
 
 
 class _LazyResolver:
-    """DNS for the schedule, loaded when it is first asked: accepting mail need not wait for that."""
+    """DNS for the schedule, loaded on first use: accepting mail need not wait for it."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -194,13 +194,13 @@ async def _queue(config: Config, host: Host) -> None:
 
 
 async def _rules_soon(config: Config) -> None:
-    """Loads the rules once mail is being taken; a reply that comes before loads them at once."""
+    """Loads the rules once mail is being accepted; a reply that comes earlier loads them at once."""
     await asyncio.sleep(RULES_AFTER_S)
     await asyncio.to_thread(load_rules, config)
 
 
 def _drain(queue: LocalQueue) -> None:
-    """Grants no more leases, and ends when all that are out have their results and no receiver is left."""
+    """Grants no more leases, and ends when all leases have their results and no receiver is left."""
     queue.core.stopping = True
     queue.core.keep(asyncio.ensure_future(_until_drained(queue)))
 
@@ -216,7 +216,7 @@ async def _until_drained(queue: LocalQueue) -> None:
 
 
 def receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.socket]], share: int) -> None:
-    """A process that accepts mail. It outlives the queue's process: what needs it waits until that is back."""
+    """A process that accepts mail. It survives the queue process: clients wait until that is back."""
     listen_to_log(config, host)
     _open_files(config.limits.connections // share + FILES_BESIDES_LEASES)
     uvloop.run(_receiver(config, host, sockets, share))
@@ -230,7 +230,7 @@ async def _receiver(config: Config, host: Host, sockets: list[tuple[Listener, so
 
 
 def door(config: Config, host: Host, bound: socket.socket) -> None:
-    """The process that takes requests by HTTP. It outlives the queue's process: what needs it waits, then gets 503."""
+    """A process that takes requests over HTTP. It survives the queue process: requests wait, then get a 503."""
     listen_to_log(config, host)
     uvloop.run(_door(config, host, bound))
 
@@ -243,9 +243,9 @@ async def _door(config: Config, host: Host, bound: socket.socket) -> None:
 
 
 def sender(config: Config, host: Host, name: str) -> None:
-    """A process that delivers. It ends with the queue's process: what it had is in doubt then.
+    """A process that delivers. It ends with the queue process: its deliveries are in doubt then.
 
-    SIGTERM is the queue's to heed, which then gives it nothing more.
+    SIGTERM is left to the queue, which then leases nothing more to it.
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     listen_to_log(config, host)
@@ -261,13 +261,13 @@ async def _sender(config: Config, host: Host, name: str) -> None:
     making = Making.open(config.folder, name)
     work = asyncio.ensure_future(run(config, outlet, host, places(config), making=making))
     await asyncio.wait([work, outlet.gone], return_when=asyncio.FIRST_COMPLETED)
-    work.cancel()  # and wait for what is under way: `run` knows that its results have nowhere to go
+    work.cancel()  # then wait for deliveries in progress: `run` knows that their results cannot be reported
     with contextlib.suppress(asyncio.CancelledError):
         await work
 
 
 def reporter(config: Config, host: Host, now: float) -> None:
-    """A process that reports on the TLS of the days before (RFC 8460). now: UNIX time."""
+    """A process that sends the TLS reports for past days (RFC 8460). now: UNIX time."""
     listen_to_log(config, host)
     asyncio.run(_reporter(config, now))
 
@@ -294,9 +294,9 @@ def report_wait_s(config: Config, now: float) -> float:
 
 
 def places(config: Config) -> int:
-    """Deliveries a sender may have under way: its part of what all zones allow, else one zone could starve another.
+    """Deliveries a sender may have in progress: its share of what all zones allow, so that no zone can starve another.
 
-    Raises the process's limit of open files as far as it may, and says so if that is not far enough.
+    Raises the process's limit of open files as far as possible, and logs it if that is not enough.
     """
     share = sum(zone.connections for zone in config.zones) // processes(config.server.senders) + 1
     wanted = share + FILES_BESIDES_LEASES
@@ -310,7 +310,7 @@ def places(config: Config) -> int:
 
 
 def _open_files(wanted: int) -> int:
-    """Raises the process's limit of open files as far as it may; returns what it is now."""
+    """Raises the process's limit of open files as far as possible; returns the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

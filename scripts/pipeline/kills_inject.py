@@ -92,7 +92,7 @@ class Process:
 
 
 class Node:
-    """`zonemta run` with an HTTP door, and the sink it delivers to. `with Node(folder) as node:` rules: the sink's.
+    """`zonemta run` with an HTTP listener, and the sink it delivers to. `with Node(folder) as node:` rules: the sink's.
 
     workers: receivers and senders, 0 for as many as by default.
     """
@@ -123,7 +123,7 @@ class Node:
         return self.folder / "http.token"
 
     def start(self) -> None:
-        """Returns when queue and door answer. Raises TimeoutError."""
+        """Returns when queue and HTTP listener answer. Raises TimeoutError."""
         self._run.start()
         end = time.monotonic() + PATIENCE_S
         while not self._answers():

@@ -1,4 +1,4 @@
-"""The HTTP door's client: repeats what got no answer under the same Idempotency-Key, until it has its 200."""
+"""An HTTP client that repeats unanswered requests with the same Idempotency-Key, until it gets a 200."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`zonemta api-key`: keys for the HTTP door."""
+"""`zonemta api-key`: keys for HTTP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zonemta_py.reception.http.keys import ApiKeys, hashed
 
 
 def test_a_key_is_shown_once_and_its_lines_are_a_configuration(zonemta: Callable[..., Any], tmp_path: Path) -> None:
-    """What goes to stdout can be appended to the file; the key on stderr then opens the door."""
+    """What goes to stdout can be appended to the file; the key on stderr is then accepted."""
     ran = zonemta("api-key", "new", "shop", "--right", "inject", "--right", "read")
     assert ran.code == Exit.OK
     key = re.fullmatch(r"The key, shown this once: (\S+)\n", ran.err)

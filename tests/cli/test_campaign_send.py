@@ -97,7 +97,7 @@ def test_mistakes_before_anything_starts(
 def test_orders_and_status_of_this_machines_campaigns(
     told: Callable[..., object], served: Callable[..., object], tmp_path: Path
 ) -> None:
-    """Through the queue's socket, without the HTTP door: pause, resume, cancel, status and list."""
+    """Through the queue's socket, without HTTP: pause, resume, cancel, status and list."""
     (tmp_path / "t.toml").write_text(TEMPLATE)
     packed = prepare(load(tmp_path / "t.toml"), ["name"]).pack()
     one = served(zones=[{"name": "default", "default": True}])

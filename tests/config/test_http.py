@@ -13,7 +13,7 @@ HASH = "0" * 64
 
 
 def test_it_is_closed_unless_it_is_opened() -> None:
-    """Mail comes in by the listeners alone; opened, the door is one more."""
+    """Mail comes in by the SMTP listeners alone; if enabled, HTTP is one more."""
     assert Config().doors == Config().listeners
     doors = Config.model_validate({"http": {"enabled": True}}).doors
     assert [(one.name, one.address, one.port, one.tls) for one in doors[1:]] == [("http", "127.0.0.1", 8525, "none")]

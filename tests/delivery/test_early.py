@@ -1,4 +1,4 @@
-"""Replies that come before what they would answer, or besides it: nobody's letter is judged by one of them."""
+"""Replies that come before what they would answer, or besides it: no message is judged by one of them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_yes_and_no_after_the_dot(play: Play, letter: Any, deliver: Any) -
 
 @pytest.mark.parametrize("more", [YES, b"421 4.3.2 bye\r\n"], ids=["250", "421"])
 async def test_yes_and_more_after_the_dot(more: bytes, play: Play, letter: Any, deliver: Any) -> None:
-    """A yes that is repeated, or said before going away, is a yes; sending again would make it two letters."""
+    """A positive reply that is repeated, or sent before hanging up, counts; sending again would deliver twice."""
     port = await play([*HELLO, ("MAIL", YES), ("RCPT", YES), ("DATA", b"354 go\r\n"), (".", YES + more)])
     [result] = await deliver(letter(port))
     assert said(result) == {0: (DELIVERED, "2.0.0")}

@@ -44,7 +44,7 @@ async def test_a_disk_that_is_really_full(tmp_path: Path, kind: str, by: str) ->
 
 @needs_root
 async def test_bodies_that_never_end_leave_room_for_letters(tmp_path: Path) -> None:
-    """They may fill half of a small disk; letters are taken all the while."""
+    """They may fill half of a small disk; messages are accepted all the while."""
     figures = await disk_mounted.broken_off(tmp_path, kind="tmpfs", rounds=1)
     assert figures["broken"] == []
 

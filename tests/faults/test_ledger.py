@@ -9,7 +9,7 @@ TRACE = b"Received: from here by there;\r\n\tat some time\r\n"
 
 
 def several() -> Letter:
-    """A letter of several plain recipients."""
+    """A message to several plain recipients."""
     return next(one for number in range(1000) if len((one := letter(number, kinds="plain")).recipients) == 5)
 
 
@@ -65,7 +65,7 @@ def test_only_those_in_doubt_may_get_it_twice() -> None:
 
 
 def test_wrong_bytes_and_foreign_mail_are_seen() -> None:
-    """One changed byte, a header that is no trace field, a recipient or a letter that nobody sent."""
+    """One changed byte, a header that is no trace field, a recipient or a message that nobody sent."""
     one = several()
     ledger = ledger_with(one)
     ledger.came(one.sender, one.recipients, TRACE + one.data[:-3] + b"?\r\n")

@@ -43,7 +43,7 @@ def _letter(kind: str, domain: str = "") -> Letter:
 
 
 def _judged(one: Letter, after_s: float, body: bytes | None = None, clock: MachineClock | None = None) -> list[str]:
-    """What is said where a letter, or the notification in its place, comes so long after it was handed in."""
+    """What is reported if a message, or the notification in its place, comes so long after its submission."""
     waits = Waits(clock or TrueClock())
     waits.open(one)
     waits.acknowledge(one)
@@ -60,7 +60,7 @@ def _failure(one: Letter) -> bytes:
 
 
 def test_what_is_held_comes_after_its_hold_and_not_for_ever_after() -> None:
-    """A held letter that comes at once is seen, one that comes in time is well, one that comes much later is seen."""
+    """A held message that comes at once is seen, one that comes in time is well, one that comes much later is seen."""
     held = _letter("wait-", "one.test")
     assert _judged(held, 0.0) == ["before its time"]
     assert _judged(held, mixture.HOLD_S + 0.1) == []

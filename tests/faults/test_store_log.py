@@ -65,7 +65,7 @@ def test_a_page_that_never_reached_the_disk_is_a_tear() -> None:
 
 
 def test_a_record_in_the_body_of_a_letter_is_none() -> None:
-    """Whoever writes letters may put a record into one; damage before it must not bring that to life."""
+    """A message may contain the bytes of a record; damage before it must not make that count."""
     forged = store_log.build([b"forged"])
     whole = bytearray(store_log.build([b"x" * 300 + forged + forged + b"y" * 300, b"next"]))
     whole[4] ^= 0x10  # the length: the walk has to search

@@ -1,4 +1,4 @@
-"""Targets of `targets.py` behind the HTTP door: templates, and bodies that are JSON."""
+"""Targets of `targets.py` behind HTTP: templates, and bodies that are JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def template(data: bytes) -> None:
 
 
 def json_body(data: bytes) -> None:
-    """What the HTTP door reads as JSON: a message, or a batch."""
+    """What the HTTP listener reads as JSON: a message, or a batch."""
     try:
         content = reading.parsed(data, reading.ELEMENTS_MAX)
         if "recipients" in content:

@@ -252,7 +252,7 @@ def address(data: bytes) -> None:
     """Arguments of MAIL and RCPT: an address and parameters, or a refusal."""
     try:
         text = data.decode()
-    except UnicodeDecodeError:  # the door refuses it
+    except UnicodeDecodeError:  # the listener refuses it
         return
     for parse in (parse_mail, lambda text: parse_rcpt(text, smtputf8=True)):
         try:

@@ -303,7 +303,7 @@ def test_the_shipped_rules_on_other_replies(line: str, stage: str, provider: str
 
 
 def test_blocks_of_our_address_never_bounce_mail() -> None:
-    """A block says something about our IP address, not about the letter: that address rests there, the mail waits."""
+    """A block says something about our IP address, not about the message: that address rests there, the mail waits."""
     blocks = [rule for rule in SHIPPED.rules if rule.kind in ("blocked-ip", "reverse-dns")]
     assert {rule.kind for rule in blocks} == {"blocked-ip", "reverse-dns"}
     for rule in blocks:

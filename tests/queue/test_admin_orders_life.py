@@ -39,7 +39,7 @@ BODIES = (b"Subject: x\r\n\r\nshort\r\n", b"Subject: x\r\n\r\n" + b"y" * 300)
 
 
 class Directory:
-    """A scout whose answers change."""
+    """A destination resolver whose answers change."""
 
     def __init__(self, die: random.Random) -> None:
         self.die, self.healthy = die, False

@@ -1,4 +1,4 @@
-"""Campaigns: one template, many recipients, a tally that is exact whatever instant a crash picks."""
+"""Campaigns: one template, many recipients, counters that are exact at whatever instant it crashes."""
 
 import asyncio
 import random
@@ -187,7 +187,7 @@ async def test_a_life_shorter_than_the_queues_ends_its_recipients(house: Make) -
     assert await row(home, "deferred", "bounced", "waiting") == (1, 1, 0)
 
 
-# -- the tally
+# -- the counters
 
 
 async def test_the_tally_counts_every_result_once(house: Make) -> None:
@@ -210,7 +210,7 @@ async def test_the_tally_counts_every_result_once(house: Make) -> None:
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 async def test_the_tally_is_exact_after_any_crash(house: Make, power: bool, seed: int) -> None:
-    """Whatever had reached the store: tally and recipients agree, and no result is counted twice or not at all."""
+    """Whatever had reached the store: counters and recipients agree, and no result is counted twice or not at all."""
     die = random.Random(seed)
     home = await opened(house, *(f"r{number}@x{number % 7}.test" for number in range(60)))
     expected = {"delivered": 0, "deferred": 0, "bounced": 0, "blocked": 0}
@@ -235,7 +235,7 @@ async def test_the_tally_is_exact_after_any_crash(house: Make, power: bool, seed
 
 
 async def test_a_batch_that_the_crash_cost_is_not_counted(house: Make) -> None:
-    """Nobody heard that it was accepted: neither recipients nor tally know of it."""
+    """It was never acknowledged: neither recipients nor counters include it."""
     home = await opened(house, "ann@x.test")
     await home.rest()
     home.dead = True
@@ -247,7 +247,7 @@ async def test_a_batch_that_the_crash_cost_is_not_counted(house: Make) -> None:
     await home.sound()
 
 
-# -- bounds and course
+# -- thresholds and history
 
 
 async def test_a_bound_pauses_by_itself(house: Make) -> None:
@@ -307,7 +307,7 @@ async def test_the_course_begins_with_the_campaign(house: Make) -> None:
 
 
 async def test_fsck_finds_a_wrong_tally_and_a_torn_template(house: Make) -> None:
-    """Both are named; the tally is counted again."""
+    """Both are reported; the counters are recounted."""
     home = await opened(house, "ann@x.test", "bob@x.test")
     await home.rest()
     home.queue.core.campaigns.counters.add("spring", "delivered")
@@ -369,7 +369,7 @@ async def test_show_says_that_each_has_his_own(house: Make) -> None:
 
 
 async def test_fsck_names_a_merged_recipient_whose_key_is_gone(house: Make) -> None:
-    """His values were nowhere else: his request is to be made again, and the tally says that he is gone."""
+    """The values were nowhere else: the request must be repeated, and the counters show the loss."""
     home = await opened(house)
     message_id = (await home.queue.accept(batch("ann@x.test", "bob@x.test", "cid@x.test"), b"")).id
     await home.rest()

@@ -121,7 +121,7 @@ async def test_a_source_that_rests(house: Any) -> None:
 
 
 class Directory:
-    """A scout that knows some domains, and answers when its gate is open."""
+    """A destination resolver that knows some domains, and answers when its gate is open."""
 
     def __init__(self, answers: dict[str, Site]) -> None:
         self.answers, self.gate = answers, asyncio.Event()

@@ -44,7 +44,7 @@ async def tick(home: Any) -> None:
 
 @pytest.mark.parametrize("crash", [False, True])
 async def test_it_is_counted_from_when_the_campaign_began(house: Make, crash: bool) -> None:
-    """Not what came before: of that the tally has no beginning."""
+    """Not earlier mail: the counters did not exist then."""
     home = await house()
     await home.put("before@x.test", sender="", campaign="spring")
     await begin(home)

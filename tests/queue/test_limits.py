@@ -193,7 +193,7 @@ async def test_a_deadline_returns_the_message(house: Any) -> None:
     assert b"5.4.7" in (notice.body or b"")
 
 
-# ---------------------------------------------------------------- standing
+# ---------------------------------------------------------------- policy state
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ async def sweep(home: Any) -> None:
 
 
 class Case(NamedTuple):
-    """before: what is ordered beforehand, and holds. sent: to whom mail goes in the end. figures: of the tally then."""
+    """before: what is ordered beforehand, and holds. sent: to whom mail goes in the end. figures: the counters then."""
 
     order: Callable[[Any], Any]
     before: tuple[Callable[[Any], Any], ...]

@@ -10,7 +10,7 @@ from zonemta_py.zones.site import Site
 
 
 class Directory:
-    """A scout for tests of the scheduler: answers when it is told to."""
+    """A destination resolver for tests of the scheduler: answers when it is told to."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Site | NoRoute] = {}

@@ -80,7 +80,7 @@ def letters_to(domain: str) -> dict[str, Letter]:
 
 @dataclass
 class Trial:
-    """What has become of the letters. reports: action and status of each recipient that its sender was told of."""
+    """What became of the messages. reports: action and status of each recipient that its sender was told of."""
 
     receivers: dict[str, Receiver]
     rows: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -169,7 +169,7 @@ def copies_of(letter: Letter, receiver: Receiver, count: int) -> list[bytes]:
 
 @pytest.mark.parametrize("kind", [*BODIES, "ten", "none", "endless", "many", "address"])
 def test_the_bytes_arrive(receiver: Receiver, trial: Trial, kind: str) -> None:
-    """One copy for each recipient that was taken: the letter itself behind the trace, under TLS where that works."""
+    """One copy for each recipient that was taken: the message itself after the trace, under TLS where that works."""
     letter = letters_to(receiver.domain)[kind]
     taken = [to for to in letter.recipients if trial.state(to) == "delivered"]
     copies = copies_of(letter, receiver, len(taken))

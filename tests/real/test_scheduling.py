@@ -39,7 +39,7 @@ def without_trace(received: bytes) -> bytes:
 
 @pytest.mark.parametrize("message", [SAID + LETTER, LETTER.replace(b"\r\n\r\n", b"\r\n" + SAID + b"\r\n", 1)])
 def test_no_field_for_us_reaches_the_world(relay: Any, message: bytes) -> None:
-    """Above or below the other fields, folded or not: what arrives is, byte for byte, the letter without them."""
+    """Above or below the other fields, folded or not: what arrives is, byte for byte, the message without them."""
     recipient = address("fields")
     with smtplib.SMTP("127.0.0.1", relay.port, timeout=30) as client:
         client.sendmail("a@letters.test", recipient, message)

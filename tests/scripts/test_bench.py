@@ -87,7 +87,7 @@ def test_sync_calls_in_a_trace_are_counted_once(tmp_path: Path) -> None:
     assert processes.count_syncs(log) == 2
 
 
-# ---------------------------------------------------------------------- judging
+# ---------------------------------------------------------------------- verdicts
 
 
 def test_medians_over_runs() -> None:

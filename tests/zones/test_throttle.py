@@ -75,7 +75,7 @@ def test_a_delivery_that_did_not_happen_costs_nothing() -> None:
     ],
 )
 def test_the_level_is_the_finest_part_of_what_it_counts_by(limit: dict[str, Any], level: str) -> None:
-    """A limit for one provider holds up lanes, not the zone, though it has one count for all."""
+    """A limit for one provider holds up egress paths, not the zone, though it has one count for all."""
     (limit,) = limits({"connections": 1, **limit})
     assert limit.level == level
 

@@ -31,11 +31,11 @@ from zonemta_py.config import ConfigError
 from zonemta_py.reception.connection_limits import network_of
 
 FORGET_S = 900.0
-"""After the last of them."""
+"""Counted from the last failure."""
 WAITING_MAX = 64
 """Checks that wait."""
 FREE_TRIES = 3
-"""Before refusals come late."""
+"""Failures before refusals are delayed."""
 CLIENT_DELAY_S_MAX = 15.0
 USER_DELAY_S_MAX = 5.0
 _REMEMBERED_MAX = 1_000

@@ -1,4 +1,4 @@
-"""People put on the list of a real node, over its HTTP door."""
+"""People put on the list of a real node, over HTTP."""
 
 import asyncio
 import datetime
@@ -24,7 +24,7 @@ REPLY = {"at": datetime.datetime(2026, 3, 1), "id": "1", "code": 550, "enhanced"
 
 
 class Door:
-    """A queue and its door in a thread. `ask` puts a question to the queue."""
+    """A queue and its HTTP listener in a thread. `ask` puts a question to the queue."""
 
     def __init__(self, folder: Path) -> None:
         sections: dict[str, Any] = {"server": {"folder": folder, "hostname": "mx.test"}, "http": {"enabled": True}}

@@ -1,4 +1,4 @@
-"""A real door before a real queue: HTTP on a real socket, the queue behind its unix socket, the store on disk.
+"""A real HTTP listener and a real queue: HTTP on a real socket, the queue behind its unix socket, the store on disk.
 
 Both run in a thread, so that tests are plain clients; `do` runs something beside them.
 """
@@ -70,7 +70,7 @@ class HttpDoor:
         self.queue.close()
 
     def rounds(self) -> AbstractContextManager[Rounds]:
-        """Watches the loop of door and queue for a while."""
+        """Watches the loop of listener and queue for a while."""
         return Rounds.watched(self.loop)
 
     def client_with(self, key: str) -> httpx.Client:

@@ -219,7 +219,7 @@ def test_what_a_templates_header_says_is_done(open_http: Any) -> None:
     ],
 )
 def test_a_dear_template_stops_nobody(shared_door: Any, given: dict[str, Any]) -> None:
-    """It is looked at elsewhere, and refused; meanwhile the door answers others."""
+    """It is checked in another process, and refused; meanwhile other requests are answered."""
     waits: list[float] = []
     over = threading.Event()
 

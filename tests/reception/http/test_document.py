@@ -1,7 +1,7 @@
-"""config/openapi.json and the door agree: what the document allows is taken, what it does not allow is refused.
+"""config/openapi.json and the HTTP listener agree: what the document allows is accepted, all else is refused.
 
-schemathesis makes the requests, from the document, and asks the running door. It makes them when the test runs: made
-when tests are collected they would be made in each of the processes of `scripts/test`.
+schemathesis makes the requests, from the document, and sends them to the running listener. It makes them when the test
+runs: made when tests are collected they would be made in each of the processes of `scripts/test`.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ def test_a_slow_upload_is_taken(open_http: Any, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_pace_blames_nobody_for_our_own_waits() -> None:
-    """While the door takes nothing, and between requests, no time runs."""
+    """While the server does not read, and between requests, no time limit runs."""
     pace = RequestPace(0, 20, 20, 500)
     assert pace.late_with_head(21)
     pace.idle()

@@ -150,7 +150,7 @@ def test_a_request_that_is_sent_again_is_answered_again(http_door: Any) -> None:
 
 @pytest.fixture
 def plugged(open_http: Any, tmp_path: Path) -> Any:
-    """plugged(code) opens a door with one plugin made of `code`."""
+    """plugged(code) opens a listener with one plugin made of `code`."""
 
     def start(code: str) -> Any:
         path = tmp_path / "steer.py"
@@ -187,7 +187,7 @@ def test_plugins_see_what_comes_by_http(plugged: Any) -> None:
     ],
 )
 def test_a_plugin_may_refuse(plugged: Any, hook: str, verdict: str, status: int) -> None:
-    """Never with its own traceback; a plugin that fails is a reason to come again."""
+    """Never with its own traceback; if a plugin fails, the client may try again."""
     door = plugged(f"""
         async def {hook}:
             raise {verdict}

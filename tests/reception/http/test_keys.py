@@ -92,7 +92,7 @@ def test_keys_are_kept_as_hashes() -> None:
 
 
 def test_under_tls(open_http: Any, certificate: Path) -> None:
-    """With a certificate the door speaks HTTPS, and the Received field says so."""
+    """With a certificate the listener speaks HTTPS, and the Received field says so."""
     door = open_http(http={"certificate": certificate})
     assert door.client.post("/v1/inject", json=GOOD).status_code == 200
     (delivery,) = door.deliveries(1)

@@ -1,4 +1,4 @@
-"""How the door says no: always a problem document, never anything of a program's inside."""
+"""Refusals: always a problem document, never internal details."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_a_full_disk_is_a_reason_to_come_again(open_http: Any) -> None:
 
 
 def test_a_queue_that_is_gone_is_a_reason_to_come_again(open_http: Any) -> None:
-    """503 until it is back, after some patience; the door itself stays open."""
+    """503 until it is back, after some patience; the listener itself stays open."""
     door = open_http()
     assert door.client.get("/v1/health").json() == {"status": "ok"}
 

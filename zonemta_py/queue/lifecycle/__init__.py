@@ -1,1 +1,1 @@
-"""The way of a message: accepted, leased, settled or removed."""
+"""The path of a message: accepted, leased, settled or removed."""

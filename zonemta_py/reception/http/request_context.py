@@ -1,4 +1,4 @@
-"""What all requests share, and the way of mail: the same as for a message that came by SMTP."""
+"""What all requests share, and the submission of mail, with the same rules as for SMTP."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DROPPED = Receipt("", 0, 0, False)
 
 
 class QueueFace(Submission, Admin, TemplateStore, Protocol):
-    """The faces that this door needs."""
+    """The queue interfaces that HTTP needs."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Visit:
 
 
 class Entrance:
-    """queue: Intake and Office. local: the key of the token file."""
+    """queue: the queue's interfaces. local: the key of the token file."""
 
     def __init__(self, config: Config, queue: QueueFace, host: Host, gate: ConnectionLimits, local: str) -> None:
         self.config, self.queue, self.gate = config, queue, gate
@@ -59,7 +59,7 @@ class Entrance:
     # -- mail
 
     def address(self, envelope: Envelope, visit: Visit) -> Session:
-        """Notes in the envelope who handed it in. Raises RequestProblem for an unknown zone."""
+        """Records the submitter in the envelope. Raises RequestProblem for an unknown zone."""
         protocol = "HTTPS" if visit.secure else "HTTP"
         envelope.origin, envelope.user, envelope.protocol = visit.client, visit.key.name, protocol
         envelope.received_ms = self.site.clock_ms()
@@ -73,7 +73,8 @@ class Entrance:
         )  # fmt: skip
 
     async def hand_in(self, envelope: Envelope, visit: Visit, blocks: AsyncIterator[bytes], digest: Digest) -> Receipt:
-        """A message: its bytes as they come. Raises RequestProblem, QueueRefusal, Verdict, MessageRefused."""
+        """Submits a message, with its bytes as they come. Raises RequestProblem, QueueRefusal, Verdict,
+        MessageRefused."""
         session, site, limits = self.address(envelope, visit), self.site, self.config.limits
         visit.key.speak(envelope.sender)
         try:
@@ -99,7 +100,7 @@ class Entrance:
             return DROPPED
 
     async def hand_in_batch(self, envelope: Envelope, visit: Visit) -> Receipt:
-        """Recipients of a campaign. Raises RequestProblem, QueueRefusal, Verdict, MessageRefused."""
+        """Submits recipients of a campaign. Raises RequestProblem, QueueRefusal, Verdict, MessageRefused."""
         session, host = self.address(envelope, visit), self.site.host
         await self.own(envelope.campaign or "", visit)
         mark(self.site, session, envelope)
@@ -114,7 +115,7 @@ class Entrance:
             return DROPPED
 
     async def _show_plugins(self, envelope: Envelope, session: Session) -> None:
-        """What the campaign says the queue would fill in only later; plugins are to see it."""
+        """Fills in the campaign's values, which the queue would only do later, so that plugins see them."""
         host, campaign = self.site.host, await self.campaign(envelope.campaign or "")
         envelope.sender = campaign["sender"]
         envelope.tenant = envelope.tenant or campaign["tenant"] or None
@@ -124,7 +125,7 @@ class Entrance:
             await host.call("message_queue", envelope=envelope, info=Info(session, envelope.size, None))
 
     async def own(self, campaign: str, visit: Visit) -> None:
-        """A key that is bound to senders has only campaigns of these. Raises RequestProblem, QueueRefusal."""
+        """A key with configured senders may use only their campaigns. Raises RequestProblem, QueueRefusal."""
         if visit.key.senders.bound:
             visit.key.speak((await self.campaign(campaign))["sender"] or "<>")
 
@@ -139,7 +140,7 @@ class Entrance:
         return row
 
     async def ask(self, question: str, **arguments: Any) -> Any:
-        """A question whose refusal is a conflict. Raises RequestProblem, QueueRefusal."""
+        """Asks the queue; its refusal becomes a conflict. Raises RequestProblem, QueueRefusal."""
         try:
             return await self.queue.ask(question, **arguments)
         except ValueError as error:
@@ -147,14 +148,14 @@ class Entrance:
 
 
 class Digest:
-    """SHA-256 of what a request asks for, with the key that names it. key: "" for none, then nothing is counted."""
+    """SHA-256 of a request's content, with its key. key: "" for none, then nothing is hashed."""
 
     def __init__(self, key: str, *parts: str | None) -> None:
         self._key = key
         self._sum = hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")) if key else None
 
     async def over(self, blocks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Passes them on, and counts them in."""
+        """Passes the blocks on, and hashes them."""
         async for block in blocks:
             if self._sum is not None:
                 self._sum.update(block)

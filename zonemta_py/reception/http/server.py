@@ -1,9 +1,9 @@
-"""Serves HTTP on a socket that is already bound, by uvicorn, until the process is killed.
+"""Serves HTTP with uvicorn on a socket that is already bound, until the process is killed.
 
-uvicorn's protocol is kept, the one upon h11, which bounds header sections and chunks, with these changes: connections
-are counted in and cut off when they fall silent or are too slow (`connection_limits`, `pace`); expensive work takes
-turns (`sharing`); what is not HTTP at all gets a problem document too. Its handling of signals and
-its orderly shutdown are left out: this process is crash-only, as all are.
+It uses uvicorn's h11 protocol, which bounds header sections and chunks, with these changes: connections are counted,
+and closed when they are silent or too slow (`connection_limits`, `pace`); expensive work takes turns (`sharing`); input
+that is not HTTP at all gets a problem document too. uvicorn's signal handling and orderly shutdown are not used: like
+all others, this process is crash-only.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ async def serve(config: Config, bound: socket.socket, queue: QueueFace, host: Ho
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """They keep their own effect: the end."""
+        """Signals keep their default effect: the process ends."""
         yield
 
 
 class _Connection(H11Protocol):
-    """waits: for its turn. gate: what bounds all connections of this door; `_behind` sets it."""
+    """waits: for its turn. gate: the limits for all connections of this listener; `_behind` sets it."""
 
     gate: ConnectionLimits
     conn: Parser
@@ -90,7 +90,7 @@ class _Connection(H11Protocol):
             super().data_received(data)
 
     def handle_events(self, at_least: int = 0) -> None:
-        """Also called when a response is complete, for what came behind its request."""
+        """Also called when a response is complete, to process pipelined requests."""
         if self.waits:
             return
         self.conn.begin(at_least)
@@ -119,7 +119,7 @@ class _Connection(H11Protocol):
         elif cycle.more_body:
             late = self.pace.late_with_body(cycle, not (self.flow.read_paused or self.waits), now)
         else:
-            return  # the response is ours to make
+            return  # we send the response ourselves
         if late and not (cycle is not None and cycle.response_started):
             self.refused = True
             _write(self.transport, _SLOW)
@@ -131,7 +131,7 @@ class _Connection(H11Protocol):
         self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        """Called for what cannot be parsed; once a response has begun, no other can be sent."""
+        """Called for input that cannot be parsed; once a response has begun, no other can be sent."""
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             _write(self.transport, _NO_HTTP)
         else:
@@ -139,12 +139,12 @@ class _Connection(H11Protocol):
 
 
 def _behind(gate: ConnectionLimits) -> type[_Connection]:
-    """uvicorn makes its connections of a class, and tells them of nothing else."""
+    """uvicorn creates its connections from a class, without passing anything else to them."""
     return type("Connection", (_Connection,), {"gate": gate})
 
 
 def _write(transport: Any, problem: RequestProblem) -> None:
-    """A whole response, and the end."""
+    """Writes a complete response and closes."""
     body = problem.document("")
     fields = {
         "content-type": MEDIA_TYPE, "content-length": str(len(body)), "connection": "close", **problem.headers

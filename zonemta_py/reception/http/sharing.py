@@ -16,9 +16,9 @@ from zonemta_py.reception.turns import Turns
 
 LITTLE_BYTES = 2 * 1024
 _LITTLE_EVENTS = 8
-"""What needs no turn: an ordinary request."""
+"""Events of an ordinary request, which need no turn."""
 _EVENTS_MAX = 64
-"""Of one turn, so that the next one's comes soon."""
+"""Events per turn, so that the next connection's turn comes soon."""
 
 
 class Parser(h11.Connection):

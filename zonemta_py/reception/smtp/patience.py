@@ -17,9 +17,9 @@ from zonemta_py.reception.smtp.replies import reply_bytes
 from zonemta_py.reception.smtp.transaction import MailTransaction
 
 _UNREAD_S_MAX = 60.0
-"""For a client to read replies that it has asked for."""
+"""Time for a client to read the replies it has asked for."""
 _LEAVING_S_MAX = 10.0
-"""For what is left to be sent after we have closed."""
+"""Time to send what is left after we have closed."""
 
 
 class Patience:

@@ -40,11 +40,11 @@ from zonemta_py.reception.smtp.transaction import MailTransaction
 log = logging.getLogger(__name__)
 
 _HELD_BYTES_MAX = 65_536
-"""Read ahead while something is waited for; then the client has to wait too."""
+"""Bytes read ahead while waiting for something; then the client has to wait too."""
 _BODY_HELD_BYTES_MAX = 262_144
 """The same during DATA, which only clients that may relay reach."""
 _COMMANDS_FREE, _COMMANDS_MAX = 8, 64
-"""Commands of one packet that are processed in any case, and at most at once if there is time: all clients share it."""
+"""Commands of one packet that are always processed, and the most at once if there is time: all clients share it."""
 _UNREAD_BYTES_MAX = 65_536
 """Replies that the client has not read; beyond that we stop reading its commands."""
 _ENDLESS_BYTES_MAX = 65_536

@@ -11,7 +11,7 @@ from zonemta_py.merge.encoding import base64, base64_bytes, join, piece
 from zonemta_py.reception.http.documents.models import Attachment, MessageDocument, PersonDocument
 
 _DENSE = 6
-"""From one character in so many that is not ASCII, base64 is shorter than quoted-printable, and not less readable."""
+"""If one character in this many is not ASCII, base64 is shorter than quoted-printable, and no less readable."""
 
 
 def compose(message: MessageDocument, files: list[bytes]) -> bytes:

@@ -21,7 +21,7 @@ _UNFIT_IN_TEXT = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ud800
 LINE_PATTERN = rf"^[^{CONTROLS}]*$"
 TEXT_PATTERN = r"^[^\x00-\x08\x0b\x0e-\x1f\x7f-\x84\x86-\x9f]*$"
 COLUMN_PATTERN = "^[A-Za-z_][A-Za-z0-9_]{0,62}$"
-"""What is said of columns: letters of all languages are taken, which no pattern tells briefly."""
+"""For descriptions of columns only: letters of all languages are accepted, which no short pattern expresses."""
 HEADER_PATTERN = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,76}$"
 MEDIA_PATTERN = r"^(?!multipart/|message/)[A-Za-z0-9!#$&^_.+-]{1,80}/[A-Za-z0-9!#$&^_.+-]{1,80}$"
 CONTENT_ID_PATTERN = r"^[A-Za-z0-9._+-]{1,100}(@[A-Za-z0-9.-]{1,100})?$"
