@@ -69,7 +69,7 @@ def test_preview_into_files(zonemta: Callable[..., object], tmp_path: Path, temp
             "email,name\na@b.example",
             "list.csv:2: the row has 1 fields, the header 2; correct its separators and quotes",
         ),
-        ("email,name\na@b.example,x\nnobody,y", "list.csv:3: To: 'nobody' is not an e-mail address; write name@domain"),
+        ("email,name\na@b.example,x\nnobody,y", "list.csv:3: To: 'nobody' is not an email address; write name@domain"),
         (
             "who,name\n",
             "no column is known as the recipient's address; it has 'who', 'name'; map one with --map email=COLUMN",
@@ -136,7 +136,7 @@ def test_check_names_all_bad_rows_of_all_kinds_at_once(
     rejected = list(csv.DictReader((tmp_path / "r.csv").read_text().splitlines()))
     assert [int(row["line"]) for row in rejected] == list(range(2, 106, 2))
     assert {row["problem"].partition(";")[0] for row in rejected} == {
-        "To: 'nobody' is not an e-mail address", "the row has 1 fields, the header 2", "it is not UTF-8",
+        "To: 'nobody' is not an email address", "the row has 1 fields, the header 2", "it is not UTF-8",
         "the row has 3 fields, the header 2",
     }  # fmt: skip
     assert rejected[2]["name"] == "J\\xfcrgen"
@@ -186,7 +186,7 @@ def test_check_takes_maps_and_folders(
     words = ("campaign", "check", template, "--list", people, "--map", "email=Kontakt", "--map", "name=First name")
     ran = zonemta(*words)
     assert (ran.code, ran.out) == (Exit.DATA, "")
-    assert "people/b.tsv:3: To: 'nobody' is not an e-mail address" in ran.err
+    assert "people/b.tsv:3: To: 'nobody' is not an email address" in ran.err
     assert "1 of 3 row is bad; all of them, with reasons, are in people.rejects.csv" in ran.err
     assert (people / "people.rejects.csv").exists()
     (people / "b.tsv").write_text("Kontakt;First name\nb@b.net;Bob\n")

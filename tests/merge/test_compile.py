@@ -45,7 +45,7 @@ COLUMNS = ["email", "first_name"]
         ({"text": "x", "headers": (("X Y", Text("a", "h")),)}, "h:1:1: 'X Y' is not the name of a header field"),
         ({"text": "x", "headers": (("X:\r\nBcc", Text("a", "h")),)}, "is not the name of a header field"),
         ({"text": "x", "headers": (("bcc", Text("a", "h")),)}, "the header bcc is made from"),
-        ({"text": "x", "sender": "nobody"}, "sender:1:1: From: 'nobody' is not an e-mail address"),
+        ({"text": "x", "sender": "nobody"}, "sender:1:1: From: 'nobody' is not an email address"),
         ({"text": "{{ " + "(" * 2000 + "1" + ")" * 2000 + " }}"}, "text:1:1: an expression is nested too deeply"),
         ({"text": "{% for a in 'x' %}" * 60 + "{% endfor %}" * 60}, "nested too deeply"),
         ({}, "template: there is neither text nor html nor mjml"),

@@ -50,7 +50,7 @@ def test_long_words_and_lines_are_broken() -> None:
 @pytest.mark.parametrize("address", ["", "a", "a@", "@b", "a b@c.example", "a@b.example,c@d.example", "a@b>\r\nX: y"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     """With the field's name and the remedy."""
-    with pytest.raises(RenderRefused, match=r"^To: .* is not an e-mail address; write name@domain"):
+    with pytest.raises(RenderRefused, match=r"^To: .* is not an email address; write name@domain"):
         header.addr_spec("To", address)
 
 

@@ -130,7 +130,7 @@ def test_an_address_made_of_fields_is_checked(rendered: Callable[..., bytes]) ->
     """A field in an address's place makes an address or nothing."""
     assert b"From: Shop <x@shop.example>" in rendered({"a": "x@shop.example"}, sender="Shop <{{ a }}>", text="x")
     for bad in ("x@a.example>, <y@b.example", "x@a.example\r\nBcc: y@b.example", "x", "", "x@a.example> NOTIFY=NEVER"):
-        with pytest.raises(RenderRefused, match="not an e-mail address"):
+        with pytest.raises(RenderRefused, match="not an email address"):
             rendered({"a": bad}, sender="Shop <{{ a }}>", text="x")
 
 

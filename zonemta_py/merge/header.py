@@ -62,7 +62,7 @@ def addr_spec(name: str, address: str) -> str:
     except AddressRefused:
         found = ""
     if found.lower() != address.lower() or "@" not in found or not found.isprintable():
-        raise RenderRefused(f"{name}: {address[:100]!a} is not an e-mail address; write name@domain")
+        raise RenderRefused(f"{name}: {address[:100]!a} is not an email address; write name@domain")
     if found.isascii():
         return found
     local, _, domain = found.rpartition("@")
