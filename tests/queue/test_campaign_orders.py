@@ -31,6 +31,29 @@ async def test_a_paused_campaign_waits_and_others_go(house: Make) -> None:
 
 
 @pytest.mark.parametrize("crash", [False, True])
+@pytest.mark.parametrize("hours", [49, 24 * 30])
+async def test_a_paused_campaign_does_not_grow_old(house: Make, hours: int, crash: bool) -> None:
+    """However long it is paused, its life goes on where it was: what was deferred is tried again, not bounced."""
+    home = await opened(house, "ann@x.test", "bob@x.test")
+    for delivery in await home.leases():
+        await home.settle(delivery, DEFERRED)
+    await home.queue.ask("campaign-pause", name="spring", cause="the subject is wrong")
+    for _ in range(7):
+        await home.move(hours * 3600 / 7)
+        while await home.queue.maintenance.sweep() or await home.queue.maintenance.deadlines():
+            pass
+        await tick(home)
+    if crash:
+        await home.crash(power=True)
+    assert await row(home, "state", "waiting", "bounced") == ("paused", 2, 0)
+    await home.queue.ask("campaign-resume", name="spring", cause="it is right")
+    await home.move(60)
+    await tick(home)
+    found = {recipient.address for one in await home.leases() for recipient in one.recipients}
+    assert found == {"ann@x.test", "bob@x.test"}
+
+
+@pytest.mark.parametrize("crash", [False, True])
 async def test_a_canceled_campaign_ends_wherever_it_waits(house: Make, crash: bool) -> None:
     """In the window, fresh, deferred, parked and held; what is leased comes to its own end. Nobody is told."""
     home = await opened(house, *(f"r{number}@x.test" for number in range(300)), queue={"window": 100})
