@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import statistics
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 TOP = Path(__file__).parents[1]
 FILES_MOST = 16
 LINES_MOST = 400
+LINES_USUAL = 120
+FLOORS_MOST = 8
 
 
 @cache
@@ -63,6 +67,23 @@ def test_no_file_is_longer_than_one_reads_at_a_sitting() -> None:
     paths = [path for top in ("zonemta_py", "plugins") for path in (TOP / top).rglob("*.py")]
     lengths = {str(path.relative_to(TOP)): len(path.read_text("utf-8").splitlines()) for path in paths}
     assert {path: n for path, n in lengths.items() if n > LINES_MOST} == {}
+    assert statistics.median(lengths.values()) <= LINES_USUAL
+
+
+def test_the_queue_has_few_floors() -> None:
+    """Packages, one above the other (import-linter holds them apart); and modules within each of them."""
+    contracts = tomllib.loads((TOP / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (floors,) = [one["layers"] for one in contracts if one.get("containers") == ["zonemta_py.queue"]]
+    assert len(floors) <= FLOORS_MOST
+    for room in [path.name for path in (TOP / "zonemta_py" / "queue").iterdir() if (path / "__init__.py").exists()]:
+        inside = {name: tree for name, tree in modules().items() if name.startswith(f"zonemta_py.queue.{room}.")}
+        graph = {name: {other for other in imported(tree) if other in inside} - {name} for name, tree in inside.items()}
+        assert max(map(partial(height, graph), graph)) <= FLOORS_MOST
+
+
+def height(graph: Mapping[str, set[str]], name: str) -> int:
+    """Modules of the longest way down from one, itself counted."""
+    return 1 + max((height(graph, below) for below in graph[name]), default=0)
 
 
 def test_circles_are_seen() -> None:

@@ -76,7 +76,7 @@ def _loaded(*_: object) -> None:
 
 def check(config: Config, host: Host) -> None:
     """Checks what would make children fail repeatedly: certificates, passwords, keys. Raises ConfigError."""
-    check_doors(config, host)
+    check_listeners(config, host)
     check_others(config)
 
 
@@ -98,16 +98,16 @@ def check_others(config: Config) -> None:
         Providers.load(config.dns.providers)
 
 
-def check_doors(config: Config, host: Host) -> None:
+def check_listeners(config: Config, host: Host) -> None:
     """The part of it that concerns receivers. Raises ConfigError."""
     if config.users:
         from zonemta_py.reception.login import Login
 
         Login(config.users)
-    if any(listener.tls != "none" for listener in config.doors):
+    if any(listener.tls != "none" for listener in config.all_listeners):
         from zonemta_py.reception import tls
 
-        for listener in config.doors:
+        for listener in config.all_listeners:
             tls.context(listener, host)
 
 
@@ -172,10 +172,10 @@ async def _queue(config: Config, host: Host) -> None:
     from zonemta_py.wire import server
 
     hooks = PluginHooks(host, {zone.name for zone in config.zones})
-    scout = _LazyResolver(config) if not all(zone.host for zone in config.zones) else None
+    resolver = _LazyResolver(config) if not all(zone.host for zone in config.zones) else None
     while True:
         try:
-            opening = await begin(config, hooks, scout=scout)
+            opening = await begin(config, hooks, resolver=resolver)
             break
         except (StoreError, OSError) as error:
             print(f"zonemta: the queue cannot be opened: {error}; trying again", file=sys.stderr, flush=True)
@@ -229,13 +229,13 @@ async def _receiver(config: Config, host: Host, sockets: list[tuple[Listener, so
     await serve(config, sockets, RemoteQueue.lasting(config.folder, "receiver"), host, share)
 
 
-def door(config: Config, host: Host, bound: socket.socket) -> None:
+def http(config: Config, host: Host, bound: socket.socket) -> None:
     """A process that takes requests over HTTP. It survives the queue process: requests wait, then get a 503."""
     listen_to_log(config, host)
-    uvloop.run(_door(config, host, bound))
+    uvloop.run(_http(config, host, bound))
 
 
-async def _door(config: Config, host: Host, bound: socket.socket) -> None:
+async def _http(config: Config, host: Host, bound: socket.socket) -> None:
     from zonemta_py.reception.http.server import serve
     from zonemta_py.wire.client import RemoteQueue
 
@@ -257,10 +257,10 @@ async def _sender(config: Config, host: Host, name: str) -> None:
     from zonemta_py.queue.poison import Making
     from zonemta_py.wire.client import RemoteQueue
 
-    outlet = await RemoteQueue.connect(config.folder, name, lease_s=config.queue.lease_s)
+    dispatch = await RemoteQueue.connect(config.folder, name, lease_s=config.queue.lease_s)
     making = Making.open(config.folder, name)
-    work = asyncio.ensure_future(run(config, outlet, host, places(config), making=making))
-    await asyncio.wait([work, outlet.gone], return_when=asyncio.FIRST_COMPLETED)
+    work = asyncio.ensure_future(run(config, dispatch, host, places(config), making=making))
+    await asyncio.wait([work, dispatch.gone], return_when=asyncio.FIRST_COMPLETED)
     work.cancel()  # then wait for deliveries in progress: `run` knows that their results cannot be reported
     with contextlib.suppress(asyncio.CancelledError):
         await work
@@ -279,8 +279,8 @@ async def _reporter(config: Config, now: float) -> None:
     from zonemta_py.wire.client import RemoteQueue
 
     try:
-        intake = await RemoteQueue.connect(config.folder, "reporter")
-        await tls_days.run(config, DnsDestinationResolver(config), intake, now)
+        submission = await RemoteQueue.connect(config.folder, "reporter")
+        await tls_days.run(config, DnsDestinationResolver(config), submission, now)
     except (QueueRefusal, OSError) as error:
         print(f"zonemta: TLS reports cannot be sent now: {error}", file=sys.stderr, flush=True)
         os._exit(os.EX_TEMPFAIL)

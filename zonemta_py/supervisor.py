@@ -49,7 +49,7 @@ def run(config: Config, clock: Callable[[], float] = time.time, opening: Iterabl
     clock: UNIX time, by which the reporter's day begins. opening: lines that are printed once all has been checked.
     """
     sockets = [bind(config.listeners) for _ in range(processes(config.server.receivers))]
-    doors = bind([config.http.listener]) if config.http.enabled else []
+    all_listeners = bind([config.http.listener]) if config.http.enabled else []
     privileges.drop(config)
     from zonemta_py import children
 
@@ -57,8 +57,8 @@ def run(config: Config, clock: Callable[[], float] = time.time, opening: Iterabl
         signal.signal(name, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, _hung_up)
     host = children.plugins(config)
-    children.check_doors(config, host)
-    supervisor = Supervisor([bound for row in [*sockets, doors] for _, bound in row], config.server.stop_s)
+    children.check_listeners(config, host)
+    supervisor = Supervisor([bound for row in [*sockets, all_listeners] for _, bound in row], config.server.stop_s)
     children.check_others(config)
     print("".join(f"{line}\n" for line in opening), end="", file=sys.stderr, flush=True)
     supervisor.start("queue", partial(children.queue, config, host))  # loads itself, while the receiver is loaded here
@@ -69,8 +69,8 @@ def run(config: Config, clock: Callable[[], float] = time.time, opening: Iterabl
     children.load_sender()
     for number in range(1, processes(config.server.senders) + 1):
         supervisor.start(f"sender-{number}", partial(children.sender, config, host, f"sender-{number}"))
-    for _, bound in doors:
-        supervisor.start("http", partial(children.door, config, host, bound), [bound])
+    for _, bound in all_listeners:
+        supervisor.start("http", partial(children.http, config, host, bound), [bound])
     if config.tls.reports:
         report = lambda: children.reporter(config, host, clock())  # noqa: E731
         supervisor.start("reporter", report, due_s=lambda: children.report_wait_s(config, clock()))

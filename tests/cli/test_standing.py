@@ -78,7 +78,7 @@ def test_everything_that_stands_can_be_undone(served: Callable[..., Any], told: 
         standing.stop("rest", "127.0.0.2 x.org", 600, "blocked-ip: 550 on a list")
         standing.stop("no-tls", "z.org", 3600, "tls-broken: 454 TLS not now")
         for _ in range(6):
-            standing.earned.failed(zone.zone, "y.org", "127.0.0.2", "421 busy")
+            standing.learned_concurrency.failed(zone.zone, "y.org", "127.0.0.2", "421 busy")
         standing.apply(
             ["rate", ["127.0.0.2", "google"],
              {"rate": 0.5, "ceiling": 1.0, "first": 1.0, "cut": schedule.now(), "next": 0.0, "step": 0.02, "tat": 0.0,

@@ -14,11 +14,13 @@ HASH = "0" * 64
 
 def test_it_is_closed_unless_it_is_opened() -> None:
     """Mail comes in by the SMTP listeners alone; if enabled, HTTP is one more."""
-    assert Config().doors == Config().listeners
-    doors = Config.model_validate({"http": {"enabled": True}}).doors
-    assert [(one.name, one.address, one.port, one.tls) for one in doors[1:]] == [("http", "127.0.0.1", 8525, "none")]
+    assert Config().all_listeners == Config().listeners
+    all_listeners = Config.model_validate({"http": {"enabled": True}}).all_listeners
+    assert [(one.name, one.address, one.port, one.tls) for one in all_listeners[1:]] == [
+        ("http", "127.0.0.1", 8525, "none")
+    ]
     http = {"enabled": True, "address": "0.0.0.0", "certificate": Path("/c.pem")}
-    assert Config.model_validate({"http": http}).doors[-1].tls == "implicit"
+    assert Config.model_validate({"http": http}).all_listeners[-1].tls == "implicit"
 
 
 @pytest.mark.parametrize(

@@ -119,9 +119,9 @@ class Dispatch:
         self.parts.append(result)
 
 
-def means_of(outlet: Dispatch) -> SenderContext:
+def means_of(dispatch: Dispatch) -> SenderContext:
     zone = Zone(name="default", default=True, tls="none", allow_private=True)
     config = Config(zones=[zone])
     names = DnsDestinationResolver(config)
     tls = TlsPolicies(config, names, None)
-    return SenderContext(config, outlet, Host.empty(), names, tls, Connections(), "mta.test")  # type: ignore[arg-type]
+    return SenderContext(config, dispatch, Host.empty(), names, tls, Connections(), "mta.test")  # type: ignore[arg-type]

@@ -74,7 +74,7 @@ async def test_who_has_killed_its_sender_twice_is_held_and_named(scripted: Any, 
         assert sorted({one["recipient"] for one in await queue.ask("in-doubt") if one["action"] == "hold"}) == [
             "deadly@d.example"
         ]
-        assert "to deadly@d.example was being made when its sender died; it is held" in caplog.text
+        assert "to deadly@d.example was being rendered when its sender died; it is held" in caplog.text
         assert (await queue.ask("size"))["total"]["held"] == 1
     finally:
         wire.close()

@@ -51,7 +51,7 @@ def merge(letter: Callable[..., Delivery]) -> Callable[..., Delivery]:
 
 
 @pytest.fixture
-def outlet(queue_of: Any) -> Callable[..., Any]:
+def dispatch(queue_of: Any) -> Callable[..., Any]:
     """A queue that has templates too, by campaign; `asked` counts."""
 
     def make(deliveries: list[Delivery], templates: dict[str, Any]) -> Any:
@@ -81,11 +81,11 @@ def signed(tmp_path: Path) -> tuple[dict[str, Any], bytes]:
     return {"dkim": rows}, b"v=DKIM1; k=ed25519; p=" + base64.b64encode(public)
 
 
-async def test_each_recipient_gets_his_own(scripted: Any, merge: Any, outlet: Any, deliver: Any) -> None:
+async def test_each_recipient_gets_his_own(scripted: Any, merge: Any, dispatch: Any, deliver: Any) -> None:
     """Text, subject and recipient are his, the date is when it came; the template was fetched once."""
     server = await scripted()
     letters = [merge(server.port, name, city) for name, city in (("Ann", "Ulm"), ("Bob", "Bonn"))]
-    queue = outlet(letters, {"spring": template()})
+    queue = dispatch(letters, {"spring": template()})
     results = await deliver(*letters, queue=queue, most=2)
     assert [result.outcomes[0].verdict for result in results] == [DELIVERED, DELIVERED]
     found = {one["To"]: one for one in map(parsed, server.bodies)}
@@ -102,40 +102,40 @@ def parsed(body: bytes) -> Any:
     return email.message_from_bytes(body, policy=email.policy.default)
 
 
-async def test_a_second_attempt_makes_the_same_bytes(merge: Any, outlet: Any) -> None:
+async def test_a_second_attempt_makes_the_same_bytes(merge: Any, dispatch: Any) -> None:
     """However much later it is made."""
-    queue = outlet([], {"spring": template()})
+    queue = dispatch([], {"spring": template()})
     first, second = merge(), merge(attempts=[3])
     for delivery in (first, second):
         await Templates(queue).make(delivery)
     assert first.body == second.body
 
 
-async def test_values_that_make_no_message_bounce(scripted: Any, merge: Any, outlet: Any, deliver: Any) -> None:
+async def test_values_that_make_no_message_bounce(scripted: Any, merge: Any, dispatch: Any, deliver: Any) -> None:
     """554 5.6.0 with the reason, and the server is not asked."""
     server = await scripted()
     letters = [merge(server.port, recipients=[Recipient("no address")])]
-    (result,) = await deliver(*letters, queue=outlet(letters, {"spring": template()}))
+    (result,) = await deliver(*letters, queue=dispatch(letters, {"spring": template()}))
     (outcome,) = result.outcomes
     assert (outcome.verdict, outcome.stage) == (BOUNCED, "queue")
     assert str(outcome.reply).startswith("554 5.6.0 the message cannot be made: To:")
     assert server.connections == 0
 
 
-async def test_a_template_that_cannot_be_had_defers(scripted: Any, merge: Any, outlet: Any, deliver: Any) -> None:
+async def test_a_template_that_cannot_be_had_defers(scripted: Any, merge: Any, dispatch: Any, deliver: Any) -> None:
     """The queue may have it again in a moment; what is asked next asks again."""
     server = await scripted()
     letters = [merge(server.port), merge(server.port)]
-    queue = outlet(letters, {"spring": GONE})
+    queue = dispatch(letters, {"spring": GONE})
     results = await deliver(*letters, queue=queue)
     assert {(one.outcomes[0].verdict, one.outcomes[0].reply.code) for one in results} == {(DEFERRED, 451)}
     assert queue.asked == ["spring", "spring"]
 
 
-async def test_templates_are_kept_while_there_is_room(merge: Any, outlet: Any) -> None:
+async def test_templates_are_kept_while_there_is_room(merge: Any, dispatch: Any) -> None:
     """Least recently used goes first; one alone stays however large it is."""
     packed = template()
-    queue = outlet([], {"a": packed, "b": packed, "c": packed})
+    queue = dispatch([], {"a": packed, "b": packed, "c": packed})
     templates = Templates(queue, bytes_max=2 * len(packed))
     for campaign in ("a", "b", "a", "c", "a", "b"):
         await templates.make(merge(campaign=campaign, template=campaign))
@@ -146,10 +146,10 @@ async def test_templates_are_kept_while_there_is_room(merge: Any, outlet: Any) -
     assert queue.asked == ["a", "b", "c", "b", "a"]
 
 
-async def test_a_campaign_of_the_same_name_is_not_mistaken(merge: Any, outlet: Any) -> None:
+async def test_a_campaign_of_the_same_name_is_not_mistaken(merge: Any, dispatch: Any) -> None:
     """A template is known by its content, not by its campaign's name, which may come again after a week."""
     content = {"spring": template("old\n")}
-    queue = outlet([], content)
+    queue = dispatch([], content)
     templates = Templates(queue)
     await templates.make(merge(template="t1"))
     content["spring"] = template("new\n")
@@ -159,7 +159,7 @@ async def test_a_campaign_of_the_same_name_is_not_mistaken(merge: Any, outlet: A
 
 
 async def test_a_large_message_is_sent_in_pieces(
-    scripted: Any, merge: Any, outlet: Any, deliver: Any, signed: Any
+    scripted: Any, merge: Any, dispatch: Any, deliver: Any, signed: Any
 ) -> None:
     """Attachments are in memory once; size, signature and every byte are as of a small one."""
     sections, answer = signed
@@ -167,7 +167,7 @@ async def test_a_large_message_is_sent_in_pieces(
     packed = template(attachments=(attachment,))
     server = await scripted()
     letters = [merge(server.port, "Ann"), merge(server.port, "Bob")]
-    queue = outlet(letters, {"spring": packed})
+    queue = dispatch(letters, {"spring": packed})
     results = await deliver(*letters, queue=queue, sections=sections, most=2)
     assert {result.outcomes[0].verdict for result in results} == {DELIVERED}
     assert {letter.body for letter in letters} == {None}
@@ -181,7 +181,7 @@ async def test_a_large_message_is_sent_in_pieces(
 
 
 async def test_plugins_see_and_change_the_message(
-    scripted: Any, merge: Any, outlet: Any, deliver: Any, tmp_path: Path
+    scripted: Any, merge: Any, dispatch: Any, deliver: Any, tmp_path: Path
 ) -> None:
     """`sender_headers` runs over each recipient's own."""
     file = tmp_path / "steer.py"
@@ -193,12 +193,12 @@ async def test_plugins_see_and_change_the_message(
     server = await scripted()
     letters = [merge(server.port, "Ann"), merge(server.port, "Bob")]
     host = Host.load(Plugins(enabled=[str(file)]))
-    await deliver(*letters, queue=outlet(letters, {"spring": template()}), host=host)
+    await deliver(*letters, queue=dispatch(letters, {"spring": template()}), host=host)
     assert {parsed(body)["X-Seen"] for body in server.bodies} == {"ann@d.example True", "bob@d.example True"}
 
 
 async def test_signatures_return_paths_and_list_fields_are_each_recipients_own(
-    scripted: Any, merge: Any, outlet: Any, deliver: Any, signed: Any
+    scripted: Any, merge: Any, dispatch: Any, deliver: Any, signed: Any
 ) -> None:
     """Every body is signed by its own hash, and verifies; VERP, Feedback-ID and List-Unsubscribe name the recipient."""
     sections, answer = signed
@@ -210,7 +210,7 @@ async def test_signatures_return_paths_and_list_fields_are_each_recipients_own(
     }  # fmt: skip
     server = await scripted()
     letters = [merge(server.port, name, tenant="shop", unsubscribe=True) for name in ("Ann", "Bob", "Ann2")]
-    results = await deliver(*letters, queue=outlet(letters, {"spring": template()}), sections=sections)
+    results = await deliver(*letters, queue=dispatch(letters, {"spring": template()}), sections=sections)
     assert {result.outcomes[0].verdict for result in results} == {DELIVERED}
     for body in server.bodies:
         assert dkimpy.verify(body, dnsfunc=lambda name, timeout=5: answer)
@@ -225,14 +225,14 @@ def today() -> int:
     return int(time.time()) // 86_400
 
 
-async def test_values_must_fit_the_columns(merge: Any, outlet: Any) -> None:
+async def test_values_must_fit_the_columns(merge: Any, dispatch: Any) -> None:
     """The queue sees to it; a sender that gets others makes no message of them."""
     with pytest.raises(ValueError, match="zip"):
-        await Templates(outlet([], {"spring": template()})).make(merge(values=[["Ann"]]))
+        await Templates(dispatch([], {"spring": template()})).make(merge(values=[["Ann"]]))
 
 
-async def test_a_field_that_is_not_there_is_refused(merge: Any, outlet: Any) -> None:
+async def test_a_field_that_is_not_there_is_refused(merge: Any, dispatch: Any) -> None:
     """The sentence names it."""
     with pytest.raises(RenderRefused, match="street"):
-        await Templates(outlet([], {"spring": template("{{ street }}\n")})).make(merge())
+        await Templates(dispatch([], {"spring": template("{{ street }}\n")})).make(merge())
     assert merged.TEMPLATES_BYTES_MAX >= 16 * 1024 * 1024

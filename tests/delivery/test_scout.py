@@ -75,37 +75,37 @@ def names() -> Names:
 
 
 @pytest.fixture
-def scout(names: Names) -> DnsDestinationResolver:
+def resolver(names: Names) -> DnsDestinationResolver:
     listeners = [Listener(name="in", address="127.0.0.25", port=25)]
     config = Config(server=ServerSection(hostname="us.test"), listeners=listeners)
     return DnsDestinationResolver(config, random.Random(1), names)  # type: ignore[arg-type]
 
 
-async def test_mx_by_preference(scout: DnsDestinationResolver) -> None:
+async def test_mx_by_preference(resolver: DnsDestinationResolver) -> None:
     """Lowest preference first, each host with all its addresses, IPv4 before IPv6; the shortest TTL counts."""
-    site = await scout.site("ok.test", 0)
+    site = await resolver.site("ok.test", 0)
     (first, addresses), second = site.hosts
     assert (first, second) == ("a.test", ("b.test", ("192.0.2.3",)))
     assert (sorted(addresses[:2]), addresses[2:]) == (["192.0.2.1", "192.0.2.2"], ("2001:db8::1",))
     assert (site.ttl_s, site.secure, site.mx) == (50.0, True, ((10, "a.test"), (20, "b.test")))
 
 
-async def test_equal_sets_are_one_site(scout: DnsDestinationResolver) -> None:
+async def test_equal_sets_are_one_site(resolver: DnsDestinationResolver) -> None:
     """Domains with the same exchangers share a key, whatever the order of the records; others do not."""
-    keys = [(await scout.site(domain, 0)).key for domain in ("ok.test", "twin.test", "even.test")]
+    keys = [(await resolver.site(domain, 0)).key for domain in ("ok.test", "twin.test", "even.test")]
     assert keys[0] == keys[1] != keys[2]
     assert keys[0].startswith("a.test+")
 
 
-async def test_equal_preferences_share(scout: DnsDestinationResolver) -> None:
+async def test_equal_preferences_share(resolver: DnsDestinationResolver) -> None:
     """Hosts of one preference are tried in random order (RFC 5321 5.1)."""
-    assert {(await scout.site("even.test", 0)).hosts[0][0] for _ in range(30)} == {"a.test", "b.test"}
+    assert {(await resolver.site("even.test", 0)).hosts[0][0] for _ in range(30)} == {"a.test", "b.test"}
 
 
 @pytest.mark.parametrize(("domain", "address"), [("plain.test", "192.0.2.4"), ("six.test", "2001:db8::6")])
-async def test_without_mx_the_domain_itself(domain: str, address: str, scout: DnsDestinationResolver) -> None:
+async def test_without_mx_the_domain_itself(domain: str, address: str, resolver: DnsDestinationResolver) -> None:
     """No MX: the domain's own A or AAAA (RFC 5321 5.1)."""
-    site = await scout.site(domain, 0)
+    site = await resolver.site(domain, 0)
     assert (site.key, site.hosts, site.mx) == (domain, ((domain, (address,)),), ())
 
 
@@ -129,41 +129,41 @@ async def test_without_mx_the_domain_itself(domain: str, address: str, scout: Dn
         ("x" * 70 + ".test", "5.1.2", False),
     ],
 )
-async def test_no_way(domain: str, enhanced: str, temporary: bool, scout: DnsDestinationResolver) -> None:
+async def test_no_way(domain: str, enhanced: str, temporary: bool, resolver: DnsDestinationResolver) -> None:
     """What can never work is permanent; what DNS fails to say now is temporary."""
     with pytest.raises(NoRoute) as caught:
-        await scout.site(domain, 0)
+        await resolver.site(domain, 0)
     assert (caught.value.reply.enhanced, caught.value.temporary, caught.value.stage) == (enhanced, temporary, "dns")
 
 
 @pytest.mark.parametrize(("domain", "hosts"), [("half.test", ["b.test"]), ("mixed.test", ["a.test"]),
                                                ("oddmx.test", ["b.test"])])  # fmt: skip
-async def test_hosts_that_cannot_be(domain: str, hosts: list[str], scout: DnsDestinationResolver) -> None:
+async def test_hosts_that_cannot_be(domain: str, hosts: list[str], resolver: DnsDestinationResolver) -> None:
     """Hosts without addresses, the root among others, and names that are none are left out while one is good."""
-    assert [host for host, _ in (await scout.site(domain, 0)).hosts] == hosts
+    assert [host for host, _ in (await resolver.site(domain, 0)).hosts] == hosts
 
 
-async def test_a_host_that_dns_fails_for_stays_known(scout: DnsDestinationResolver) -> None:
+async def test_a_host_that_dns_fails_for_stays_known(resolver: DnsDestinationResolver) -> None:
     """It keeps its place without addresses, and the site is looked up again soon: it may be the better one."""
-    site = await scout.site("later.test", 0)
+    site = await resolver.site("later.test", 0)
     assert (site.hosts, site.ttl_s) == ((("broken.test", ()), ("b.test", ("192.0.2.3",))), FAILURE_S)
 
 
-async def test_half_an_answer_is_good_enough(scout: DnsDestinationResolver) -> None:
+async def test_half_an_answer_is_good_enough(resolver: DnsDestinationResolver) -> None:
     """IPv4 addresses count even where the question for IPv6 fails."""
-    assert (await scout.site("wobbly.test", 0)).hosts == (("wobbly.test", ("192.0.2.8",)),)
+    assert (await resolver.site("wobbly.test", 0)).hosts == (("wobbly.test", ("192.0.2.8",)),)
 
 
-async def test_we_and_everything_behind_us_is_cut_off(scout: DnsDestinationResolver) -> None:
+async def test_we_and_everything_behind_us_is_cut_off(resolver: DnsDestinationResolver) -> None:
     """From our own preference on nobody is asked, our equals neither (RFC 5321 5.1); the key is the whole set's."""
-    site = await scout.site("loop.test", 0)
+    site = await resolver.site("loop.test", 0)
     assert ([host for host, _ in site.hosts], site.mx) == (["a.test"], ((10, "a.test"),))
-    assert site.key != (await scout.site("xn--bcher-kva.test", 0)).key
+    assert site.key != (await resolver.site("xn--bcher-kva.test", 0)).key
 
 
-async def test_hosts_are_bounded(scout: DnsDestinationResolver, names: Names) -> None:
+async def test_hosts_are_bounded(resolver: DnsDestinationResolver, names: Names) -> None:
     """A hundred exchangers make no two hundred questions."""
-    site = await scout.site("many.test", 0)
+    site = await resolver.site("many.test", 0)
     assert [host for host, _ in site.hosts] == [f"h{number}.test" for number in range(HOSTS_MAX)]
     assert len(names.asked) == 1 + 2 * HOSTS_MAX
 
@@ -172,55 +172,55 @@ async def test_hosts_are_bounded(scout: DnsDestinationResolver, names: Names) ->
     ("domain", "address"),
     [("[192.0.2.1]", "192.0.2.1"), ("[IPv6:2001:DB8::1]", "2001:db8::1"), ("127.0.0.1", "127.0.0.1")],
 )
-async def test_address_literals(domain: str, address: str, scout: DnsDestinationResolver, names: Names) -> None:
+async def test_address_literals(domain: str, address: str, resolver: DnsDestinationResolver, names: Names) -> None:
     """Literals need no DNS (RFC 5321 4.1.3), and are their own site."""
-    site = await scout.site(domain, 0)
+    site = await resolver.site(domain, 0)
     assert (site.key, site.hosts) == (f"[{address}]", ((address, (address,)),))
-    assert await scout.addresses(domain, 0) == (address,)
+    assert await resolver.addresses(domain, 0) == (address,)
     assert names.asked == []
 
 
-async def test_international_domain(scout: DnsDestinationResolver) -> None:
+async def test_international_domain(resolver: DnsDestinationResolver) -> None:
     """Non-ASCII domains are asked for as A-labels."""
-    assert (await scout.site("Bücher.test", 0)).key == "a.test"
+    assert (await resolver.site("Bücher.test", 0)).key == "a.test"
 
 
-async def test_provider(scout: DnsDestinationResolver) -> None:
+async def test_provider(resolver: DnsDestinationResolver) -> None:
     """The shipped groups know whose the exchangers are."""
-    assert (await scout.site("google.test", 0)).provider == "google"
-    assert (await scout.site("ok.test", 0)).provider == ""
+    assert (await resolver.site("google.test", 0)).provider == "google"
+    assert (await resolver.site("ok.test", 0)).provider == ""
 
 
-async def test_targets(scout: DnsDestinationResolver) -> None:
+async def test_targets(resolver: DnsDestinationResolver) -> None:
     """The same hosts, for who connects without a queue in front."""
-    assert [(target.host, len(target.addresses)) for target in await scout.targets("ok.test", 0)] == [
+    assert [(target.host, len(target.addresses)) for target in await resolver.targets("ok.test", 0)] == [
         ("a.test", 3), ("b.test", 1),
     ]  # fmt: skip
 
 
-async def test_addresses_of_a_named_host(scout: DnsDestinationResolver, names: Names) -> None:
+async def test_addresses_of_a_named_host(resolver: DnsDestinationResolver, names: Names) -> None:
     """A smart host is looked up by address, never by MX, and a mistake in its name bounces nothing."""
-    assert await scout.addresses("plain.test", 0) == ("192.0.2.4",)
+    assert await resolver.addresses("plain.test", 0) == ("192.0.2.4",)
     assert {kind for _, kind in names.asked} == {"A", "AAAA"}
     for host in ("gone.test", "broken.test", "a..b"):
         with pytest.raises(NoRoute) as caught:
-            await scout.addresses(host, 0)
+            await resolver.addresses(host, 0)
         assert caught.value.temporary
 
 
-async def test_txt(scout: DnsDestinationResolver) -> None:
+async def test_txt(resolver: DnsDestinationResolver) -> None:
     """Texts, and whether they are vouched for."""
-    assert await scout.txt("empty.test", 0) == (True, ["x"])
-    assert await scout.txt("gone.test", 0) == (True, [])
+    assert await resolver.txt("empty.test", 0) == (True, ["x"])
+    assert await resolver.txt("gone.test", 0) == (True, [])
 
 
-async def test_tlsa_only_of_secure_hosts(scout: DnsDestinationResolver, names: Names) -> None:
+async def test_tlsa_only_of_secure_hosts(resolver: DnsDestinationResolver, names: Names) -> None:
     """Hosts whose addresses are not secure are not even asked about (RFC 7672 2.2.2)."""
-    assert await scout.tlsa("a.test", 25, 0) == (True, [(3, 1, 1, b"x" * 32)])
-    assert await scout.tlsa("plain.test", 25, 0) == (False, [])
+    assert await resolver.tlsa("a.test", 25, 0) == (True, [(3, 1, 1, b"x" * 32)])
+    assert await resolver.tlsa("plain.test", 25, 0) == (False, [])
     assert ("_25._tcp.plain.test", "TLSA") not in names.asked
     with pytest.raises(NoRoute):
-        await scout.tlsa("broken.test", 25, 0)
+        await resolver.tlsa("broken.test", 25, 0)
 
 
 @pytest.fixture
@@ -234,5 +234,5 @@ def written(tmp_path: Any) -> Callable[[str], Config]:
 
 async def test_own_groups(written: Callable[[str], Config], names: Names) -> None:
     """dns.providers names a file that takes the place of the shipped one."""
-    scout = DnsDestinationResolver(written('[[providers]]\nname = "mine"\nmx = ["a.test"]'), random.Random(1), names)  # type: ignore[arg-type]
-    assert (await scout.site("ok.test", 0)).provider == "mine"
+    resolver = DnsDestinationResolver(written('[[providers]]\nname = "mine"\nmx = ["a.test"]'), random.Random(1), names)  # type: ignore[arg-type]
+    assert (await resolver.site("ok.test", 0)).provider == "mine"

@@ -106,9 +106,9 @@ async def test_a_connection_has_its_share_and_no_more(picky: Any, people: Any, s
 async def test_a_server_that_leaves_is_told_of_at_once(picky: Any, people: Any, last: int) -> None:
     """421 rests the destination with the answer that it was, whose rules may say otherwise; the end is silent of it."""
     server = await picky({f"n{last}": "421-dot"})
-    outlet = Dispatch()
-    result, _ = await leases.deliver(means_of(outlet), people(server.port, 3))
-    assert [part.down_s for part in outlet.parts] == [None] * (last - 1) + [0]
+    dispatch = Dispatch()
+    result, _ = await leases.deliver(means_of(dispatch), people(server.port, 3))
+    assert [part.down_s for part in dispatch.parts] == [None] * (last - 1) + [0]
     assert (verdicts(result), result.down_s) == (["released"] * (3 - last), None)
 
 
@@ -161,17 +161,17 @@ async def _settled(ways: list[str], strict: bool, pipelining: bool, people: Any)
     server = PickyServer(dict(zip(names, ways, strict=True)), ("PIPELINING",) if pipelining else (), strict)
     listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     server.port = listener.sockets[0].getsockname()[1]
-    outlet = Dispatch()
-    means = means_of(outlet)
+    dispatch = Dispatch()
+    means = means_of(dispatch)
     found: dict[str, str] = {}
     rounds = 0
     while left := [name for name in names if name not in found]:
         rounds += 1
         assert rounds <= 2 * len(names) + 2
         lease = people(server.port, 0, left)
-        outlet.parts = []
+        dispatch.parts = []
         result, _ = await leases.deliver(means, lease)
-        result.outcomes = [outcome for part in outlet.parts for outcome in part.outcomes] + result.outcomes
+        result.outcomes = [outcome for part in dispatch.parts for outcome in part.outcomes] + result.outcomes
         found |= {n: v for n, v in zip(left, verdicts(result), strict=True) if v != "released"}
     listener.close()
     taken = [name for name, verdict in found.items() if verdict == "delivered"]

@@ -19,8 +19,8 @@ LOOKS = "async def sender_fetch(delivery):\n    if delivery.values == [['wrong']
 async def test_slow_servers_end_a_series(
     plugin: Any, picky: Any, people: Any, send: Any, monkeypatch: pytest.MonkeyPatch, plugins: bool
 ) -> None:
-    """Nobody's message is begun later than SERIES_S after the first's, whether or not plugins look at each."""
-    monkeypatch.setattr(leases if plugins else pipelined, "SERIES_S", -1.0)
+    """Nobody's message is begun later than PIPELINED_S after the first's, whether or not plugins look at each."""
+    monkeypatch.setattr(leases if plugins else pipelined, "PIPELINED_S", -1.0)
     server = await picky()
     (result,) = await send(people(server.port, 3), host=plugin(LOOKS) if plugins else None)
     assert verdicts(result) == ["delivered", "released", "released"]

@@ -153,13 +153,13 @@ async def test_the_host_that_the_policy_names(
     """A host that a policy does not name is passed over for one that it names."""
     server = await scripted(keywords=KEYWORDS, tls=context)
     tls = sections(mta_sts=True, mta_sts_port=await policy("enforce"))
-    scout = DestinationResolver(("evil.test", MX), "1")
+    resolver = DestinationResolver(("evil.test", MX), "1")
 
     async def targets(domain: str, now: float) -> list[AddressTarget]:
-        return [AddressTarget(host, ("127.0.0.1",)) for host in scout.hosts]
+        return [AddressTarget(host, ("127.0.0.1",)) for host in resolver.hosts]
 
-    scout.targets = targets  # type: ignore[method-assign]
-    [result] = await deliver(letter(server.port, host=""), resolver=scout, sections=tls, tls="opportunistic")
+    resolver.targets = targets  # type: ignore[method-assign]
+    [result] = await deliver(letter(server.port, host=""), resolver=resolver, sections=tls, tls="opportunistic")
     assert (outcome(result).verdict, result.remote) == (DELIVERED, f"{MX}[127.0.0.1]:{server.port}")
 
 
@@ -217,8 +217,8 @@ async def test_who_demands_tls_has_it_alone(
     )
     [result] = await deliver(letter(server.port, **mail), **({"tls": "opportunistic"} | zone))
     assert (outcome(result).verdict, outcome(result).stage, result.down_s) == (DEFERRED, "tls-policy", None)
-    ruling = Rules.load([shipped("rules.toml")]).judge(outcome(result).reply, outcome(result).stage, "")
-    assert (ruling.rule, ruling.kind, ruling.action) == ("own-tls-policy", "tls", Action())
+    classified = Rules.load([shipped("rules.toml")]).judge(outcome(result).reply, outcome(result).stage, "")
+    assert (classified.rule, classified.kind, classified.action) == ("own-tls-policy", "tls", Action())
     [result] = await deliver(letter(server.port, routing={"tls": "opportunistic"}), tls="opportunistic")
     assert (outcome(result).verdict, bool(result.tls)) == (DELIVERED, lacks == "certificate")
 

@@ -47,10 +47,10 @@ def test_the_shipped_rules_are_many_and_speak_of_every_class() -> None:
 @given(st.integers(400, 599), st.sampled_from(["", "4.9.9", "5.1.1", "5.99.1"]), st.text(), st.sampled_from(STAGES))
 def test_every_reply_gets_a_class(code: int, enhanced: str, text: str, stage: str) -> None:
     """Whatever a server says, a shipped rule answers, and says the same when asked again."""
-    ruling = SHIPPED.judge(Reply(code, enhanced, text), stage, "")
-    assert ruling.kind in CLASSES
-    assert ruling.rule
-    assert SHIPPED.judge(Reply(code, enhanced, text), stage, "") is ruling
+    classified = SHIPPED.judge(Reply(code, enhanced, text), stage, "")
+    assert classified.kind in CLASSES
+    assert classified.rule
+    assert SHIPPED.judge(Reply(code, enhanced, text), stage, "") is classified
 
 
 @settings(max_examples=150, deadline=None)

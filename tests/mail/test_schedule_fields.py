@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from zonemta_py.mail import fields, schedule_fields
 from zonemta_py.mail.address import AddressRefused, parse_mail
 from zonemta_py.mail.envelope import Envelope
-from zonemta_py.mail.schedule_fields import FIELDS, PARAMETERS, InvalidValue, ScheduleParameters, Terms, obey
+from zonemta_py.mail.schedule_fields import FIELDS, PARAMETERS, InvalidValue, ScheduleParameters, Terms, apply
 
 NOW = 1_795_248_000_000
 """2026-11-21T08:00:00Z."""
@@ -35,7 +35,7 @@ def ordered(**fields: str) -> Envelope:
     """The envelope after the fields were obeyed; deliver_after="60" is X-Deliver-After: 60."""
     envelope = Envelope("a@b.test", [])
     names = {name.lower()[2:].replace("-", "_"): name for name in FIELDS}
-    obey(envelope, {names[field]: value for field, value in fields.items()}, TERMS, NOW)
+    apply(envelope, {names[field]: value for field, value in fields.items()}, TERMS, NOW)
     return envelope
 
 
@@ -162,11 +162,11 @@ def test_mail_goes_before_fields() -> None:
     envelope = Envelope("", [])
     asked("MT-PRIORITY=0 HOLDFOR=60 BY=100;N").put_into(envelope)
     fields = {"X-Priority-Level": "5", "X-Deliver-After": "30", "X-Deliver-By": "3600"}
-    obey(envelope, fields, TERMS, NOW)
+    apply(envelope, fields, TERMS, NOW)
     assert (envelope.priority, envelope.hold_until_ms) == (0, NOW + 60_000)
     assert (envelope.deadline_ms, envelope.deadline_mode) == (NOW + 100_000, "N")
     with pytest.raises(InvalidValue):
-        obey(envelope, {"X-Priority-Level": "urgent"}, TERMS, NOW)
+        apply(envelope, {"X-Priority-Level": "urgent"}, TERMS, NOW)
 
 
 def test_a_hold_of_mail_counts_for_a_deadline_in_a_field() -> None:
@@ -174,7 +174,7 @@ def test_a_hold_of_mail_counts_for_a_deadline_in_a_field() -> None:
     envelope = Envelope("", [])
     asked("HOLDFOR=60").put_into(envelope)
     with pytest.raises(InvalidValue, match="deadline passes"):
-        obey(envelope, {"X-Deliver-By": "59"}, TERMS, NOW)
+        apply(envelope, {"X-Deliver-By": "59"}, TERMS, NOW)
 
 
 @settings(max_examples=100, deadline=None)
@@ -225,7 +225,7 @@ def test_no_field_breaks_the_envelope(fields: dict[str, str]) -> None:
     """Whatever fields say, they are refused, or the envelope keeps within the terms and survives the wire."""
     envelope = Envelope("a@b.test", [])
     try:
-        obey(envelope, fields, TERMS, NOW)
+        apply(envelope, fields, TERMS, NOW)
     except InvalidValue:
         return
     assert envelope.hold_until_ms <= NOW + 30 * DAY_MS

@@ -70,7 +70,7 @@ class House:
         self.generation = 0
         self.damages: list[Exception] = []
         self.hooks: Any = None
-        self.scout: Any = None
+        self.resolver: Any = None
         self.folder = folder / "0"
         self.queue: LocalQueue
         self._abandoned: LocalQueue | None = None
@@ -88,7 +88,7 @@ class House:
 
     async def begin(self) -> Opening:
         """A queue that takes mail, and has its recovery before it."""
-        opening = await begin(self.config, self.hooks, self.clock, self.damages.append, self.scout)
+        opening = await begin(self.config, self.hooks, self.clock, self.damages.append, self.resolver)
         self.queue = opening.queue
         self._watch()
         return opening
@@ -340,9 +340,9 @@ async def house(folder: Path) -> AsyncIterator[Callable[..., Any]]:
     """house(zones=[…], queue={…}) → an open House."""
     made: list[House] = []
 
-    async def make(hooks: Any = None, scout: Any = None, **options: Any) -> House:
+    async def make(hooks: Any = None, resolver: Any = None, **options: Any) -> House:
         one = House(folder / f"house{len(made)}", **options)
-        one.hooks, one.scout = hooks, scout
+        one.hooks, one.resolver = hooks, resolver
         made.append(one)
         await one.open()
         return one

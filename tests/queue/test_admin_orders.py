@@ -215,7 +215,7 @@ class Directory:
 
 async def test_a_warm_up_is_set_before_the_first_message(house: Any) -> None:
     """At a provider that is configured, or a site that mail goes to; and a day without mail does not forget it."""
-    home = await house(scout=Directory(), **cold())
+    home = await house(resolver=Directory(), **cold())
     for provider in ("google", "y.test"):
         await home.queue.ask("warm", source="127.0.0.3", provider=provider, step=1)
     await home.move(86_400)
@@ -237,7 +237,7 @@ async def test_a_warm_up_is_set_before_the_first_message(house: Any) -> None:
 )
 async def test_warm_ups_that_there_are_not(house: Any, source: str, provider: str, step: int, said: str) -> None:
     """One sentence, with what there is; and nothing is changed."""
-    home = await house(scout=Directory(), **cold())
+    home = await house(resolver=Directory(), **cold())
     with pytest.raises(ValueError, match=said):
         await home.queue.ask("warm", source=source, provider=provider, step=step)
     await home.rest()

@@ -351,8 +351,8 @@ class Life:
 
     async def drain(self) -> None:
         """Nothing holds anything back any more: all of it must go, and within the time that the limits ask for."""
-        if self.house.scout is not None:
-            self.house.scout.healthy = True
+        if self.house.resolver is not None:
+            self.house.resolver.healthy = True
         for row in await self.house.queue.ask("standing"):
             if (row["kind"], row["name"]) in self.stopped:  # all else ends by itself
                 await self.house.queue.ask("lift", kind=row["kind"], name=row["name"])
@@ -380,7 +380,7 @@ class Life:
 async def test_a_random_life_of_the_scheduler(house: Callable[..., Any], seed: int) -> None:
     """Limits hold, stops hold, and in the end all mail has ended; nothing is left in memory of it."""
     die = random.Random(seed)
-    home = await house(scout=Directory(die) if die.random() < 0.8 else None, **options(die))
+    home = await house(resolver=Directory(die) if die.random() < 0.8 else None, **options(die))
     life = Life(home, seed)
     for _ in range(120):
         await life.step()

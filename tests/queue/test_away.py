@@ -80,7 +80,9 @@ async def test_it_survives_a_restart(house: Make) -> None:
         async def site(self, domain: str, now: float) -> Site:
             return Site("mx.test", "", [("mx.test", ["127.0.0.9"])], [(10, "mx.test")], 3600, False)
 
-    home = await house(zones=[CONNECTIONS], retry={"down_s": 60.0, "schedule_min": [300]}, scout=DestinationResolver())
+    home = await house(
+        zones=[CONNECTIONS], retry={"down_s": 60.0, "schedule_min": [300]}, resolver=DestinationResolver()
+    )
     await away(home, 5)
     await home.crash()
     for _ in range(3):

@@ -6,16 +6,16 @@ from hypothesis import strategies as st
 from zonemta_py.queue.campaigns import thresholds
 from zonemta_py.queue.campaigns.history import POINTS_MAX, CampaignHistory
 from zonemta_py.queue.campaigns.thresholds import passed
-from zonemta_py.queue.core.counters import Tally
+from zonemta_py.queue.core.counters import CampaignCounts
 
 counts = st.integers(0, 10_000)
 shares = st.floats(0, 1)
-counters = st.builds(Tally, *(counts for _ in range(7)))
+counters = st.builds(CampaignCounts, *(counts for _ in range(7)))
 
 
 @given(counters, st.dictionaries(st.sampled_from(thresholds.SHARES), shares), st.integers(0, 1000))
 def test_a_bound_is_passed_only_above_its_share_and_from_least_on(
-    tally: Tally, limits: dict[str, float], n: int
+    tally: CampaignCounts, limits: dict[str, float], n: int
 ) -> None:
     """And what is said names one that is."""
     cause = passed({**limits, "least": n}, tally, [])
@@ -29,14 +29,14 @@ def test_a_bound_is_passed_only_above_its_share_and_from_least_on(
 
 
 @given(counters, st.dictionaries(st.sampled_from(thresholds.SHARES), shares))
-def test_nothing_is_passed_right_after_it_was_resumed(tally: Tally, limits: dict[str, float]) -> None:
+def test_nothing_is_passed_right_after_it_was_resumed(tally: CampaignCounts, limits: dict[str, float]) -> None:
     """What went wrong before counts no more."""
     assert passed({**limits, "least": 0}, tally, thresholds.figures(tally)) == ""
 
 
 def test_a_cause_names_figure_and_bound() -> None:
     """With numbers that can be checked."""
-    tally = Tally(accepted=5000, delivered=900, deferred=100, complaints=9)
+    tally = CampaignCounts(accepted=5000, delivered=900, deferred=100, complaints=9)
     assert passed({"deferred": 0.05}, tally, []) == (
         "100 of 1,000 attempts were deferred (10.0%), the bound is 5.0%"
     )  # fmt: skip
@@ -49,7 +49,7 @@ def test_a_cause_names_figure_and_bound() -> None:
 @given(st.lists(st.tuples(st.integers(1, 100_000), st.integers(0, 5)), min_size=1, max_size=1500))
 def test_a_course_is_bounded_ordered_and_ends_where_it_is(steps: list[tuple[int, int]]) -> None:
     """However long it takes: its points never go back in time, and what was delivered never shrinks."""
-    course, tally, ms = CampaignHistory(), Tally(accepted=10_000), 0
+    course, tally, ms = CampaignHistory(), CampaignCounts(accepted=10_000), 0
     for wait_ms, delivered in steps:
         ms += wait_ms
         tally.delivered += delivered
@@ -63,7 +63,7 @@ def test_a_course_is_bounded_ordered_and_ends_where_it_is(steps: list[tuple[int,
 
 def test_the_rate_is_that_of_the_last_two_minutes() -> None:
     """What was before is forgotten, and nothing is known at the start."""
-    course, tally = CampaignHistory(), Tally(accepted=10_000)
+    course, tally = CampaignHistory(), CampaignCounts(accepted=10_000)
     assert course.rate_per_s(0, tally) == 0.0
     for second in range(600):
         tally.delivered += 10 if second < 300 else 2

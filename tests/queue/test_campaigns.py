@@ -315,7 +315,7 @@ async def test_fsck_finds_a_wrong_tally_and_a_torn_template(house: Make) -> None
     await home.rest()
     home.abandon()
     found = [problem.what for problem in home.check(repair=True).problems]
-    assert found == ["a campaign has lost 1 chunks of its template", "the tally says 1 wait, 2 found"]
+    assert found == ["a campaign has lost 1 chunks of its template", "the counters say 1 wait, 2 found"]
     assert [problem.severity for problem in home.check().problems] == ["damage"]
     await home.open()
     assert await row(home, "waiting", "accepted") == (2, 3)
@@ -381,7 +381,7 @@ async def test_fsck_names_a_merged_recipient_whose_key_is_gone(house: Make) -> N
     problems = home.check(repair=True).problems
     (damage,) = [str(problem) for problem in problems if problem.severity == "damage"]
     assert damage == f"bob@x.test is lost from a merged message ({message_id}): make its request again"
-    assert "the tally says 3 wait, 2 found" in [problem.what for problem in problems]
+    assert "the counters say 3 wait, 2 found" in [problem.what for problem in problems]
     await home.open()
     for delivery in await home.leases():
         await home.settle(delivery)

@@ -83,7 +83,7 @@ async def test_suspended(house: Any, kind: str, name: str) -> None:
 
 async def test_a_provider_can_be_stopped(house: Any) -> None:
     """All its sites together."""
-    home = await house(scout=Directory({"x.test": site("mx.x.test", "giant"), "y.test": site("mx.y.test", "giant")}))
+    home = await house(resolver=Directory({"x.test": site("mx.x.test", "giant"), "y.test": site("mx.y.test", "giant")}))
     for name in "ab":
         await home.put(f"{name}@x.test")
         await home.put(f"{name}@y.test")
@@ -99,7 +99,7 @@ async def test_a_provider_can_be_stopped(house: Any) -> None:
 
 async def test_a_domain_of_a_shared_site_is_not_stopped_by_itself(house: Any) -> None:
     """The answer names the destination that can be."""
-    home = await house(scout=Directory({"x.test": site("mx.big.test")}))
+    home = await house(resolver=Directory({"x.test": site("mx.big.test")}))
     with pytest.raises(ValueError, match=r"mail for x\.test goes to mx\.big\.test"):
         await home.queue.ask("stop", kind="destination", name="x.test")
     assert not await home.queue.ask("stop", kind="destination", name="mx.big.test")
@@ -140,23 +140,23 @@ def site(key: str, provider: str = "") -> Site:
 
 async def test_dns(house: Any) -> None:
     """While the domain is being looked up."""
-    scout = Directory({"x.test": site("x.test")})
-    home = await house(scout=scout)
-    scout.gate.clear()
+    resolver = Directory({"x.test": site("x.test")})
+    home = await house(resolver=resolver)
+    resolver.gate.clear()
     await home.put("a@x.test")
     await look(home)
     reason = await first(home, "a@x.test")
     assert (reason["kind"], reason["until_ms"]) == ("dns", 0)
-    scout.gate.set()
+    resolver.gate.set()
 
 
 async def test_domains_that_wait_to_be_looked_up(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only so many are asked at once: the others are not said to be asked, and how many are before them is."""
     monkeypatch.setattr("zonemta_py.schedule.sites.AT_ONCE_MAX", 2)
     names = [f"{letter}.test" for letter in "abcde"]
-    scout = Directory({name: site(name) for name in names})
-    home = await house(scout=scout)
-    scout.gate.clear()
+    resolver = Directory({name: site(name) for name in names})
+    home = await house(resolver=resolver)
+    resolver.gate.clear()
     for name in names:
         await home.put(f"r@{name}")
     await look(home)
@@ -164,7 +164,7 @@ async def test_domains_that_wait_to_be_looked_up(house: Any, monkeypatch: pytest
     asked, waiting = causes[:2], causes[2:]
     assert asked == ["a.test is being looked up", "b.test is being looked up"]
     assert waiting == [f"{name} waits for its DNS lookup ({n} before it)" for n, name in enumerate(names[2:])]
-    scout.gate.set()
+    resolver.gate.set()
     for _ in range(10):
         await home.rest()
     assert len(await home.leases()) == 5

@@ -98,7 +98,7 @@ async def test_concurrency(house: Any) -> None:
     reason = await first(home, "b@x.test")
     assert (reason["kind"], reason["cause"]) == (
         "concurrency",
-        "all 1 connections that x.test has earned are in use",
+        "all 1 connections learned for x.test are in use",
     )
 
 

@@ -46,7 +46,7 @@ async def test_behind_a_smart_host(house: Any) -> None:
 
 async def test_a_domain_that_does_not_exist(house: Any) -> None:
     """A slip of the pen is no order; a provider that nothing was sent to yet can be stopped."""
-    home = await house(scout=Directory())
+    home = await house(resolver=Directory())
     await home.put("a@gmail.com")
     [delivery] = await home.lease()
     await home.settle(delivery, DEFERRED, delay_s=100)

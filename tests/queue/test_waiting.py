@@ -59,7 +59,7 @@ async def test_flow_queues_that_are_empty_are_forgotten(house: Any) -> None:
         async def site(self, domain: str, now: float) -> Site:
             return Site("big", "", (("mx", ("192.0.2.9",)),), ((10, "mx"),), 10, False)
 
-    home = await house(scout=Same())
+    home = await house(resolver=Same())
     for number in range(50):
         await home.put(f"r@d{number}.test", campaign=f"c{number}", sender="")
     while found := await home.leases():
@@ -288,7 +288,7 @@ async def test_what_was_delivered_just_before_a_crash_counts(house: Any, limit: 
         async def site(self, domain: str, now: float) -> Site:
             return Site("big", "giant", (("mx", ("192.0.2.9",)),), ((10, "mx"),), 300, False)
 
-    home = await house(scout=Giant(), throttles=[{"name": "t", "only": {"provider": "giant"}, **limit}])
+    home = await house(resolver=Giant(), throttles=[{"name": "t", "only": {"provider": "giant"}, **limit}])
     await home.queue.position()
     for number in range(10):
         await home.put(f"r{number}@x.test")

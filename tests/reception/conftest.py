@@ -76,34 +76,34 @@ class MemoryIntake:
 
 
 class MemoryIncoming:
-    def __init__(self, intake: MemoryIntake) -> None:
-        self.intake, self.done = intake, False
+    def __init__(self, submission: MemoryIntake) -> None:
+        self.submission, self.done = submission, False
         self.chunks: list[bytes] = []
         self.size = 0
 
     async def write(self, chunk: bytes) -> None:
         assert len(chunk) == CHUNK_BYTES
-        self.intake.writes += 1
-        if self.intake.refusal and self.intake.refuse_at == "write":
-            raise self.intake.refusal
-        if not self.intake.gate.is_set():
-            await asyncio.to_thread(self.intake.gate.wait)
+        self.submission.writes += 1
+        if self.submission.refusal and self.submission.refuse_at == "write":
+            raise self.submission.refusal
+        if not self.submission.gate.is_set():
+            await asyncio.to_thread(self.submission.gate.wait)
         self.size += len(chunk)
-        if not self.intake.keep_nothing:
+        if not self.submission.keep_nothing:
             self.chunks.append(chunk)
 
     async def accept(self, envelope: Envelope, last_chunk: bytes) -> Receipt:
         assert 0 < len(last_chunk) <= CHUNK_BYTES
-        if self.intake.refusal and self.intake.refuse_at == "commit":
-            raise self.intake.refusal
+        if self.submission.refusal and self.submission.refuse_at == "commit":
+            raise self.submission.refusal
         assert envelope.size == self.size + len(last_chunk)
-        receipt = await self.intake.settle(envelope, b"".join(self.chunks) + last_chunk)
+        receipt = await self.submission.settle(envelope, b"".join(self.chunks) + last_chunk)
         self.done = True
         return receipt
 
     def abort(self) -> None:
         if not self.done:
-            self.intake.aborted += 1
+            self.submission.aborted += 1
             self.done = True
 
 
@@ -157,7 +157,7 @@ class OpenDoor:
     """A running listener."""
 
     port: int
-    intake: MemoryIntake
+    submission: MemoryIntake
     address: str = "127.0.0.1"
     loop: asyncio.AbstractEventLoop | None = None
 
@@ -221,12 +221,12 @@ class Wire:
 
 
 class _Thread:
-    def __init__(self, config: Config, intake: Any, host: Host, address: str, share: int) -> None:
+    def __init__(self, config: Config, submission: Any, host: Host, address: str, share: int) -> None:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self.socket = socket.socket(family)
         self.socket.bind((address, 0))
         self.socket.listen(128)
-        self._arguments = (config, [(config.listeners[0], self.socket)], intake, host, share)
+        self._arguments = (config, [(config.listeners[0], self.socket)], submission, host, share)
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -271,9 +271,9 @@ def open_door(intakes: Callable[[], MemoryIntake]) -> Iterator[Callable[..., Ope
                 **(sections or {}),
             }
         )
-        intake = intakes()
-        threads.append(_Thread(config, intake, host or Host.empty(), address, share))
-        return OpenDoor(threads[-1].socket.getsockname()[1], intake, address, threads[-1].loop)
+        submission = intakes()
+        threads.append(_Thread(config, submission, host or Host.empty(), address, share))
+        return OpenDoor(threads[-1].socket.getsockname()[1], submission, address, threads[-1].loop)
 
     yield start
     for thread in threads:

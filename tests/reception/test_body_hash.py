@@ -43,7 +43,7 @@ def test_hash_of_what_is_stored(name: str, form: Form, hooked: bool, open_door: 
     door = open_door(host=host, sections=sections(form))
     with door.greeted() as wire:
         assert wire.mail((HEAD + BODIES[name]).replace(b"\r\n.", b"\r\n..")).startswith("250")
-    [(envelope, stored)] = door.intake.kept
+    [(envelope, stored)] = door.submission.kept
     assert envelope.hashes == {form: body_hash(form, stored.partition(b"\r\n\r\n")[2])}
 
 
@@ -53,4 +53,4 @@ def test_nothing_is_hashed_for_nobody(state: str, open_door: Any) -> None:
     door = open_door(sections=sections("relaxed", state))
     with door.greeted() as wire:
         wire.mail(HEAD + BODIES["small"])
-    assert door.intake.kept[0][0].hashes == {}
+    assert door.submission.kept[0][0].hashes == {}

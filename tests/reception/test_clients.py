@@ -60,7 +60,7 @@ def test_swaks(open_door: Any, tls_door: Any, options: list[str]) -> None:
     if "TLS not available" in done.stderr:
         pytest.skip("swaks has no TLS (apt install libnet-ssleay-perl): STARTTLS and AUTH are NOT tested with it")
     assert done.returncode == 0, done.stdout + done.stderr
-    envelope, stored = door.intake.kept[0]
+    envelope, stored = door.submission.kept[0]
     assert [r.address for r in envelope.recipients] == ["c@d.test", "e@d.test"]
     assert b"\r\n\r\n.\r\n..dots\r\n" in stored
     assert envelope.user == ("anna" if login else None)
@@ -76,8 +76,8 @@ def test_nodemailer(tls_door: Any, nodemailer: Path, tmp_path: Path) -> None:
     done = subprocess.run([node, str(script)], capture_output=True, text=True, timeout=60, check=False, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("250 2.0.0 OK: queued as ") == 3
-    subjects = {envelope.headers["subject"] for envelope, _ in tls_door.intake.kept}
+    subjects = {envelope.headers["subject"] for envelope, _ in tls_door.submission.kept}
     assert subjects == {"Grüße 1", "Grüße 2", "Grüße 3"}
-    for envelope, stored in tls_door.intake.kept:
+    for envelope, stored in tls_door.submission.kept:
         assert (envelope.ret, envelope.envid, envelope.user) == ("HDRS", "x1", "anna")
         assert len(stored) > 400_000

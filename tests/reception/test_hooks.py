@@ -60,7 +60,7 @@ def test_a_plugin_may_refuse(plugged: Any, hook: str, arguments: str, refused: s
         assert answers[refused] == "550 5.7.99 not you"
         wire.ask("RSET")
         assert wire.mail(MESSAGE)[:3] == "250"
-    assert len(door.intake.kept) == 1
+    assert len(door.submission.kept) == 1
 
 
 def test_a_plugin_may_refuse_the_client_before_the_banner(plugged: Any) -> None:
@@ -96,7 +96,7 @@ def test_a_plugin_may_change_what_is_said(plugged: Any) -> None:
         wire.ask("RCPT TO:<c@old.test>")
         wire.ask("DATA")
         assert wire.ask(MESSAGE + b".")[:3] == "250"
-    envelope, stored = door.intake.kept[0]
+    envelope, stored = door.submission.kept[0]
     assert (envelope.sender, envelope.recipients[0].address) == ("bounce+1@b.test", "c@new.test")
     assert (envelope.campaign, envelope.sending_zone) == ("client.test", "bulk")
     assert envelope.headers["subject"] == "changed"
@@ -119,7 +119,7 @@ def test_plugins_see_and_rewrite_the_body_as_it_passes(plugged: Any, lines: int)
     body = b"hi, this is a line of some length, as lines go\r\n" * lines
     with door.greeted() as wire:
         assert wire.mail(MESSAGE + body)[:3] == "250"
-    envelope, stored = door.intake.kept[0]
+    envelope, stored = door.submission.kept[0]
     assert stored.endswith(b"\r\n\r\nHi\r\n" + body.replace(b"h", b"H"))
     assert envelope.extra == {"came": len(MESSAGE + body), "stored": len(b"hi\r\n" + body)}
 
@@ -133,8 +133,8 @@ def test_a_plugin_may_drop(plugged: Any) -> None:
     with door.greeted() as wire:
         for body in (MESSAGE, MESSAGE + b"0123456789\r\n" * 20_000):
             assert wire.mail(body)[:9] == "250 2.0.0"
-    assert door.intake.kept == []
-    assert (door.intake.begun, door.intake.aborted) == (1, 1)
+    assert door.submission.kept == []
+    assert (door.submission.begun, door.submission.aborted) == (1, 1)
 
 
 def test_a_plugin_that_fails_costs_one_message(plugged: Any) -> None:

@@ -68,7 +68,7 @@ def test_a_header_section_of_encoded_words_stops_nobody(door: Any) -> None:
         while "id" not in hostile_answer(hostile):
             assert other.ask("NOOP")[:3] == "250"
         assert time.monotonic() - begun < 5
-    assert len(door.intake.kept[0][0].headers["subject"]) <= 200
+    assert len(door.submission.kept[0][0].headers["subject"]) <= 200
 
 
 def hostile_answer(wire: Wire) -> str:

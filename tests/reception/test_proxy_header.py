@@ -45,7 +45,7 @@ def test_the_proxy_names_the_client(open_door: Any, header: bytes, client: str, 
             wire.send(b"EHLO x\r\n")
         wire.reply()
         assert wire.mail(MESSAGE)[:3] == "250"
-    assert door.intake.kept[0][0].origin == client
+    assert door.submission.kept[0][0].origin == client
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_proxy_that_names_nobody_lends_no_rights(open_door: Any, header: bytes
         assert wire.reply()[:3] == "220"
         wire.ask("EHLO x")
         assert wire.mail(MESSAGE)[:9] == "550 5.7.1"
-    assert not door.intake.kept
+    assert not door.submission.kept
 
 
 def test_the_proxied_client_does_not_inherit_the_proxys_rights(open_door: Any) -> None:
@@ -106,4 +106,4 @@ def test_proxy_before_implicit_tls(open_door: Any, certificate: Path) -> None:
             client.file = None
             assert client.getreply()[0] == 220
             assert client.sendmail("a@b.test", ["c@d.test"], "Subject: x\n\nhi") == {}
-    assert door.intake.kept[0][0].origin == "192.0.2.9"
+    assert door.submission.kept[0][0].origin == "192.0.2.9"

@@ -114,7 +114,7 @@ def test_a_field_that_says_nonsense_refuses_the_message(door: Any, name: str) ->
         answer = wire.mail(f"{name}: \u00fc x\r\n\r\nbody\r\n".encode())
         assert answer.startswith(f"550 5.6.0 {name}: ")
         assert wire.mail(b"Subject: s\r\n\r\nbody\r\n").startswith("250 2.0.0")
-    assert len(door.intake.kept) == 1
+    assert len(door.submission.kept) == 1
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_parameters_reach_the_envelope(door: Any) -> None:
         wire.ask("RCPT TO:<c@d.test>")
         wire.ask("DATA")
         assert wire.ask("X-Priority-Level: 9\r\nX-Deliver-After: 7200\r\n\r\n.").startswith("250")
-    envelope = door.intake.kept[0][0]
+    envelope = door.submission.kept[0][0]
     assert (envelope.priority, envelope.deadline_mode) == (0, "N")
     assert envelope.deadline_ms - envelope.hold_until_ms == 60_000
     assert 0 <= envelope.received_ms - (envelope.hold_until_ms - 60_000) < 60_000
@@ -190,7 +190,7 @@ def test_requiretls_only_under_tls(open_door: Callable[..., Any], certificate: P
         client.ehlo()
         assert client.has_extn("requiretls")
         client.sendmail("a@b.test", "c@d.test", b"Subject: s\r\n\r\n", mail_options=["REQUIRETLS"])
-    assert door.intake.kept[0][0].require_tls
+    assert door.submission.kept[0][0].require_tls
 
 
 def test_a_listener_may_trust_nobody(open_door: Callable[..., Any]) -> None:
@@ -198,6 +198,6 @@ def test_a_listener_may_trust_nobody(open_door: Callable[..., Any]) -> None:
     door = open_door(trust_headers=False)
     with door.greeted() as wire:
         assert wire.mail(b"X-Campaign: a b\r\nX-Tenant: acme\r\nSubject: s\r\n\r\n").startswith("250")
-    envelope, body = door.intake.kept[0]
+    envelope, body = door.submission.kept[0]
     assert unsaid(envelope) == NOTHING_SAID
     assert b"X-" not in body

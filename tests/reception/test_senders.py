@@ -50,7 +50,7 @@ def test_a_user_may_only_be_whom_he_is_bound_to(bank: OpenDoor, path: str, autho
         said = wire.mail(mail(author), sender=path)
     assert said[:3] == answer
     assert answer == "250" or ("5.7.1" in said and "senders in the configuration" in said)
-    assert [envelope.unsigned for envelope, _ in bank.intake.kept] == ([False] if answer == "250" else [])
+    assert [envelope.unsigned for envelope, _ in bank.submission.kept] == ([False] if answer == "250" else [])
 
 
 def test_mail_of_one_of_several_that_nothing_is_said_about_is_taken_but_not_signed(bank: OpenDoor, caplog: Any) -> None:
@@ -59,7 +59,7 @@ def test_mail_of_one_of_several_that_nothing_is_said_about_is_taken_but_not_sign
         wire.ask("EHLO x")
         wire.ask(f"AUTH PLAIN {plain('ben', PASSWORD)}")
         assert wire.mail(mail("ceo@bank.test"), sender="ceo@bank.test")[:3] == "250"
-    assert bank.intake.kept[0][0].unsigned
+    assert bank.submission.kept[0][0].unsigned
     assert any("user 'ben': mail is not signed" in line for line in caplog.messages)
 
 
@@ -73,7 +73,7 @@ def test_a_network_has_senders_too(open_door: Any) -> None:
     door = open_door()
     with door.greeted() as wire:
         assert wire.mail(mail("ceo@bank.test"))[:3] == "250"
-    assert not door.intake.kept[0][0].unsigned
+    assert not door.submission.kept[0][0].unsigned
 
 
 def configured(**sections: Any) -> Config:

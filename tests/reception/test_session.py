@@ -73,7 +73,7 @@ def test_starttls(tls_door: Any) -> None:
         assert wire.ask("STARTTLS")[:9] == "503 5.5.1"
         assert wire.ask(f"AUTH PLAIN {plain('anna', PASSWORD)}")[:9] == "235 2.7.0"
         assert wire.mail(MESSAGE)[:3] == "250"
-    envelope, stored = tls_door.intake.kept[0]
+    envelope, stored = tls_door.submission.kept[0]
     assert (envelope.protocol, envelope.user) == ("ESMTPSA", "anna")
     assert re.search(rb"\(using TLSv1\.3 TLS_\w+\)\r\n by mx\.test with ESMTPSA id", stored)
     assert b"anna" not in stored
@@ -135,7 +135,7 @@ def test_the_trace_field_names_the_last_greeting(door: Any) -> None:
         for name in ("first.test", "second.test"):
             wire.ask(f"EHLO {name}")
             assert wire.mail(MESSAGE)[:3] == "250"
-    assert [stored.split()[2] for _, stored in door.intake.kept] == [b"first.test", b"second.test"]
+    assert [stored.split()[2] for _, stored in door.submission.kept] == [b"first.test", b"second.test"]
 
 
 def test_tls_can_be_required(open_door: Any, certificate: Path) -> None:
@@ -154,8 +154,8 @@ def test_implicit_tls(open_door: Any, certificate: Path, users: dict[str, str]) 
     with smtplib.SMTP_SSL(door.address, door.port, context=trusting(), timeout=10) as client:
         client.login("anna", PASSWORD)
         assert client.sendmail("a@b.test", ["c@d.test"], "Subject: x\n\n" + "y" * 200_000) == {}
-    assert door.intake.kept[0][0].protocol == "ESMTPSA"
-    assert len(door.intake.kept[0][1]) > 200_000
+    assert door.submission.kept[0][0].protocol == "ESMTPSA"
+    assert len(door.submission.kept[0][1]) > 200_000
 
 
 def test_passwords_never_travel_in_the_clear(tls_door: Any) -> None:
@@ -278,7 +278,7 @@ def test_too_many_recipients(open_door: Any) -> None:
         wire.ask("DATA")
         assert wire.ask(MESSAGE + b".")[:3] == "250"
     assert answers == ["250 2.1.5"] * 3 + ["452 4.5.3"] * 2
-    assert len(door.intake.kept[0][0].recipients) == 3
+    assert len(door.submission.kept[0][0].recipients) == 3
 
 
 def test_too_large(open_door: Any) -> None:
@@ -290,7 +290,7 @@ def test_too_large(open_door: Any) -> None:
         wire.ask("RSET")
         assert wire.mail(MESSAGE + (b"x" * 98 + b"\r\n") * 2001)[:9] == "552 5.3.4"
         assert wire.mail(MESSAGE)[:3] == "250"
-    assert (len(door.intake.kept), door.intake.aborted) == (1, door.intake.begun)
+    assert (len(door.submission.kept), door.submission.aborted) == (1, door.submission.begun)
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_the_silent_are_cut_off(open_door: Any, lines: int) -> None:
         assert answers == ["250", "250", "250", "354"][: len(answers)]
         assert wire.reply()[:9] == "421 4.4.2"
         assert wire.reply() == ""
-    assert door.intake.kept == []
+    assert door.submission.kept == []
 
 
 def test_a_listener_on_ipv6(open_door: Any) -> None:
@@ -328,7 +328,7 @@ def test_a_listener_on_ipv6(open_door: Any) -> None:
     door = open_door(address="::1")
     with door.greeted() as wire:
         assert wire.mail(MESSAGE)[:3] == "250"
-    assert b"([IPv6:::1])" in door.intake.kept[0][1]
+    assert b"([IPv6:::1])" in door.submission.kept[0][1]
 
 
 @pytest.mark.parametrize("content", [None, "garbage"])
@@ -374,7 +374,7 @@ def test_silence_in_the_middle_of_a_login_is_cut_off_too(
 
 def test_a_client_whose_message_nobody_can_speak_for_gets_no_answer(door: Any) -> None:
     """The queue may have stored it before it died: 451 could be false, so the connection ends without a reply."""
-    door.intake.refusal = Unanswered(Reply(451, "4.3.0", "nobody knows"))
+    door.submission.refusal = Unanswered(Reply(451, "4.3.0", "nobody knows"))
     client = smtplib.SMTP(door.address, door.port, timeout=10)
     client.ehlo("c.test")
     client.mail("a@b.test")

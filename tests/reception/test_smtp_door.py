@@ -22,7 +22,7 @@ def test_a_message_is_taken_and_handed_on(door: Any) -> None:
     """250 names the id that the queue gave; envelope and bytes are those of the client, with our trace field on top."""
     with door.greeted() as wire:
         assert wire.mail(MESSAGE) == "250 2.0.0 OK: queued as id1"
-    envelope, stored = door.intake.kept[0]
+    envelope, stored = door.submission.kept[0]
     assert body_of(stored) == MESSAGE
     assert (envelope.sender, [r.address for r in envelope.recipients]) == ("a@b.test", ["c@d.test"])
     assert (envelope.origin, envelope.origin_name, envelope.protocol) == ("127.0.0.1", "client.test", "ESMTP")
@@ -78,7 +78,7 @@ def test_pipelined_commands_are_answered_in_order_and_in_few_packets(door: Any) 
         while line := wire.reply():
             codes.append(line[:3])
     assert codes == ["250", "250", "250", "501", "250", "354", "250", "221"]
-    assert [len(envelope.recipients) for envelope, _ in door.intake.kept] == [2, 2]
+    assert [len(envelope.recipients) for envelope, _ in door.submission.kept] == [2, 2]
 
 
 def test_where_packets_end_does_not_matter(door: Any) -> None:
@@ -89,7 +89,7 @@ def test_where_packets_end_does_not_matter(door: Any) -> None:
         for byte in script:
             wire.send(bytes([byte]))
         assert [wire.reply()[:3] for _ in range(6)] == ["250", "250", "250", "354", "250", "221"]
-    assert body_of(door.intake.kept[0][1]) == MESSAGE
+    assert body_of(door.submission.kept[0][1]) == MESSAGE
 
 
 @pytest.mark.parametrize("fake", [b"\n.\n", b"\r\n.\n", b"\n.\r\n", b"\r.\r", b"\r\n.\r", b"\r\n\0.\r\n"])
@@ -103,7 +103,7 @@ def test_no_second_message_can_be_smuggled_in(open_door: Any, fake: bytes, line_
         refused = line_ends == "refuse" or b"\0" in fake
         assert answer[:3] == ("554" if refused else "250")
         assert wire.ask("NOOP")[:3] == "250"
-    assert [envelope.sender for envelope, _ in door.intake.kept] == ([] if refused else ["a@b.test"])
+    assert [envelope.sender for envelope, _ in door.submission.kept] == ([] if refused else ["a@b.test"])
 
 
 BYTES = st.one_of(
@@ -126,7 +126,7 @@ def test_bytes_in_are_bytes_stored(door: Any, message: bytes) -> None:
         wire = door.kept_wire = door.greeted()
     answer = wire.mail(re.sub(rb"(^|\r\n)\.", rb"\1..", message))
     assert answer.startswith("250"), answer
-    stored = body_of(door.intake.kept[-1][1])
+    stored = body_of(door.submission.kept[-1][1])
     added = rb"(?:Date: [^\r]*\r\n)?(?:Message-ID: [^\r]*\r\n)?(?:\r\n)?"
     for at in range(len(message) + 1):  # the fields were put in at exactly one place
         if (
@@ -144,14 +144,14 @@ def test_messages_are_cut_into_chunks(door: Any, extra: int) -> None:
     filler = b"0123456789abcde\r\n" * (CHUNK_BYTES // 10)
     with door.greeted() as wire:
         wire.mail(MESSAGE)
-        overhead = len(door.intake.kept[0][1]) - len(MESSAGE)
+        overhead = len(door.submission.kept[0][1]) - len(MESSAGE)
         message = MESSAGE + filler
         message = message[: CHUNK_BYTES + extra - overhead - 2] if extra < 3 else message * (1 + extra // CHUNK_BYTES)
         message = message.rstrip(b"\r\n") + b"\r\n"
         assert wire.mail(message)[:3] == "250"
-    envelope, stored = door.intake.kept[1]
+    envelope, stored = door.submission.kept[1]
     assert body_of(stored) == message
-    assert door.intake.begun == (1 if len(stored) > CHUNK_BYTES else 0)
+    assert door.submission.begun == (1 if len(stored) > CHUNK_BYTES else 0)
     assert envelope.size == len(stored)
 
 
@@ -160,10 +160,10 @@ def test_missing_fields_are_added_to_the_header_section(door: Any) -> None:
     with door.greeted() as wire:
         wire.mail(b"Subject: x\r\n\r\nhi\r\n")
         wire.mail(b"just text\r\n")
-    first, second = (body_of(stored) for _, stored in door.intake.kept)
+    first, second = (body_of(stored) for _, stored in door.submission.kept)
     assert re.fullmatch(rb"Subject: x\r\nDate: [^\r]+\r\nMessage-ID: <[^\r]+@mx\.test>\r\n\r\nhi\r\n", first)
     assert re.fullmatch(rb"Date: [^\r]+\r\nMessage-ID: <[^\r]+@mx\.test>\r\n\r\njust text\r\n", second)
-    assert door.intake.kept[0][0].headers["message-id"].encode() in first
+    assert door.submission.kept[0][0].headers["message-id"].encode() in first
 
 
 @pytest.mark.parametrize(("trusted", "zone"), [(True, "bulk"), (False, None)])
@@ -172,7 +172,7 @@ def test_the_sending_zone_field_is_taken_out(open_door: Any, trusted: bool, zone
     door = open_door(trust_sending_zone=trusted)
     with door.greeted() as wire:
         wire.mail(b"x-sending-zone: bulk\r\n" + MESSAGE)
-    envelope, stored = door.intake.kept[0]
+    envelope, stored = door.submission.kept[0]
     assert envelope.sending_zone == zone
     assert body_of(stored) == MESSAGE
 
@@ -184,7 +184,7 @@ def test_delivery_status_notification_parameters_are_kept(door: Any) -> None:
         assert wire.ask("RCPT TO:<c@d.test> NOTIFY=SUCCESS,FAILURE ORCPT=rfc822;o@d.test")[:3] == "250"
         wire.ask("DATA")
         assert wire.ask(MESSAGE + b".")[:3] == "250"
-    envelope = door.intake.kept[0][0]
+    envelope = door.submission.kept[0][0]
     assert (envelope.ret, envelope.envid, envelope.body) == ("HDRS", "x+1", "8BITMIME")
     recipient = envelope.recipients[0]
     assert (recipient.notify, recipient.orcpt) == (Notify.SUCCESS | Notify.FAILURE, "rfc822;o@d.test")
@@ -194,7 +194,7 @@ def test_a_recipient_named_twice_is_kept_once(door: Any) -> None:
     """It hears 250 both times and gets one copy."""
     with door.greeted() as wire:
         assert wire.mail(MESSAGE, recipients=("c@d.test", "x@d.test", "c@D.TEST"))[:3] == "250"
-    assert [r.address for r in door.intake.kept[0][0].recipients] == ["c@d.test", "x@d.test"]
+    assert [r.address for r in door.submission.kept[0][0].recipients] == ["c@d.test", "x@d.test"]
 
 
 def test_international_mail(door: Any) -> None:
@@ -204,7 +204,7 @@ def test_international_mail(door: Any) -> None:
         assert wire.ask("RCPT TO:<用户@例子.test>")[:3] == "250"
         wire.ask("DATA")
         assert wire.ask(MESSAGE + b".")[:3] == "250"
-    envelope, stored = door.intake.kept[0]
+    envelope, stored = door.submission.kept[0]
     assert envelope.smtputf8
     assert (envelope.sender, envelope.recipients[0].address) == ("jörg@bücher.test", "用户@例子.test")
     assert b"with UTF8SMTP id" in stored
@@ -216,7 +216,7 @@ def test_helo_has_no_extensions(door: Any) -> None:
         assert wire.ask("HELO old.test") == "250 mx.test"
         assert wire.ask("MAIL FROM:<a@b.test> SIZE=1")[:9] == "555 5.5.4"
         assert wire.mail(MESSAGE)[:3] == "250"
-    assert door.intake.kept[0][0].protocol == "SMTP"
+    assert door.submission.kept[0][0].protocol == "SMTP"
 
 
 def test_commands_before_ehlo_and_out_of_order_are_refused(door: Any) -> None:
@@ -237,7 +237,7 @@ def test_postmaster_is_taken_without_a_domain(door: Any) -> None:
     """RFC 5321 4.5.1: it is ours."""
     with door.greeted() as wire:
         assert wire.mail(MESSAGE, recipients=("Postmaster",))[:3] == "250"
-    assert door.intake.kept[0][0].recipients[0].address == "postmaster@mx.test"
+    assert door.submission.kept[0][0].recipients[0].address == "postmaster@mx.test"
 
 
 def test_the_standard_library_can_send(door: Any) -> None:
@@ -245,7 +245,7 @@ def test_the_standard_library_can_send(door: Any) -> None:
     with smtplib.SMTP(door.address, door.port, timeout=10) as client:
         text = "Subject: hi\n\n.\n..\n. dot\nGrüße\n".encode()
         assert client.sendmail("a@b.test", ["c@d.test", "e@d.test"], text, mail_options=["BODY=8BITMIME"]) == {}
-    stored = door.intake.kept[0][1]
+    stored = door.submission.kept[0][1]
     assert stored.endswith("\r\n\r\n.\r\n..\r\n. dot\r\nGrüße\r\n\r\n".encode())  # its way with bare LF
 
 
@@ -255,7 +255,7 @@ def test_ids_differ(door: Any) -> None:
         with door.greeted() as wire:
             wire.mail(MESSAGE)
             wire.mail(MESSAGE)
-    ids = [re.search(rb" id (\S+)", stored)[1] for _, stored in door.intake.kept]  # type: ignore[index]
+    ids = [re.search(rb" id (\S+)", stored)[1] for _, stored in door.submission.kept]  # type: ignore[index]
     assert all(one != other for one, other in itertools.combinations(ids, 2))
 
 
@@ -270,4 +270,4 @@ def test_eight_bit_text_is_known_as_such(door: Any, declared: str, text: str, ke
         wire.ask("RCPT TO:<c@d.test>")
         wire.ask("DATA")
         assert wire.ask(MESSAGE + text.encode() + b"\r\n.")[:3] == "250"
-    assert door.intake.kept[0][0].body == kept
+    assert door.submission.kept[0][0].body == kept

@@ -27,30 +27,30 @@ def eventually(condition: Any) -> None:
 @pytest.mark.parametrize("refuse_at", ["accept", "write", "commit"])
 def test_what_the_queue_refuses_is_refused(door: Any, refuse_at: str) -> None:
     """The queue's own reply is the client's, after the whole message; the connection goes on, nothing is left over."""
-    door.intake.refusal = QueueRefusal(Reply(452, "4.3.1", "No space"))
-    door.intake.refuse_at = refuse_at
+    door.submission.refusal = QueueRefusal(Reply(452, "4.3.1", "No space"))
+    door.submission.refuse_at = refuse_at
     body = MESSAGE if refuse_at == "accept" else MESSAGE + b"x" * 70 + b"\r\n"
     body += b"" if refuse_at == "accept" else (b"y" * 98 + b"\r\n") * 5000
     with door.greeted() as wire:
         assert wire.mail(body) == "452 4.3.1 No space"
-        door.intake.refusal = None
+        door.submission.refusal = None
         assert wire.mail(MESSAGE)[:3] == "250"
-    assert len(door.intake.kept) == 1
-    assert door.intake.aborted == door.intake.begun
+    assert len(door.submission.kept) == 1
+    assert door.submission.aborted == door.submission.begun
 
 
 def test_a_commit_outlives_its_client(door: Any) -> None:
     """A client that hangs up behind the dot does not cancel the commit; the queue decides what becomes of it."""
-    door.intake.gate.clear()
+    door.submission.gate.clear()
     wire = door.greeted()
     for command in ("MAIL FROM:<a@b.test>", "RCPT TO:<c@d.test>", "DATA"):
         wire.ask(command)
     wire.send(MESSAGE + b".\r\n")
-    assert door.intake.waiting.wait(10)
+    assert door.submission.waiting.wait(10)
     wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     wire.close()
-    door.intake.gate.set()
-    eventually(lambda: door.intake.kept)
+    door.submission.gate.set()
+    eventually(lambda: door.submission.kept)
 
 
 def test_a_client_that_leaves_in_the_middle_leaves_nothing(door: Any) -> None:
@@ -59,21 +59,21 @@ def test_a_client_that_leaves_in_the_middle_leaves_nothing(door: Any) -> None:
     for command in ("MAIL FROM:<a@b.test>", "RCPT TO:<c@d.test>", "DATA"):
         wire.ask(command)
     wire.send(MESSAGE + (b"y" * 98 + b"\r\n") * 5000)
-    eventually(lambda: door.intake.writes > 3)
+    eventually(lambda: door.submission.writes > 3)
     wire.close()
-    eventually(lambda: door.intake.aborted == 1)
-    assert door.intake.kept == []
+    eventually(lambda: door.submission.aborted == 1)
+    assert door.submission.kept == []
 
 
 def test_a_client_that_stops_sending_hears_its_replies(door: Any) -> None:
     """Half-closing after the dot (as `nc -N` does) still gives the reply."""
-    door.intake.gate.clear()
+    door.submission.gate.clear()
     with door.wire() as wire:
         wire.send(b"EHLO x\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\n" + MESSAGE + b".\r\nQUIT\r\n")
-        assert door.intake.waiting.wait(10)
+        assert door.submission.waiting.wait(10)
         wire.socket.shutdown(socket.SHUT_WR)
         time.sleep(0.05)
-        door.intake.gate.set()
+        door.submission.gate.set()
         assert [wire.reply()[:3] for _ in range(7)] == ["250", "250", "250", "354", "250", "221", ""]
 
 
@@ -85,7 +85,7 @@ def pour(wire: Any, size: int) -> None:
 
 def test_a_slow_queue_slows_the_client_down(door: Any) -> None:
     """While the queue does not take chunks, no more is read than a little ahead: the client's writes stop."""
-    door.intake.gate.clear()
+    door.submission.gate.clear()
     with door.greeted() as wire:
         for command in ("MAIL FROM:<a@b.test>", "RCPT TO:<c@d.test>", "DATA"):
             wire.ask(command)
@@ -94,7 +94,7 @@ def test_a_slow_queue_slows_the_client_down(door: Any) -> None:
         with pytest.raises(TimeoutError):
             pour(wire, 30_000_000)
         wire.socket.settimeout(10)
-        door.intake.gate.set()
+        door.submission.gate.set()
         wire.send(b"\r\n.\r\n")
         assert wire.reply()[:3] == "554"  # one line of several MB
         assert wire.ask("NOOP")[:3] == "250"
@@ -121,7 +121,7 @@ def test_long_command_lines_are_refused_once(door: Any) -> None:
 
 def test_a_large_message_costs_little_memory(door: Any) -> None:
     """Chunks are handed on as they come: 60 MB pass through, a few MB are held at any moment."""
-    door.intake.keep_nothing = True
+    door.submission.keep_nothing = True
     block = b"0123456789 a line as lines go, more or less\r\n" * 20_000
     with door.greeted() as wire:
         for command in ("MAIL FROM:<a@b.test>", "RCPT TO:<c@d.test>", "DATA"):
@@ -134,7 +134,7 @@ def test_a_large_message_costs_little_memory(door: Any) -> None:
         assert wire.reply()[:3] == "250"
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    assert door.intake.writes > 900
+    assert door.submission.writes > 900
     assert peak < 8_000_000
 
 

@@ -1,6 +1,7 @@
-"""A lake that an earlier version made: read as it is, and made again with the same rows."""
+"""A lake that an earlier version made: read as it is, made again with the same rows, and reported."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,8 @@ def test_its_tables_are_the_same_when_made_again(spark: "SparkSession", left: Pa
     """From the bronze of then, and from the archive of then."""
     from zonemta_py.pipeline.findings import tables
     from zonemta_py.pipeline.lake import bronze, update
+    from zonemta_py.pipeline.report import facts, page
+    from zonemta_py.pipeline.report.scope import of_day
 
     lake = left / "lake"
     before = rows(spark, lake)
@@ -43,3 +46,9 @@ def test_its_tables_are_the_same_when_made_again(spark: "SparkSession", left: Pa
     assert rows(spark, anew) == before
     assert {name for name, content in before.items() if content} >= {"deliveries", "outcomes"}
     assert json.loads((left / "owed.json").read_text())["rows"]
+    day = facts.last_day(lake)
+    assert day is not None
+    scope = of_day(datetime.fromtimestamp(day, UTC).date())
+    found = facts.gather(spark, lake, scope)
+    assert found.now.recipients == len(before["outcomes"])
+    assert f"Day {scope.name}" in page.page(found, scope)

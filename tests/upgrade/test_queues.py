@@ -1,4 +1,4 @@
-"""A queue that an earlier version left behind a kill: today's MTA takes it up, and everybody gets what he is owed."""
+"""A queue that an earlier version left behind a kill: today's MTA opens it and delivers everything that was owed."""
 
 import asyncio
 import hashlib

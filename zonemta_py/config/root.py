@@ -133,7 +133,7 @@ class Config(Section):
             ) from None
 
     @property
-    def doors(self) -> list[Listener]:
+    def all_listeners(self) -> list[Listener]:
         """Everything that accepts mail: the listeners, and the HTTP listener if it is enabled."""
         return [*self.listeners, *([self.http.listener] if self.http.enabled else [])]
 

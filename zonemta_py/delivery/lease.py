@@ -1,8 +1,8 @@
 """Delivers one lease: as one attempt, or, where each recipient has a message of its own, as several in a row.
 
 If plugins inspect outgoing messages, messages go one by one, each an attempt that reuses the connection of the one
-before; otherwise as a `PipelinedBatch`. Recipients that were not tried when the connection ended, or when SERIES_S had
-passed, are released, as if never leased.
+before; otherwise as a `PipelinedBatch`. Recipients that were not tried when the connection ended, or when
+PIPELINED_S had passed, are released, as if never leased.
 
 Failures: `deliver` returns a Result for everything that a server, DNS or a plugin can do.
 """
@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from zonemta_py.delivery.attempt import Attempt
 from zonemta_py.delivery.context import SenderContext
-from zonemta_py.delivery.pipelined import SERIES_S, PipelinedBatch
+from zonemta_py.delivery.pipelined import PIPELINED_S, PipelinedBatch
 from zonemta_py.delivery.portions import UNTRIED, restricted
 from zonemta_py.queue.api import RELEASED, Delivery, Outcome, Result
 
@@ -46,7 +46,7 @@ async def deliver(context: SenderContext, delivery: Delivery) -> tuple[Result, l
 async def _one_by_one(context: SenderContext, own: list[Delivery]) -> tuple[Result, list[tuple[Delivery, Result]]]:
     """Stops when the destination cannot be reached: a lease grants one connection, so no second one is opened."""
     parts: list[tuple[Delivery, Result]] = []
-    whole, until = Result(own[0].lease, []), time.monotonic() + SERIES_S
+    whole, until = Result(own[0].lease, []), time.monotonic() + PIPELINED_S
     for index, delivery in enumerate(own):
         delivery.routing = dict(delivery.routing)  # a plugin may change it
         delivery.may_connect = delivery.may_connect and not whole.opened

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from zonemta_py.delivery.context import SenderContext
     from zonemta_py.delivery.smtp.session import SmtpSession
 
-SERIES_S = 1.0
+PIPELINED_S = 1.0
 """No further message is begun later than this after the first."""
 NO_EARLY_ENVELOPE_MAX = 10_000
 
@@ -36,7 +36,7 @@ class PipelinedBatch:
         self._context, self._lease = context, own[0].lease
         self._most = context.zone(own[0].zone).messages_per_connection
         self._stepwise = own[0].stepwise
-        self._until = time.monotonic() + SERIES_S
+        self._until = time.monotonic() + PIPELINED_S
         self.reported = False
         self.security: list[Any] = []
         self.started_ms, self._begun_at = int(time.time() * 1000), time.monotonic()

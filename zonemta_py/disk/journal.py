@@ -247,7 +247,7 @@ def repair(
     }
     quarantine.copy("journal", note, [path])
     fresh = path.with_name(path.name + ".mending")
-    write_file(fresh, frame(kept, 0))
+    write_file(fresh, frame(kept, 0))  # not `replace_file`: the archive's link must point to it first
     if archive is not None:
         _replace_link(path, fresh, archive / path.name)
     fresh.replace(path)

@@ -63,14 +63,14 @@ DEFAULT_TERMS = Terms()
 def priority(text: str) -> int:
     """-9 … 9 (RFC 6710)."""
     if not _PRIORITY.fullmatch(text):
-        raise _unclear(text, "not a priority; give a number from -9 to 9")
+        raise _invalid(text, "not a priority; give a number from -9 to 9")
     return int(text)
 
 
 def hold_for(text: str) -> int:
     """Seconds, 1 … 999999999 (RFC 4865)."""
     if not _INTERVAL.fullmatch(text):
-        raise _unclear(text, "not an interval; give whole seconds, at least 1")
+        raise _invalid(text, "not an interval; give whole seconds, at least 1")
     return int(text)
 
 
@@ -78,10 +78,10 @@ def deliver_by(text: str) -> tuple[int, str]:
     """ "120;R" → seconds from now, "N" or "R" (RFC 2852). A request for a trace ("RT") changes nothing."""
     found = _BY.fullmatch(text)
     if not found:
-        raise _unclear(text, "not a deadline; give seconds, a semicolon, and N or R")
+        raise _invalid(text, "not a deadline; give seconds, a semicolon, and N or R")
     seconds, mode = int(found[1]), found[2].upper()
     if mode == "R" and seconds < BY_S_MIN:
-        raise _unclear(text, f"too short; give {BY_S_MIN} second or more with R")
+        raise _invalid(text, f"too short; give {BY_S_MIN} second or more with R")
     return seconds, mode
 
 
@@ -89,7 +89,7 @@ def date_time(text: str) -> int:
     """ "2026-11-21T08:00:00+01:00" → UNIX ms (RFC 3339 5.6; with a blank in place of the T too)."""
     found = _RFC3339.fullmatch(text)
     if not found:
-        raise _unclear(text, "not a date; write it like 2026-11-21T08:00:00Z, with Z or an offset")
+        raise _invalid(text, "not a date; write it like 2026-11-21T08:00:00Z, with Z or an offset")
     year, month, day, hour, minute, second = map(int, found.groups()[:6])
     offset = 0 if found[8] else _offset(found[9], found[10], found[11])
     fraction_ms = int((found[7] or "0")[:3].ljust(3, "0"))
@@ -101,7 +101,7 @@ def mail_date(text: str) -> int:
     found = _RFC5322.fullmatch(text)
     zone = (found[7] or "").upper() if found else ""
     if not found or found[2].lower() not in _MONTHS or (zone and zone not in _ZONES):
-        raise _unclear(text, "not a date; write it like Sat, 21 Nov 2026 08:00:00 +0000")
+        raise _invalid(text, "not a date; write it like Sat, 21 Nov 2026 08:00:00 +0000")
     offset = _ZONES[zone] * 60 if zone else _offset(found[8], found[9], found[10])
     month = _MONTHS.index(found[2].lower()) + 1
     clock = (int(found[3]), month, int(found[1]), int(found[4]), int(found[5]), int(found[6] or 0))
@@ -118,7 +118,7 @@ def moment(text: str, now_ms: int) -> int:
             return parse(text)
         except InvalidValue:
             continue
-    raise _unclear(
+    raise _invalid(
         text, "not a date; write it like 2026-11-21T08:00:00Z or as in a Date field, or give seconds from now"
     )
 
@@ -126,17 +126,17 @@ def moment(text: str, now_ms: int) -> int:
 def name(text: str) -> str:
     """Of a campaign, tenant or window: it stands in keys, labels and file names."""
     if not _NAME.fullmatch(text):
-        raise _unclear(text, "not a valid name; use up to 63 letters, digits, dots, underscores and hyphens")
+        raise _invalid(text, "not a valid name; use up to 63 letters, digits, dots, underscores and hyphens")
     return text
 
 
 def yes_or_no(text: str) -> bool:
     if text.lower() not in _YES:
-        raise _unclear(text, "neither yes nor no; give one of them")
+        raise _invalid(text, "neither yes nor no; give one of them")
     return _YES[text.lower()]
 
 
-def _unclear(text: str, what: str) -> InvalidValue:
+def _invalid(text: str, what: str) -> InvalidValue:
     return InvalidValue(f"{text[:_SHOWN_MAX]!a} is {what}")
 
 
@@ -153,7 +153,7 @@ def _unix_ms(text: str, clock: tuple[int, int, int, int, int, int], offset_min: 
         zone = timezone(timedelta(minutes=offset_min))
         there = datetime(year, month, day, hour, minute, 59 if leap else second, tzinfo=zone)
     except ValueError:
-        raise _unclear(text, "not a date that exists; correct it") from None
+        raise _invalid(text, "not a date that exists; correct it") from None
     since = there - datetime(1970, 1, 1, tzinfo=UTC)
     return (since // timedelta(seconds=1) + leap) * 1000
 
@@ -188,7 +188,7 @@ class ScheduleParameters:
         elif keyword == "BY":
             self.by_s, self.by_mode = deliver_by(value)
         elif value:
-            raise _unclear(value, f"a value, but {keyword} takes none; omit it")
+            raise _invalid(value, f"a value, but {keyword} takes none; omit it")
         else:
             self.require_tls = True
 
@@ -250,20 +250,20 @@ def _after(envelope: Envelope, value: str, terms: Terms, now_ms: int) -> None:
 def _by(envelope: Envelope, value: str, terms: Terms, now_ms: int) -> None:
     by_ms = moment(value, now_ms)
     if by_ms <= now_ms:
-        raise _unclear(value, "in the past; give a later deadline, or omit it")
+        raise _invalid(value, "in the past; give a later deadline, or omit it")
     if not envelope.deadline_mode:
         envelope.deadline_ms, envelope.deadline_mode = by_ms, "R"
 
 
 def _window(envelope: Envelope, value: str, terms: Terms, now_ms: int) -> None:
     if value not in terms.windows:
-        raise _unclear(value, "not a window of this server; name a [[windows]] table, or add one")
+        raise _invalid(value, "not a window of this server; name a [[windows]] table, or add one")
     envelope.window = value
 
 
 def _time_zone(envelope: Envelope, value: str, terms: Terms, now_ms: int) -> None:
     if value not in terms.time_zones:
-        raise _unclear(value, "not a time zone; give an IANA name such as Europe/Berlin")
+        raise _invalid(value, "not a time zone; give an IANA name such as Europe/Berlin")
     envelope.time_zone = value
 
 
@@ -284,7 +284,7 @@ FIELDS: dict[str, Callable[[Envelope, str, Terms, int], None]] = {
 """Name of a field → what puts its value into the envelope."""
 
 
-def obey(envelope: Envelope, fields: dict[str, str], terms: Terms, now_ms: int) -> None:
+def apply(envelope: Envelope, fields: dict[str, str], terms: Terms, now_ms: int) -> None:
     """fields: name, as in FIELDS, → unfolded value. Raises InvalidValue."""
     for field, value in fields.items():
         try:

@@ -78,9 +78,9 @@ class Submission(Protocol):
         """Starts a message of several chunks. client: the submitting IP address, whose share is limited."""
 
 
-async def accept_whole(intake: Submission, envelope: Envelope, body: bytes) -> Receipt:
+async def accept_whole(submission: Submission, envelope: Envelope, body: bytes) -> Receipt:
     """Submits a complete body of several chunks. Raises QueueRefusal."""
-    incoming = intake.begin(envelope.origin)
+    incoming = submission.begin(envelope.origin)
     last = (len(body) - 1) // CHUNK_BYTES * CHUNK_BYTES
     try:
         for at in range(0, last, CHUNK_BYTES):

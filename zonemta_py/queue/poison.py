@@ -81,7 +81,7 @@ class PoisonMessages:
         if len(self._known) > _KNOWN_MAX:
             self._known.popitem(last=False)
         what = "it is held; correct the template, then release it" if times >= DEATHS_MAX else "it is tried again"
-        log.error("message %s to %s was being made when its sender died; %s", message_id, address, what)
+        log.error("message %s to %s was being rendered when its sender died; %s", message_id, address, what)
         return times >= DEATHS_MAX
 
 

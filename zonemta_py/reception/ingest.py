@@ -20,7 +20,7 @@ from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.headers import Headers, split
 from zonemta_py.mail.limits import CHUNK_BYTES, HEADER_FIELDS_MAX
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.schedule_fields import DEFAULT_TERMS, FIELDS, InvalidValue, Terms, obey
+from zonemta_py.mail.schedule_fields import DEFAULT_TERMS, FIELDS, InvalidValue, Terms, apply
 from zonemta_py.mail.trace import date_field, message_id_field, received
 from zonemta_py.reception.permission import refusal
 
@@ -204,7 +204,7 @@ class Ingest:
         if not self._rules.trust_fields:
             return
         try:
-            obey(self.envelope, said, self._rules.terms, self.now_ms)
+            apply(self.envelope, said, self._rules.terms, self.now_ms)
         except InvalidValue as invalid:
             self.refusal = Reply(550, "5.6.0", str(invalid))
         self._said |= {name.lower(): value for name, value in said.items() if name.lower() in self._rules.kept}

@@ -54,12 +54,12 @@ class ListenerSettings:
     notes: for lines of log that clients cause."""
 
     def __init__(
-        self, config: Config, listener: Listener, intake: Submission, host: Host, gate: ConnectionLimits, login: Login,
-        notes: LogThrottle | None = None, clock_ms: Callable[[], int] = unix_ms,
+        self, config: Config, listener: Listener, submission: Submission, host: Host, gate: ConnectionLimits, login:
+        Login, notes: LogThrottle | None = None, clock_ms: Callable[[], int] = unix_ms,
     ) -> None:  # fmt: skip
         self.notes = notes or LogThrottle(log)
         self.listener, self.limits, self.hostname = listener, config.limits, config.server.name
-        self.intake, self.host, self.gate, self.login, self.clock_ms = intake, host, gate, login, clock_ms
+        self.submission, self.host, self.gate, self.login, self.clock_ms = submission, host, gate, login, clock_ms
         self.loop, self.turns = asyncio.get_running_loop(), gate.turns
         self.tls: ssl.SSLContext | None = tls.context(listener, host)
         self.may_relay = Networks(listener.relay_networks).contain

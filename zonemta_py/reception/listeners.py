@@ -32,7 +32,7 @@ _LEAVE_S = 0.05
 
 
 async def serve(
-    config: Config, sockets: list[tuple[Listener, socket.socket]], intake: Submission, host: Host, share: int
+    config: Config, sockets: list[tuple[Listener, socket.socket]], submission: Submission, host: Host, share: int
 ) -> None:
     """Serves until SIGTERM, and then until no message is in progress.
 
@@ -43,7 +43,7 @@ async def serve(
     gate = ConnectionLimits(config.limits, share)
     login = Login(config.users)
     notes = LogThrottle(log)
-    sites = [ListenerSettings(config, listener, intake, host, gate, login, notes) for listener, _ in sockets]
+    sites = [ListenerSettings(config, listener, submission, host, gate, login, notes) for listener, _ in sockets]
     for site in sites:
         await site.init()
     gate.watch(asyncio.get_running_loop())

@@ -76,7 +76,7 @@ class Receiver:
         """The message is complete. eightbit: whether it has bytes that are not ASCII."""
         last = await self._complete(eightbit)
         if self._incoming is None:
-            return await self._site.intake.accept(self.envelope, last)
+            return await self._site.submission.accept(self.envelope, last)
         receipt = await self._incoming.accept(self.envelope, last)
         self._incoming = None
         return receipt
@@ -133,6 +133,6 @@ class Receiver:
     async def _write_chunks(self) -> None:
         ready = self._ingest.chunks.ready
         if ready and self._incoming is None:
-            self._incoming = self._site.intake.begin(self._session.client)
+            self._incoming = self._site.submission.begin(self._session.client)
         while ready and self._incoming is not None:
             await self._incoming.write(ready.popleft())

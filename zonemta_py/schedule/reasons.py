@@ -94,7 +94,7 @@ def _looked_up(schedule: Schedule, flow_queue: FlowQueue, hold: Blocked) -> Bloc
 def _connections(flow_queue: FlowQueue) -> Iterator[Blocked]:
     zone, path = flow_queue.zone, flow_queue.path
     if path.active >= path.concurrency.window:
-        cause = f"all {path.concurrency.window} connections that {path.site} has earned are in use"
+        cause = f"all {path.concurrency.window} connections learned for {path.site} are in use"
         yield Blocked("concurrency", cause, math.inf, 0)
     if zone.active >= zone.zone.connections:
         cause = f"all {zone.zone.connections} connections of zone {zone.zone.name!r} are in use"

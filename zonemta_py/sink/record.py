@@ -178,7 +178,7 @@ class Recorder:
         coming = path.with_name(path.name + ".coming")
         try:
             coming.write_text(text + "\n")
-            coming.rename(path)
+            coming.rename(path)  # not synced: a sink that disturbs the disk would falsify what it measures
         except OSError as error:
             raise SinkError(f"{path}: cannot be written ({error.strerror}); name another place") from None
         self._written = text

@@ -178,7 +178,7 @@ async def _run(
     config: Config, history: History, span: Span, seed: int, loop: Loop, progress: Callable[[int], None]
 ) -> Replayed:
     clock, world = SimulatedClock(loop, span.since_ms, seed), ProviderModel(history, seed)
-    queue = await open_queue(config, clock=clock, scout=world, hire=Inline)
+    queue = await open_queue(config, clock=clock, resolver=world, hire=Inline)
     names: dict[str, str] = {}
     early = {key: tried[0].ms for key, tried in history.attempts.items() if tried[0].ms < span.since_ms}
     _Sender(queue, world, clock, names, early)

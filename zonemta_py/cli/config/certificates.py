@@ -13,7 +13,9 @@ SOON = timedelta(days=14)
 
 def doubts(config: Config, now: datetime) -> Iterator[str]:
     """A warning for each that ends soon. Raises ConfigError for one that is not valid now."""
-    named = {f"listeners.{door.name}.certificate": door.certificate for door in config.doors if door.tls != "none"}
+    named = {
+        f"listeners.{door.name}.certificate": door.certificate for door in config.all_listeners if door.tls != "none"
+    }
     named |= {f"zones.{zone.name}.client_certificate": zone.client_certificate for zone in config.zones}
     for where, path in named.items():
         if path is None:

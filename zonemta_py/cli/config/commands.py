@@ -37,7 +37,7 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="Configurati
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None
     names = ", ".join(zone.name for zone in config.zones)
-    where = ", ".join(f"{listener.address}:{listener.port}" for listener in config.doors)
+    where = ", ".join(f"{listener.address}:{listener.port}" for listener in config.all_listeners)
     for sentence in warnings:
         print(f"zonemta: {file}: {sentence}", file=sys.stderr)
     print(f"{file}: good; listens on {where}; zones: {names}; queue in {config.folder}")

@@ -182,11 +182,11 @@ async def _destination(config: Config, host: str, domain: str) -> dict[str, Any]
     """What DNS says: hosts in an order to try them, site and provider; or why there is no route."""
     from zonemta_py.delivery.dns.destination import DnsDestinationResolver
 
-    scout = DnsDestinationResolver(config)
+    resolver = DnsDestinationResolver(config)
     try:
         if host:
-            return {"site": host, "provider": "", "hosts": [[host, list(await scout.addresses(host, 0.0))]]}
-        site = await scout.site(domain, 0.0)
+            return {"site": host, "provider": "", "hosts": [[host, list(await resolver.addresses(host, 0.0))]]}
+        site = await resolver.site(domain, 0.0)
     except NoRoute as error:
         return {"error": str(error.reply)}
     hosts = [[name, list(addresses)] for name, addresses in site.hosts]

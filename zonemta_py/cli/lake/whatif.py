@@ -39,7 +39,7 @@ def whatif(
         Path | None, typer.Option(metavar="FILE", help="The configuration of that day, replayed for comparison.")
     ] = None,
     drain_hours: Annotated[
-        float, typer.Option(help="How long to follow mail that still waits at the end.", min=0)
+        float, typer.Option(help="How long to go on after the end for mail that still waits.", min=0)
     ] = 24,
     seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same result.")] = 1,
     table: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write all figures as CSV.")] = None,

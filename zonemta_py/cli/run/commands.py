@@ -49,7 +49,7 @@ def run(arguments: list[str]) -> None:
         if sentence:
             print(f"zonemta: {sentence}", file=sys.stderr, flush=True)
     wait_until_unlocked(config.folder)
-    for listener in config.doors:
+    for listener in config.all_listeners:
         until(lambda listener=listener: check_port(listener))  # type: ignore[misc]
     from zonemta_py import supervisor
 

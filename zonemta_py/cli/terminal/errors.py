@@ -24,7 +24,7 @@ class Exit(IntEnum):
     USAGE = 64
     """The command line is wrong."""
     DATA = 65
-    """The message or file given is not what it should be."""
+    """The message or file given is malformed."""
     NO_INPUT = 66
     """A file to be read cannot be read."""
     NO_USER = 67
@@ -38,7 +38,7 @@ class Exit(IntEnum):
     TEMPORARY = 75
     """Not now; the same may work later."""
     PERMISSION = 77
-    """The operating system, or the server, does not let us."""
+    """The operating system, or the server, denies permission."""
     CONFIG = 78
     """The configuration is wrong."""
     INTERRUPTED = 130

@@ -46,10 +46,10 @@ class Routes:
 class Choice:
     """The routes of one attempt. free: any address is allowed, since the host is named or the zone allows it."""
 
-    __slots__ = ("_barred", "_free", "_open", "_port", "_roads")
+    __slots__ = ("_barred", "_free", "_open", "_port", "_routes")
 
     def __init__(self, routes: Routes, port: int, free: bool) -> None:
-        self._roads, self._port, self._free = routes, port, free
+        self._routes, self._port, self._free = routes, port, free
         self._barred: dict[str, str] = {}
         self._open = False
 
@@ -62,20 +62,20 @@ class Choice:
             permitted = [address for address in target.addresses if self.permits(target.host, address)]
             self._open = self._open or not target.addresses or bool(permitted)
             able.append(replace(target, addresses=tuple(egress.order(permitted))))
-        if len(self._roads.dead):
+        if len(self._routes.dead):
             living = [replace(target, addresses=self._living(target, source, now)) for target in able]
             able = living if any(target.addresses for target in living) else able
         return [target for target in able if target.addresses] or able  # a plugin may know other addresses
 
     def _living(self, target: AddressTarget, source: str, now: float) -> tuple[str, ...]:
-        dead, port = self._roads.dead, self._port
+        dead, port = self._routes.dead, self._port
         return tuple(address for address in target.addresses if not dead.is_dead((source, address, port), now))
 
     def permits(self, host: str, address: str) -> bool:
         """To be asked right before connecting."""
         if self._free:
             return True
-        reason = self._roads.ourselves.barred(address, self._port)
+        reason = self._routes.ourselves.barred(address, self._port)
         if reason:
             self._barred[address] = f"{host} is at {address}, {reason}"
         return not reason

@@ -87,9 +87,9 @@ def missing(ledger: Ledger, now: float) -> Iterable[date]:
         day += timedelta(days=1)
 
 
-async def run(config: Config, names: Names, intake: Submission, now: float) -> None:
+async def run(config: Config, names: Names, submission: Submission, now: float) -> None:
     """Reports on every missing day."""
-    ledger, hand_in = Ledger(config.folder), through(intake, now)
+    ledger, hand_in = Ledger(config.folder), through(submission, now)
     for day in list(missing(ledger, now)):
         last, done, _ = ledger.read()
         if last != day:
@@ -100,7 +100,7 @@ async def run(config: Config, names: Names, intake: Submission, now: float) -> N
         ledger.end()
 
 
-def through(intake: Submission, now: float) -> HandIn:
+def through(submission: Submission, now: float) -> HandIn:
     """Hands reports in to our own queue. Failed reports cause no notification: it would go to postmaster, daily."""
 
     async def hand_in(sender: str, recipients: list[str], message: bytes) -> None:
@@ -109,7 +109,7 @@ def through(intake: Submission, now: float) -> HandIn:
             smtputf8=not "".join((sender, *recipients)).isascii(), protocol="LOCAL", received_ms=int(now * 1000),
         )  # fmt: skip
         try:
-            await intake.accept(envelope, message)
+            await submission.accept(envelope, message)
         except QueueRefusal as refusal:
             if not refusal.reply.permanent:
                 raise

@@ -72,12 +72,12 @@ class Rules:
         """What a reply that came in `stage` (names of `Outcome.stage`) from `provider` ("" for none known) means."""
         text = _anonymous(reply.text)
         key = (text, reply.code, reply.enhanced, stage, provider)
-        ruling = self._answers.get(key)
-        if ruling is None:
+        classified = self._answers.get(key)
+        if classified is None:
             if len(self._answers) >= REMEMBERED_MAX:
                 self._answers.clear()
-            ruling = self._answers[key] = self._judge(_as_said(reply, text), stage, provider)
-        return ruling
+            classified = self._answers[key] = self._judge(_as_said(reply, text), stage, provider)
+        return classified
 
     def matching(self, reply: Reply, stage: str, provider: str) -> list[Rule]:
         """All rules that match, the deciding one first."""
@@ -90,7 +90,7 @@ class Rules:
 
     def _judge(self, reply: Reply, stage: str, provider: str) -> Classified:
         text, lowered = reply.text, reply.text.lower()
-        for first, others, search, ruling in self._tests_for(reply.code, reply.enhanced, stage, provider):
+        for first, others, search, classified in self._tests_for(reply.code, reply.enhanced, stage, provider):
             # Written out since it runs some hundred times for a reply: a generator for `others` would double its time.
             if first not in lowered:
                 for other in others:
@@ -99,7 +99,7 @@ class Rules:
                 else:
                     continue
             if search(text):
-                return ruling
+                return classified
         return UNDEFINED
 
     def _tests_for(self, code: int, enhanced: str, stage: str, provider: str) -> tuple[_Test, ...]:

@@ -129,7 +129,7 @@ class CampaignCommands:
         """All figures, without the history."""
         tally, now_ms = self._core.campaigns.tally(campaign.name), self._core.clock.ms()
         stop = stop_of(self._core, campaign)
-        rate = self._monitor.course(campaign).rate_per_s(now_ms, tally)
+        rate = self._monitor.history(campaign).rate_per_s(now_ms, tally)
         state = self._state(campaign, stop)
         eta_ms = now_ms + int(1000 * tally.waiting / rate) if rate > 0 and tally.waiting > 0 else None
         return {
@@ -153,7 +153,7 @@ class CampaignCommands:
         campaign = self._core.campaigns.get(name)
         now = [self._core.clock.ms(), (tally := self._core.campaigns.tally(name)).waiting, tally.delivered]
         return self.row(campaign) | {
-            "history": [*self._monitor.course(campaign).points, now],
+            "history": [*self._monitor.history(campaign).points, now],
             "bounds": campaign.bounds,
             "priority": campaign.priority,
             "life_h": campaign.life_h,

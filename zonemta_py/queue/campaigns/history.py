@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from zonemta_py.queue.core.counters import Tally
+from zonemta_py.queue.core.counters import CampaignCounts
 
 POINTS_MAX = 240
 RATE_MS = 120_000
@@ -31,7 +31,7 @@ class CampaignHistory:
         """For a campaign that began at `ms` with nothing waiting."""
         return cls([_FIRST_MS, [[ms, 0, 0]]])
 
-    def look(self, now_ms: int, tally: Tally) -> None:
+    def look(self, now_ms: int, tally: CampaignCounts) -> None:
         """Called about every second."""
         self._recent.append((now_ms, tally.ended))
         while self._recent[0][0] < now_ms - RATE_MS:
@@ -50,7 +50,7 @@ class CampaignHistory:
     def _flat(self) -> bool:
         return len(self.points) > 1 and self.points[-1][1:] == self.points[-2][1:]
 
-    def rate_per_s(self, now_ms: int, tally: Tally) -> float:
+    def rate_per_s(self, now_ms: int, tally: CampaignCounts) -> float:
         """Recipients ended per second."""
         if not self._recent:
             return 0.0

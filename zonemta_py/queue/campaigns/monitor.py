@@ -30,7 +30,7 @@ class CampaignMonitor:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._courses: dict[str, CampaignHistory] = {}
+        self._histories: dict[str, CampaignHistory] = {}
         self._sweep: Sweep | None = None
         self._swept_ms = 0
 
@@ -51,17 +51,17 @@ class CampaignMonitor:
         core = self._core
         if campaign.ended_ms:
             return self._forget(campaign) if now_ms > campaign.ended_ms + self._kept_ms() else []
-        tally, course = core.campaigns.tally(campaign.name), self.course(campaign)
-        course.look(now_ms, tally)
+        tally, history = core.campaigns.tally(campaign.name), self.history(campaign)
+        history.look(now_ms, tally)
         if core.campaigns.over(campaign):
             campaign.ended_ms = now_ms
-            del self._courses[campaign.name]
+            del self._histories[campaign.name]
             self._lift(campaign)
-            return [(keys.campaign(campaign.name), campaign.record()), _saved(campaign, course)]
+            return [(keys.campaign(campaign.name), campaign.record()), _saved(campaign, history)]
         self._check(campaign)
-        if course.dirty and now_ms - course.saved_ms >= SAVE_MS:
-            course.dirty, course.saved_ms = False, now_ms
-            return [_saved(campaign, course)]
+        if history.dirty and now_ms - history.saved_ms >= SAVE_MS:
+            history.dirty, history.saved_ms = False, now_ms
+            return [_saved(campaign, history)]
         return []
 
     def _check(self, campaign: Campaign) -> None:
@@ -95,22 +95,22 @@ class CampaignMonitor:
 
     def _forget(self, campaign: Campaign) -> list[Operation]:
         self._lift(campaign)
-        self._courses.pop(campaign.name, None)
+        self._histories.pop(campaign.name, None)
         return self._core.campaigns.forget(campaign)
 
     def _lift(self, campaign: Campaign) -> None:
         if stop_of(self._core, campaign) is not None:
             self._core.schedule.policy.lift("campaign", campaign.name, "it has ended")
 
-    def course(self, campaign: Campaign) -> CampaignHistory:
+    def history(self, campaign: Campaign) -> CampaignHistory:
         """From memory, or as it was saved. Raises StoreError."""
-        course = self._courses.get(campaign.name)
-        if course is None:
+        history = self._histories.get(campaign.name)
+        if history is None:
             value = self._core.store.get(keys.course(campaign.name))
-            course = CampaignHistory(records.unpack(value)) if value else CampaignHistory.begun(campaign.created_ms)
+            history = CampaignHistory(records.unpack(value)) if value else CampaignHistory.begun(campaign.created_ms)
             if not campaign.ended_ms:
-                self._courses[campaign.name] = course
-        return course
+                self._histories[campaign.name] = history
+        return history
 
 
 def stop_of(core: Core, campaign: Campaign) -> Suspension | None:
@@ -119,5 +119,5 @@ def stop_of(core: Core, campaign: Campaign) -> Suspension | None:
     return policy.stops.get(("campaign", campaign.name)) if policy.stopped("campaign", campaign.name) else None
 
 
-def _saved(campaign: Campaign, course: CampaignHistory) -> Operation:
-    return keys.course(campaign.name), records.pack(course.saved())
+def _saved(campaign: Campaign, history: CampaignHistory) -> Operation:
+    return keys.course(campaign.name), records.pack(history.saved())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zonemta_py.queue.core.counters import Tally
+from zonemta_py.queue.core.counters import CampaignCounts
 
 LEAST = 100
 SHARES = ("deferred", "bounced", "blocked", "complaints")
@@ -30,12 +30,12 @@ def checked(bounds: dict[str, Any]) -> dict[str, float]:
     return dict(bounds)
 
 
-def figures(tally: Tally) -> list[int]:
+def figures(tally: CampaignCounts) -> list[int]:
     """The figures that thresholds apply to: [delivered, deferred, bounced, blocked, complaints]."""
     return [tally.delivered, tally.deferred, tally.bounced, tally.blocked, tally.complaints]
 
 
-def passed(bounds: dict[str, float], tally: Tally, base: list[int]) -> str:
+def passed(bounds: dict[str, float], tally: CampaignCounts, base: list[int]) -> str:
     """The first threshold that was passed, as a sentence with figure and threshold; "" if none was."""
     now = [figure - before for figure, before in zip(figures(tally), base or [0] * 5, strict=False)]
     delivered, deferred, bounced, blocked, complaints = now

@@ -15,7 +15,7 @@ from zonemta_py.disk.notes import Note
 from zonemta_py.queue.campaigns.purge import Sweep
 from zonemta_py.queue.core.campaigns import Campaign
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.counters import Tally
+from zonemta_py.queue.core.counters import CampaignCounts
 from zonemta_py.queue.core.state import FAMILY
 from zonemta_py.schedule.flow import FlowId
 
@@ -29,7 +29,7 @@ async def row(core: Core, name: str, state: str = "", removed: int = 0) -> dict[
         return {}
     stop = core.schedule.policy.stops.get(("campaign", name))
     about = {"name": name, "sender": "", "tenant": "", "zone": "", "created_ms": 0, "planned": 0}
-    tally = Tally(accepted=waiting + removed, removed=removed)
+    tally = CampaignCounts(accepted=waiting + removed, removed=removed)
     state = state or ("paused" if stop else "running")
     return about | asdict(tally) | {
         "state": state, "cause": stop.cause if stop else "", "waiting": waiting, "rate_per_s": 0.0, "eta_ms": None,

@@ -23,7 +23,7 @@ from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.core.commit import StoreLine
-from zonemta_py.queue.core.counters import CampaignCounters, Tally
+from zonemta_py.queue.core.counters import CampaignCounters, CampaignCounts
 
 REMOTE, NEVER, FAILURE = "remote", "never", "failure"
 NOTIFY = (REMOTE, NEVER, FAILURE)
@@ -108,7 +108,7 @@ class Campaigns:
             raise ValueError(f"there is no campaign {name!r}; `zonemta campaign list` shows all campaigns")
         return campaign
 
-    def tally(self, name: str) -> Tally:
+    def tally(self, name: str) -> CampaignCounts:
         return self.counters.of(name)
 
     def lives(self, name: str) -> bool:

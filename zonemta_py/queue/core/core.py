@@ -42,7 +42,7 @@ class Core:
     def __init__(
         self, config: Config, store: Store, journal: JournalLine, *, marks: dict[str, dict[str, bytes]],
         segments: Segments, last_id: str, totals: tuple[int, int], batches: int, clock: Steady,
-        damaged: Callable[[Exception], None], hooks: Hooks, scout: DestinationResolver | None = None,
+        damaged: Callable[[Exception], None], hooks: Hooks, resolver: DestinationResolver | None = None,
         hire: Hire = Thread, receipts: Receipts | None = None, bodies: Bodies | None = None,
     ) -> None:  # fmt: skip
         self.hooks = hooks
@@ -87,7 +87,7 @@ class Core:
             rekey=self._rekey, changed=self.changed, unpin=self._unpin, requeued=self._requeued,
             terms_of=self._terms_of, record=self._stand,
         )  # fmt: skip
-        self.schedule = Schedule(config, store, marks, clock, scout, callbacks)
+        self.schedule = Schedule(config, store, marks, clock, resolver, callbacks)
         self.lifetime = Lifetime(config, clock, self.campaigns, self.schedule)
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ REMOVED = 0
 
 
 @dataclass(slots=True)
-class Tally:
+class CampaignCounts:
     """accepted, delivered, bounced, removed: recipients. deferred: deferred attempts. blocked: attempts, deferred or
     bounced, that were refused because of who we are or what we send. suppressed: recipients left out at acceptance
     (never accepted) or removed. first_ms, last_ms: first and latest result, UNIX ms, 0: none."""
@@ -56,24 +56,24 @@ class CampaignCounters:
     """By campaign. Only open ones are counted."""
 
     def __init__(self, store: Store) -> None:
-        self._counters: dict[str, Tally] = {}
+        self._counters: dict[str, CampaignCounts] = {}
         self._changed: set[str] = set()
         self._written: set[str] = set()
         for key, value in store.scan(keys.CAMPAIGNS, keys.end(keys.CAMPAIGNS)):
             _, name, part = key.decode().split(" ")
             if part == "#":
-                self._counters[name] = Tally(*records.unpack(value))
+                self._counters[name] = CampaignCounts(*records.unpack(value))
 
     def names(self) -> list[str]:
         return list(self._counters)
 
-    def of(self, name: str) -> Tally:
+    def of(self, name: str) -> CampaignCounts:
         """Raises KeyError."""
         return self._counters[name]
 
     def open(self, name: str) -> None:
         """The campaign exists from now on."""
-        self._counters.setdefault(name, Tally())
+        self._counters.setdefault(name, CampaignCounts())
         self._changed.add(name)
 
     def forget(self, name: str) -> None:

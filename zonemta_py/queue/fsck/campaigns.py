@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store
-from zonemta_py.queue.core.counters import Tally
+from zonemta_py.queue.core.counters import CampaignCounts
 
 
 class Finding(NamedTuple):
@@ -36,17 +36,17 @@ def findings(store: Store, waiting: dict[str, int]) -> Iterator[Finding]:
         if missing:
             what = f"a campaign has lost {len(missing)} chunks of its template"
             yield Finding("damage", what, name, "cancel it, and create it again under another name", [])
-        yield from _tally(name, Tally(*records.unpack(found["#"])), waiting.get(name, 0))
+        yield from _tally(name, CampaignCounts(*records.unpack(found["#"])), waiting.get(name, 0))
     for name in waiting.keys() - parts.keys():
         yield Finding(
             "damage", f"{waiting[name]} recipients wait for a campaign that is missing", name, "they bounce", []
         )
 
 
-def _tally(name: str, tally: Tally, waiting: int) -> Iterator[Finding]:
+def _tally(name: str, tally: CampaignCounts, waiting: int) -> Iterator[Finding]:
     if tally.waiting == waiting:
         return
-    what = f"the tally says {tally.waiting} wait, {waiting} found"
+    what = f"the counters say {tally.waiting} wait, {waiting} found"
     if waiting < tally.waiting:
         tally.removed += tally.waiting - waiting
     else:

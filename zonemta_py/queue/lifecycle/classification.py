@@ -64,19 +64,19 @@ class Classification:
     def judge(self, lease: Lease, result: Result) -> list[Classified | None]:
         """Returns the rule that matched each outcome, and changes the outcomes accordingly."""
         provider = lease.batch.path.provider
-        rulings: list[Classified | None] = []
+        classifieds: list[Classified | None] = []
         for place, outcome in enumerate(result.outcomes):
             if outcome.verdict not in (DEFERRED, BOUNCED) or outcome.stage in OURS:
-                rulings.append(None)
+                classifieds.append(None)
                 continue
-            ruling = self._rules.judge(outcome.reply, outcome.stage, provider)
-            rulings.append(ruling)
-            result.outcomes[place] = self._waits(lease, _turned(outcome, ruling), ruling)
-        return rulings
+            classified = self._rules.judge(outcome.reply, outcome.stage, provider)
+            classifieds.append(classified)
+            result.outcomes[place] = self._waits(lease, _turned(outcome, classified), classified)
+        return classifieds
 
-    def _waits(self, lease: Lease, outcome: Outcome, ruling: Classified) -> Outcome:
+    def _waits(self, lease: Lease, outcome: Outcome, classified: Classified) -> Outcome:
         """The delay that the server has asked for, in the first few attempts only: it may ask for ever."""
-        own = ruling.action.delay_s and ruling.kind != GREYLISTING
+        own = classified.action.delay_s and classified.kind != GREYLISTING
         if outcome.verdict != DEFERRED or outcome.stage not in MAIL_STAGES or own:
             return outcome
         said_s = said_wait_s(outcome.reply.text)
@@ -84,7 +84,7 @@ class Classification:
             return outcome
         return dataclasses.replace(outcome, delay_s=said_s)
 
-    def learn(self, lease: Lease, result: Result, rulings: list[Classified | None]) -> None:
+    def learn(self, lease: Lease, result: Result, classifieds: list[Classified | None]) -> None:
         """Acts on the matched rules, and on how the destination has behaved."""
         batch, policy = lease.batch, self._core.schedule.policy
         path, zone = batch.path, batch.zone
@@ -108,18 +108,18 @@ class Classification:
         if delivered:
             policy.delivered(path)
         if path.source:
-            for outcome, ruling in zip(result.outcomes, rulings, strict=True):
-                kind = ruling.kind if ruling else ""
+            for outcome, classified in zip(result.outcomes, classifieds, strict=True):
+                kind = classified.kind if classified else ""
                 policy.count(path.source, path.site, path.provider, outcome.verdict, kind, len(outcome.recipients))
         dead, spoken = False, False
-        for outcome, ruling in zip(result.outcomes, rulings, strict=True):
-            if ruling is not None:
-                acted, died = self._act(lease, path, outcome, ruling)
+        for outcome, classified in zip(result.outcomes, classifieds, strict=True):
+            if classified is not None:
+                acted, died = self._act(lease, path, outcome, classified)
                 spoken, dead = spoken or acted, dead or died
         if result.down_s is not None and (dead or not spoken):
             text = str(result.outcomes[0].reply) if result.outcomes else ""
             if not spoken:
-                policy.earned.failed(zone.zone, path.site, path.source, text)
+                policy.learned_concurrency.failed(zone.zone, path.site, path.source, text)
             zone.down(path, self._core.schedule.now(), result.down_s, text)
         elif dead:
             zone.down(path, self._core.schedule.now(), 0, str(result.outcomes[0].reply))
@@ -129,20 +129,20 @@ class Classification:
             if result.down_s is None and not spoken:
                 path.concurrency.succeeded(path.active)
 
-    def _act(self, lease: Lease, path: EgressPath, outcome: Outcome, ruling: Classified) -> tuple[bool, bool]:
+    def _act(self, lease: Lease, path: EgressPath, outcome: Outcome, classified: Classified) -> tuple[bool, bool]:
         """Does what the rule asks. Returns whether the rule decided how to treat the destination, and whether that is
         down now."""
-        action, policy = ruling.action, self._core.schedule.policy
-        cause = f"{ruling.rule}: {outcome.reply}"
+        action, policy = classified.action, self._core.schedule.policy
+        cause = f"{classified.rule}: {outcome.reply}"
         asks = bool(action.slow or action.fewer or action.rest_s or action.suspend)
         no_tls = action.no_tls and outcome.stage != TLS_POLICY
-        if not (asks or no_tls) or not policy.counted(path, ruling):
+        if not (asks or no_tls) or not policy.counted(path, classified):
             return asks, False
         if no_tls:
             policy.stop(NO_TLS, path.site, NO_TLS_S, cause)
         if action.slow:
             policy.slowed(path, cause, lease.since_ms)
-        dead = policy.earned.failed(lease.zone, path.site, path.source, cause) if action.fewer else False
+        dead = policy.learned_concurrency.failed(lease.zone, path.site, path.source, cause) if action.fewer else False
         if action.rest_s and path.source:
             policy.stop("rest", f"{path.source} {path.site}", action.rest_s, cause)
             self._core.schedule.changed()
@@ -156,9 +156,9 @@ class Classification:
         return asks, dead
 
 
-def _turned(outcome: Outcome, ruling: Classified) -> Outcome:
+def _turned(outcome: Outcome, classified: Classified) -> Outcome:
     """The outcome as changed by the rule."""
-    action = ruling.action
+    action = classified.action
     delay_s = action.delay_s or outcome.delay_s
     if action.verdict == "retry" and outcome.verdict == BOUNCED:
         return dataclasses.replace(outcome, verdict=DEFERRED, reply=_softened(outcome.reply), delay_s=delay_s)

@@ -46,13 +46,13 @@ def lost(queue: QueueContext, worker: str, silent: bool = False) -> None:
             doubtful.append(lease)
     if silent:
         queue.leases.remember(doubtful)
-    _doubt(queue, doubtful, {id(entry) for lease in doubtful for entry in _deadly(queue, lease, making)})
+    _in_doubt(queue, doubtful, {id(entry) for lease in doubtful for entry in _deadly(queue, lease, making)})
     queue.leases.gone(worker)
     queue.core.changed()
 
 
 def _heard(queue: QueueContext, lease: Lease, _: asyncio.Future[None]) -> None:
-    _doubt(queue, [lease])
+    _in_doubt(queue, [lease])
     queue.core.changed()
 
 
@@ -68,7 +68,7 @@ def _deadly(queue: QueueContext, lease: Lease, making: tuple[int, int]) -> list[
     ]
 
 
-def _doubt(queue: QueueContext, leases: list[Lease], deadly: Set[int] = frozenset()) -> None:
+def _in_doubt(queue: QueueContext, leases: list[Lease], deadly: Set[int] = frozenset()) -> None:
     """Ends the leases. deadly: ids of entries that are held."""
     rows = [
         InDoubtRow(lease.message.id, lease.zone.name, entry.address, lease.since_ms, _action(lease, entry, deadly))

@@ -76,8 +76,8 @@ class Settling:
         if lease.answered:
             leave_out(lease, result)
         check(lease, result)
-        rulings = self._classification.judge(lease, result)
-        settlement = self._settlement(lease, result, rulings)
+        classifieds = self._classification.judge(lease, result)
+        settlement = self._settlement(lease, result, classifieds)
         if result.more:
             lease.answer(index for outcome in result.outcomes for index in outcome.recipients)
         else:
@@ -123,7 +123,7 @@ class Settling:
                 batch.zone.took(batch.path, result.took_ms, settlement.message.metadata["size"])
         else:  # an earlier part had all of them
             self._core.journal.when_stable(done)
-        self._classification.learn(lease, result, settlement.rulings)
+        self._classification.learn(lease, result, settlement.classifieds)
         if result.more:
             lease.recorded = lease.recorded.union(index for o in result.outcomes for index in o.recipients)
             return
@@ -138,7 +138,7 @@ class Settling:
         self.apply(settlement)
         done()
 
-    def _settlement(self, lease: Lease, result: Result, rulings: list[Classified | None]) -> Settlement:
+    def _settlement(self, lease: Lease, result: Result, classifieds: list[Classified | None]) -> Settlement:
         now_ms = self._core.clock.ms()
         entries, zone = lease.batch.entries, lease.batch.zone.zone
         rows = [
@@ -146,8 +146,10 @@ class Settling:
             for outcome in result.outcomes
             for index in outcome.recipients
         ]
-        settlement = Settlement(lease.message, zone.name, rows, result.remote, now_ms, lease=lease, rulings=rulings)
-        mark_blocked(rows, result.outcomes, rulings)
+        settlement = Settlement(
+            lease.message, zone.name, rows, result.remote, now_ms, lease=lease, classifieds=classifieds
+        )
+        mark_blocked(rows, result.outcomes, classifieds)
         settlement.notices = due(self._core.config, settlement)
         return settlement
 
@@ -214,7 +216,7 @@ class Settling:
             settlement.message.id,
             settlement.zone,
             target,
-            record_rows(settlement.rows, result.outcomes, settlement.rulings),
+            record_rows(settlement.rows, result.outcomes, settlement.classifieds),
             trace,
         ]
         apply = partial(self._stable, settlement, done)

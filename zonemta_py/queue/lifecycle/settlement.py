@@ -49,16 +49,16 @@ class Settlement:
     seq: int = 0
     lease: Lease | None = None
     notices: list[tuple[Kind, list[Failed]]] = field(default_factory=list)
-    rulings: list[Classified | None] = field(default_factory=list)
+    classifieds: list[Classified | None] = field(default_factory=list)
 
 
-def mark_blocked(rows: list[Row], outcomes: list[Outcome], rulings: list[Classified | None]) -> None:
+def mark_blocked(rows: list[Row], outcomes: list[Outcome], classifieds: list[Classified | None]) -> None:
     """rows: those of the first outcome's recipients, then of the second's …"""
-    if not any(rulings):
+    if not any(classifieds):
         return
     following = iter(rows)
-    for outcome, ruling in zip(outcomes, rulings, strict=True):
-        blocked = ruling is not None and ruling.kind in BLOCKED_CLASSES
+    for outcome, classified in zip(outcomes, classifieds, strict=True):
+        blocked = classified is not None and classified.kind in BLOCKED_CLASSES
         for row in islice(following, len(outcome.recipients)):
             row.blocked = blocked
 
@@ -83,7 +83,7 @@ def check(lease: Lease, result: Result) -> None:
         raise ValueError(f"lease {lease.number}: {count} recipients, but outcomes for {indices}")
 
 
-def record_rows(rows: list[Row], outcomes: list[Outcome], rulings: list[Classified | None]) -> list[list[Any]]:
+def record_rows(rows: list[Row], outcomes: list[Outcome], classifieds: list[Classified | None]) -> list[list[Any]]:
     """The fields of an `OutcomeRow` for each group of recipients with equal fields; by hand, as it runs for every
     result.
 
@@ -91,8 +91,8 @@ def record_rows(rows: list[Row], outcomes: list[Outcome], rulings: list[Classifi
     """
     grouped: dict[tuple[Any, ...], list[Any]] = {}
     following = iter(rows)
-    for outcome, ruling in zip(outcomes, rulings, strict=True):
-        known = (ruling.kind, ruling.rule) if ruling else ("", "")
+    for outcome, classified in zip(outcomes, classifieds, strict=True):
+        known = (classified.kind, classified.rule) if classified else ("", "")
         for row in islice(following, len(outcome.recipients)):
             reply = row.reply
             text = reply.text[:REPLY_TEXT_STORED_MAX]

@@ -18,7 +18,7 @@ from zonemta_py.disk.notes import Note
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.context import QueueContext
-from zonemta_py.queue.maintenance.expiry import AT_ONCE, WALKED_AT_ONCE, Endings, past_deadline, waited_for
+from zonemta_py.queue.maintenance.expiry import AT_ONCE, WALKED_AT_ONCE, Expiry, past_deadline, waited_for
 from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
 from zonemta_py.schedule.flow import split_key
 from zonemta_py.schedule.zone import ZoneSchedule
@@ -52,8 +52,8 @@ _Owner: TypeAlias = FlowQueue | ZoneSchedule | _Deferred
 class Deadlines:
     """Looks for deadlines that have passed."""
 
-    def __init__(self, queue: QueueContext, endings: Endings) -> None:
-        self._queue, self._core, self._endings = queue, queue.core, endings
+    def __init__(self, queue: QueueContext, endings: Expiry) -> None:
+        self._queue, self._core, self._expiry = queue, queue.core, endings
         self._walks: dict[_Owner, bytes] = {}
         self._unfinished: set[ZoneSchedule] = set()
         self._deferred = {name: _Deferred(zone) for name, zone in queue.core.schedule.zones.items()}
@@ -161,7 +161,7 @@ class Deadlines:
             message = None  # leasing deals with it
         if message is None or message.metadata.get("deadline_mode") == "R":
             for flow_queue, entry in zip(flow_queues, entries, strict=True):
-                self._endings.end(zone, flow_queue, [entry], late=True)
+                self._expiry.end(zone, flow_queue, [entry], late=True)
             return
         why = waited_for(zone, flow_queues[0]) or entries[0].note.last
         reply = Reply(451, "4.4.7", f"{past_deadline(why)}; it keeps waiting")

@@ -19,7 +19,7 @@ WALKED_AT_ONCE = 5_000
 """Recipients of one range that are read before the event loop runs."""
 
 
-class Endings:
+class Expiry:
     """Finds recipients whose lifetime is over, and bounces them."""
 
     def __init__(self, queue: QueueContext) -> None:

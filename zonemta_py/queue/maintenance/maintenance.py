@@ -19,7 +19,7 @@ from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance import archive
 from zonemta_py.queue.maintenance.deadlines import Deadlines, flow_queues_in_turn
-from zonemta_py.queue.maintenance.expiry import Endings
+from zonemta_py.queue.maintenance.expiry import Expiry
 from zonemta_py.schedule.batch import FlowQueue
 from zonemta_py.schedule.zone import ZoneSchedule
 
@@ -42,8 +42,8 @@ class Maintenance:
         self._position_seq = 0
         self._short = False
         self._tasks: list[asyncio.Task[None]] = []
-        self._endings = Endings(queue)
-        self._deadlines = Deadlines(queue, self._endings)
+        self._expiry = Expiry(queue)
+        self._deadlines = Deadlines(queue, self._expiry)
 
     def start(self) -> None:
         self._tasks = [
@@ -190,11 +190,11 @@ class Maintenance:
         """Checks one flow queue; True: there is more to end on it."""
         more = False
         if flow_queue.held or zone.held:
-            self._endings.end(
-                zone, flow_queue, zone.withdraw(flow_queue, partial(self._endings.over, flow_queue, now_ms))
+            self._expiry.end(
+                zone, flow_queue, zone.withdraw(flow_queue, partial(self._expiry.over, flow_queue, now_ms))
             )
         if (flow_queue.path.failures or flow_queue.held) and not flow_queue.parked.exhausted:
-            more |= self._endings.expire(zone, flow_queue, now_ms)
+            more |= self._expiry.expire(zone, flow_queue, now_ms)
         more |= self._deadlines.late(zone, flow_queue, now_ms)
         zone.tidy(flow_queue)
         return more

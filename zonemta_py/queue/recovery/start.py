@@ -64,7 +64,7 @@ class Rebuild:
     hooks: Hooks
     clock: Clock
     damaged: Callable[[Exception], None]
-    scout: DestinationResolver | None = None
+    resolver: DestinationResolver | None = None
     hire: Hire = Inline
     receipts: Receipts | None = None
     bodies: Bodies | None = None
@@ -86,7 +86,7 @@ class Rebuild:
             clock=steady,
             damaged=self.damaged,
             hooks=self.hooks,
-            scout=self.scout,
+            resolver=self.resolver,
             hire=self.hire,
             receipts=self.receipts,
             bodies=self.bodies,
@@ -102,7 +102,7 @@ async def open_queue(
     hooks: Hooks | None = None,
     clock: Clock | None = None,
     damaged: Callable[[Exception], None] | None = None,
-    scout: DestinationResolver | None = None,
+    resolver: DestinationResolver | None = None,
     hire: Hire = Thread,
 ) -> LocalQueue:
     """Recovers and returns a queue that is ready to `start`. hire: creates the workers that wait for the disk.
@@ -110,7 +110,7 @@ async def open_queue(
     Raises ConfigError (rules that cannot be read), StoreError, OSError.
     """
     classification.load(config)
-    opening = await begin(config, hooks, clock, damaged, scout, hire)
+    opening = await begin(config, hooks, clock, damaged, resolver, hire)
     await opening.finish()
     return opening.queue
 
@@ -161,7 +161,7 @@ async def begin(
     hooks: Hooks | None = None,
     clock: Clock | None = None,
     damaged: Callable[[Exception], None] | None = None,
-    scout: DestinationResolver | None = None,
+    resolver: DestinationResolver | None = None,
     hire: Hire = Thread,
 ) -> Opening:
     """Opens the disk, and repairs it if it is damaged; `Opening.finish` does the rest.
@@ -170,7 +170,7 @@ async def begin(
     """
     store, repaired = open_store(config, Once(config.folder / "quarantine"))
     damaged = damaged or stop_to_recover(config.folder)
-    rebuild = Rebuild(config, hooks or NoHooks(), clock or Clock(), damaged, scout, hire)
+    rebuild = Rebuild(config, hooks or NoHooks(), clock or Clock(), damaged, resolver, hire)
     try:
         opening, found = await recover(rebuild, store, repaired)
     except StoreDamaged as error:

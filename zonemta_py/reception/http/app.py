@@ -15,7 +15,7 @@ from starlette.routing import Match, Route
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.http import campaigns, inject, suppressions
-from zonemta_py.reception.http.authentication import OPEN, answer, described, entrance, told
+from zonemta_py.reception.http.authentication import OPEN, answer, described, request_context, told
 from zonemta_py.reception.http.documents import models, people
 from zonemta_py.reception.http.documents.problem import MEDIA_TYPE, RequestProblem, of_status
 from zonemta_py.reception.http.documents.reading import of_validation
@@ -61,7 +61,7 @@ def _identity(route: APIRoute) -> str:
 
 async def health(request: Request) -> Response:
     """Whether the queue answers. Needs no key."""
-    await entrance(request).queue.ask("size")
+    await request_context(request).queue.ask("size")
     return answer({"status": "ok"})
 
 

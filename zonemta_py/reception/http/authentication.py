@@ -15,7 +15,7 @@ from zonemta_py.reception.connection_limits import plain_ip
 from zonemta_py.reception.http.documents import models
 from zonemta_py.reception.http.documents.problem import KINDS, MEDIA_TYPE, RequestProblem, of_reply, of_verdict
 from zonemta_py.reception.http.keys import LOCAL
-from zonemta_py.reception.http.request_context import Entrance, Visit
+from zonemta_py.reception.http.request_context import RequestContext, Visit
 from zonemta_py.reception.receiver import MessageRefused
 
 log = logging.getLogger(__name__)
@@ -32,15 +32,15 @@ class AuthenticationMiddleware:
     """Wraps the application: a client without a key, or with too many requests in progress, causes no work, and its
     body is not read."""
 
-    def __init__(self, app: ASGIApp, entrance: Entrance) -> None:
-        self._app, self._entrance = app, entrance
+    def __init__(self, app: ASGIApp, request_context: RequestContext) -> None:
+        self._app, self._request_context = app, request_context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        here = self._entrance
+        here = self._request_context
         client = plain_ip(scope["client"][0]) if scope.get("client") else ""
         who = Visit(here.site.next_id(), client, scope["scheme"] == "https")
         scope.setdefault("state", {})["visit"] = who
-        scope["state"]["entrance"] = here
+        scope["state"]["request_context"] = here
         try:
             if scope["path"] in OPEN:
                 await self._app(scope, receive, send)
@@ -66,8 +66,8 @@ def _one_length(scope: Scope) -> None:
         raise RequestProblem("malformed", sentence, headers={"connection": "close"})
 
 
-def entrance(request: Request) -> Entrance:
-    here: Entrance = request.state.entrance
+def request_context(request: Request) -> RequestContext:
+    here: RequestContext = request.state.request_context
     return here
 
 

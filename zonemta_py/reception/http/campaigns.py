@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Request, Response
 
-from zonemta_py.reception.http.authentication import answer, described, entrance, visit
+from zonemta_py.reception.http.authentication import answer, described, request_context, visit
 from zonemta_py.reception.http.documents import models, reading
 from zonemta_py.reception.http.documents.problem import FieldError, invalid
 
@@ -28,7 +28,7 @@ _Action = Annotated[
 async def put(request: Request, name: _Name) -> Response:
     """Must precede its first batch. Repeating it with the same content succeeds; other content under the same name is a
     409."""
-    here = entrance(request)
+    here = request_context(request)
     who = visit(request).key
     who.check("campaigns")
     content = reading.checked(models.CampaignDocument, await reading.json_object(request, here.config.http.body_bytes))
@@ -46,14 +46,14 @@ async def put(request: Request, name: _Name) -> Response:
 async def every(request: Request) -> Response:
     """The newest first, without their history."""
     visit(request).key.check("campaigns", "read")
-    return answer(await entrance(request).ask("campaigns"))
+    return answer(await request_context(request).ask("campaigns"))
 
 
 @router.get("/{name}", summary="One campaign", response_model=models.CampaignRow, responses=described(404, 422))
 async def one(request: Request, name: _Name) -> Response:
     """The state of a campaign, with its history."""
     visit(request).key.check("campaigns", "read")
-    return answer(await entrance(request).campaign(name))
+    return answer(await request_context(request).campaign(name))
 
 
 @router.post(
@@ -65,7 +65,7 @@ async def one(request: Request, name: _Name) -> Response:
 )
 async def order(request: Request, name: _Name, action: _Action) -> Response:
     """The order is in effect before the response is sent. Canceling takes effect at once and cannot be undone."""
-    here, who = entrance(request), visit(request)
+    here, who = request_context(request), visit(request)
     who.key.check("campaigns")
     said = reading.checked(models.Order, await reading.json_object(request, here.config.http.body_bytes))
     await here.campaign(name)

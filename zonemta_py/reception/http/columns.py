@@ -13,7 +13,7 @@ from typing import Protocol
 
 from zonemta_py.mail.addresses.senders import ANYBODY, Senders
 from zonemta_py.mail.envelope import Envelope
-from zonemta_py.mail.schedule_fields import InvalidValue, Terms, obey
+from zonemta_py.mail.schedule_fields import InvalidValue, Terms, apply
 from zonemta_py.merge.trial import Found
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.http.documents.problem import ERRORS_MAX, FieldError, invalid
@@ -46,7 +46,7 @@ class Columns:
         found = await self._look(packed)
         if found.problems:
             raise invalid([FieldError("template", one) for one in found.problems])
-        self._obey(found, Envelope("", []), now_ms)
+        self._apply(found, Envelope("", []), now_ms)
         address = found.author.rpartition("<")[2].rstrip("> \n")
         if senders.bound and ("{" in address or not senders.may(address)):
             raise invalid([FieldError("template", f"is from {address[:80]}, and this key {NOT_AS} that; {REMEDY}")])
@@ -69,11 +69,11 @@ class Columns:
         lacking = [name for name in found.wanted if name not in envelope.columns]
         if lacking:
             raise invalid([_missing(name, found.wanted[name], envelope.columns) for name in lacking[:ERRORS_MAX]])
-        self._obey(found, envelope, envelope.received_ms)
+        self._apply(found, envelope, envelope.received_ms)
 
-    def _obey(self, found: Found, envelope: Envelope, now_ms: int) -> None:
+    def _apply(self, found: Found, envelope: Envelope, now_ms: int) -> None:
         try:
-            obey(envelope, found.said, self._terms, now_ms)
+            apply(envelope, found.said, self._terms, now_ms)
         except InvalidValue as wrong:
             raise invalid([FieldError("template", str(wrong))]) from None
 

@@ -13,11 +13,11 @@ from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.merge.problems import RenderRefused
 from zonemta_py.queue.api import Receipt
-from zonemta_py.reception.http.authentication import answer, described, entrance, visit
+from zonemta_py.reception.http.authentication import answer, described, request_context, visit
 from zonemta_py.reception.http.documents import batch, models, reading
 from zonemta_py.reception.http.documents.compose import compose
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
-from zonemta_py.reception.http.request_context import Digest, Entrance, Visit
+from zonemta_py.reception.http.request_context import Digest, RequestContext, Visit
 
 router = APIRouter()
 LARGE = 256 * 1024
@@ -68,7 +68,7 @@ async def inject(
     JSON object (Message), or as recipients of a campaign with their fields (Batch). The response is sent once
     everything is on stable storage. After a 503, a 429 or no response at all, repeat the request with the same
     Idempotency-Key."""
-    here, who = entrance(request), visit(request)
+    here, who = request_context(request), visit(request)
     who.key.check("inject")
     if reading.media_type(request, reading.JSON, reading.MAIL) == reading.MAIL:
         envelope = Envelope(
@@ -90,7 +90,7 @@ async def inject(
     )
 
 
-async def _mail(here: Entrance, who: Visit, request: Request, envelope: Envelope) -> Receipt:
+async def _mail(here: RequestContext, who: Visit, request: Request, envelope: Envelope) -> Receipt:
     _check_recipients(here, envelope)
     addresses = [recipient.address for recipient in envelope.recipients]
     asked = (envelope.sender, *addresses, envelope.sending_zone, envelope.campaign, envelope.tenant)
@@ -99,7 +99,7 @@ async def _mail(here: Entrance, who: Visit, request: Request, envelope: Envelope
     return await here.hand_in(envelope, who, digest.over(blocks), digest)
 
 
-async def _message(here: Entrance, who: Visit, request: Request, content: dict[str, Any]) -> Receipt:
+async def _message(here: RequestContext, who: Visit, request: Request, content: dict[str, Any]) -> Receipt:
     large = sum(len(value) for value in content.values() if isinstance(value, str)) > LARGE
     message: models.MessageDocument = await _run(large, reading.checked, models.MessageDocument, content)
     sender = message.sender if message.sender is not None else message.from_.address if message.from_ else ""
@@ -134,7 +134,7 @@ def _written(message: models.MessageDocument) -> bytes:
         raise invalid([FieldError("", str(refused))]) from None
 
 
-async def _batch(here: Entrance, who: Visit, request: Request, content: dict[str, Any]) -> Receipt:
+async def _batch(here: RequestContext, who: Visit, request: Request, content: dict[str, Any]) -> Receipt:
     key = reading.request_key(request)
     if not key:
         raise RequestProblem(
@@ -152,7 +152,7 @@ def _recipients(addresses: list[str]) -> list[Recipient]:
     return [Recipient(address) for address in dict.fromkeys(addresses)]
 
 
-def _check_recipients(here: Entrance, envelope: Envelope) -> None:
+def _check_recipients(here: RequestContext, envelope: Envelope) -> None:
     most = here.config.limits.recipients
     if not 1 <= len(envelope.recipients) <= most:
         raise invalid([FieldError("to", f"names {len(envelope.recipients):,} recipients; name 1 to {most:,}")])

@@ -46,7 +46,7 @@ class Visit:
         return self.holder
 
 
-class Entrance:
+class RequestContext:
     """queue: the queue's interfaces. local: the key of the token file."""
 
     def __init__(self, config: Config, queue: QueueFace, host: Host, gate: ConnectionLimits, local: str) -> None:

@@ -26,7 +26,7 @@ from zonemta_py.reception.http.authentication import AuthenticationMiddleware
 from zonemta_py.reception.http.documents.problem import BUSY_S, MEDIA_TYPE, RequestProblem
 from zonemta_py.reception.http.keys import renew_token
 from zonemta_py.reception.http.pace import HEAD_S, LEAST_BYTES_S, WINDOW_S, RequestPace
-from zonemta_py.reception.http.request_context import Entrance, QueueFace
+from zonemta_py.reception.http.request_context import QueueFace, RequestContext
 from zonemta_py.reception.http.sharing import Parser, TurnTaking
 
 _KEEP_ALIVE_S = 75
@@ -39,14 +39,15 @@ _CROWDED = RequestProblem("unavailable", "too many connections; reuse yours, or 
 async def serve(config: Config, bound: socket.socket, queue: QueueFace, host: Host) -> None:
     """Serves for ever. bound: listening. The token file is renewed first. Raises ConfigError, OSError."""
     gate = ConnectionLimits(config.limits, 1)
-    entrance = Entrance(config, queue, host, gate, renew_token(config.folder))
+    request_context = RequestContext(config, queue, host, gate, renew_token(config.folder))
     gate.watch(asyncio.get_running_loop())
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    context = entrance.site.tls
+    context = request_context.site.tls
     settings = uvicorn.Config(
-        AuthenticationMiddleware(make(), entrance), http=_behind(gate), ws="none", lifespan="off", log_config=None,
-        access_log=False, proxy_headers=False, server_header=False, timeout_keep_alive=_KEEP_ALIVE_S, backlog=1024,
-        ssl_context_factory=(lambda *_: context) if context is not None else None,
+        AuthenticationMiddleware(make(), request_context), http=_behind(gate), ws="none", lifespan="off",
+        log_config=None, access_log=False, proxy_headers=False, server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE_S, backlog=1024, ssl_context_factory=(lambda *_: context) if context is not
+        None else None,
     )  # fmt: skip
     bound.setblocking(False)
     await _Server(settings).serve([bound])

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from zonemta_py.reception.http.authentication import answer, described, entrance, visit
+from zonemta_py.reception.http.authentication import answer, described, request_context, visit
 from zonemta_py.reception.http.documents import models, people, reading
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 
@@ -27,7 +27,7 @@ async def add(request: Request) -> Response:
     """They get no mail of that scope from then on, including queued mail. An existing entry stays as it is, unless the
     new kind ranks higher: hard-bounce, manual, unsubscribe, complaint, erased. A zone's settings say which kinds stop
     its mail, so that people who left a newsletter still get passwords."""
-    here, who = entrance(request), visit(request)
+    here, who = request_context(request), visit(request)
     who.key.check("suppressions")
     content = await reading.json_object(request, here.config.http.body_bytes, people.SUPPRESSIONS_MAX * 10)
     given, rows = content.get("rows"), list[list[Any]]()
@@ -54,7 +54,7 @@ async def every(
 ) -> Response:
     """Entries for all mail by address, then those of each other scope, a page at a time."""
     visit(request).key.check("suppressions", "read")
-    return answer(await entrance(request).ask("suppressions", after=after, limit=limit, kind=kind, scope=scope))
+    return answer(await request_context(request).ask("suppressions", after=after, limit=limit, kind=kind, scope=scope))
 
 
 @router.get(
@@ -65,7 +65,7 @@ async def every(
 )
 async def one(request: Request, address: _Address) -> Response:
     visit(request).key.check("suppressions", "read")
-    row = await entrance(request).ask("suppression", address=address)
+    row = await request_context(request).ask("suppression", address=address)
     if row is None:
         raise _not_there(address)
     return answer(row)
@@ -87,7 +87,7 @@ async def remove(
     """The address gets mail again: only with that person's consent."""
     who = visit(request)
     who.key.check("suppressions")
-    removed = await entrance(request).ask("unsuppress", addresses=[address], by=who.key.name, scope=scope)
+    removed = await request_context(request).ask("unsuppress", addresses=[address], by=who.key.name, scope=scope)
     if not removed:
         raise _not_there(address)
     return answer({"removed": removed})
@@ -102,7 +102,7 @@ async def remove(
 )
 async def forget(request: Request) -> Response:
     """Removes the person's waiting mail from the queue, and stored Idempotency-Keys that are not in use."""
-    here, who = entrance(request), visit(request)
+    here, who = request_context(request), visit(request)
     who.key.check("suppressions")
     content = reading.checked(people.Forget, await reading.json_object(request, here.config.http.body_bytes))
     return answer(await here.ask("forget", address=content.address, keep=content.keep, by=who.key.name))

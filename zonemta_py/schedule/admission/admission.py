@@ -111,7 +111,7 @@ class Admission:
 
     def concurrency(self, zone: Zone, site: str, source: str) -> Concurrency:
         """The learned concurrency of an egress path; kept when the egress path is dropped, and across a restart."""
-        return self.policy.earned.of(zone, site, source)
+        return self.policy.learned_concurrency.of(zone, site, source)
 
     # -- what holds
 
@@ -342,7 +342,7 @@ class Admission:
         """For position records."""
         now = self._timers.now()
         self.throttles.forget(now)
-        return {"at": now, "gates": self.throttles.state(now), "concurrency": self.policy.earned.state()}
+        return {"at": now, "gates": self.throttles.state(now), "concurrency": self.policy.learned_concurrency.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         now = self._timers.now()
@@ -352,7 +352,7 @@ class Admission:
                 for bucket in buckets.values():
                     bucket[0] -= back
         self.throttles.restore(limits, now)
-        self.policy.earned.restore(state.get("concurrency", []))
+        self.policy.learned_concurrency.restore(state.get("concurrency", []))
 
     def charge_again(self, scope: Scope, recipients: int, size: int, ms: int) -> None:
         """A lease that was given after the last position record. ms: steady time."""

@@ -7,8 +7,8 @@ connections to everyone else. A quick destination has no more than one out of th
 with all that it has. A zone's own smart host is not rationed: it is the only destination.
 
 And how many messages a lease may have that follow each other over one connection (`series`): what the destination has
-been seen to take in SERIES_MS, and no more than went the last time, doubled for each lease of which all went: a server
-may end its connections early.
+been seen to take in PIPELINED_MS, and no more than went the last time, doubled for each lease of which all went: a
+server may end its connections early.
 
 Pure. What is remembered is bounded; a forgotten destination is a newcomer.
 """
@@ -19,7 +19,7 @@ SLOW_MS = 5_000
 """A transaction longer than this, and than its bytes excuse, is slow."""
 SLOW_BYTES_PER_MS = 100
 SHARE = 4
-SERIES_MS = 250
+PIPELINED_MS = 250
 SERIES_MAX = 20
 REMEMBERED_MAX = 10_000
 
@@ -49,7 +49,7 @@ class ZoneShare:
         known = self._took.get(destination)
         if known is None:
             return 1
-        return max(1, min(SERIES_MAX, SERIES_MS // max(1, known[1]), self._bounds.get(destination, SERIES_MAX)))
+        return max(1, min(SERIES_MAX, PIPELINED_MS // max(1, known[1]), self._bounds.get(destination, SERIES_MAX)))
 
     def went(self, destination: str, count: int, of: int) -> None:
         """So many messages of a lease were tried before its connection ended."""

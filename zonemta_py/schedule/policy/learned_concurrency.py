@@ -13,10 +13,10 @@ from typing import Any
 from zonemta_py.config import Config, Zone
 from zonemta_py.zones.feedback import Concurrency
 
-EARNED_MAX = 10_000
+LEARNED_MAX = 10_000
 
 
-class Earned:
+class LearnedConcurrency:
     """By zone, site and source. record: writes a change to the journal."""
 
     def __init__(self, config: Config, now_ms: Callable[[], int], record: Callable[[list[Any]], None]) -> None:
@@ -30,7 +30,7 @@ class Earned:
         found = self._all.get(key)
         if found is None:
             found = self._all[key] = Concurrency(self._config.learning, zone.connections_per_destination)
-            if len(self._all) > EARNED_MAX:
+            if len(self._all) > LEARNED_MAX:
                 self._since_ms.pop(self._all.popitem(last=False)[0], None)
         self._all.move_to_end(key)
         return found

@@ -23,7 +23,7 @@ from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, OutcomeRow
 from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
 from zonemta_py.schedule.batch import Blocked, EgressPath, FlowQueue
 from zonemta_py.schedule.flow import FlowId
-from zonemta_py.schedule.policy.learned_concurrency import Earned
+from zonemta_py.schedule.policy.learned_concurrency import LearnedConcurrency
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
 from zonemta_py.schedule.policy.manners import Manners
 from zonemta_py.schedule.policy.pauses import Pauses
@@ -74,7 +74,7 @@ class PolicyState:
         self._rates: OrderedDict[tuple[str, str], Learned] = OrderedDict()
         self._seen: OrderedDict[tuple[str, ...], deque[float]] = OrderedDict()
         self.warmups = Warmups(config.warmups, [source for pool in config.pools for source in pool.sources])
-        self.earned = Earned(config, now_ms, record)
+        self.learned_concurrency = LearnedConcurrency(config, now_ms, record)
         self.manners = Manners(now_ms, record)
         self._windows = {found.name: found for found in config.windows}
 
@@ -174,7 +174,7 @@ class PolicyState:
             rate = self._rates.get((source, provider))
             found = rate is not None and rate.bucket is not None
         elif kind == "concurrency":
-            found = self.earned.knows(name)
+            found = self.learned_concurrency.knows(name)
         elif kind in MANNERS:
             found = self.manners.knows(kind, name)
         elif kind == LOST:
@@ -200,7 +200,7 @@ class PolicyState:
             source, _, provider = name.rpartition(" ")
             self._rates.pop((source, provider), None)
         elif kind == "concurrency":
-            self.earned.apply(name, value, cause)
+            self.learned_concurrency.apply(name, value, cause)
         elif kind in MANNERS and what in ("manner", "lift"):
             self.manners.apply(kind, name, value, cause)
         elif what == LOST:
@@ -291,12 +291,12 @@ class PolicyState:
         if found.slowed(self._now(), cause, self._steady(sent_ms)):
             self._record(["rate", [source, provider], found.state(), found.cause])
 
-    def counted(self, path: EgressPath, ruling: Classified) -> bool:
+    def counted(self, path: EgressPath, classified: Classified) -> bool:
         """Whether this is the reply from which on the rule acts (`after` n `within_s` seconds, by source and site)."""
-        action = ruling.action
+        action = classified.action
         if action.after <= 1:
             return True
-        key = (ruling.rule, path.source, path.site)
+        key = (classified.rule, path.source, path.site)
         times = self._seen.setdefault(key, deque(maxlen=action.after))
         self._seen.move_to_end(key)
         if len(self._seen) > SEEN_MAX:
@@ -348,4 +348,4 @@ class PolicyState:
             {"kind": LOST, "name": name, "cause": cause, "since_ms": since_ms, "until_ms": 0}
             for name, (since_ms, cause) in self._lost.items()
         ]
-        return [*lost, *rows, *self.earned.rows(), *self.manners.rows()]
+        return [*lost, *rows, *self.learned_concurrency.rows(), *self.manners.rows()]
