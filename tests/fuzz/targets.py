@@ -120,7 +120,7 @@ def _site() -> ListenerSettings:
 
 async def _smtp(data: bytes) -> None:
     site, wire = _site(), Wire()
-    site.intake.kept.clear()  # type: ignore[attr-defined]
+    site.submission.kept.clear()  # type: ignore[attr-defined]
     door = ServerSession(site)
     door.connection_made(wire)
     for block in blocks(data):
@@ -131,7 +131,7 @@ async def _smtp(data: bytes) -> None:
     await _settled(door)
     door.connection_lost(None)
     rule(_REPLY.sub(b"", wire.written) == b"", f"no reply: {wire.written[-200:]!r}")
-    kept = len(site.intake.kept)  # type: ignore[attr-defined]
+    kept = len(site.submission.kept)  # type: ignore[attr-defined]
     rule(wire.written.count(b"OK: queued as") == kept, "what is acknowledged is what is stored")
     rule(len(site.gate) == 0, "a place is taken by nobody")
 

@@ -84,7 +84,7 @@ def test_a_plan_keeps_to_its_nodes(node: Any, tmp_path: Path) -> None:
     bind(tmp_path, NodeAccess(("http://127.0.0.1:2/", "http://127.0.0.1:1"), key), "may")
     for other in (("http://localhost:1", "http://localhost:2"), ("http://127.0.0.1:1",)):
         with pytest.raises(
-            OtherNodes, match=r"campaign may was started with http://127.0.0.1:1, http://127.0.0.1:2, .*--nodes"
+            OtherNodes, match=r"campaign may was started with http://127.0.0.1:1, http://127.0.0.1:2; .*--nodes"
         ):
             bind(tmp_path, NodeAccess(other, key), "may")
     (tmp_path / "nodes.json").write_text('["http://127.0.0.1:1"]')
