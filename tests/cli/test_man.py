@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from zonemta_py.cli import man
 from zonemta_py.cli.app import every, tree
+from zonemta_py.cli.terminal.errors import Exit
 
 
 @pytest.fixture(scope="module")
@@ -42,3 +44,21 @@ def test_every_command_and_option_has_its_place(folder: Path) -> None:
         assert option in pages["zonemta-run.1"]
     for status in (0, 64, 69, 75):
         assert f" {status} " in overview.partition("EXIT STATUS")[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        ([], Exit.USAGE, "give one folder for the pages"),
+        (["/proc/none"], Exit.CANT_CREATE, "/proc/none: cannot be written (No such file or directory)"),
+        ([__file__], Exit.CANT_CREATE, "cannot be written (File exists); give a folder"),
+    ],
+)
+def test_one_sentence_for_what_is_wrong(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], code: Exit, sentence: str
+) -> None:
+    assert man.main(arguments) == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert sentence in said.err
+    assert len(said.err.splitlines()) == 1

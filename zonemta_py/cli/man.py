@@ -16,7 +16,7 @@ from typing import Any
 
 from zonemta_py.cli.app import tree
 from zonemta_py.cli.run.commands import parser as run_parser
-from zonemta_py.cli.terminal.errors import Exit
+from zonemta_py.cli.terminal.errors import CommandError, Exit, guarded
 from zonemta_py.cli.terminal.examples import EXAMPLES
 from zonemta_py.cli.version import program
 
@@ -122,16 +122,21 @@ def _escaped(text: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
+    return guarded(lambda: _write(arguments))
+
+
+def _write(arguments: list[str]) -> None:
     if len(arguments) != 1:
-        print(
-            "say the folder that the pages go to: python -m zonemta_py.cli.man ~/.local/share/man/man1", file=sys.stderr
-        )
-        return Exit.USAGE
+        sentence = "give one folder for the pages: python -m zonemta_py.cli.man ~/.local/share/man/man1"
+        raise CommandError(Exit.USAGE, sentence)
     folder = Path(arguments[0])
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, page in pages().items():
-        (folder / name).write_text(page)
-    return Exit.OK
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, page in pages().items():
+            (folder / name).write_text(page)
+    except OSError as error:
+        sentence = f"{folder}: cannot be written ({error.strerror}); give a folder that you may write to"
+        raise CommandError(Exit.CANT_CREATE, sentence) from None
 
 
 if __name__ == "__main__":
