@@ -60,7 +60,7 @@ def facts() -> Facts:
         now=Totals(2_000, 1_900, 60, 40, AttemptCounts(1_900, 150, 60, 12), 2.5, 340.0, 2_900.0),
         before=Totals(1_000, 990, 10, 0, AttemptCounts(990, 20, 10, 0), 2.0, 400.0, 2_900.0),
         moments=[Moment(MIDNIGHT + 300 * n, AttemptCounts(100 + n % 9, n % 7, n % 3, 0)) for n in range(288)],
-        cells=[Cell(name, at, tally) for name in providers for at, tally in zip(hours, tallies, strict=True)],
+        cells=[Cell(name, at, attempts) for name in providers for at, attempts in zip(hours, tallies, strict=True)],
         pairs=[Pair(ip, name, tallies[7], 850) for ip in ("192.0.2.1", "192.0.2.2") for name in providers],
         causes=[Cause("greylisting", "deferred", 90), Cause("user-unknown", "bounced", 60), Cause("x", "blocked", 12)],
         said=[Said("user-unknown", "bounced", "#", 60, HOSTILE), Said("rate", "deferred", "# slow", 9, "421 slow")],

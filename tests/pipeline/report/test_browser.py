@@ -121,7 +121,7 @@ def test_links_give_the_numbers_of_the_tables(shown: Shown, facts: Facts) -> Non
     rows = list(csv.DictReader(io.StringIO(Path(saved.path()).read_text())))
     cells = shown.page.locator("#source-provider tbody tr").first.locator("td").all_inner_texts()
     assert cells[0] == rows[0]["source"]
-    assert int(cells[3].replace(",", "")) == int(rows[0]["attempts"]) == facts.pairs[0].tally.total
+    assert int(cells[3].replace(",", "")) == int(rows[0]["attempts"]) == facts.pairs[0].attempts.total
 
 
 @pytest.mark.parametrize("width", [360, 768, 1600])

@@ -59,7 +59,7 @@ def test_times_to_delivery_are_within_their_bin(found: Facts) -> None:
 def test_every_view_adds_up_to_the_same_attempts(found: Facts, day: ReportScope) -> None:
     """Over time, by provider and hour, by source and provider, and by class: all of them, and none twice."""
     for rows in (found.moments, found.cells, found.pairs):
-        assert AttemptCounts(*map(sum, zip(*(row.tally for row in rows), strict=True))) == found.now.attempts
+        assert AttemptCounts(*map(sum, zip(*(row.attempts for row in rows), strict=True))) == found.now.attempts
     assert sum(row.n for row in found.causes) == found.now.attempts.trouble
     assert [row.at for row in found.moments] == list(range(day.start, day.end, 300))
     assert {row.provider for row in found.pairs} == {"google", "microsoft", queries.NO_PROVIDER}

@@ -129,7 +129,7 @@ def test_links_hold_the_tables(made: Reader, facts: Facts, day: ReportScope) -> 
     links = {one["download"]: base64.b64decode((one["href"] or "").partition(",")[2]) for one in made.of("a")}
     assert links == {f"{table.name}.csv": table.csv for table in tables(facts, day)}
     rows = list(csv.DictReader(io.StringIO(links["over-time.csv"].decode())))
-    assert [int(row["delivered"]) for row in rows] == [row.tally.delivered for row in facts.moments]
+    assert [int(row["delivered"]) for row in rows] == [row.attempts.delivered for row in facts.moments]
 
 
 def test_a_spreadsheet_finds_no_formula() -> None:

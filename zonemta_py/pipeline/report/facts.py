@@ -57,8 +57,8 @@ def gather(spark: SparkSession, lake: Path, scope: ReportScope) -> Facts:
     counts, accepted = asked.result(), people.result()
     left = burnt(sorted((row.at, row.first, row.came, row.got, row.went) for row in changes))
     return Facts(
-        now=accepted.totals(True, counts.tally(True)),
-        before=accepted.totals(False, counts.tally(False)),
+        now=accepted.totals(True, counts.attempts(True)),
+        before=accepted.totals(False, counts.attempts(False)),
         moments=every_step(counts.moments(), scope),
         cells=counts.cells(),
         pairs=counts.pairs(),
@@ -134,27 +134,27 @@ class Counts:
                 self._before = self._before.plus(one) if row.set == 0 else self._before
                 continue
             key = (*(row[name] for name in SETS[row.set]), *([row.kind] if row.set == 4 else []))
-            tally, secure = self._sets[row.set].get(key, (AttemptCounts(), 0))
-            self._sets[row.set][key] = tally.plus(one), secure + row.secure
+            attempts, secure = self._sets[row.set].get(key, (AttemptCounts(), 0))
+            self._sets[row.set][key] = attempts.plus(one), secure + row.secure
 
     def rows(self, number: int) -> list[tuple[tuple[Any, ...], tuple[AttemptCounts, int]]]:
         found = sorted(self._sets[number].items())
         return [row for row in found if number != 4 or row[0][1] != "delivered"]
 
-    def tally(self, now: bool) -> AttemptCounts:
+    def attempts(self, now: bool) -> AttemptCounts:
         return self._sets[0].get((), (AttemptCounts(), 0))[0] if now else self._before
 
     def moments(self) -> list[Moment]:
-        return [Moment(key[0], tally) for key, (tally, _) in self.rows(1)]
+        return [Moment(key[0], attempts) for key, (attempts, _) in self.rows(1)]
 
     def cells(self) -> list[Cell]:
-        return [Cell(key[0], key[1], tally) for key, (tally, _) in self.rows(2)]
+        return [Cell(key[0], key[1], attempts) for key, (attempts, _) in self.rows(2)]
 
     def pairs(self) -> list[Pair]:
-        return [Pair(key[0], key[1], tally, secure) for key, (tally, secure) in self.rows(3)]
+        return [Pair(key[0], key[1], attempts, secure) for key, (attempts, secure) in self.rows(3)]
 
     def causes(self) -> list[Cause]:
-        return [Cause(key[0], key[1], tally.total) for key, (tally, _) in self.rows(4)]
+        return [Cause(key[0], key[1], attempts.total) for key, (attempts, _) in self.rows(4)]
 
 
 class Accepted:

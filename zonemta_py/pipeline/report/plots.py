@@ -42,13 +42,13 @@ def over_time(moments: Sequence[Moment], step_s: int) -> go.Figure:
         moments = [*moments, moments[-1]._replace(at=moments[-1].at + step_s)]
     times = [words.second(row.at) for row in moments]
     for kind in KINDS:
-        counts = [getattr(row.tally, kind) for row in moments]
+        counts = [getattr(row.attempts, kind) for row in moments]
         if any(counts):
             figure.add_scatter(
                 x=times, y=counts, name=kind, stackgroup="all", mode="none", fillcolor=COLOURS[kind],
                 line={"shape": "hv"}, hovertemplate="%{y:,}",
             )  # fmt: skip
-    share = [100 * row.tally.trouble / row.tally.total if row.tally.total >= FEW else None for row in moments]
+    share = [100 * row.attempts.trouble / row.attempts.total if row.attempts.total >= FEW else None for row in moments]
     figure.add_scatter(
         x=times, y=share, yaxis="y2", name="not delivered", mode="lines", connectgaps=False, showlegend=False,
         line={"color": MARK, "width": 1.5, "shape": "hv"}, hovertemplate="%{y:.1f}%",
@@ -68,7 +68,7 @@ def over_time(moments: Sequence[Moment], step_s: int) -> go.Figure:
 
 def heat(cells: Sequence[Cell], providers: Sequence[str], hours: Sequence[int], of_day: bool) -> go.Figure:
     """Two layers, of which the page shows one: share of attempts that did not deliver, and attempts."""
-    found = {(cell.provider, cell.hour): cell.tally for cell in cells}
+    found = {(cell.provider, cell.hour): cell.attempts for cell in cells}
     grid = [[found.get((name, hour)) for hour in hours] for name in providers]
     share = [[100 * t.trouble / t.total if t and t.total >= FEW else None for t in row] for row in grid]
     counts = [[t.total if t else None for t in row] for row in grid]
@@ -146,7 +146,7 @@ def secure(pairs: Sequence[Pair]) -> go.Figure:
     sums: dict[str, tuple[int, int]] = {}
     for row in pairs:
         tls, all_ = sums.get(row.provider, (0, 0))
-        sums[row.provider] = tls + row.secure, all_ + row.tally.delivered
+        sums[row.provider] = tls + row.secure, all_ + row.attempts.delivered
     names = sorted((name for name in sums if sums[name][1]), key=lambda name: (sums[name][0] / sums[name][1], name))
     shares = [100 * sums[name][0] / sums[name][1] for name in names]
     figure = _figure(height=max(_LOWEST_PX["secure"], 50 + 22 * len(names)), showlegend=False, margin=_LOW)

@@ -31,7 +31,7 @@ class AttemptCounts(NamedTuple):
 
 class Moment(NamedTuple):
     at: int
-    tally: AttemptCounts
+    attempts: AttemptCounts
 
 
 class Cell(NamedTuple):
@@ -39,13 +39,13 @@ class Cell(NamedTuple):
 
     provider: str
     hour: int
-    tally: AttemptCounts
+    attempts: AttemptCounts
 
 
 class Pair(NamedTuple):
     source: str
     provider: str
-    tally: AttemptCounts
+    attempts: AttemptCounts
     secure: int
     """Delivered attempts that were encrypted."""
 

@@ -79,16 +79,16 @@ def _over_time(facts: Facts, scope: ReportScope) -> Section:
     from zonemta_py.pipeline.report import plots
 
     width = {300: "5 minutes", HOUR_S: "hour", DAY_S: "day"}[scope.step_s]
-    peak = max(facts.moments, key=lambda row: row.tally.total, default=None)
+    peak = max(facts.moments, key=lambda row: row.attempts.total, default=None)
     all_ = facts.now.attempts
     failed = words.percent(all_.trouble, all_.total)
     says = f"{words.counted(all_.total, 'attempt')}, of which {failed} were not delivered."
-    if peak and peak.tally.total:
-        says += f" Most came at {words.moment(peak.at)}: {peak.tally.total:,} in one {width}."
+    if peak and peak.attempts.total:
+        says += f" Most came at {words.moment(peak.at)}: {peak.attempts.total:,} in one {width}."
         says = says.replace("in one 5 minutes", "in 5 minutes")
     table = Table(
         "over-time", f"Attempts per {width}, UTC", ["time", *AttemptCounts._fields],
-        [(words.moment(row.at), *row.tally) for row in facts.moments],
+        [(words.moment(row.at), *row.attempts) for row in facts.moments],
     )  # fmt: skip
     figure = plots.over_time(facts.moments, scope.step_s)
     plot = Plot("over-time-plot", figure, f"Stacked bars of attempts per {width}. {says}")
@@ -102,18 +102,19 @@ def _heat(facts: Facts, scope: ReportScope) -> Section | None:
         return None
     names, cells = _largest(facts.cells)
     worst = max(
-        (cell for cell in cells if cell.tally.total >= plots.FEW), key=lambda c: c.tally.trouble / c.tally.total,
+        (cell for cell in cells if cell.attempts.total >= plots.FEW),
+        key=lambda cell: cell.attempts.trouble / cell.attempts.total,
         default=None,
-    )  # fmt: skip
+    )
     says = "Hours with fewer than 5 attempts are left blank."
-    if worst and worst.tally.trouble:
-        share = words.percent(worst.tally.trouble, worst.tally.total)
+    if worst and worst.attempts.trouble:
+        share = words.percent(worst.attempts.trouble, worst.attempts.total)
         says = f"The worst hour: {worst.provider} at {_hour(worst.hour, scope)}, {share} not delivered. {says}"
     low, high = (0, DAY_S) if scope.by_hour_of_day else (scope.start // HOUR_S * HOUR_S, scope.end)
     hours = range(low, high, HOUR_S)
     table = Table(
         "provider-hour", "Attempts per provider and hour, UTC", ["provider", "hour", *AttemptCounts._fields],
-        [(cell.provider, _hour(cell.hour, scope), *cell.tally) for cell in facts.cells],
+        [(cell.provider, _hour(cell.hour, scope), *cell.attempts) for cell in facts.cells],
     )  # fmt: skip
     figure = plots.heat(cells, names, hours, scope.by_hour_of_day)
     switch = [("share", "Share not delivered"), ("attempts", "Attempts")]
@@ -125,21 +126,21 @@ def _heat(facts: Facts, scope: ReportScope) -> Section | None:
 def _trouble(facts: Facts) -> Section | None:
     if not facts.pairs:
         return None
-    rows = sorted(facts.pairs, key=lambda row: (-row.tally.trouble, -row.tally.total, row.source, row.provider))
+    rows = sorted(facts.pairs, key=lambda row: (-row.attempts.trouble, -row.attempts.total, row.source, row.provider))
     first = rows[0]
     says = "Nothing was refused or deferred."
-    if first.tally.trouble:
+    if first.attempts.trouble:
         says = (
-            f"Most trouble: {first.source} at {first.provider}, {words.counted(first.tally.trouble, 'attempt')} of "
-            f"{first.tally.total:,} not delivered ({words.percent(first.tally.trouble, first.tally.total)})."
+            f"Most trouble: {first.source} at {first.provider}, {words.counted(first.attempts.trouble, 'attempt')} of "
+            f"{first.attempts.total:,} not delivered ({words.percent(first.attempts.trouble, first.attempts.total)})."
         )
     columns = ["source", "provider", "not delivered %", "attempts", *AttemptCounts._fields, "TLS %"]
     table = Table(
         "source-provider", "Sources and providers, most trouble first", columns,
         [
             (
-                row.source, row.provider, _rounded(row.tally.trouble, row.tally.total), row.tally.total, *row.tally,
-                _rounded(row.secure, row.tally.delivered),
+                row.source, row.provider, _rounded(row.attempts.trouble, row.attempts.total), row.attempts.total,
+                *row.attempts, _rounded(row.secure, row.attempts.delivered),
             )
             for row in rows
         ],
@@ -214,14 +215,14 @@ def _tried_again(facts: Facts) -> Section | None:
 def _secure(facts: Facts) -> Section | None:
     from zonemta_py.pipeline.report import plots
 
-    delivered = sum(row.tally.delivered for row in facts.pairs)
+    delivered = sum(row.attempts.delivered for row in facts.pairs)
     if not delivered:
         return None
     tls = sum(row.secure for row in facts.pairs)
     says = f"{words.percent(tls, delivered)} of deliveries were encrypted."
-    kept = _names([(row.provider, row.tally.total) for row in facts.pairs])
+    kept = _names([(row.provider, row.attempts.total) for row in facts.pairs])
     shown = [row if row.provider in kept else row._replace(provider=OTHERS) for row in facts.pairs]
-    rows = [(row.source, row.provider, row.tally.delivered, row.secure) for row in sorted(facts.pairs)]
+    rows = [(row.source, row.provider, row.attempts.delivered, row.secure) for row in sorted(facts.pairs)]
     columns = ["source", "provider", "delivered", "encrypted"]
     table = Table("tls", "Deliveries that were encrypted", columns, rows)
     plot = Plot("tls-plot", plots.secure(shown), f"Bars per provider. {says}")
@@ -296,13 +297,13 @@ def _names(counts: Sequence[tuple[str, int]]) -> list[str]:
 
 def _largest(cells: Sequence[Cell]) -> tuple[list[str], list[Cell]]:
     """Providers that are shown, and the cells with all others as one."""
-    kept = _names([(cell.provider, cell.tally.total) for cell in cells])
+    kept = _names([(cell.provider, cell.attempts.total) for cell in cells])
     sums: dict[tuple[str, int], AttemptCounts] = {}
     for cell in cells:
         key = (cell.provider if cell.provider in kept else OTHERS, cell.hour)
-        sums[key] = sums.get(key, AttemptCounts()).plus(cell.tally)
+        sums[key] = sums.get(key, AttemptCounts()).plus(cell.attempts)
     names = kept if all(cell.provider in kept for cell in cells) else [*kept, OTHERS]
-    return names, [Cell(*key, tally) for key, tally in sums.items()]
+    return names, [Cell(*key, attempts) for key, attempts in sums.items()]
 
 
 def _summed(rows: Sequence[Cause]) -> list[Cause]:
