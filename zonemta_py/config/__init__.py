@@ -12,6 +12,7 @@ from pathlib import Path
 from zonemta_py.config.file import read
 from zonemta_py.config.http import Http, HttpKey, Right
 from zonemta_py.config.limits import Learning, Rate, SharesSection, Throttle, Window, rate
+from zonemta_py.config.pull import QUEUE_NAME, PullSection
 from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.root import Config
 from zonemta_py.config.section import NAME, ConfigError
@@ -21,9 +22,38 @@ from zonemta_py.config.sources import Pool, Source, Warmup
 from zonemta_py.config.zone import Retry, Zone
 
 __all__ = [
-    "NAME", "Config", "ConfigError", "DkimKey", "Dns", "Http", "HttpKey", "Learning", "Limits", "Listener", "Plugins",
-    "Pool", "Queue", "Rate", "Retry", "ReturnPath", "Right", "RulesSection", "ServerSection", "SharesSection",
-    "Signing", "Source", "Throttle", "Tls", "Warmup", "Window", "Zone", "load", "processes", "rate",
+    "NAME",
+    "QUEUE_NAME",
+    "Config",
+    "ConfigError",
+    "DkimKey",
+    "Dns",
+    "Http",
+    "HttpKey",
+    "Learning",
+    "Limits",
+    "Listener",
+    "Plugins",
+    "Pool",
+    "PullSection",
+    "Queue",
+    "Rate",
+    "Retry",
+    "ReturnPath",
+    "Right",
+    "RulesSection",
+    "ServerSection",
+    "SharesSection",
+    "Signing",
+    "Source",
+    "Throttle",
+    "Tls",
+    "Warmup",
+    "Window",
+    "Zone",
+    "load",
+    "processes",
+    "rate",
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from pydantic import field_validator, model_validator
 
 from zonemta_py.config.http import Http
 from zonemta_py.config.limits import Learning, SharesSection, Throttle, Window
+from zonemta_py.config.pull import PullSection
 from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.section import ConfigError, Section, sender_patterns
 from zonemta_py.config.security import DkimKey, ReturnPath, Signing, Tls
@@ -31,6 +32,7 @@ class Config(Section):
     key. One that is not named may be anybody, but where several users, keys and networks hand in mail, [[dkim]] keys
     do not sign its mail: write ["*"] for one that may send as any domain. This machine itself always may."""
     http: Http = Http.model_construct()
+    pull: PullSection = PullSection.model_construct()
     limits: Limits = Limits.model_construct()
     retry: Retry = Retry.model_construct()
     queue: Queue = Queue.model_construct()

@@ -38,6 +38,8 @@ class Zone(Section):
 
     name: str = Field(pattern=NAME)
     """Name, also the value of X-Sending-Zone."""
+    delivery: Literal["smtp", "pull"] = "smtp"
+    """pull: its mail waits to be taken, by [pull] or HTTP, and nobody connects to anybody."""
     connections: int = Field(100, ge=1)
     """Connections open at once, all destinations and sender processes together; without a smart host, a quarter is kept
     for destinations that have none yet, and those not known to be quick get one at first."""
@@ -137,4 +139,11 @@ class Zone(Section):
             raise ValueError("protocol = 'lmtp' needs host: MX records name SMTP servers only (RFC 2033 5)")
         if self.pool and self.sources:
             raise ValueError("a zone has either sources or a pool; remove one")
+        if self.pulled and (self.host or self.sources or self.pool):
+            raise ValueError("delivery = 'pull' connects to nobody; remove host, sources and pool")
         return self
+
+    @property
+    def pulled(self) -> bool:
+        """Whether its mail waits to be taken."""
+        return self.delivery == "pull"
