@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from zonemta_py.config.file import checked
-from zonemta_py.config.pull import PullToken
 from zonemta_py.config.section import ConfigError
+from zonemta_py.config.services.pull import PullToken
 
 HASH = "0" * 64
 
@@ -32,6 +32,6 @@ def test_a_token_is_for_its_queues_and_rights() -> None:
     ],
 )
 def test_what_cannot_be_meant_is_refused(document: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match="x.toml: ") as caught:
+    with pytest.raises(ConfigError, match=r"^x\.toml: ") as caught:
         checked(document, "x.toml")
     assert said in str(caught.value)

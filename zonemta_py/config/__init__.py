@@ -10,14 +10,14 @@ import os
 from pathlib import Path
 
 from zonemta_py.config.file import read
-from zonemta_py.config.http import Http, HttpKey, Right
 from zonemta_py.config.limits import Learning, Rate, SharesSection, Throttle, Window, rate
-from zonemta_py.config.pull import QUEUE_NAME, PullSection
 from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.root import Config
 from zonemta_py.config.section import NAME, ConfigError
 from zonemta_py.config.security import DkimKey, ReturnPath, Signing, Tls
 from zonemta_py.config.server import Dns, Plugins, Queue, RulesSection, ServerSection
+from zonemta_py.config.services.http import Http, HttpKey, Right
+from zonemta_py.config.services.pull import QUEUE_NAME, PullSection
 from zonemta_py.config.sources import Pool, Source, Warmup
 from zonemta_py.config.zone import Retry, Zone
 

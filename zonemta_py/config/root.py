@@ -7,13 +7,13 @@ from typing import Literal
 
 from pydantic import field_validator, model_validator
 
-from zonemta_py.config.http import Http
 from zonemta_py.config.limits import Learning, SharesSection, Throttle, Window
-from zonemta_py.config.pull import PullSection
 from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.section import ConfigError, Section, sender_patterns
 from zonemta_py.config.security import DkimKey, ReturnPath, Signing, Tls
 from zonemta_py.config.server import Dns, Plugins, Queue, RulesSection, ServerSection
+from zonemta_py.config.services.http import Http
+from zonemta_py.config.services.pull import PullSection
 from zonemta_py.config.sources import Pool, Source, Warmup
 from zonemta_py.config.zone import Retry, Zone
 from zonemta_py.mail.addresses.domain import canonical

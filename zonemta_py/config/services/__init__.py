@@ -1,0 +1,1 @@
+"""Listeners beside SMTP: what they are configured by."""
