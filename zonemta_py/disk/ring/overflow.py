@@ -1,0 +1,192 @@
+"""A queue of records in memory that overflows to a ring on disk, and only then (seed 003).
+
+While memory has room and the ring is empty, the disk is not touched: the ring is not even made. What comes when memory
+is full goes to the ring, and comes back in order as room is made. When the ring is full as well its oldest page is
+overwritten; when the disk refuses, the newest records are not taken. Both are counted in `dropped`.
+
+Records are taken by `peek` and ended by `done`: what was not ended when the process died is read again, if it had been
+in the ring; what was in memory alone is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+from zonemta_py.disk.ring import pages
+from zonemta_py.disk.ring.ring import Mark, Ring, RingError
+
+log = logging.getLogger(__name__)
+
+
+class OverflowQueue:
+    """records_max, bytes_max: of memory. page_count, page_size: of a ring that has to be made; 0 pages: no ring.
+
+    flush_s: a page that was begun so long ago (`tick`) is written though it is not full; 0: never, as in the seed.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        records_max: int = 10_000,
+        bytes_max: int = 4 << 20,
+        page_count: int = 4096,
+        page_size: int = pages.PAGE_BYTES,
+        sync: bool = False,
+        flush_s: float = 0.0,
+    ) -> None:
+        self._path, self._sync, self._flush_s = path, sync, flush_s
+        self._records_max, self._bytes_max = records_max, bytes_max
+        self._page_count, self._page_size = page_count, page_size
+        self._memory: deque[bytes] = deque()
+        self._bytes = 0
+        self._runs: deque[tuple[Mark | None, int]] = deque()
+        """Of the records in memory, in order: the place in the ring (None: they are in memory alone), and how many."""
+        self._begun = 0.0
+        self._lost = 0
+        self._troubled = False
+        self._ring = self._opened() if page_count and path.exists() else None
+        self._refill()
+
+    @property
+    def dropped(self) -> int:
+        """Records that nobody will get."""
+        return self._lost + (self._ring.dropped if self._ring else 0)
+
+    @property
+    def damaged(self) -> int:
+        """Pages that were not whole."""
+        return self._ring.damaged if self._ring else 0
+
+    @property
+    def writes(self) -> int:
+        """Pages and metadata that were written."""
+        return self._ring.writes if self._ring else 0
+
+    def put(self, record: bytes, now: float = 0.0) -> bool:
+        """False: it is not taken, and counted. now: seconds, of the clock that `tick` gets. Raises RecordTooLarge."""
+        if not self._ring and self._fits(record):
+            self._keep(None, [record])
+            return True
+        return self._overflow(record, now)
+
+    def peek(self, count: int) -> list[bytes]:
+        """The oldest records, at most so many; they stay until `done`."""
+        if len(self._memory) < count:
+            self._refill()
+        return list(islice(self._memory, count))
+
+    def done(self, count: int) -> None:
+        """So many of the oldest have reached their reader."""
+        for _ in range(min(count, len(self._memory))):
+            self._bytes -= len(self._memory.popleft())
+            mark, left = self._runs.popleft()
+            if left > 1:
+                self._runs.appendleft((mark and Mark(mark.page, mark.record + 1), left - 1))
+        self._refill()
+
+    def __bool__(self) -> bool:
+        return bool(self._memory) or bool(self._ring)
+
+    def in_memory(self) -> int:
+        """Records that `peek` finds without reading."""
+        return len(self._memory)
+
+    def pages(self) -> int:
+        """Written pages that are still to be read."""
+        return self._ring.unread() if self._ring else 0
+
+    def tick(self, now: float) -> None:
+        """Writes a page that has waited for `flush_s`."""
+        if self._flush_s and self._ring is not None and self._begun and now - self._begun >= self._flush_s:
+            self._begun = 0.0
+            self._try(self._ring.flush)
+
+    def close(self) -> int:
+        """A clean end: what was ended is not read again. Returns how many records are gone, for they were nowhere else.
+
+        After seed 003: memory, and the page that was being filled, are not written.
+        """
+        gone = sum(count for mark, count in self._runs if mark is None)
+        if self._ring is not None:
+            gone += self._ring.unwritten()
+            mark = next((mark for mark, _ in self._runs if mark is not None), None)
+            self._try(lambda ring=self._ring: ring.close(mark))  # type: ignore[misc]
+        return gone
+
+    # -- memory
+
+    def _fits(self, record: bytes) -> bool:
+        return len(self._memory) < self._records_max and self._bytes + len(record) <= self._bytes_max
+
+    def _keep(self, mark: Mark | None, records: list[bytes]) -> None:
+        if mark is None and self._runs and self._runs[-1][0] is None:
+            self._runs[-1] = (None, self._runs[-1][1] + len(records))
+        else:
+            self._runs.append((mark, len(records)))
+        self._memory.extend(records)
+        self._bytes += sum(map(len, records))
+
+    def _refill(self) -> None:
+        """Takes pages back while a quarter of memory, or more, is free."""
+        ring = self._ring
+        while ring and 4 * self._bytes <= 3 * self._bytes_max and 4 * len(self._memory) <= 3 * self._records_max:
+            try:
+                mark, records = ring.take()
+            except OSError as error:
+                self._say(error)
+                return
+            if not records:
+                return
+            self._keep(mark, records)
+
+    # -- the ring
+
+    def _overflow(self, record: bytes, now: float) -> bool:
+        ring = self._ring if self._ring is not None else self._made()
+        if ring is None or not self._try(lambda: ring.append(record)):
+            self._lost += 1
+            return False
+        self._begun = self._begun or now
+        return True
+
+    def _try(self, work: Callable[[], None]) -> bool:
+        try:
+            work()
+        except OSError as error:
+            self._say(error)
+            return False
+        self._troubled = False
+        return True
+
+    def _made(self) -> Ring | None:
+        if not self._page_count:
+            return None
+        try:
+            self._ring = Ring.create(self._path, self._page_count, self._page_size, self._sync)
+        except (OSError, RingError) as error:
+            self._say(error)
+        return self._ring
+
+    def _opened(self) -> Ring | None:
+        """What an earlier process left; one that cannot be read is put aside, for it is in nobody's way there."""
+        try:
+            return Ring.open(self._path, self._sync)
+        except RingError as error:
+            if not error.damaged:
+                raise
+            aside = self._path.with_name(f"{self._path.name}.damaged")
+            self._path.replace(aside)
+            log.warning("%s; it is now %s", error, aside.name)
+        except OSError as error:
+            self._say(error)
+        return None
+
+    def _say(self, error: Exception) -> None:
+        """Once, until it works again."""
+        if not self._troubled:
+            self._troubled = True
+            log.warning("%s: %s; records that find no room in memory are dropped and counted", self._path, error)
