@@ -54,17 +54,17 @@ class OverflowQueue:
     @property
     def dropped(self) -> int:
         """Records that nobody will get."""
-        return self._lost + (self._ring.dropped if self._ring else 0)
+        return self._lost + (self._ring.dropped if self._ring is not None else 0)
 
     @property
     def damaged(self) -> int:
         """Pages that were not whole."""
-        return self._ring.damaged if self._ring else 0
+        return self._ring.damaged if self._ring is not None else 0
 
     @property
     def writes(self) -> int:
         """Pages and metadata that were written."""
-        return self._ring.writes if self._ring else 0
+        return self._ring.writes if self._ring is not None else 0
 
     def put(self, record: bytes, now: float = 0.0) -> bool:
         """False: it is not taken, and counted. now: seconds, of the clock that `tick` gets. Raises RecordTooLarge."""
@@ -97,7 +97,7 @@ class OverflowQueue:
 
     def pages(self) -> int:
         """Written pages that are still to be read."""
-        return self._ring.unread() if self._ring else 0
+        return self._ring.unread() if self._ring is not None else 0
 
     def tick(self, now: float) -> None:
         """Writes a page that has waited for `flush_s`."""
@@ -116,6 +116,11 @@ class OverflowQueue:
             mark = next((mark for mark, _ in self._runs if mark is not None), None)
             self._try(lambda ring=self._ring: ring.close(mark))  # type: ignore[misc]
         return gone
+
+    def abandon(self) -> None:
+        """Writes nothing, as the end of the process would."""
+        if self._ring is not None:
+            self._ring.abandon()
 
     # -- memory
 
