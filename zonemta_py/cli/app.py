@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from zonemta_py.cli import sink
+from zonemta_py.cli import ring, sink
 from zonemta_py.cli.campaign import commands as campaign
 from zonemta_py.cli.config import address, api_key, dkim, route, rules, tls
 from zonemta_py.cli.config import commands as config
@@ -33,7 +33,13 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 }  # fmt: skip
 _GROUPS = {"queue": queue.app, "journal": journal.app, "config": config.app, "dkim": dkim.app, "rules": rules.app}
 _GROUPS |= {"verp": address.verp, "srs": address.srs, "tls": tls.app, "warmup": warmup.app, "campaign": campaign.app}
-_GROUPS |= {"api-key": api_key.app, "lake": lake.app, "report": report.app, "suppression": suppression.app}
+_GROUPS |= {
+    "ring": ring.app,
+    "api-key": api_key.app,
+    "lake": lake.app,
+    "report": report.app,
+    "suppression": suppression.app,
+}
 
 
 def main(arguments: list[str]) -> int:

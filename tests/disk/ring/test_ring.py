@@ -272,7 +272,7 @@ def test_sizes_that_cannot_be(tmp_path: Path, size: int, count: int, what: str) 
 
 def test_a_file_that_is_no_ring(tmp_path: Path) -> None:
     (tmp_path / "ring").write_bytes(b"no ring" * 1000)
-    with pytest.raises(RingError, match="is no ring, or its metadata is damaged; move it away"):
+    with pytest.raises(RingError, match="is not a ring, or its metadata is damaged; move it away"):
         Ring.open(tmp_path / "ring")
 
 

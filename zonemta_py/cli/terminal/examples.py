@@ -32,6 +32,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "zonemta journal dump --type delivery --since 'yesterday 9:00' --json",
     ),
     "config check": ("zonemta config check zonemta.toml",),
+    "ring show": ("zonemta ring show /var/lib/zonemta/overflow.ring",),
     "warmup set": ("zonemta warmup set 192.0.2.1 google 3",),
     "campaign check": ("zonemta campaign check letter.toml --list people.csv",),
     "campaign pause": ("zonemta campaign pause spring --because 'too many complaints'",),

@@ -110,12 +110,15 @@ class OverflowQueue:
 
         After seed 003: memory, and the page that was being filled, are not written.
         """
-        gone = sum(count for mark, count in self._runs if mark is None)
-        if self._ring is not None:
-            gone += self._ring.unwritten()
-            mark = next((mark for mark, _ in self._runs if mark is not None), None)
-            self._try(lambda ring=self._ring: ring.close(mark))  # type: ignore[misc]
+        ring, gone = self._ring, sum(count for mark, count in self._runs if not self._is_on_disk(mark))
+        if ring is not None:
+            gone += ring.unwritten()
+            kept = next((mark for mark, _ in self._runs if self._is_on_disk(mark)), None)
+            self._try(lambda: ring.close(kept))
         return gone
+
+    def _is_on_disk(self, mark: Mark | None) -> bool:
+        return mark is not None and self._ring is not None and self._ring.holds(mark)
 
     def abandon(self) -> None:
         """Writes nothing, as the end of the process would."""

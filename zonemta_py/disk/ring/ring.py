@@ -95,7 +95,7 @@ class Ring:
             metadata = pages.unpacked_metadata(os.pread(file, pages.RESERVED_BYTES, 0))
             if metadata is None:
                 raise RingError(
-                    f"{path} is no ring, or its metadata is damaged; move it away, and a new one is made", True
+                    f"{path} is not a ring, or its metadata is damaged; move it away, and a new one is made", True
                 )
             return cls(file, path, metadata, sync)
         except BaseException:
@@ -170,7 +170,7 @@ class Ring:
             if keep_last:
                 self.flush()
             unread, record = self._number - mark.page + 1, mark.record
-            if unread > self.metadata.page_count:  # overwritten since
+            if not self.holds(mark):
                 unread, record = self.metadata.page_count, 0
             if self.head >= 0:
                 found = self.metadata._replace(clean=True, head=self.head, unread=unread, record=record)
@@ -218,6 +218,10 @@ class Ring:
     def unread(self) -> int:
         """Written pages that are to be read."""
         return self._unread
+
+    def holds(self, mark: Mark) -> bool:
+        """Whether the page there has not been overwritten since."""
+        return self._number - mark.page < self.metadata.page_count
 
     def unwritten(self) -> int:
         """Records of the page that is being filled."""
