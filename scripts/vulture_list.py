@@ -83,3 +83,17 @@ _.pull
 _.queues_max
 _.reserve_max_s
 _.reserve_s
+
+# the event feed, whose process comes next
+_.event_sinks
+_.batch_events
+_.batch_bytes
+_.batch_s
+_.memory_events
+_.memory_bytes
+_.ring_bytes
+_.page_bytes
+_.dead_bytes
+_.OverflowQueue
+_.in_memory
+_.OVERHEAD_BYTES

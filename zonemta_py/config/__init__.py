@@ -16,6 +16,7 @@ from zonemta_py.config.root import Config
 from zonemta_py.config.section import NAME, ConfigError
 from zonemta_py.config.security import DkimKey, ReturnPath, Signing, Tls
 from zonemta_py.config.server import Dns, Plugins, Queue, RulesSection, ServerSection
+from zonemta_py.config.services.events import EventSink
 from zonemta_py.config.services.http import Http, HttpKey, Right
 from zonemta_py.config.services.pull import QUEUE_NAME, PullSection
 from zonemta_py.config.sources import Pool, Source, Warmup
@@ -28,6 +29,7 @@ __all__ = [
     "ConfigError",
     "DkimKey",
     "Dns",
+    "EventSink",
     "Http",
     "HttpKey",
     "Learning",

@@ -12,6 +12,7 @@ from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.section import ConfigError, Section, sender_patterns
 from zonemta_py.config.security import DkimKey, ReturnPath, Signing, Tls
 from zonemta_py.config.server import Dns, Plugins, Queue, RulesSection, ServerSection
+from zonemta_py.config.services.events import EventSink
 from zonemta_py.config.services.http import Http
 from zonemta_py.config.services.pull import PullSection
 from zonemta_py.config.sources import Pool, Source, Warmup
@@ -49,11 +50,12 @@ class Config(Section):
     dkim: list[DkimKey] = []
     signing: Signing = Signing.model_construct()
     return_path: ReturnPath = ReturnPath.model_construct()
+    event_sinks: list[EventSink] = []
     plugins: Plugins = Plugins.model_construct()
 
     @model_validator(mode="after")
     def _check(self) -> Config:
-        for kind in ("zones", "listeners", "pools", "warmups", "throttles", "windows"):
+        for kind in ("zones", "listeners", "pools", "warmups", "throttles", "windows", "event_sinks"):
             names = [section.name for section in getattr(self, kind)]
             for name in names:
                 if names.count(name) > 1:

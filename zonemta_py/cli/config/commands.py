@@ -19,6 +19,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import ConfigFile, configuration
 from zonemta_py.config import Config, ConfigError, load, senders
 from zonemta_py.config.secret import warning as exposed
+from zonemta_py.config.services.events import SECRET_PREFIX
 
 app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True)
 
@@ -148,8 +149,14 @@ def _line() -> str:
 
 
 @app.command()
-def secret() -> None:
-    """Print a secret for return_path.secret: 256 random bits."""
+def secret(
+    webhook: Annotated[bool, typer.Option("--webhook", help="Print one for `secret` of a webhook.")] = False,
+) -> None:
+    """Print a secret for return_path.secret, or for a webhook of [[event_sinks]]: 256 random bits."""
+    import base64
     import secrets
 
-    print(secrets.token_urlsafe(32))
+    if webhook:
+        print(SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode())
+    else:
+        print(secrets.token_urlsafe(32))

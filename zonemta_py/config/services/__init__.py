@@ -1,1 +1,1 @@
-"""Listeners beside SMTP: what they are configured by."""
+"""What stands beside SMTP: HTTP, queues to take mail from, sinks of events; and what each is configured by."""

@@ -1,0 +1,147 @@
+"""Event sinks: where the live event feed goes, in which form, and how much may wait for each."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+from pathlib import Path
+from typing import Literal
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from zonemta_py.config.section import NAME, Section, domain_rules
+
+EventType = Literal[
+    "accepted", "queued", "attempted", "delivered", "deferred", "bounced", "expired", "held", "released", "removed",
+    "in_doubt", "suppressed", "unsuppressed", "finished", "suspended", "resumed", "rate_changed", "warmup_changed",
+    "configuration_changed", "feedback",
+]  # fmt: skip
+"""What an event may be; docs/EVENTS.md says when each comes."""
+SinkKind = Literal["webhook"]
+PAGE_BYTES = 4096
+SECRET_PREFIX = "whsec_"
+SCHEMES: dict[str, tuple[tuple[str, ...], str]] = {
+    "webhook": (("https", "http"), "https://events.example.com/zonemta"),
+}
+"""Of a kind's url: the schemes it may have, and an example."""
+SAFE = frozenset({"https", "tls", "unix"})
+"""Schemes that nobody on the way can read."""
+
+
+class EventSink(Section):
+    """One place that events go to. What cannot be sent waits in memory, then in a ring file below events/NAME in
+    server.folder; when that is full too, the oldest are dropped and counted, and `zonemta events replay` sends them
+    again."""
+
+    name: str = Field(pattern=NAME)
+    """Name, in commands, logs and of its folder."""
+    kind: SinkKind
+    """What is there: webhook (HTTP)."""
+    url: str = ""
+    """Where: https://host/path for a webhook."""
+    cleartext: bool = False
+    """Permits a url without TLS to another machine; events have addresses of people in them."""
+    types: list[EventType] = []
+    """Types of events that it gets; empty: all."""
+    zones: list[str] = []
+    """Only events of these zones; empty: all."""
+    domains: list[str] = []
+    """Only events of recipients at these domains (*.example.com matches subdomains); empty: all."""
+    campaigns: list[str] = []
+    """Only events of these campaigns; empty: all."""
+    tenants: list[str] = []
+    """Only events of these tenants; empty: all."""
+    batch_events: int = Field(100, ge=1, le=10_000)
+    """Most events sent at once."""
+    batch_bytes: int = Field(256 * 1024, ge=16 * 1024, le=64 * 1024 * 1024)
+    """Most bytes of events sent at once."""
+    batch_s: float = Field(0.5, ge=0, le=60)
+    """Seconds an event waits for others to be sent with."""
+    timeout_s: float = Field(10, gt=0, le=600)
+    """Seconds that connecting, or a confirmation, may take."""
+    retry_s: float = Field(1, gt=0)
+    """Seconds until the first try again after a failure; doubles up to retry_max_s."""
+    retry_max_s: float = Field(60, gt=0)
+    """Longest wait between two tries."""
+    memory_events: int = Field(10_000, ge=100)
+    """Most events that wait in memory."""
+    memory_bytes: int = Field(8 * 1024 * 1024, ge=64 * 1024)
+    """Most bytes of them."""
+    ring_bytes: int = Field(64 * 1024 * 1024, ge=0)
+    """Size of the ring file, which is made when memory is full for the first time; 0: none."""
+    page_bytes: int = Field(16 * 1024, ge=3 * PAGE_BYTES, le=1024 * 1024, multiple_of=PAGE_BYTES)
+    """Size of the ring's pages, which are written when full: the erase block of a flash medium is best."""
+    dead_bytes: int = Field(16 * 1024 * 1024, ge=64 * 1024)
+    """Most bytes of dead letters, which are events that the other side refuses for good; the oldest go first."""
+    format: Literal["batch", "jsonlines", "single"] = "batch"
+    """Body of a webhook's request: batch (a JSON array, CloudEvents' batch mode), jsonlines, single (one event)."""
+    secret: list[str] = []
+    """Keys that sign a webhook's requests (Standard Webhooks: whsec_ and base64); each signs, so that one can be
+    replaced. `zonemta config secret --webhook` makes one."""
+    username: str = ""
+    """Login, if the other side wants one (HTTP: Basic)."""
+    password: str = ""
+    """Its password; of a webhook without a username: a bearer token."""
+    ca_file: Path | None = None
+    """PEM file with the certificates of authorities to trust instead of the system's."""
+    client_certificate: Path | None = None
+    """PEM file with the certificate (and key) shown to servers that ask for one."""
+
+    @field_validator("domains")
+    @classmethod
+    def _check_domains(cls, values: list[str]) -> list[str]:
+        return domain_rules(values)
+
+    @field_validator("secret")
+    @classmethod
+    def _check_secret(cls, values: list[str]) -> list[str]:
+        for value in values:
+            if len(signing_key(value)) < 24:
+                remedy = "`zonemta config secret --webhook` makes one"
+                raise ValueError(f"a secret is whsec_ and 24 bytes or more in base64; {remedy}")
+        return values
+
+    @model_validator(mode="after")
+    def _check(self) -> EventSink:
+        schemes, example = SCHEMES.get(self.kind, ((), ""))
+        if not schemes:
+            return self
+        parts = split(self.url)
+        if parts is None or parts.scheme not in schemes or not (parts.hostname or parts.path.strip("/")):
+            raise ValueError(f"a {self.kind} needs a url such as {example}")
+        if parts.scheme not in SAFE and not self.cleartext and not _is_here(parts.hostname or ""):
+            raise ValueError(
+                f"{parts.scheme}:// would carry addresses of people in the clear; use {schemes[0]}://, or set"
+                " cleartext = true"
+            )
+        if self.retry_max_s < self.retry_s:
+            raise ValueError("retry_max_s is less than retry_s; raise it")
+        return self
+
+
+def split(url: str) -> SplitResult | None:
+    """None if it is no URL, or its port no port."""
+    try:
+        parts = urlsplit(url)
+        return parts if parts.port is None or parts.port > 0 else None
+    except ValueError:
+        return None
+
+
+def signing_key(secret: str) -> bytes:
+    """b"": it is none."""
+    try:
+        return (
+            base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True) if SECRET_PREFIX in secret[:6] else b""
+        )
+    except binascii.Error:
+        return b""
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

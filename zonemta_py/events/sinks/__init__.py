@@ -1,0 +1,1 @@
+"""Where events go to: one module for each kind of sink."""
