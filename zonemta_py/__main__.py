@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 
@@ -13,6 +14,7 @@ def main() -> int:
         print(program())
         return 0
     if arguments[:1] == ["run"]:
+        gc.disable()  # a start only imports, so there is nothing to collect; `supervisor` and `children` enable it
         from zonemta_py.cli.run.commands import main as run
 
         return run(arguments[1:])

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import gc
 import logging
 import os
 import resource
@@ -134,6 +135,7 @@ def _entry(host: Host, record: logging.LogRecord) -> bool:
 
 def queue(config: Config, host: Host) -> None:
     """The process that owns the disk."""
+    gc.disable()  # until it accepts mail: among imports and recovery's rows there is nothing to collect
     listen_to_log(config, host)
     # One arena for LevelDB's threads and ours: memory freed by one is reused by the other, instead of fresh pages.
     ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
@@ -178,6 +180,7 @@ async def _queue(config: Config, host: Host) -> None:
             opening = await begin(config, hooks, resolver=resolver)
             break
         except (StoreError, OSError) as error:
+            gc.enable()
             print(f"zonemta: the queue cannot be opened: {error}; trying again", file=sys.stderr, flush=True)
             await asyncio.sleep(0.5)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _drain, opening.queue)
@@ -185,6 +188,7 @@ async def _queue(config: Config, host: Host) -> None:
     if opening.queue.core.copied:
         print(f"zonemta: {opening.queue.core.copied}", file=sys.stderr, flush=True)
     listening = await server.serve(opening.queue, config.folder)
+    gc.enable()
     await opening.finish()
     opening.queue.start()
     total = (await opening.queue.ask("size"))["total"]

@@ -134,6 +134,7 @@ class Supervisor:
         self._start_due()
 
     def forever(self) -> NoReturn:
+        gc.enable()
         gc.collect()
         gc.freeze()
         while True:
@@ -228,6 +229,7 @@ class Supervisor:
         if pid:
             return pid
         status = os.EX_SOFTWARE
+        gc.enable()
         try:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, WAITED_FOR)

@@ -15,8 +15,9 @@ from zonemta_py.config.shipped import shipped
 from zonemta_py.mail import classify
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.check import overridden, problems
+from zonemta_py.mail.rules.classes import CLASSES
 from zonemta_py.mail.rules.pattern import FLAGS, needed, risk
-from zonemta_py.mail.rules.rule import CLASSES, STAGES, Action, reply_of
+from zonemta_py.mail.rules.rule import STAGES, Action, reply_of
 from zonemta_py.mail.rules.rules import REMEMBERED_MAX, TEXT_MAX, UNDEFINED, Rules, RulesError
 
 SHIPPED = Rules.load([shipped("rules.toml")])

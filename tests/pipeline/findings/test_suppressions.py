@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.mail.rules.rule import CLASSES
+from zonemta_py.mail.rules.classes import CLASSES
 from zonemta_py.pipeline.findings.suppressions import COLUMNS, EVIDENCE_MAX, STANDARDS, STORM_LEAST, suppressions
 
 UNKNOWN = {"verdict": "bounced", "class": "user-unknown", "code": 550, "enhanced": "5.1.1", "reply": "No such user"}

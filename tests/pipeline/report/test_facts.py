@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
+from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.pipeline.findings.baseline import shares
 from zonemta_py.pipeline.report import facts, queries, warmups
 from zonemta_py.pipeline.report.page import page

@@ -16,7 +16,8 @@ from zonemta_py.cli.terminal.output import print_json, print_table
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.config.shipped import shipped
 from zonemta_py.mail.rules.check import overridden, problems
-from zonemta_py.mail.rules.rule import CLASSES, STAGES, Action, Rule, reply_of
+from zonemta_py.mail.rules.classes import CLASSES
+from zonemta_py.mail.rules.rule import STAGES, Action, Rule, reply_of
 from zonemta_py.mail.rules.rules import Rules, RulesError
 from zonemta_py.zones.site import Providers
 

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rules.classes import CLASSES
 from zonemta_py.mail.rules.pattern import FLAGS, needed
-from zonemta_py.mail.rules.rule import ACTION_KEYS, CLASSES, Action, Classified, Rule, RulesError, action_of, rule_of
+from zonemta_py.mail.rules.rule import ACTION_KEYS, Action, Classified, Rule, RulesError, action_of, rule_of
 
 __all__ = ["CLASSES", "UNDEFINED", "Action", "Classified", "Rule", "Rules", "RulesError"]
 

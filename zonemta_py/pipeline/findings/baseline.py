@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
+from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
+from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.pipeline.findings.warmup_proposal import CAPS
 from zonemta_py.pipeline.findings.windows import WINDOW_S, Counted, answered, of_pairs, windows
 

@@ -15,8 +15,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from zonemta_py.mail.rules.check import problems
+from zonemta_py.mail.rules.classes import CLASSES
 from zonemta_py.mail.rules.pattern import FLAGS
-from zonemta_py.mail.rules.rule import CLASSES, STAGES, reply_of
+from zonemta_py.mail.rules.rule import STAGES, reply_of
 from zonemta_py.mail.rules.rules import Rules, RulesError
 from zonemta_py.pipeline.findings.unknown import VAGUE, common, shape, since
 

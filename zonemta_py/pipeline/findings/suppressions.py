@@ -1,6 +1,6 @@
 """Addresses to suppress: hard bounces and complaints, found by a table of standards, each row with its evidence.
 
-A standard names classes of replies (`mail.rules.rule.CLASSES`) that are about the recipient. It is met by enough
+A standard names classes of replies (`mail.rules.classes.CLASSES`) that are about the recipient. It is met by enough
 different messages over enough days, without a delivery between: a later delivery clears what was before it, and so does
 an operator who takes the address off the list (UNSUPPRESS). Replies about us (blocks, policy, spam, rates, TLS,
 network) are in no standard, so they never stop a person's mail. Complaints and unsubscribes count at once and nothing

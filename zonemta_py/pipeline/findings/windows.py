@@ -21,7 +21,7 @@ WINDOW_S = 300
 THROTTLING = ("rate", "too-many-connections")
 """Classes of replies that mean: slower."""
 BLOCKING = ("blocked-ip", "poor-reputation", "reverse-dns", "spam-content", "policy", "authentication", "virus")
-"""Classes about us or the message; fewer count as blocked elsewhere (`rule.BLOCKED_CLASSES`)."""
+"""Classes about us or the message; fewer count as blocked elsewhere (`classes.BLOCKED_CLASSES`)."""
 PERSONAL = ("user-unknown", "mailbox-full", "inactive", "suspended", "moved", "host-unknown")
 """Classes about the recipient."""
 KINDS = ("deferred", "blocked", "bounced")

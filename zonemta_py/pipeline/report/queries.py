@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
+from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.pipeline.report.scope import DAY_S, HOUR_S, Kind, ReportScope
 
 if TYPE_CHECKING:

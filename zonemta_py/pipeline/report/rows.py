@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 KINDS = ("delivered", "deferred", "bounced", "blocked")
-"""How an attempt ended. Blocked: deferred or bounced with one of `rule.BLOCKED_CLASSES`, as campaigns count."""
+"""How an attempt ended. Blocked: deferred or bounced with one of `classes.BLOCKED_CLASSES`, as campaigns count."""
 
 
 class AttemptCounts(NamedTuple):

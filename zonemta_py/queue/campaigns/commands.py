@@ -15,7 +15,6 @@ from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.records import StandingRecord, Type
 from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.mail.schedule_fields import name as checked_name
-from zonemta_py.merge.source import TemplateSource
 from zonemta_py.queue.campaigns import thresholds as bounds
 from zonemta_py.queue.campaigns import unregistered
 from zonemta_py.queue.campaigns.monitor import CampaignMonitor, stop_of
@@ -196,6 +195,8 @@ def _bounds(given: dict[str, Any] | None) -> dict[str, float]:
 def _template(template: bytes) -> bytes:
     if not isinstance(template, bytes) or len(template) > TEMPLATE_BYTES_MAX:
         raise ValueError(f"a template is bytes, {TEMPLATE_BYTES_MAX:,} at most")
+    from zonemta_py.merge.source import TemplateSource  # here, because a start accepts mail before it needs templates
+
     try:
         source = TemplateSource.unpack(template)
     except (ValueError, TypeError) as error:

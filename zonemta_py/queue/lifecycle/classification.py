@@ -12,19 +12,20 @@ from __future__ import annotations
 import dataclasses
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.config.shipped import shipped
 from zonemta_py.mail.classify import LOCAL, TLS_POLICY
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.rules.rule import RulesError
-from zonemta_py.mail.rules.rules import Classified, Rules
-from zonemta_py.mail.rules.waiting_time import said_wait_s
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Outcome, Result
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.schedule.batch import EgressPath
 from zonemta_py.schedule.policy.state import NO_TLS
+
+if TYPE_CHECKING:
+    from zonemta_py.mail.rules.rules import Classified, Rules
 
 OURS = LOCAL | {"plugin", "queue", "limit"}
 """Stages at which no remote server has replied."""
@@ -39,6 +40,9 @@ SAID_TIMES = 4
 
 def load(config: Config) -> Rules:
     """The configured rules, our own first. Raises ConfigError. Compiled once: child processes inherit them by fork."""
+    # Imported here, like all that only replies need: a start accepts mail before it loads them.
+    from zonemta_py.mail.rules.rule import RulesError
+
     own, file = config.rules.extra, config.rules.file or shipped("rules.toml")
     try:
         return _compiled((own, file) if own else (file,))
@@ -48,6 +52,8 @@ def load(config: Config) -> Rules:
 
 @lru_cache(4)
 def _compiled(paths: tuple[Path, ...]) -> Rules:
+    from zonemta_py.mail.rules.rules import Rules
+
     return Rules.load(list(paths))
 
 
@@ -79,6 +85,8 @@ class Classification:
         own = classified.action.delay_s and classified.kind != GREYLISTING
         if outcome.verdict != DEFERRED or outcome.stage not in MAIL_STAGES or own:
             return outcome
+        from zonemta_py.mail.rules.waiting_time import said_wait_s
+
         said_s = said_wait_s(outcome.reply.text)
         if said_s is None or any(lease.batch.entries[i].note.attempts >= SAID_TIMES for i in outcome.recipients):
             return outcome

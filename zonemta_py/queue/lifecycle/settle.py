@@ -15,6 +15,7 @@ import dataclasses
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.bodies import shrink
@@ -25,7 +26,6 @@ from zonemta_py.mail.dsn import Failed, Kind
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.rules.rules import Classified
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED, Outcome, Result
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.core import Core
@@ -49,6 +49,9 @@ from zonemta_py.queue.lifecycle.settlement import (
 from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
 from zonemta_py.schedule.time import hours
 from zonemta_py.zones.retry import delay_s
+
+if TYPE_CHECKING:
+    from zonemta_py.mail.rules.rules import Classified
 
 log = logging.getLogger(__name__)
 

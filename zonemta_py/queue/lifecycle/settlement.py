@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.notes import Note
 from zonemta_py.mail.dsn import Failed, Kind
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
-from zonemta_py.mail.rules.rules import Classified
+from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.queue.api import Outcome, Result
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.schedule.batch import Entry
+
+if TYPE_CHECKING:
+    from zonemta_py.mail.rules.rules import Classified
 
 
 @dataclass(slots=True)

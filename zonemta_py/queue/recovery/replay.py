@@ -24,7 +24,7 @@ from zonemta_py.disk.records import (
     Who,
 )
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
+from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.queue.admin.orders import apply_drop, apply_release
 from zonemta_py.queue.api import DEFERRED, POSTPONED, RELEASED
 from zonemta_py.queue.core.commit import immediately

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, OutcomeRow
-from zonemta_py.mail.rules.rule import BLOCKED_CLASSES
+from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.schedule.batch import Blocked, EgressPath, FlowQueue
 from zonemta_py.schedule.flow import FlowId
 from zonemta_py.schedule.policy.learned_concurrency import LearnedConcurrency
