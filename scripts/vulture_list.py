@@ -97,3 +97,6 @@ _.dead_bytes
 _.OverflowQueue
 _.in_memory
 _.OVERHEAD_BYTES
+
+# events: GET /v1/events is to come with it
+_.place_of

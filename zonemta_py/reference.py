@@ -1,10 +1,12 @@
 """The configuration as commented TOML, made from the configuration's classes: their docstrings are its comments.
 
 `reference()` is config/zonemta.toml: every key there is, commented out at its default. `effective(config)` is what
-`zonemta config show` prints: the same with the values in force, secrets hidden.
+`zonemta config show` prints: the same with the values in force, secrets hidden. Other files that are made from code:
+the description of the HTTP interface, and the JSON Schema of events.
 
     python -m zonemta_py.reference > config/zonemta.toml
     python -m zonemta_py.reference --openapi > config/openapi.json
+    python -m zonemta_py.reference --events > config/events.schema.json
 """
 
 from __future__ import annotations
@@ -172,5 +174,12 @@ def openapi() -> str:
     return json.dumps(app.openapi(app.make()), indent=1, ensure_ascii=False) + "\n"
 
 
+def events() -> str:
+    """The JSON Schema of all events: config/events.schema.json."""
+    from zonemta_py.events.schema import json_schema
+
+    return json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
 if __name__ == "__main__":
-    print(openapi() if sys.argv[1:] == ["--openapi"] else reference(), end="")
+    print({"--openapi": openapi, "--events": events}.get("".join(sys.argv[1:]), reference)(), end="")

@@ -67,8 +67,9 @@ class Served:
         return asyncio.run_coroutine_threadsafe(run(), self.loop).result(20)
 
     def close(self) -> None:
-        self.loop.call_soon_threadsafe(self.end.set)
-        self.thread.join()
+        if self.thread.is_alive():
+            self.loop.call_soon_threadsafe(self.end.set)
+            self.thread.join()
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from zonemta_py.cli import ring, sink
 from zonemta_py.cli.campaign import commands as campaign
 from zonemta_py.cli.config import address, api_key, dkim, route, rules, tls
 from zonemta_py.cli.config import commands as config
+from zonemta_py.cli.events import commands as events
 from zonemta_py.cli.lake import commands as lake
 from zonemta_py.cli.lake import report, whatif
 from zonemta_py.cli.queue import backup, explain, fsck, journal, suppression, suspensions, warmup
@@ -35,6 +36,7 @@ _GROUPS = {"queue": queue.app, "journal": journal.app, "config": config.app, "dk
 _GROUPS |= {"verp": address.verp, "srs": address.srs, "tls": tls.app, "warmup": warmup.app, "campaign": campaign.app}
 _GROUPS |= {
     "ring": ring.app,
+    "events": events.app,
     "api-key": api_key.app,
     "lake": lake.app,
     "report": report.app,

@@ -79,7 +79,13 @@ def parse(data: bytes, damages: list[Damage]) -> Iterator[Record]:
 
     A record cut off at the very end is damage too ("cut off"): the caller knows whether that is a crash's torn tail.
     """
+    return (record for _, record in placed(data, damages))
+
+
+def placed(data: bytes, damages: list[Damage]) -> Iterator[tuple[int, Record]]:
+    """The same, each record with the offset where it begins."""
     parts: list[bytes] = []
+    begin = 0
     for offset, kind, part in fragments(data, damages):
         if kind in (FULL, FIRST) and parts:
             damages.append(Damage(offset, "record without its end"))
@@ -88,14 +94,16 @@ def parse(data: bytes, damages: list[Damage]) -> Iterator[Record]:
             continue
         if kind in (FULL, LAST):
             record = _record(b"".join(parts) + part if parts else part)
+            begin = begin if parts else offset
             parts = []
             if record is None:
                 damages.append(Damage(offset, "record too short"))
             else:
-                yield record
+                yield begin, record
         elif kind == BROKEN:
             parts = []
         else:
+            begin = begin if parts else offset
             parts.append(part)
     if parts and not (damages and damages[-1].what == "cut off"):  # one cut is one damage
         damages.append(Damage(len(data), "cut off"))

@@ -50,6 +50,17 @@ def copied(folder: Path, machine: str) -> str:
     )
 
 
+def name_of(folder: Path) -> str:
+    """What sets this queue's record numbers apart from all others': its id, and how often it was adopted, if ever (a
+    copy that was adopted goes on with numbers that the original may have used too). Raises ValueError, one sentence."""
+    path = folder / NAME
+    found = _read(path)
+    if found.inode == _UNREADABLE:
+        remedy = "run `zonemta queue adopt`" if path.exists() else "name the folder of a queue that was started once"
+        raise ValueError(f"{path}: cannot be read, so the queue has no name; {remedy}")
+    return f"{found.queue}.{found.incarnation}" if found.incarnation > 1 else found.queue
+
+
 def adopt(folder: Path, machine: str) -> Identity:
     """From now on the queue lives here."""
     path = folder / NAME

@@ -31,6 +31,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "zonemta journal dump --recipient ann@example.com --since 2d --archive",
         "zonemta journal dump --type delivery --since 'yesterday 9:00' --json",
     ),
+    "events tail": (
+        "zonemta events tail",
+        "zonemta events tail --type bounced --domain example.com --since 2h --no-follow",
+    ),
     "config check": ("zonemta config check zonemta.toml",),
     "ring show": ("zonemta ring show /var/lib/zonemta/overflow.ring",),
     "warmup set": ("zonemta warmup set 192.0.2.1 google 3",),

@@ -19,12 +19,14 @@ _TAKEN_OUT = (
 _END = "`zonemta run` ends by SIGTERM (`kill PID`, or your service manager), and nothing is lost"
 _LOG = "`zonemta journal dump` prints every acceptance, attempt and result"
 
+_TAIL = "`zonemta events tail` shows what happens to mail as it happens"
+
 HABITS: dict[tuple[str, ...], str] = {
     ("status",): _SIZE, ("stats",): _SIZE, ("top",): _SIZE, ("info",): _SIZE, ("ps",): _SIZE,
     ("mailq",): _LIST, ("list",): _LIST, ("ls",): _LIST, ("size",): _SIZE,
     ("flush",): _NOW, ("retry",): _NOW, ("requeue",): _NOW,
     ("delete",): _TAKEN_OUT, ("remove",): _TAKEN_OUT, ("purge",): _TAKEN_OUT,
-    ("log",): _LOG, ("logs",): _LOG, ("tail",): _LOG,
+    ("log",): _LOG, ("logs",): _LOG, ("tail",): _TAIL, ("follow",): _TAIL,
     ("start",): "`zonemta run` runs the MTA in the foreground", ("serve",): "`zonemta run` runs the MTA",
     ("restart",): f"{_END}; then `zonemta run`", ("reload",): f"a new configuration is read at a start; {_END}",
     ("quit",): _END, ("shutdown",): _END, ("drain",): f"`zonemta stop zone NAME` lets mail wait; {_END}",

@@ -10,6 +10,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
     in-doubt                                recipients whose final reply may have been on its way at a crash
     release id, drop id                     orders about held recipients; how many there were
     positions                               current low-water marks and journal numbers
+    stable after wait_s                     number of the journal's last stable record; waits for one behind `after`
     rotate                                  closes the journal's open segment; its name in the archive
     explain what                            why something waits, and until when (`explain.py`)
     lanes zone                              every flow queue in memory: what waits, how much, why not now
@@ -27,6 +28,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -38,10 +40,15 @@ from zonemta_py.queue.admin.explain import explain
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.campaigns.commands import CampaignCommands
 from zonemta_py.queue.core import sizes
+from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance import archive
 from zonemta_py.schedule import admin_orders
 from zonemta_py.schedule.reasons import rows_of
+
+STABLE_WAIT_S_MAX = 20.0
+UNSYNCED_S = 1.0
+_LOOK_S = 0.05
 
 
 async def answer(queue: QueueContext, campaigns: CampaignCommands, question: str, arguments: dict[str, Any]) -> Any:
@@ -116,6 +123,20 @@ async def _positions(queue: QueueContext) -> dict[str, Any]:
         "applied": core.ledger.applied(),
         "segments": core.segments.rows(),
     }
+
+
+async def _stable(queue: QueueContext, after: int = 0, wait_s: float = 0) -> int:
+    """Waits at most so long. No mail waits for it: it looks, and asks for a sync only when there was none for a second,
+    since the end of a message, for one, is synced with whatever comes next."""
+    journal, loop = queue.core.journal, asyncio.get_running_loop()
+    begin = loop.time()
+    until, sync = begin + min(wait_s, STABLE_WAIT_S_MAX), begin + UNSYNCED_S
+    while journal.stable_seq <= after and (now := loop.time()) < until:
+        if now >= sync and journal.stable_seq < journal.next_seq - 1:
+            journal.when_stable(immediately)
+            sync = now + UNSYNCED_S
+        await asyncio.sleep(_LOOK_S)
+    return journal.stable_seq
 
 
 async def _release(queue: QueueContext, id: str) -> int:
@@ -244,6 +265,7 @@ QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "release": _release,
     "drop": _drop,
     "positions": _positions,
+    "stable": _stable,
     "rotate": _rotate,
     "explain": _explain,
     "lanes": _paths,

@@ -1,0 +1,1 @@
+"""`zonemta events …`: what happens to mail, as it happens."""

@@ -1,0 +1,19 @@
+"""The group `zonemta events`."""
+
+from __future__ import annotations
+
+import typer
+
+from zonemta_py.cli.events.tail import tail
+
+app = typer.Typer(help="What happens to mail, as it happens: docs/EVENTS.md.", no_args_is_help=True)
+app.command("tail")(tail)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of all events."""
+    from zonemta_py.cli.terminal.output import print_json
+    from zonemta_py.events.schema import json_schema
+
+    print_json(json_schema())

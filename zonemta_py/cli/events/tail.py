@@ -1,0 +1,132 @@
+"""`zonemta events tail`: reads the journal's files, and follows them, whether the MTA runs or not."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zonemta_py.cli.events.line import line
+from zonemta_py.cli.terminal import when
+from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
+from zonemta_py.disk import identity
+from zonemta_py.events.derive import events_of
+from zonemta_py.events.event import Event, encoded
+from zonemta_py.events.filter import EventFilter
+from zonemta_py.events.tail import JournalTail, last_seq, seq_at
+from zonemta_py.wire.client import QueueGone, ask
+
+BEFORE = 10
+"""Events that are shown of what was before."""
+RECORDS_BEFORE_MAX = 200_000
+"""Records that are looked through for them."""
+RECORDS_AT_ONCE = 1000
+WAIT_S = 10.0
+LOOK_S = 0.05
+ALONE_S = 0.5
+"""How often the files are looked at while no queue answers."""
+
+Types = Annotated[
+    list[str] | None, typer.Option("--type", metavar="TYPE", help="Only this type: delivered, bounced …; repeatable.")
+]
+Zones = Annotated[list[str] | None, typer.Option("--zone", metavar="NAME", help="Only this zone; repeatable.")]
+Domains = Annotated[
+    list[str] | None, typer.Option("--domain", metavar="DOMAIN", help="Only recipients at this domain; repeatable.")
+]
+Campaigns = Annotated[list[str] | None, typer.Option("--campaign", metavar="NAME", help="Only this campaign.")]
+Tenants = Annotated[list[str] | None, typer.Option("--tenant", metavar="NAME", help="Only this tenant.")]
+Messages = Annotated[list[str] | None, typer.Option("--message", metavar="ID", help="Only this message.")]
+Recipients = Annotated[list[str] | None, typer.Option("--recipient", metavar="ADDRESS", help="Only this recipient.")]
+
+
+def tail(
+    follow: Annotated[bool, typer.Option(help="Go on with what happens from now on.")] = True,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help="Begin then: 10m (ago), 14:30, 2026-12-01; else with the last 10 events."),
+    ] = None,
+    type: Types = None,
+    zone: Zones = None,
+    domain: Domains = None,
+    campaign: Campaigns = None,
+    tenant: Tenants = None,
+    message: Messages = None,
+    recipient: Recipients = None,
+    limit: Annotated[int, typer.Option(min=0, help="End after so many events; 0: never.")] = 0,
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """Show what happens to mail, as it happens: one line per event. Ends by Ctrl-C."""
+    place = configuration(config, folder).folder
+    if not (place / "journal").is_dir():
+        raise CommandError(
+            Exit.NO_INPUT, f"{place}: contains no journal; name the MTA's folder with --folder or --config"
+        )
+    try:
+        wanted = EventFilter.of(
+            type or (), zone or (), domain or (), campaign or (), tenant or (), message or (), recipient or ()
+        )
+        source = identity.name_of(place)
+    except ValueError as error:
+        raise CommandError(Exit.USAGE, str(error)) from None
+    since_ms = when.past(since, "--since", time.time_ns() // 1_000_000) if since else 0
+    until = _stable(place, 0, 0)
+    start = (
+        seq_at(place, since_ms) if since else _before(place, until, wanted, limit if limit and not follow else BEFORE)
+    )
+    shown = 0
+    for event in _events(JournalTail(place, start), place, until, follow):
+        if wanted.wants(event) and event.ms >= since_ms:
+            print(encoded(event, source).decode() if json else line(event), flush=follow)
+            shown += 1
+            if shown == limit:
+                return
+
+
+def _events(journal: JournalTail, folder: Path, until: int, follow: bool) -> Iterator[Event]:
+    told = 0
+    while True:
+        while records := journal.read(until, RECORDS_AT_ONCE):
+            for record in records:
+                yield from events_of(record)
+        if journal.missed > told:
+            lost = f"{journal.missed - told:,}"
+            print(f"zonemta: the archive no longer has {lost} earlier records", file=sys.stderr)
+            told = journal.missed
+        if not follow:
+            return
+        time.sleep(LOOK_S)
+        until = max(until, _stable(folder, until, WAIT_S))
+
+
+def _stable(folder: Path, after: int, wait_s: float) -> int:
+    """The last record that may be read. Without a queue nothing is written, and all that is there may be."""
+    try:
+        return int(ask(folder, "stable", after=after, wait_s=wait_s))
+    except QueueGone:
+        time.sleep(ALONE_S if wait_s else 0)
+        return last_seq(folder)
+    except ValueError as error:
+        raise CommandError(Exit.UNAVAILABLE, f"{error}; restart the MTA, which is of an older version") from None
+
+
+def _before(folder: Path, until: int, wanted: EventFilter, count: int) -> int:
+    """The number of the record with which the last `count` wanted events begin, or of one before."""
+    end, step = until, 20 * count
+    rows: list[int] = []
+    while end > 0 and until - end < RECORDS_BEFORE_MAX:
+        begin = max(1, end - step + 1)
+        journal, found = JournalTail(folder, begin), list[int]()
+        while records := journal.read(end, RECORDS_AT_ONCE):
+            found += [event.seq for record in records for event in events_of(record) if wanted.wants(event)]
+        rows = found + rows
+        if len(rows) >= count:
+            return rows[-count]
+        end, step = begin - 1, 4 * step
+    return rows[0] if rows else until + 1

@@ -1,0 +1,221 @@
+"""From a journal record to its events: a pure function, so a replay gives what the live stream gave.
+
+Promise: no record, whatever is in it, raises; one whose body does not fit its type gives no events. What older versions
+did not write is missing from the data. A flow queue's name carries priority, tenant and campaign
+(`schedule.flow.split_key`), so results have them too. Which event comes from what: `schema.TYPES`, docs/EVENTS.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+from zonemta_py.disk.frame import Record
+from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED, Type, unpack
+from zonemta_py.events import policy
+from zonemta_py.events.event import Event
+from zonemta_py.schedule.flow import FlowId, split_key
+
+Told = tuple[str, dict[str, Any]]
+"""Type and data."""
+_VERDICTS = {
+    DELIVERED: "delivered", DEFERRED: "deferred", BOUNCED: "bounced", HELD: "held", RELEASED: "requeued",
+    POSTPONED: "postponed",
+}  # fmt: skip
+_OVER, _LATE, _OURS = "5.4.7", "its delivery deadline has passed", "queue"
+_MISFITS = (ValueError, TypeError, IndexError, KeyError, AttributeError, OverflowError)
+_FEEDBACK = ("complaint", "unsubscribe")
+_SCOPES = {"campaign": "campaign", "tenant": "tenant", "zone": "zone", "campaigns": "tenant"}
+
+
+def events_of(record: Record) -> list[Event]:
+    """In the order in which they are told; `part` counts them."""
+    tell = _TELLERS.get(record.type)
+    if tell is None:
+        return []
+    try:
+        told = list(tell(unpack(record.body)))
+    except _MISFITS:
+        return []
+    seq, ms = record.seq, record.ms
+    return [Event(seq, part, kind, ms, data) for part, (kind, data) in enumerate(told)]
+
+
+def _known(data: dict[str, Any]) -> dict[str, Any]:
+    """Without what is unknown."""
+    return {name: value for name, value in data.items() if value is not None and value != ""}
+
+
+def _who(message: str, zone: str, address: str) -> dict[str, Any]:
+    data = {"message": message, "recipient": address, "domain": address.rpartition("@")[2].lower()}
+    if zone:
+        data["zone"] = zone
+    return data
+
+
+# -- mail
+
+
+def _envelope(body: list[Any]) -> Iterator[Told]:
+    message, metadata, rows = body[:3]
+    known = _of_metadata(metadata)
+    zones = list(dict.fromkeys(row[0] for row in rows))
+    hold_ms = metadata.get("hold_until_ms") or None
+    data = {"message": message, "recipients": len(rows), "zones": zones, **known}
+    yield "accepted", data | ({"hold_until_ms": hold_ms} if hold_ms else {})
+    shared: dict[str, Any] = {
+        name: known[name] for name in ("sender", "size", "campaign", "tenant", "priority") if name in known
+    }
+    if hold_ms:
+        shared["hold_until_ms"] = hold_ms
+    for row in rows:
+        yield "queued", _who(message, row[0], row[1]) | shared
+
+
+def _of_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+    get = metadata.get
+    return _known({
+        "sender": get("sender"), "size": get("size"), "subject": (get("headers") or {}).get("subject"),
+        "campaign": get("campaign"), "tenant": get("tenant"), "priority": get("priority") or None,
+        "origin": get("origin"), "user": get("user"), "protocol": get("protocol"),
+    })  # fmt: skip
+
+
+def _start(body: list[Any]) -> Iterator[Told]:
+    lease, message, zone, destination, recipients, since_ms, provider, size = (*body, "", 0)[:8]
+    way = _way(destination)
+    data = way | _known({"provider": provider, "size": size or None, "lease": lease, "started_ms": since_ms or None})
+    for who in recipients:
+        yield "attempted", _who(message, zone, who if isinstance(who, str) else who[0]) | data
+
+
+@lru_cache(1000)
+def _way(destination: str) -> dict[str, Any]:
+    """Site, source and flow of a flow queue's name. Not to be changed by its callers."""
+    site, source, flow = split_key(destination)
+    try:
+        flow_id = FlowId.of(flow)
+    except ValueError:
+        return _known({"site": destination})
+    return _known({
+        "site": site, "source": source, "campaign": flow_id.campaign, "tenant": flow_id.tenant,
+        "priority": flow_id.priority or None,
+    })  # fmt: skip
+
+
+def _delivery(body: list[Any]) -> Iterator[Told]:
+    lease, message, zone, destination, outcomes, trace = body[:6]
+    remote, local, tls, started_ms, took_ms, source, site, provider = (*trace, *_NO_TRACE[len(trace) :])[:8]
+    shared = _way(destination) | _known({
+        "lease": lease or None, "remote": remote, "local": local, "tls": tls, "started_ms": started_ms or None,
+        "took_ms": took_ms if started_ms else None, "source": source, "site": site, "provider": provider,
+    })  # fmt: skip
+    for outcome in outcomes:
+        verdict, code, enhanced, text, stage, recipients, relayed, kind, rule = (*outcome, False, "", "")[:9]
+        told = _verdict(verdict, code, enhanced, text, stage)
+        if told is None:  # of a later version
+            continue
+        data = shared | _known({
+            "code": code or None, "enhanced": enhanced, "reply": text, "stage": stage, "class": kind, "rule": rule,
+            "relayed": True if relayed else None,
+        })  # fmt: skip
+        for who in recipients:
+            if isinstance(who, str):
+                yield told, _who(message, zone, who) | data
+            else:
+                due = {"due_ms": who[2]} if len(who) > 2 and who[2] else {}
+                yield told, _who(message, zone, who[0]) | data | due
+
+
+_NO_TRACE = ("", "", "", 0, 0, "", "", "")
+
+
+def _verdict(verdict: int, code: int, enhanced: str, text: str, stage: str) -> str | None:
+    """A bounce because time is over keeps the last temporary reply, or has a reply of ours, which names the deadline
+    behind any stage (`queue/lifecycle/settle.py`)."""
+    if verdict == BOUNCED:
+        over = enhanced == _OVER and (stage == _OURS or text.startswith(_LATE))
+        return "expired" if over or 400 <= code < 500 else "bounced"
+    return _VERDICTS.get(verdict)
+
+
+def _finish(body: list[Any]) -> Iterator[Told]:
+    yield "finished", {"message": body[0]}
+
+
+def _in_doubt(body: list[Any]) -> Iterator[Told]:
+    leases, rows = body[:2]
+    for message, zone, address, since_ms, action in (row[:5] for row in rows):
+        yield "in_doubt", _who(message, zone, address) | _known({"started_ms": since_ms or None, "action": action})
+    if not rows:
+        for lease in leases:
+            yield "requeued", {"lease": lease, "reason": "its sender never received it"}
+
+
+def _removed(body: list[Any]) -> Iterator[Told]:
+    message, zone, recipients, reason = body[:4]
+    where = (body[4] if len(body) > 4 else None) or {}
+    data = _way(where.get("destination") or "") | _of_metadata(where.get("envelope") or {})
+    data |= _known({"reason": reason, "case": where.get("lost")})
+    for address in recipients:
+        yield "removed", _who(message, zone, address) | data
+
+
+def _moved(body: list[Any]) -> Iterator[Told]:
+    message, zone, recipients, due_ms = (*body, 0)[:4]
+    for address in recipients:
+        yield "released", _who(message, zone, address) | ({"due_ms": due_ms} if due_ms else {})
+
+
+# -- people
+
+
+def _suppress(body: list[Any]) -> Iterator[Told]:
+    """An entry that only repeats one (`again`) tells nothing new: the whole list is written again now and then."""
+    for row in body:
+        address, kind, since_ms, reason, evidence, by, campaign, scope, _, again = (*row, *_NO_ENTRY[len(row) :])[:10]
+        if again:
+            continue
+        data = _person(address, scope or "all") | _known(
+            {"kind": kind, "since_ms": since_ms or None, "reason": reason, "evidence": evidence, "by": by}
+        )
+        if campaign:
+            data["campaign"] = campaign
+        yield "suppressed", data
+        if kind in _FEEDBACK:
+            yield "feedback", dict(data)
+
+
+_NO_ENTRY = (None, None, 0, "", "", "", "", "all", (), False)
+
+
+def _unsuppress(body: list[Any]) -> Iterator[Told]:
+    addresses, by, scopes = (*body, None)[:3]
+    for number, address in enumerate(addresses):
+        yield "unsuppressed", _person(address, scopes[number] if scopes else "all") | _known({"by": by})
+
+
+def _person(address: str, scope: str) -> dict[str, Any]:
+    kind, _, name = scope.partition(":")
+    about = {_SCOPES[kind]: name} if name and kind in _SCOPES else {}
+    return {"recipient": address, "domain": address.rpartition("@")[2].lower(), "scope": scope, **about}
+
+
+def _lost(body: list[Any]) -> Iterator[Told]:
+    yield "records_lost", {"first": body[0], "last": body[1]}
+
+
+_TELLERS: dict[int, Callable[[Any], Iterator[Told]]] = {
+    Type.ENVELOPE: _envelope,
+    Type.START: _start,
+    Type.DELIVERY: _delivery,
+    Type.FINISH: _finish,
+    Type.IN_DOUBT: _in_doubt,
+    Type.REMOVED: _removed,
+    Type.MOVED: _moved,
+    Type.STANDING: policy.told,
+    Type.SUPPRESS: _suppress,
+    Type.UNSUPPRESS: _unsuppress,
+    Type.LOST: _lost,
+}
