@@ -78,11 +78,9 @@ _.full_name
 # what was set aside, for tests to look at
 _.cases
 
-# the server of pull zones, which reads its section of the configuration
-_.pull
-_.queues_max
+# the server of pull zones
 _.reserve_max_s
-_.reserve_s
+Pull
 
 # the event feed, whose process comes next
 _.event_sinks

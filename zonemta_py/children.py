@@ -174,7 +174,7 @@ async def _queue(config: Config, host: Host) -> None:
     from zonemta_py.wire import server
 
     hooks = PluginHooks(host, {zone.name for zone in config.zones})
-    resolver = _LazyResolver(config) if not all(zone.host for zone in config.zones) else None
+    resolver = _LazyResolver(config) if not all(zone.host or zone.pulled for zone in config.zones) else None
     while True:
         try:
             opening = await begin(config, hooks, resolver=resolver)
@@ -212,7 +212,7 @@ def _drain(queue: LocalQueue) -> None:
 async def _until_drained(queue: LocalQueue) -> None:
     from zonemta_py.wire.server import ClientConnection
 
-    while queue.leases.out or ClientConnection.receivers:  # noqa: ASYNC110 (it ends soon, or is killed)
+    while queue.leases.out.keys() - queue.pulls.reserved or ClientConnection.receivers:  # noqa: ASYNC110 (it ends soon, or is killed)
         await asyncio.sleep(0.02)
     await queue.core.journal.stable()
     await queue.core.lines.stable()
@@ -302,7 +302,7 @@ def places(config: Config) -> int:
 
     Raises the process's limit of open files as far as possible, and logs it if that is not enough.
     """
-    share = sum(zone.connections for zone in config.zones) // processes(config.server.senders) + 1
+    share = sum(zone.connections for zone in config.zones if not zone.pulled) // processes(config.server.senders) + 1
     wanted = share + FILES_BESIDES_LEASES
     soft = _open_files(wanted)
     if soft < wanted:

@@ -228,6 +228,42 @@ class Dispatch(Protocol):
         """A campaign's template (`merge.source.Source.pack`). Raises QueueRefusal if it is gone or cannot be read."""
 
 
+class Pull(Protocol):
+    """The interface for those who take messages from pull zones: what they take is leased to them.
+
+    queue: its name; the queue finds the zone (`zones/queues.py`). A message is pushed by `Submission`, with
+    `Envelope(protocol="PULL", sending_zone=NAME, recipients=[NAME@queue])`; that makes the queue if there is none. The
+    highest priority goes first, and within one the oldest.
+
+    A lease without `reserve_s` lasts as long as this object's connection to the queue; with it, for so many seconds,
+    whatever becomes of the connection; neither survives a restart of the queue. What ends without `ack` or `nack` is in
+    doubt, and back in its place. lease, message_id: `Delivery.lease` and `Delivery.id`. remote: who takes it, for the
+    journal. All raise QueueRefusal if the queue is gone.
+    """
+
+    async def pull(self, queue: str, most: int = 1, reserve_s: float = 0, wait_s: float = 0) -> list[Delivery]:
+        """Leases up to `most` messages (100 at most); none if none comes within `wait_s`. Being canceled gives back
+        what was not returned."""
+
+    async def extend(self, lease: int, message_id: str, reserve_s: float) -> bool:
+        """It is reserved for so many seconds from now on; False: it is no longer leased."""
+
+    async def ack(self, lease: int, message_id: str, remote: str = "") -> bool:
+        """It has been taken, and is gone; returns once that is on stable storage. False: it was no longer leased."""
+
+    async def nack(self, lease: int, message_id: str, delay_s: float = 0, remote: str = "") -> bool:
+        """It has not been taken, and waits again, for `delay_s` at least. False: it was no longer leased."""
+
+    async def abandon(self, lease: int, message_id: str) -> bool:
+        """Its client is gone, and may have taken it: it is in doubt, and waits again. False: as of `ack`."""
+
+    async def chunk(self, message_id: str, number: int) -> bytes:
+        """As `Dispatch.chunk`."""
+
+    async def peek(self, queue: str, most: int = 1) -> list[Delivery]:
+        """What would be leased next; `Delivery.lease` is 0. Raises QueueRefusal if it cannot be read."""
+
+
 class Admin(Protocol):
     """The interface for the command line and the console; rows are plain dicts, ready for JSON."""
 

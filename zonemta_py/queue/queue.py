@@ -1,4 +1,4 @@
-"""The queue: `LocalQueue` is `Submission`, `Dispatch` and `Admin` in one; its process owns the disk.
+"""The queue: `LocalQueue` is `Submission`, `Dispatch`, `Pull` and `Admin` in one; its process owns the disk.
 
 Only `recovery.start` creates it; it ends with its process.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -24,6 +25,7 @@ from zonemta_py.queue.lifecycle import in_doubt
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.incoming import LocalIncoming
 from zonemta_py.queue.maintenance.maintenance import Maintenance
+from zonemta_py.queue.pulls.pulls import Done, Pulls
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +37,7 @@ class LocalQueue(QueueContext):
 
     def __init__(self, core: Core, first_lease: int) -> None:
         super().__init__(core, first_lease)
+        self.pulls = Pulls(self)
         self.campaign_commands = CampaignCommands(core)
         self.maintenance = Maintenance(self, self.campaign_commands.tick)
 
@@ -72,14 +75,7 @@ class LocalQueue(QueueContext):
     async def lease(self, most: int, worker: str = "") -> list[Delivery]:
         future: asyncio.Future[list[Delivery]] = asyncio.get_running_loop().create_future()
 
-        def deliver(deliveries: list[Delivery]) -> None:
-            for delivery in deliveries:
-                if delivery.body is not None:
-                    delivery.body = restore(delivery.body, CHUNK_BYTES)
-            if not future.done():
-                future.set_result(deliveries)
-
-        taker = self.leases.take(most, worker, deliver)
+        taker = self.leases.take(most, worker, partial(_deliver, future))
         try:
             return await future
         except asyncio.CancelledError:
@@ -134,10 +130,48 @@ class LocalQueue(QueueContext):
             log.error("%s", error)
             raise QueueRefusal(NO_TEMPLATE) from None
 
+    # -- Pull
+
+    async def pull(
+        self, queue: str, most: int = 1, reserve_s: float = 0, wait_s: float = 0, worker: str = ""
+    ) -> list[Delivery]:
+        future: asyncio.Future[list[Delivery]] = asyncio.get_running_loop().create_future()
+        puller = self.pulls.pull(queue, most, reserve_s, wait_s, worker, partial(_deliver, future))
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if puller is not None:
+                self.pulls.leave(puller)
+                for lease in puller.taker.leases:  # leased, but never taken
+                    self.leases.take_back(lease)
+            raise
+
+    async def extend(self, lease: int, message_id: str, reserve_s: float) -> bool:
+        return self.pulls.extend(lease, message_id, reserve_s)
+
+    async def ack(self, lease: int, message_id: str, remote: str = "") -> bool:
+        return await _told(partial(self.pulls.ack, lease, message_id, remote))
+
+    async def nack(self, lease: int, message_id: str, delay_s: float = 0, remote: str = "") -> bool:
+        return await _told(partial(self.pulls.nack, lease, message_id, delay_s, remote))
+
+    async def abandon(self, lease: int, message_id: str) -> bool:
+        return await _told(partial(self.pulls.abandon, lease, message_id))
+
+    async def peek(self, queue: str, most: int = 1) -> list[Delivery]:
+        try:
+            found = self.pulls.peek(queue, most)
+        except StoreError:
+            raise QueueRefusal(UNREADABLE) from None
+        for delivery in found:
+            if delivery.body is not None:
+                delivery.body = restore(delivery.body, CHUNK_BYTES)
+        return found
+
     # -- Admin
 
     async def ask(self, question: str, **arguments: Any) -> Any:
-        return await answers.answer(self, self.campaign_commands, question, arguments)
+        return await answers.answer(self, self.campaign_commands, self.pulls, question, arguments)
 
     # -- failures
 
@@ -148,6 +182,21 @@ class LocalQueue(QueueContext):
 
 def _nothing() -> None:
     """A part has no answer to wait for."""
+
+
+def _deliver(future: asyncio.Future[list[Delivery]], deliveries: list[Delivery]) -> None:
+    for delivery in deliveries:
+        if delivery.body is not None:
+            delivery.body = restore(delivery.body, CHUNK_BYTES)
+    if not future.done():
+        future.set_result(deliveries)
+
+
+async def _told(ask: Callable[[Done], None]) -> bool:
+    """What `ask` calls its argument with."""
+    future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    ask(lambda found: None if future.done() else future.set_result(found))
+    return await future
 
 
 def _wake(future: asyncio.Future[None]) -> None:

@@ -117,6 +117,15 @@ class Shelf:
             self._position = rows[-1][0] + b"\0"
         return rows
 
+    def is_past(self, key: bytes) -> bool:
+        """Whether it will not be read any more."""
+        return key < self._position
+
+    def pass_by(self, key: bytes) -> None:
+        """A key that is handed out without being read; only while exhausted."""
+        if key >= self._position:
+            self._position = key + b"\0"
+
     def back_to(self, key: bytes) -> None:
         """There is a key to be read again, or one that came behind the position."""
         if key < self._position:

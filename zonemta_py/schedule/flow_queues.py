@@ -19,10 +19,11 @@ from zonemta_py.schedule.flow import FlowId, flow_queue_name, split_key
 from zonemta_py.schedule.shared import Shared
 from zonemta_py.zones import pool
 from zonemta_py.zones.fair import Fair, Flow
+from zonemta_py.zones.feedback import Concurrency
 from zonemta_py.zones.site import Site
 from zonemta_py.zones.throttle import Limit, Scope
 from zonemta_py.zones.zone import Destination as Target
-from zonemta_py.zones.zone import named
+from zonemta_py.zones.zone import destination, named
 
 NO_SOURCE = "none"
 """Stands for the source address where every one is kept from the domain by the configuration."""
@@ -32,7 +33,7 @@ Make: TypeAlias = Callable[[str, EgressPath, Turn, tuple[Limit, ...], Shelf], Fl
 
 
 class FlowQueues:
-    """Of one zone. own: its smart host, if it has one. make: a flow queue of the zone."""
+    """Of one zone. own: where all its mail goes, if that is one place. make: a flow queue of the zone."""
 
     def __init__(self, zone: Zone, ground: Ground, shared: Shared, make: Make) -> None:
         self.zone, self._ground, self._shared, self._new = zone, ground, shared, make
@@ -40,7 +41,7 @@ class FlowQueues:
         self.by_key: dict[str, FlowQueue] = {}
         self.by_flow: dict[Flow, Turn] = {}
         self.fair = Fair()
-        self.own = named(zone.host, zone.port) if zone.host else None
+        self.own = destination(zone, "") if zone.host or zone.pulled else None
         self._turns: dict[FlowId, Turn] = {}
         self._sources = shared.config.sources(zone)
 
@@ -116,13 +117,21 @@ class FlowQueues:
     def _make(self, key: str, target: Target, source: str, flow: str, provider: str) -> FlowQueue:
         path = self.paths.get((target.key, source))
         if path is None:
-            concurrency = self._shared.admission.concurrency(self.zone, target.key, source)
+            concurrency = self._concurrency(target.key, source)
             path = self.paths[target.key, source] = EgressPath(target, source, concurrency, provider)
         turn = self._turn_of(FlowId.of(flow))
         flow_queue = self._new(key, path, turn, self._limits_of(path, turn.flow_id), Shelf(self._ground, key))
         self.by_key[key] = path.flow_queues[turn.text] = flow_queue
         turn.members += 1
         return flow_queue
+
+    def _concurrency(self, site: str, source: str) -> Concurrency:
+        """What was learned; nothing is, where we do not connect."""
+        if not self.zone.pulled:
+            return self._shared.admission.concurrency(self.zone, site, source)
+        unlimited = Concurrency(self._shared.config.learning, 1 << 30)
+        unlimited.window = unlimited.most
+        return unlimited
 
     def _limits_of(self, path: EgressPath, flow_id: FlowId) -> tuple[Limit, ...]:
         scope = Scope(self.zone.name, path.source, path.site, path.provider, flow_id.tenant, flow_id.campaign)

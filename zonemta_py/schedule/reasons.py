@@ -93,6 +93,9 @@ def _looked_up(schedule: Schedule, flow_queue: FlowQueue, hold: Blocked) -> Bloc
 
 def _connections(flow_queue: FlowQueue) -> Iterator[Blocked]:
     zone, path = flow_queue.zone, flow_queue.path
+    if zone.zone.pulled:
+        yield Blocked("pull", "it waits for whoever takes it", math.inf, 0)
+        return
     if path.active >= path.concurrency.window:
         cause = f"all {path.concurrency.window} connections learned for {path.site} are in use"
         yield Blocked("concurrency", cause, math.inf, 0)

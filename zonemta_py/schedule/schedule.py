@@ -10,13 +10,16 @@ from collections import deque
 from collections.abc import Iterator
 
 from zonemta_py.config import Config
+from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.schedule.batch import Batch, FlowQueue
 from zonemta_py.schedule.flow import FlowId, split_key
+from zonemta_py.schedule.pull_zone import PullZone
 from zonemta_py.schedule.shared import QueueCallbacks, Shared
 from zonemta_py.schedule.sites import DestinationResolver
 from zonemta_py.schedule.time.clock import Clock
 from zonemta_py.schedule.zone import ZoneSchedule
+from zonemta_py.zones import queues
 from zonemta_py.zones.throttle import Scope
 
 
@@ -33,12 +36,45 @@ class Schedule(Shared):
         queue: QueueCallbacks,
     ) -> None:
         super().__init__(config, clock, resolver, queue)
-        self.zones = {
-            zone.name: ZoneSchedule(zone, store, self.busy, marks.get(zone.name, {}), self) for zone in config.zones
-        }
-        self._turns = deque(self.zones.values())
+        self._store = store
+        self.zones: dict[str, ZoneSchedule] = {}
+        self.awaited: set[PullZone] = set()
+        """Pull zones from which somebody waits to take something …"""
+        self._awaited: set[str] = set()  # … and those that there may be some day
+        for zone in config.zones:
+            kind = PullZone if zone.pulled else ZoneSchedule
+            self.zones[zone.name] = kind(zone, store, self.busy, marks.get(zone.name, {}), self)
+        self._sent = [zone for zone in self.zones.values() if not zone.zone.pulled]
+        self._turns = deque(self._sent)
+
+    def pull_zone(self, name: str) -> PullZone | None:
+        """The pull zone of that name; None: there is none."""
+        zone = self.zones.get(name)
+        return zone if isinstance(zone, PullZone) else None
+
+    def make(self, name: str, marks: dict[str, bytes] | None = None) -> PullZone:
+        """The pull zone of a queue without a table of its own, made if there is none."""
+        zone = self.pull_zone(name)
+        if zone is None:
+            zone = self.zones[name] = PullZone(queues.made(name), self._store, self.busy, marks or {}, self)
+            self.awaits(name, name in self._awaited)
+        return zone
+
+    def awaits(self, name: str, somebody: bool) -> None:
+        """Whether somebody waits to take something from a pull zone."""
+        (self._awaited.add if somebody else self._awaited.discard)(name)
+        zone = self.pull_zone(name)
+        if zone is not None:
+            zone.awaited = somebody
+            (self.awaited.add if somebody else self.awaited.discard)(zone)
+
+    def drop(self, zone: PullZone) -> None:
+        """A queue without a table of its own has nothing left."""
+        self.awaited.discard(zone)
+        del self.zones[zone.zone.name]
 
     def next(self) -> Batch | None:
+        """What a sender may deliver now."""
         for _ in range(len(self._turns)):
             zone = self._turns[0]
             self._turns.rotate(-1)
@@ -48,8 +84,8 @@ class Schedule(Shared):
         return None
 
     def fill(self, now_ms: int) -> bool:
-        """Every zone reads more where it has room; True: call again soon."""
-        more = [zone.fill(now_ms) for zone in self.zones.values()]
+        """Every zone of which mail is sent reads more where it has room; True: call again soon."""
+        more = [zone.fill(now_ms) for zone in self._sent]
         return any(more)
 
     def flow_queues(self) -> Iterator[FlowQueue]:
@@ -82,9 +118,14 @@ class Schedule(Shared):
     def next_wake(self, now_ms: int) -> float:
         """Seconds until time alone changes something (a hold ends, a deferred recipient is due); at most 60."""
         waits = [60.0, self.timers.wait_s()]
-        waits += [(zone.next_due_ms - now_ms) / 1000 for zone in self.zones.values()]
+        waits += [(zone.next_due_ms - now_ms) / 1000 for zone in (*self._sent, *self.awaited)]
         return max(0.0, min(waits))
 
     def marks(self) -> dict[str, dict[str, bytes]]:
-        """Low-water marks for the position record."""
-        return {name: {"fresh": zone.fresh.mark(), "due": zone.due.mark()} for name, zone in self.zones.items()}
+        """Low-water marks for the position record; none of a pull zone that has waited for nothing since the start."""
+        marks = {name: {"fresh": zone.fresh.mark(), "due": zone.due.mark()} for name, zone in self.zones.items()}
+        return {
+            name: found
+            for name, found in marks.items()
+            if not self.zones[name].zone.pulled or found["due"] != keys.deferred_range(name)
+        }

@@ -81,6 +81,10 @@ class ZoneWindow:
         self.deadline_ms = min(self.deadline_ms, deadline_ms or NEVER_MS)
         self.fresh.back_to(key)
 
+    def takes_parked(self, flow_queue: FlowQueue, key: bytes) -> bool:
+        """Whether mail just accepted, and parked, may go into the window all the same."""
+        return False
+
     def put(self, flow_queue: FlowQueue, entry: Entry) -> None:
         """Into the window; priority, where a plugin gives it, is the head of the list. Its key must be in `busy`."""
         flow_queue = self.flow_queues.known(flow_queue)

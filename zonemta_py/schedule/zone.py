@@ -25,8 +25,11 @@ from zonemta_py.zones.site import Site
 class ZoneSchedule(ZoneWindow):
     """One zone's window, egress paths and turns."""
 
-    def __init__(self, zone: Zone, store: Store, busy: set[bytes], marks: dict[str, bytes], shared: Shared) -> None:
-        super().__init__(zone, store, busy, marks, shared, partial(FlowQueue, self))
+    def __init__(
+        self, zone: Zone, store: Store, busy: set[bytes], marks: dict[str, bytes], shared: Shared,
+        make: type[FlowQueue] = FlowQueue,
+    ) -> None:  # fmt: skip
+        super().__init__(zone, store, busy, marks, shared, partial(make, self))
         self.held: Blocked | None = None
         self._waiting: dict[Turn, deque[FlowQueue]] = {}  # those that may not have the zone's last connections
         self._pace = ZoneShare(zone.connections)

@@ -1,5 +1,5 @@
-"""The other end of the unix socket: `RemoteQueue` is Submission, Dispatch and Admin for receivers, senders and
-operators.
+"""The other end of the unix socket: `RemoteQueue` is Submission, Dispatch, Pull and Admin for receivers, senders,
+those who take what waits in pull zones, and operators.
 
 Requests of one turn of the event loop leave in one write. When the queue's process dies, everything open fails with
 451; a receiver reconnects by itself (`lasting`), and its requests meanwhile wait PATIENCE_S for the queue before they
@@ -30,12 +30,12 @@ from zonemta_py.wire.frames import (
     CHUNKS_AT_ONCE,
     OK,
     Operation,
-    delivery_of,
     pack,
     result_row,
     unpacker,
 )
 from zonemta_py.wire.pulse import Pulse
+from zonemta_py.wire.remote_pulls import RemotePulls, whole
 
 SOCKET = "socket"
 STOOD_STILL = Reply(451, "4.3.0", "the sender was stuck")
@@ -62,7 +62,7 @@ class _Ahead:
         self.following: asyncio.Future[list[bytes]] | None = None
 
 
-class RemoteQueue:
+class RemoteQueue(RemotePulls):
     """The queue behind the socket."""
 
     def __init__(self, folder: Path, name: str, reconnect: bool) -> None:
@@ -197,15 +197,12 @@ class RemoteQueue:
 
     async def lease(self, most: int) -> list[Delivery]:
         asked = time.monotonic()
-        deliveries = [delivery_of(row) for row in await self._request(Operation.LEASE, most)]
+        deliveries = list(map(whole, await self._request(Operation.LEASE, most)))
         if self.pulse is not None and self.pulse.stale(asked):
             for delivery in deliveries:  # another sender has it by now; if not, no harm is done
                 untried = Outcome(RELEASED, STOOD_STILL, "queue", list(range(len(delivery.recipients))))
                 await self.settle(Result(delivery.lease, [untried]))
             return []
-        for delivery in deliveries:
-            if delivery.body is not None:
-                delivery.body = _whole(delivery.body)
         return deliveries
 
     async def settle(self, result: Result) -> None:
@@ -331,14 +328,6 @@ def _restored(kept: bytes) -> bytes:
         return restore(kept, CHUNK_BYTES)
     except ValueError:
         raise QueueRefusal(NO_CHUNK) from None
-
-
-def _whole(kept: bytes) -> bytes | None:
-    """None if it cannot be restored: asking for its chunk then says so, to this delivery alone."""
-    try:
-        return restore(kept, CHUNK_BYTES)
-    except ValueError:
-        return None
 
 
 class QueueGone(Exception):

@@ -32,6 +32,10 @@ class Operation(IntEnum):
     ACCEPT = 10  # [envelope, body] → receipt
     PART = 11  # [result], no answer
     BEAT = 13  # [token of a HELLO], no answer: that connection's process runs
+    PULL = 14  # [token, queue, most, reserve_s, wait_s] → deliveries
+    LEAVE = 15  # [token of a PULL], no answer: nobody waits for its answer any more
+    PULLED = 16  # [what: ack, nack, abandon or extend; lease, id, seconds, remote] → whether it was leased
+    PEEK = 17  # [queue, most] → deliveries, leased to nobody
     KNOWN = 12  # [token of an envelope] → receipt, if the queue's process before this one has stored it; nil
 
 

@@ -28,6 +28,7 @@ from zonemta_py.queue.lifecycle.incoming import LocalIncoming
 from zonemta_py.queue.lifecycle.leasing import Taker
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row, pack, pack_chunks, result_of, unpacker
+from zonemta_py.wire.pull_requests import PullRequests
 from zonemta_py.wire.pulse import sibling
 
 log = logging.getLogger(__name__)
@@ -105,6 +106,8 @@ class ClientConnection(asyncio.Protocol):
             Operation.KNOWN: self._known,
             Operation.BEAT: self._beat,
         }
+        self._pulls = PullRequests(queue, lambda: self._name, self._answer)
+        self._handlers |= self._pulls.handlers
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods only
@@ -124,6 +127,7 @@ class ClientConnection(asyncio.Protocol):
         self.pulsed.pop(self._pulse, None)
         for taker in self._takers:
             self._queue.leases.leave(taker)
+        self._pulls.end()
         for task in self._tasks:
             task.cancel()
         for incoming in self._incoming.values():

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zonemta_py.config import Zone
+from zonemta_py.zones.queues import queue_of
 
 
 class Destination(NamedTuple):
-    """key: what is counted by: "host:port" for a smart host, else the domain. host: "" means MX lookup of the key."""
+    """key: what is counted by: "host:port" for a smart host, "queue/NAME" for a pull zone, else the domain. host: ""
+    means MX lookup of the key."""
 
     key: str
     host: str
@@ -16,9 +18,12 @@ class Destination(NamedTuple):
 
 
 def destination(zone: Zone, domain: str) -> Destination:
-    """Where mail of this zone for this domain goes: its smart host, or else whoever the domain's MX records name."""
+    """Where mail of this zone for this domain goes: its smart host, whoever comes to take it, or else whoever the
+    domain's MX records name."""
     if zone.host:
         return named(zone.host, zone.port)
+    if zone.pulled:
+        return Destination(f"queue/{queue_of(zone)}", "", 0)
     return Destination(domain.lower().rstrip("."), "", zone.port)
 
 

@@ -3,6 +3,7 @@
 Questions and answers (plain dicts and lists, ready for JSON):
     size                                    zones, domains, total
     list zone state domain sender recipient subject user limit after    rows, and the next page's cursor (`listing.py`)
+    queues                                  pull zones: ready, delayed, held, leased, and how many pullers wait
     show id                                 envelope, recipients, header
     copied                                  why nothing is sent, as this is a copy: one sentence; "" if it is no copy
     adopt                                   {queue, incarnation}: the copy replaces the original
@@ -43,6 +44,7 @@ from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance import archive
+from zonemta_py.queue.pulls.pulls import Pulls
 from zonemta_py.schedule import admin_orders
 from zonemta_py.schedule.reasons import rows_of
 
@@ -51,13 +53,17 @@ UNSYNCED_S = 1.0
 _LOOK_S = 0.05
 
 
-async def answer(queue: QueueContext, campaigns: CampaignCommands, question: str, arguments: dict[str, Any]) -> Any:
+async def answer(
+    queue: QueueContext, campaigns: CampaignCommands, pulls: Pulls, question: str, arguments: dict[str, Any]
+) -> Any:
     """Raises ValueError with one sentence for an invalid question."""
     handler = QUESTIONS.get(question)
     if handler is None and question in OF_CAMPAIGNS:
         handler = partial(OF_CAMPAIGNS[question], campaigns)
+    if question == "queues":
+        handler = partial(_queues, pulls)
     if handler is None:
-        known = ", ".join(sorted((*QUESTIONS, *OF_CAMPAIGNS)))
+        known = ", ".join(sorted((*QUESTIONS, *OF_CAMPAIGNS, "queues")))
         raise ValueError(f"the queue does not know the question {question!r}; it knows {known}")
     try:
         return await handler(queue, **arguments)
@@ -87,6 +93,10 @@ async def _size(queue: QueueContext) -> dict[str, Any]:
     total = {name: sum(row[name] for row in zones.values()) for name in (*sizes.NAMES, "leased")}
     total |= {"messages": core.message_count, "bytes": core.message_bytes}
     return {"zones": zones, "domains": {d: row for d, row in domains.items() if any(row.values())}, "total": total}
+
+
+async def _queues(pulls: Pulls, _: QueueContext) -> list[dict[str, Any]]:
+    return pulls.rows()
 
 
 async def _in_doubt(queue: QueueContext) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.shared import QueueCallbacks
 from zonemta_py.schedule.sites import DestinationResolver
 from zonemta_py.schedule.time.steady import Steady
+from zonemta_py.zones import queues
 from zonemta_py.zones.router import Router
 
 
@@ -88,6 +89,9 @@ class Core:
             terms_of=self._terms_of, record=self._stand,
         )  # fmt: skip
         self.schedule = Schedule(config, store, marks, clock, resolver, callbacks)
+        for name, counts in self.sizes.zones.items():
+            if any(counts) and queues.settings_of(config, name) and name not in self.schedule.zones:
+                self.schedule.make(name, marks.get(name))
         self.lifetime = Lifetime(config, clock, self.campaigns, self.schedule)
 
     def close(self) -> None:
@@ -142,6 +146,14 @@ class Core:
         """A deferred recipient became due and was parked: it counts as queued from now on."""
         domain = address.rpartition("@")[2]
         self.sizes.move(zone, domain, DEFERRED, QUEUED)
+
+    def forget_queues(self) -> None:
+        """Drops the queues without a table of their own of which nothing is left."""
+        for name, counts in list(self.sizes.zones.items()):
+            zone = self.schedule.pull_zone(name)
+            if zone is not None and zone.idle and queues.is_made(name) and not any(counts):
+                self.schedule.drop(zone)
+                del self.sizes.zones[name]
 
     # -- the end of a message
 

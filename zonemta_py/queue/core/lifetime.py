@@ -1,6 +1,7 @@
 """The lifetime of mail: how long a recipient may wait before it expires (5.4.7). The rule is here, in one place.
 
-A recipient lives `life_h` hours: the campaign's if it is merged, else those of [retry]. They are counted in steady time
+A recipient lives `life_h` hours: the campaign's if it is merged, those of [pull] if it was pushed into a pull zone
+(without end, if none are set), else those of [retry]. They are counted in steady time
 (`schedule.steady`: setting the clock makes no mail older), from when it may first be sent: its message was accepted,
 its hold is over (X-Deliver-After), its sending hours are open. Not counted is waiting by choice: while its zone,
 destination, tenant, campaign or source is stopped by an order or a campaign's threshold, and while it is held. All
@@ -20,8 +21,10 @@ from zonemta_py.schedule.batch import FlowQueue
 from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.time import hours
 from zonemta_py.schedule.time.steady import Steady
+from zonemta_py.zones.queues import PUSHED
 
 HOUR_MS = 3_600_000
+EVER_H = 10_000 * 366 * 24
 
 
 class Lifetime:
@@ -33,7 +36,8 @@ class Lifetime:
     def perhaps_over(self, message_id: str, now_ms: int) -> bool:
         """False: its lifetime is certainly not over. Does not read the message; if False, also False for all later
         ids."""
-        shortest_h = min(self._config.retry.life_h, self._campaigns.shortest_life_h)
+        config = self._config
+        shortest_h = min(config.retry.life_h, self._campaigns.shortest_life_h, config.pull.life_h or EVER_H)
         return now_ms - self._clock.born_ms(message_id) >= shortest_h * HOUR_MS
 
     def over(self, flow_queue: FlowQueue, message: Message, note: Note, now_ms: int) -> bool:
@@ -55,7 +59,11 @@ class Lifetime:
         return self._chosen_ms(flow_queue, note, self._begins_ms(flow_queue, message, note), now_ms)
 
     def _life_ms(self, message: Message) -> int:
-        return int((message.metadata.get("life_h") or self._config.retry.life_h) * HOUR_MS)
+        terms = message.metadata
+        life_h = terms.get("life_h") or self._config.retry.life_h
+        if terms.get("protocol") == PUSHED and not terms.get("life_h"):
+            life_h = self._config.pull.life_h or EVER_H
+        return int(life_h * HOUR_MS)
 
     def _begins_ms(self, flow_queue: FlowQueue, message: Message, note: Note) -> int:
         zone, terms = flow_queue.zone.zone, message.metadata

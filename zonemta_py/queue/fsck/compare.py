@@ -30,6 +30,7 @@ from zonemta_py.queue.fsck import campaigns as check_campaigns
 from zonemta_py.queue.fsck import suppressions
 from zonemta_py.queue.fsck.journal_view import Truth
 from zonemta_py.schedule.flow import FlowId as Flow
+from zonemta_py.zones import queues
 from zonemta_py.zones.zone import destination
 
 _COUNTED_AS = {family: COUNTED[state] for family, state in FAMILY.items()}
@@ -281,7 +282,7 @@ class Comparison:
             self._owed(message_id, zone, address)
             return
         self.report.add("repairable", f"{address} is not queued, and has not ended", message_id, "it is queued again")
-        home = self.config.zone(zone) or self.config.default_zone
+        home = queues.settings_of(self.config, zone) or self.config.default_zone
         # As a parked one: a fresh key might be below the low-water mark, and never be read.
         target = destination(home, address.rpartition("@")[2]).key
         self.operations.append((keys.parked(home.name, target, message_id, address), note.value()))

@@ -35,6 +35,7 @@ from zonemta_py.schedule.flow import FlowId
 from zonemta_py.schedule.time import hours
 from zonemta_py.schedule.time.steady import STEP_MS
 from zonemta_py.schedule.zone import ZoneSchedule
+from zonemta_py.zones.queues import PUSHED
 
 NO_RECIPIENTS = Reply(554, "5.5.1", "no valid recipients")
 
@@ -86,7 +87,8 @@ class Acceptance:
         reply = self.unfit(envelope)
         if reply is not None:
             raise QueueRefusal(reply)
-        routed = await self.asked_routes(envelope) if self._core.hooks.routes else self.routes(envelope)
+        asks = self._core.hooks.routes and envelope.protocol != PUSHED
+        routed = await self.asked_routes(envelope) if asks else self.routes(envelope)
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._admit(envelope, routed, chunks, arriving, partial(_answer, future))
         return await future
@@ -100,8 +102,13 @@ class Acceptance:
         reply = self.refusal() or self.unfit(envelope)
         if reply is not None:
             done(reply)
-        else:
-            self._admit(envelope, self.routes(envelope), chunks, None, done)
+            return
+        try:
+            routed = self.routes(envelope)
+        except QueueRefusal as refused:
+            done(refused.reply)
+            return
+        self._admit(envelope, routed, chunks, None, done)
 
     def _admit(
         self, envelope: Envelope, routed: list[Routed], chunks: list[bytes], arriving: Arriving | None, done: Done
@@ -135,8 +142,11 @@ class Acceptance:
         return trouble
 
     def routes(self, envelope: Envelope) -> list[Routed]:
-        """Each recipient's zone, by the rules of the configuration."""
+        """Each recipient's zone, by the rules of the configuration. Raises QueueRefusal: it is pushed, and there is no
+        such queue."""
         route, sender, origin, wish = self._core.router.route, envelope.sender, envelope.origin, envelope.sending_zone
+        if envelope.protocol == PUSHED:
+            return [Routed(recipient, admission.queue_of(self._core, wish or "")) for recipient in envelope.recipients]
         recipients = envelope.recipients
         if len(recipients) > 1:  # a recipient named twice has one key, and counts once
             recipients = list({recipient.address: recipient for recipient in recipients}.values())
@@ -343,6 +353,9 @@ class Acceptance:
             core.schedule.busy.discard(row.key)
             zone.due_at(keys.place(row.key).due_ms)
         elif row.key.startswith(b"parked "):
+            if zone.takes_parked(flow_queue, row.key):
+                zone.put(flow_queue, Entry(row.key, message.id, row.recipient.address, row.note, pinned=True))
+                return 1
             core.schedule.busy.discard(row.key)
             zone.parked_key(flow_queue, row.key, row.note.deadline_ms)
         elif zone.ready_for_new(flow_queue):

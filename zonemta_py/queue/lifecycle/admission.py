@@ -1,11 +1,15 @@
-"""Merged messages on their way in: their campaign supplies the values that they leave open, or refuses them."""
+"""What mail on its way in has to fit: a merged message its campaign, which supplies the values that it leaves open;
+what is pushed a queue, which is made if there is none."""
 
 from __future__ import annotations
 
 from zonemta_py.config import Config
 from zonemta_py.mail.envelope import Envelope, Notify
 from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.core.campaigns import FAILURE, Campaigns
+from zonemta_py.queue.core.core import Core
+from zonemta_py.zones import queues
 
 
 def admit(campaigns: Campaigns, envelope: Envelope) -> Reply | None:
@@ -51,6 +55,25 @@ def source_refusal(config: Config, source: str, zones: set[str]) -> Reply | None
         if source not in {one.address for one in config.sources(zone)}:
             return _refused(f"zone {name!r} does not send from {source}; use one of its source addresses")
     return None
+
+
+def queue_of(core: Core, name: str) -> str:
+    """The zone of a queue that something is pushed to, made if need be. Raises QueueRefusal."""
+    config, schedule = core.config, core.schedule
+    name = name.removeprefix(queues.PREFIX)
+    zone = queues.zone_of(config, name)
+    if schedule.pull_zone(zone) is not None:
+        return zone
+    if not queues.is_made(zone):
+        raise QueueRefusal(_refused(f"{name!r} is no name of a queue; use letters, digits, and . _ - within"))
+    if not config.pull.create:
+        raise QueueRefusal(_refused(f"there is no queue {name!r}; add it as a zone with delivery = 'pull'"))
+    for _ in range(2):
+        if sum(map(queues.is_made, schedule.zones)) < config.pull.queues_max:
+            schedule.make(zone)
+            return zone
+        core.forget_queues()
+    raise QueueRefusal(Reply(452, "4.5.3", f"all {config.pull.queues_max} queues of pull.queues_max hold messages"))
 
 
 def _refused(sentence: str) -> Reply:

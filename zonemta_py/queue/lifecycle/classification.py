@@ -27,7 +27,7 @@ from zonemta_py.schedule.policy.state import NO_TLS
 if TYPE_CHECKING:
     from zonemta_py.mail.rules.rules import Classified, Rules
 
-OURS = LOCAL | {"plugin", "queue", "limit"}
+OURS = LOCAL | {"plugin", "queue", "limit", "pull"}
 """Stages at which no remote server has replied."""
 UNTRIED = OURS | {TLS_POLICY}
 """Stages that say nothing about what the destination can take."""
@@ -96,6 +96,8 @@ class Classification:
         """Acts on the matched rules, and on how the destination has behaved."""
         batch, policy = lease.batch, self._core.schedule.policy
         path, zone = batch.path, batch.zone
+        if zone.zone.delivery == "pull":
+            return  # we have connected to nobody
         admission = self._core.schedule.admission
         lease.tried = lease.tried or any(outcome.stage not in UNTRIED for outcome in result.outcomes)
         if batch.charge is not None and not result.more:

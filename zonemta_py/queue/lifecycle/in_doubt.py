@@ -51,6 +51,12 @@ def lost(queue: QueueContext, worker: str, silent: bool = False) -> None:
     queue.core.changed()
 
 
+def give_up(queue: QueueContext, lease: Lease) -> None:
+    """Nobody answers any more for what was pulled: a reservation is over, or its client is gone."""
+    _in_doubt(queue, [lease])
+    queue.core.changed()
+
+
 def _heard(queue: QueueContext, lease: Lease, _: asyncio.Future[None]) -> None:
     _in_doubt(queue, [lease])
     queue.core.changed()

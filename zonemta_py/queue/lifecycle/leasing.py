@@ -70,6 +70,8 @@ class Leases:
         """Leases of senders that hang and may continue, the latest LATE_MAX."""
         self._core, self._suppression, self._damaged, self._settle = core, suppression, damaged, settle
         core.pump = self.pump
+        self.serve_pullers: Callable[[int], tuple[list[Taker], bool]]
+        """As `_serve`, for those who take from pull zones; set by `Pulls`."""
         self._next = first_number
         self._takers: deque[Taker] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -121,6 +123,9 @@ class Leases:
             core.schedule.wake()
             more = core.schedule.fill(now_ms)
             served, readable = self._serve(now_ms)
+            if core.schedule.awaited:
+                pullers, legible = self.serve_pullers(now_ms)
+                served, readable = served + pullers, readable and legible
         except StoreFenced:
             self._sleep(FENCED_S)
             return
@@ -155,7 +160,7 @@ class Leases:
                 break
             taker = self._taker_of(batch)
             try:
-                given = taker is not None and self._give(taker, batch, now_ms)
+                given = taker is not None and self.give(taker, batch, now_ms)
             except (StoreFenced, OSError) as error:
                 log.info("%s; it is tried again", error)
                 readable = False
@@ -216,7 +221,7 @@ class Leases:
                 flow_queue.free()
                 flow_queue.enlist()
 
-    def _give(self, taker: Taker, batch: Batch, now_ms: int) -> bool:
+    def give(self, taker: Taker, batch: Batch, now_ms: int) -> bool:
         """Raises StoreFenced, OSError: the disk has an error; the batch is back where it was."""
         lease = None
         try:
@@ -272,7 +277,7 @@ class Leases:
             self.end(lease, BOUNCED, DAMAGED)
             return False
         taker.leases.append(lease)
-        taker.deliveries.append(self._delivery(lease, body))
+        taker.deliveries.append(self.delivery(lease, body))
         return True
 
     def end(self, lease: Lease, verdict: int, reply: Reply, delay_s: float | None = None) -> None:
@@ -320,7 +325,7 @@ class Leases:
             lease.sent = True
         taker.deliver(taker.deliveries)
 
-    def _delivery(self, lease: Lease, body: bytes | None) -> Delivery:
+    def delivery(self, lease: Lease, body: bytes | None) -> Delivery:
         batch, message = lease.batch, lease.message
         first, path, flow_id, site = batch.entries[0].note, batch.path, batch.flow_queue.flow_id, batch.site
         routing, metadata, merged = first.routing or {}, message.metadata, first.values is not None

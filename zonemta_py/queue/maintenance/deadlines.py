@@ -56,19 +56,19 @@ class Deadlines:
         self._queue, self._core, self._expiry = queue, queue.core, endings
         self._walks: dict[_Owner, bytes] = {}
         self._unfinished: set[ZoneSchedule] = set()
-        self._deferred = {name: _Deferred(zone) for name, zone in queue.core.schedule.zones.items()}
+        self._deferred = {zone: _Deferred(zone) for zone in queue.core.schedule.zones.values()}
 
     async def look(self) -> bool:
         """Looks only where a deadline may have passed since the last time. True: there is more there."""
         core, now_ms, more = self._core, self._core.clock.steady_ms(), False
-        for zone in core.schedule.zones.values():
+        for zone in list(core.schedule.zones.values()):
             passed = zone.deadline_ms <= now_ms
             if core.store.fenced or not (passed or zone in self._unfinished):
                 continue
             self._unfinished.add(zone)  # also after a disk error halfway
             unfinished = (passed or zone in self._walks) and self._late_unread(zone, now_ms)
             if passed:  # the next sweep looks at these; those due are leased anyway
-                self._deferred[zone.zone.name].deadline_ms = 0
+                self._deferred_of(zone).deadline_ms = 0
             async for flow_queue in flow_queues_in_turn(self._core, zone.flow_queues.by_key.values()):
                 unfinished |= self.late(zone, flow_queue, now_ms)
             if not (unfinished or core.store.fenced):
@@ -105,7 +105,7 @@ class Deadlines:
 
     def late_deferred(self, zone: ZoneSchedule, now_ms: int) -> bool:
         """Handles deferred recipients that are not due at their deadline, which are only those of BY=…;N. As `late`."""
-        deferred = self._deferred[zone.zone.name]
+        deferred = self._deferred_of(zone)
         if deferred.deadline_ms <= now_ms or deferred in self._walks:
             prefix = keys.deferred_range(zone.zone.name)
             found = self._find_late(deferred, prefix, keys.end(prefix), now_ms)
@@ -118,6 +118,12 @@ class Deadlines:
             deferred.walked()
         zone.deadline_ms = min(zone.deadline_ms, deferred.deadline_ms)
         return deferred in self._walks
+
+    def _deferred_of(self, zone: ZoneSchedule) -> _Deferred:
+        found = self._deferred.get(zone)
+        if found is None:  # a queue that was made since
+            found = self._deferred[zone] = _Deferred(zone)
+        return found
 
     def _find_late(self, owner: _Owner, start: bytes, stop: bytes, now_ms: int) -> list[Entry]:
         """Recipients in the range whose deadline has passed, now busy; also finds the owner's next deadline.
@@ -185,7 +191,9 @@ class Deadlines:
             zone.due_at(keys.place(entry.key).due_ms)
 
     def forget(self) -> None:
-        """Drops walks of flow queues that no longer exist."""
+        """Drops walks of flow queues, and of queues, that no longer exist."""
+        zones = self._core.schedule.zones
+        self._deferred = {zone: one for zone, one in self._deferred.items() if zones.get(zone.zone.name) is zone}
         self._walks = {owner: key for owner, key in self._walks.items() if _there(owner)}
 
 

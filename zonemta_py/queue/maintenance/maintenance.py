@@ -22,6 +22,7 @@ from zonemta_py.queue.maintenance.deadlines import Deadlines, flow_queues_in_tur
 from zonemta_py.queue.maintenance.expiry import Expiry
 from zonemta_py.schedule.batch import FlowQueue
 from zonemta_py.schedule.zone import ZoneSchedule
+from zonemta_py.zones import queues
 
 log = logging.getLogger(__name__)
 
@@ -171,12 +172,14 @@ class Maintenance:
         if core.store.fenced:
             return False
         more = await self.deadlines()
-        for zone in core.schedule.zones.values():
+        for zone in list(core.schedule.zones.values()):
             more |= self._deadlines.late_deferred(zone, now_ms)
+            more |= self._unasked(zone) and zone.fill(now_ms)
         async for flow_queue in flow_queues_in_turn(core, core.schedule.flow_queues()):
             more |= self._sweep(core.schedule.zones[flow_queue.zone.zone.name], flow_queue, now_ms)
         if core.store.fenced:
             return True
+        core.forget_queues()
         more |= self._queue.acceptance.requests.tidy()
         self._deadlines.forget()
         days = core.config.queue.archive_days
@@ -188,16 +191,20 @@ class Maintenance:
 
     def _sweep(self, zone: ZoneSchedule, flow_queue: FlowQueue, now_ms: int) -> bool:
         """Checks one flow queue; True: there is more to end on it."""
-        more = False
-        if flow_queue.held or zone.held:
+        more, unasked = False, self._unasked(zone)
+        if flow_queue.held or zone.held or unasked:
             self._expiry.end(
                 zone, flow_queue, zone.withdraw(flow_queue, partial(self._expiry.over, flow_queue, now_ms))
             )
-        if (flow_queue.path.failures or flow_queue.held) and not flow_queue.parked.exhausted:
+        if (flow_queue.path.failures or flow_queue.held or unasked) and not flow_queue.parked.exhausted:
             more |= self._expiry.expire(zone, flow_queue, now_ms)
         more |= self._deadlines.late(zone, flow_queue, now_ms)
         zone.tidy(flow_queue)
         return more
+
+    def _unasked(self, zone: ZoneSchedule) -> bool:
+        """Whether nobody may try its mail for as long as it lives."""
+        return zone.zone.pulled and (self._core.config.pull.life_h > 0 or not queues.is_made(zone.zone.name))
 
 
 def _to_id(mark: bytes, words: int) -> bytes:

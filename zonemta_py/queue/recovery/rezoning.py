@@ -1,4 +1,5 @@
-"""Re-zoning: recipients of a zone that was removed from the configuration continue in the default zone.
+"""Re-zoning: recipients of a zone that was removed from the configuration continue in the default zone; what was
+pushed, in the pull zone that its queue is now.
 
 They become deferred there, due at once (held ones stay held), so that the schedule finds them; nothing else about them
 changes. Done once at the start, after recovery, and logged.
@@ -12,6 +13,7 @@ from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import FAMILY, counted_as
+from zonemta_py.zones import queues
 
 BATCH = 1_000
 
@@ -23,13 +25,13 @@ async def adopt(core: Core) -> dict[str, int]:
 
 
 async def _adopt_zone(core: Core, zone: str) -> int:
-    home, now_ms, count = core.config.default_zone.name, core.clock.steady_ms(), 0
+    now_ms, count = core.clock.steady_ms(), 0
     for family in FAMILY:
         prefix = f"{family} {zone} ".encode()
         operations: list[Operation] = []
         for key, value in core.store.scan(prefix, keys.end(prefix)):
             place = keys.place(key)
-            domain = place.recipient.rpartition("@")[2]
+            domain, home = place.recipient.rpartition("@")[2], _home(core, place)
             if family == "held":
                 before = after = sizes.HELD
                 new = keys.held(home, place.id, place.recipient)
@@ -46,3 +48,13 @@ async def _adopt_zone(core: Core, zone: str) -> int:
                 await core.lines.stable()
         core.lines.submit(operations, immediately, sync=False, keep=True)
     return count
+
+
+def _home(core: Core, place: keys.Place) -> str:
+    """The zone in which a recipient continues."""
+    queue, _, domain = place.recipient.rpartition("@")
+    if domain == queues.DOMAIN and core.messages.peek(place.id).get("protocol") == queues.PUSHED:
+        zone = queues.zone_of(core.config, queue)
+        if core.schedule.pull_zone(zone) or queues.is_made(zone):
+            return core.schedule.make(zone).zone.name
+    return core.config.default_zone.name

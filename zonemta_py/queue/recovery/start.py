@@ -147,8 +147,8 @@ class Opening:
         core = self.queue.core
         await self.apply(clear=True)
         for zone, count in (await adopt(core)).items():
-            home = core.config.default_zone.name
-            say(f"zone {zone!r} is gone from the configuration: its {count} recipients continue in zone {home!r}")
+            home = f"zone {core.config.default_zone.name!r}, what was pushed in the queue of its name"
+            say(f"zone {zone!r} is gone from the configuration: its {count} recipients continue in {home}")
         await core.journal.stable()
         await core.lines.stable()
         core.receipts.forget()

@@ -1,0 +1,1 @@
+"""Pull zones: those who take what waits there, and what they have reserved."""

@@ -1,0 +1,199 @@
+"""A pull zone's part of the schedule: what is taken next by whoever comes, the oldest first.
+
+Each recipient waits on the shelf of its flow queue, that is, in a range of parked keys in the order in which the
+messages came; a flow queue's list in memory is the beginning of that range, together with what was given back or has
+become due. So whatever happens to a message meanwhile, it keeps its place: the highest priority goes first, and within
+one the oldest.
+
+Promise: unless a shelf has been read to its end, nothing in memory is younger than what has not been read. What would
+be is put on the shelf.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+
+from zonemta_py.config import Zone
+from zonemta_py.disk import keys
+from zonemta_py.disk.leveldb.store import Store
+from zonemta_py.disk.notes import Note
+from zonemta_py.schedule.batch import NEVER_MS, Batch, EgressPath, Entry, FlowQueue
+from zonemta_py.schedule.shared import Shared
+from zonemta_py.schedule.window import READ_AT_ONCE
+from zonemta_py.schedule.zone import ZoneSchedule
+
+KEPT = 64
+"""Recipients of a flow queue that are in memory."""
+LOW = KEPT // 4
+"""With so many left, more are read."""
+
+
+class PullQueue(FlowQueue):
+    """A flow queue without a turn: those who come look at all of them."""
+
+    __slots__ = ()
+
+    def enlist(self) -> None:
+        """It has no turn to wait for."""
+
+
+class PullZone(ZoneSchedule):
+    """One pull zone."""
+
+    def __init__(self, zone: Zone, store: Store, busy: set[bytes], marks: dict[str, bytes], shared: Shared) -> None:
+        super().__init__(zone, store, busy, marks, shared, PullQueue)
+        self.awaited = False
+        """Somebody waits to take something."""
+
+    # -- what is taken
+
+    def next(self) -> Batch | None:
+        """The recipients of the message that is to be taken now."""
+        if not self._open():
+            return None
+        looked: set[str] = set()
+        while (flow_queue := self._first(looked)) is not None:
+            looked.add(flow_queue.key)
+            batch = self._offer(flow_queue)
+            if batch is not None:
+                self.begin(batch)
+                self.unpark(flow_queue)
+                return batch
+        return None
+
+    def peek(self, most: int) -> list[tuple[FlowQueue, Entry]]:
+        """What is to be taken next, as far as it is in memory."""
+        if not self._open():
+            return []
+        self._load()
+        found = [
+            (flow_queue, entry)
+            for flow_queue in self.flow_queues.by_key.values()
+            if flow_queue.held is None and self._shared.admission.hold(flow_queue) is None
+            for entry in flow_queue.entries
+        ]
+        return sorted(found, key=lambda row: (-row[0].flow_id.priority, _place(row[1])))[:most]
+
+    def _first(self, looked: set[str]) -> FlowQueue | None:
+        """Of the flow queues that may go, the one with the message that is next."""
+        self._load()
+        ready = (
+            flow_queue
+            for flow_queue in self.flow_queues.by_key.values()
+            if flow_queue.entries and flow_queue.held is None and flow_queue.key not in looked
+        )
+        return min(ready, key=lambda one: (-one.flow_id.priority, _place(one.entries[0])), default=None)
+
+    def _load(self) -> None:
+        """Reads on where nothing is left in memory."""
+        for flow_queue in list(self.flow_queues.by_key.values()):
+            if not flow_queue.entries:
+                self.unpark(flow_queue)
+
+    def may_have(self, path: EgressPath) -> bool:
+        """It connects to nobody."""
+        return True
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing of it is in memory."""
+        return not self.active and not self.loaded and not self.flow_queues.by_key
+
+    # -- what comes in
+
+    def takes(self, flow_queue: FlowQueue) -> bool:
+        """Each has its place on a shelf."""
+        return False
+
+    def takes_parked(self, flow_queue: FlowQueue, key: bytes) -> bool:
+        """Whether what has just been put on the shelf is its beginning, and somebody waits for it."""
+        if not self.awaited:
+            return False
+        flow_queue = self.flow_queues.known(flow_queue)
+        shelf = flow_queue.parked
+        return (shelf.exhausted and len(flow_queue.entries) < KEPT) or shelf.is_past(key)
+
+    def put(self, flow_queue: FlowQueue, entry: Entry) -> None:
+        """Where it belongs among those in memory, if it does. Its key must be in `busy`."""
+        flow_queue = self.flow_queues.known(flow_queue)
+        key = keys.parked(self.zone.name, flow_queue.key, entry.id, entry.address)
+        shelf = flow_queue.parked
+        if not (shelf.exhausted or shelf.is_past(key)):
+            self._park([(flow_queue, entry)])
+            return
+        shelf.pass_by(key)
+        entries = flow_queue.entries
+        if not entries or _place(entries[-1]) < _place(entry):
+            entries.append(entry)
+        else:
+            insort(entries, entry, key=_place)
+        self._count(flow_queue, 1)
+        if len(entries) > KEPT:
+            self._put_aside(flow_queue, KEPT // 2)
+
+    def put_back(self, batch: Batch, entries: list[Entry]) -> None:
+        """What was leased and not taken: to its old place."""
+        for entry in entries:
+            self.put(batch.flow_queue, entry)
+
+    def parked_key(self, flow_queue: FlowQueue, key: bytes, deadline_ms: int) -> None:
+        """A parked key is in the store now. What is younger and in memory goes back to the shelf first."""
+        flow_queue = self.flow_queues.known(flow_queue)
+        place = keys.place(key)
+        older = sum(_place(entry) < (place.id, place.recipient) for entry in flow_queue.entries)
+        if older < len(flow_queue.entries):
+            self._put_aside(flow_queue, older)
+        flow_queue.deadline_ms = min(flow_queue.deadline_ms, deadline_ms or NEVER_MS)
+        flow_queue.parked.back_to(key)
+
+    def _put_aside(self, flow_queue: FlowQueue, kept: int) -> None:
+        """All but the first few go back to the shelf."""
+        aside, flow_queue.entries = flow_queue.entries[kept:], flow_queue.entries[:kept]
+        self._count(flow_queue, -len(aside))
+        self._park([(flow_queue, entry) for entry in aside])
+
+    # -- what is read on
+
+    def fill(self, now_ms: int) -> bool:
+        """Reads what has become due, and what another kind of zone has left. True: there is more to read."""
+        more = False
+        if self.next_due_ms <= now_ms:
+            more |= self._read_due(now_ms)
+        if not self.fresh.exhausted:
+            self._admit(self.fresh.read(READ_AT_ONCE))
+            more |= not self.fresh.exhausted
+        self._hungry.clear()  # each is looked at when somebody comes
+        return more
+
+    def _room(self, flow_queue: FlowQueue) -> int:
+        return max(0, KEPT - len(flow_queue.entries))
+
+    def _admit(self, rows: list[tuple[bytes, bytes]]) -> None:
+        for key, value in rows:
+            place, note = keys.place(key), Note.of(value)
+            self._busy.add(key)
+            entry = Entry(key, place.id, place.recipient, note)
+            self.put(self.flow_queues.of(place.id, place.recipient, note), entry)
+
+    def unpark(self, flow_queue: FlowQueue) -> None:
+        """Reads on on its shelf, if few are left in memory."""
+        if flow_queue.parked.exhausted or len(flow_queue.entries) > LOW:
+            return
+        elsewhere: list[tuple[FlowQueue, Entry]] = []
+        for key, value in flow_queue.parked.read(self._room(flow_queue)):
+            place, note = keys.place(key), Note.of(value)
+            self._busy.add(key)
+            entry = Entry(key, place.id, place.recipient, note)
+            other = self.flow_queues.of(place.id, place.recipient, note)
+            if other is flow_queue:
+                flow_queue.entries.append(entry)
+                self._count(flow_queue, 1)
+            else:  # it was parked when the zone was of another kind
+                elsewhere.append((other, entry))
+        if elsewhere:
+            self._park(elsewhere)
+
+
+def _place(entry: Entry) -> tuple[str, str]:
+    """What comes first goes first: ids grow with time."""
+    return entry.id, entry.address

@@ -1,0 +1,73 @@
+"""The queue's end of the socket, as far as pull zones are concerned. With the connection end those who wait over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from zonemta_py.disk.leveldb.store import StoreError
+from zonemta_py.queue.api import Delivery
+from zonemta_py.queue.pulls.pulls import Puller
+from zonemta_py.queue.queue import UNREADABLE, LocalQueue
+from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row
+
+Answer = Callable[[int, int, Any], None]
+
+
+class PullRequests:
+    """Of one connection. name: by which its leases are its own."""
+
+    def __init__(self, queue: LocalQueue, name: Callable[[], str], answer: Answer) -> None:
+        self._queue, self._name, self._answer = queue, name, answer
+        self._pullers: dict[int, tuple[int, Puller]] = {}
+        """Those who wait, by token, and their request's number."""
+        self.handlers: dict[int, Callable[..., None]] = {
+            Operation.PULL: self._pull,
+            Operation.LEAVE: self._leave,
+            Operation.PULLED: self._pulled,
+            Operation.PEEK: self._peek,
+        }
+
+    def end(self) -> None:
+        """The connection has ended."""
+        for _, puller in self._pullers.values():
+            self._queue.pulls.leave(puller)
+
+    def _pull(self, number: int, token: int, queue: str, most: int, reserve_s: float, wait_s: float) -> None:
+        def deliver(deliveries: list[Delivery]) -> None:
+            self._pullers.pop(token, None)
+            self._answer(number, OK, list(map(delivery_row, deliveries)))
+
+        if not isinstance(queue, str):
+            raise TypeError("the name of a queue must be text")
+        puller = self._queue.pulls.pull(queue, int(most), float(reserve_s), float(wait_s), self._name(), deliver)
+        if puller is not None:
+            self._pullers[token] = (number, puller)
+
+    def _leave(self, _: int, token: int) -> None:
+        number, puller = self._pullers.pop(token, (0, None))
+        if puller is not None:
+            self._queue.pulls.leave(puller)
+            self._answer(number, OK, [])
+
+    def _pulled(self, number: int, what: str, lease: int, message_id: str, seconds: float, remote: str) -> None:
+        pulls, done = self._queue.pulls, partial(self._answer, number, OK)
+        if what == "ack":
+            pulls.ack(lease, message_id, remote, done)
+        elif what == "nack":
+            pulls.nack(lease, message_id, float(seconds), remote, done)
+        elif what == "abandon":
+            pulls.abandon(lease, message_id, done)
+        elif what == "extend":
+            done(pulls.extend(lease, message_id, float(seconds)))
+        else:
+            self._answer(number, WRONG, f"a lease cannot be told {what!r}; use ack, nack, abandon or extend")
+
+    def _peek(self, number: int, queue: str, most: int) -> None:
+        try:
+            found = self._queue.pulls.peek(queue, int(most))
+        except StoreError:
+            self._answer(number, REFUSED, (UNREADABLE.code, UNREADABLE.enhanced, UNREADABLE.text))
+            return
+        self._answer(number, OK, list(map(delivery_row, found)))
