@@ -39,6 +39,7 @@ LONG_S = {
     "tests/queue/test_orders_survive.py": 25,
     "tests/queue/test_admin_orders_life.py": 20,
     "tests/test_readme.py": 20,
+    "tests/events/sinks/test_amqp.py": 20,
     "tests/delivery/test_points.py": 20,
     "tests/faults/test_start.py": 15,
     "tests/real/test_tls.py": 15,

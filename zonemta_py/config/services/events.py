@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import ipaddress
+import re
 from pathlib import Path
 from typing import Literal
 from urllib.parse import SplitResult, urlsplit
@@ -19,14 +20,18 @@ EventType = Literal[
     "configuration_changed", "feedback",
 ]  # fmt: skip
 """What an event may be; docs/EVENTS.md says when each comes."""
-SinkKind = Literal["webhook"]
+SinkKind = Literal["webhook", "amqp", "nats", "redis"]
 PAGE_BYTES = 4096
 SECRET_PREFIX = "whsec_"
 SCHEMES: dict[str, tuple[tuple[str, ...], str]] = {
     "webhook": (("https", "http"), "https://events.example.com/zonemta"),
+    "amqp": (("amqps", "amqp"), "amqps://rabbit.example.com/vhost"),
+    "nats": (("tls", "nats"), "tls://nats.example.com"),
+    "redis": (("rediss", "redis"), "rediss://redis.example.com/0"),
 }
 """Of a kind's url: the schemes it may have, and an example."""
-SAFE = frozenset({"https", "tls", "unix"})
+BROKERS = frozenset({"amqp", "nats", "redis"})
+SAFE = frozenset({"https", "tls", "unix", "amqps", "rediss"})
 """Schemes that nobody on the way can read."""
 
 
@@ -38,9 +43,10 @@ class EventSink(Section):
     name: str = Field(pattern=NAME)
     """Name, in commands, logs and of its folder."""
     kind: SinkKind
-    """What is there: webhook (HTTP)."""
+    """What is there: webhook (HTTP), amqp (RabbitMQ), nats, redis (a stream)."""
     url: str = ""
-    """Where: https://host/path for a webhook."""
+    """Where: https://host/path for a webhook, amqps://host/vhost, tls://host (nats), rediss://host/0 (the number of the
+    database); without TLS http, amqp, nats, redis."""
     cleartext: bool = False
     """Permits a url without TLS to another machine; events have addresses of people in them."""
     types: list[EventType] = []
@@ -89,6 +95,33 @@ class EventSink(Section):
     client_certificate: Path | None = None
     """PEM file with the certificate (and key) shown to servers that ask for one."""
 
+    exchange: str = ""
+    """amqp: exchange that events are published to, which must exist; empty: the default exchange, where the routing key
+    is the name of a queue."""
+    routing_key: str = "zonemta.{type}"
+    """amqp: routing key, with {type} and {zone} of the event."""
+    mandatory: bool = True
+    """amqp: an event that no queue takes is a dead letter; false: the server drops it."""
+    subject: str = "zonemta.{type}"
+    """nats: subject, with {type} and {zone} of the event."""
+    acknowledged: bool = True
+    """nats: a stream (JetStream) acknowledges each event; false: core NATS, which acknowledges nothing, so what nobody
+    listens to, or is on the way when a server dies, is lost."""
+    stream: str = "zonemta"
+    """redis: key of the stream, with {type} and {zone} of the event."""
+    stream_max: int = Field(1_000_000, ge=0)
+    """redis: about how many entries the stream keeps (MAXLEN ~); 0: all."""
+    replicas: int = Field(0, ge=0, le=100)
+    """redis: how many replicas must have an event (WAIT)."""
+
+    @field_validator("routing_key", "subject", "stream")
+    @classmethod
+    def _check_address(cls, value: str) -> str:
+        if not value or re.search(r"[\s{}*>]", value.replace("{type}", "").replace("{zone}", "")):
+            wrong = "must not be empty, nor have blanks, *, > or other placeholders than {type} and {zone}"
+            raise ValueError(f"{value!r} {wrong}; write a name such as zonemta.{{type}}")
+        return value
+
     @field_validator("domains")
     @classmethod
     def _check_domains(cls, values: list[str]) -> list[str]:
@@ -110,15 +143,27 @@ class EventSink(Section):
             return self
         parts = split(self.url)
         if parts is None or parts.scheme not in schemes or not (parts.hostname or parts.path.strip("/")):
-            raise ValueError(f"a {self.kind} needs a url such as {example}")
+            raise ValueError(f"{'an' if self.kind == 'amqp' else 'a'} {self.kind} needs a url such as {example}")
         if parts.scheme not in SAFE and not self.cleartext and not _is_here(parts.hostname or ""):
             raise ValueError(
                 f"{parts.scheme}:// would carry addresses of people in the clear; use {schemes[0]}://, or set"
                 " cleartext = true"
             )
+        if self.kind in BROKERS:
+            _check_broker(self.kind, parts)
         if self.retry_max_s < self.retry_s:
             raise ValueError("retry_max_s is less than retry_s; raise it")
         return self
+
+
+def _check_broker(kind: str, parts: SplitResult) -> None:
+    path = parts.path.strip("/")
+    if "@" in parts.netloc:
+        raise ValueError("url must not contain a login; write username and password")
+    if not parts.hostname or parts.query or parts.fragment or (kind == "nats" and path):
+        raise ValueError(f"the url of {kind} must be such as {SCHEMES[kind][1]}, and nothing more")
+    if kind == "redis" and path and not path.isdecimal():
+        raise ValueError(f"{path!r} is not the number of a database; write a url such as {SCHEMES[kind][1]}")
 
 
 def split(url: str) -> SplitResult | None:
