@@ -4,7 +4,7 @@ import json
 import re
 import tarfile
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from cloudevents.core.bindings.http import HTTPMessage, from_structured_event
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from zonemta_py import reference
+from zonemta_py.config.services.events import EventType
 from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.records import Type, pack
@@ -267,6 +268,8 @@ def test_filters() -> None:
         (EventFilter.of(types=["zonemta.queued", "in-doubt"]), [False, True, True]),
         (EventFilter.of(zones=["bulk"]), [True, False, True]),
         (EventFilter.of(domains=["X.TEST"]), [False, True, False]),
+        (EventFilter.of(domains=["*.test"]), [False, True, True]),
+        (EventFilter.of(domains=["*.x.test"]), [False] * 3),
         (EventFilter.of(recipients=["bob@x.test"], campaigns=["spring"]), [False, True, False]),
         (EventFilter.of(campaigns=["autumn"]), [False] * 3),
         (EventFilter.of(messages=["m1"], types=["accepted"]), [True, False, False]),
@@ -284,6 +287,7 @@ def test_ids_that_are_none(id: str) -> None:
 
 
 def test_every_field_and_type_is_used() -> None:
+    assert get_args(EventType) == tuple(TYPES), "of what a sink may ask for"
     used = {name for kind in TYPES.values() for name in (*kind.certain, *kind.others)}
     assert used | {"cut"} == set(FIELDS)
     Draft202012Validator.check_schema(json_schema())

@@ -14,7 +14,7 @@ from zonemta_py.events.schema import TYPES
 
 
 class EventFilter(NamedTuple):
-    """Empty: everything. Domains and recipients are in lower case."""
+    """Empty: everything. Domains and recipients are in lower case; a domain may be *.example.com."""
 
     types: frozenset[str] = frozenset()
     zones: frozenset[str] = frozenset()
@@ -45,7 +45,7 @@ class EventFilter(NamedTuple):
         get = data.get
         return (
             (not self.zones or get("zone") in self.zones or not self.zones.isdisjoint(get("zones") or ()))
-            and (not self.domains or get("domain") in self.domains)
+            and (not self.domains or _covered(get("domain"), self.domains))
             and (not self.campaigns or get("campaign") in self.campaigns)
             and (not self.tenants or get("tenant") in self.tenants)
             and (not self.messages or get("message") in self.messages)
@@ -54,6 +54,14 @@ class EventFilter(NamedTuple):
 
 
 _ALL = EventFilter()
+
+
+def _covered(domain: str | None, wanted: frozenset[str]) -> bool:
+    """*.example.com covers all below it."""
+    if domain is None or domain in wanted:
+        return domain is not None
+    parts = domain.split(".")
+    return any("*." + ".".join(parts[start:]) in wanted for start in range(1, len(parts)))
 
 
 def checked_type(name: str) -> str:

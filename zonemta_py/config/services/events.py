@@ -15,9 +15,10 @@ from pydantic import Field, field_validator, model_validator
 from zonemta_py.config.section import NAME, Section, domain_rules
 
 EventType = Literal[
-    "accepted", "queued", "attempted", "delivered", "deferred", "bounced", "expired", "held", "released", "removed",
-    "in_doubt", "suppressed", "unsuppressed", "finished", "suspended", "resumed", "rate_changed", "warmup_changed",
-    "configuration_changed", "feedback",
+    "accepted", "queued", "attempted", "delivered", "deferred", "bounced", "expired", "held", "requeued", "postponed",
+    "in_doubt", "released", "removed", "finished", "suppressed", "unsuppressed", "feedback", "suspended", "resumed",
+    "rate_changed", "concurrency_changed", "manner_changed", "warmup_changed", "campaign_begun", "campaign_canceled",
+    "campaign_completed", "configuration_changed", "clock_set", "orders_lost", "policy_changed", "records_lost",
 ]  # fmt: skip
 """What an event may be; docs/EVENTS.md says when each comes."""
 SinkKind = Literal["webhook", "amqp", "nats", "redis"]
