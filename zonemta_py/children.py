@@ -194,13 +194,23 @@ async def _queue(config: Config, host: Host) -> None:
     total = (await opening.queue.ask("size"))["total"]
     counts = ", ".join(f"{total[state]:,} {state}" for state in ("queued", "deferred", "held"))
     print(f"zonemta: ready; recipients: {counts}", file=sys.stderr, flush=True)
-    await asyncio.gather(_rules_soon(config), listening.serve_forever())
+    await asyncio.gather(_rules_soon(config), _configuration_soon(opening.queue), listening.serve_forever())
 
 
 async def _rules_soon(config: Config) -> None:
     """Loads the rules once mail is being accepted; a reply that comes earlier loads them at once."""
     await asyncio.sleep(RULES_AFTER_S)
     await asyncio.to_thread(load_rules, config)
+
+
+async def _configuration_soon(queue: LocalQueue) -> None:
+    """Records which of its keys have changed since the last start."""
+    from zonemta_py.queue.maintenance import configuration
+
+    try:
+        await configuration.note(queue.core)
+    except OSError as error:
+        print(f"zonemta: what has changed in the configuration cannot be noted: {error}", file=sys.stderr, flush=True)
 
 
 def _drain(queue: LocalQueue) -> None:

@@ -209,6 +209,16 @@ def test_repaired_in_place_behind_the_place_where_it_reads(scribe: Scribe, tmp_p
     assert found == scribe.written
 
 
+def test_what_is_not_there_yet_is_waited_for(scribe: Scribe) -> None:
+    """Damage is told only when something follows it: a repair may still say more."""
+    scribe.fill(5)
+    tail = JournalTail(scribe.folder)
+    assert tail.read(scribe.seq + 3, 100) == scribe.written
+    assert tail.read(scribe.seq + 3, 100) == []
+    scribe.fill(3)
+    assert tail.read(scribe.seq, 100) == scribe.written[-3:]
+
+
 def test_nothing_at_all(tmp_path: Path) -> None:
     assert JournalTail(tmp_path).read(0, 10) == []
     assert last_seq(tmp_path) == 0

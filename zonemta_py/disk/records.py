@@ -279,7 +279,8 @@ class InDoubtRecord(NamedTuple):
 class RemovedRecord(NamedTuple):
     """Taken out, or left out when it came, without a delivery.
 
-    where: {destination, due} the keys' places, where they are known (due is [] where none was deferred); `envelope`:
+    where: {destination, due} the keys' places, where they are known (due is [] where none was deferred); `campaign`,
+    `tenant`: of the message; `envelope`:
     the metadata of a message that no recipient was left of; `lost`: it was lost to damage, and that case in quarantine/
     has what is left. None: where they were is unknown.
     """
@@ -356,6 +357,10 @@ class StandingRecord(NamedTuple):
     @classmethod
     def of(cls, fields: list[Any]) -> StandingRecord:
         return cls(*fields[:4])
+
+
+CONFIGURATION = "configuration"
+"""What, and kind, of a STANDING record that names the keys of the configuration that have changed."""
 
 
 class UnsuppressRecord(NamedTuple):

@@ -157,6 +157,7 @@ def _removed(body: list[Any]) -> Iterator[Told]:
     message, zone, recipients, reason = body[:4]
     where = (body[4] if len(body) > 4 else None) or {}
     data = _way(where.get("destination") or "") | _of_metadata(where.get("envelope") or {})
+    data |= _known({name: where.get(name) for name in ("campaign", "tenant")})
     data |= _known({"reason": reason, "case": where.get("lost")})
     for address in recipients:
         yield "removed", _who(message, zone, address) | data

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from zonemta_py.disk.records import CONFIGURATION
+
 Told = tuple[str, dict[str, Any]]
-CONFIGURATION = "configuration"
-"""`what` and kind of the record that says which keys of the configuration have changed."""
 _NAMED = ("campaign", "tenant", "zone", "source")
 """Kinds whose name is a field that filters know."""
 _LIFTED = {

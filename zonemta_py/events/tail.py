@@ -35,7 +35,6 @@ class JournalTail:
         self._journal, self._archive = folder / "journal", folder / "archive"
         self.next_seq = max(since_seq, 1)
         self.missed = 0
-        self._ms = 0
         self._path: Path | None = None
         self._file = -1
         self._at = 0
@@ -57,7 +56,8 @@ class JournalTail:
             self.close()
         while self.next_seq <= until_seq and len(found) < most:
             if self._file < 0 and not self._open():
-                self._skip(until_seq, found)
+                if not self._skip(until_seq, found):
+                    break
                 continue
             before = self.next_seq
             ended = self._take(until_seq, most, found)
@@ -65,8 +65,8 @@ class JournalTail:
                 break
             if ended or self.next_seq == before:
                 self.close()
-            if self.next_seq == before and not self._elsewhere(before):
-                self._skip(until_seq, found)
+            if self.next_seq == before and not self._elsewhere(before) and not self._skip(until_seq, found):
+                break
         return found
 
     # -- the file that is read
@@ -93,7 +93,7 @@ class JournalTail:
                 if record.seq > self.next_seq and not self._bridged(record):
                     return False
                 found.append(record)
-                self.next_seq, self._ms = record.seq + 1, record.ms
+                self.next_seq = record.seq + 1
                 if record.type == Type.END:
                     return True
             else:
@@ -191,22 +191,25 @@ class JournalTail:
 
     # -- what is missing
 
-    def _skip(self, until_seq: int, found: list[Record]) -> None:
-        """The next record is nowhere: goes on with the next one that is, or behind `until_seq`."""
+    def _skip(self, until_seq: int, found: list[Record]) -> bool:
+        """The next record is nowhere: goes on with the first one behind it that is; False: there is none yet."""
         paths = self._paths()
-        first = min(map(journal.first_seq, paths), default=until_seq + 1)
+        first = min(map(journal.first_seq, paths), default=0)
         if first > self.next_seq:  # the archive keeps only so much
             self.missed += min(first, until_seq + 1) - self.next_seq
             self.next_seq = min(first, until_seq + 1)
-            return
+            return True
         row = self._following(paths)
-        if row is not None and self._bridged(row):
+        if row is None:
+            return False
+        if self._bridged(row):
             self.next_seq = row.seq
-            return
-        last = min(row.seq - 1, until_seq) if row is not None else until_seq
+            return True
+        last = min(row.seq - 1, until_seq)
         log.warning("%s: records %d to %d cannot be read; run `zonemta fsck`", self._journal, self.next_seq, last)
-        found.append(journal.lost_record(self.next_seq, last, row.ms if row is not None else self._ms))
+        found.append(journal.lost_record(self.next_seq, last, row.ms))
         self.next_seq = last + 1
+        return True
 
     def _following(self, paths: list[Path]) -> Record | None:
         """The first record behind the next one that can be read."""

@@ -252,7 +252,7 @@ class Acceptance:
                 return
             self._accepted(message, record, placed, chunks[0] if len(chunks) == 1 else None)
             if suppressed_by:
-                suppressed.name(core, message_id, routed, suppressed_by)
+                suppressed.name(core, message_id, routed, suppressed_by, suppressed.whose(metadata))
                 core.journal.when_stable(partial(done, receipt))
             else:
                 done(receipt)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import groupby
+from typing import Any
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError, StoreFenced
@@ -22,6 +23,7 @@ from zonemta_py.queue.core.counters import REMOVED, SUPPRESSED, campaign_of
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.lifecycle.lost import DamagedMessages
+from zonemta_py.queue.lifecycle.suppressed import whose
 from zonemta_py.schedule.batch import Batch, Entry, FlowQueue, ZoneFace
 from zonemta_py.schedule.zone import ZoneSchedule
 
@@ -122,7 +124,8 @@ def remove(
     destination: key of their flow queue, if they may be parked.
     """
     due = [keys.place(entry.key).due_ms for entry in entries]
-    where = {"destination": destination, "due": due if any(due) else []}
+    where: dict[str, Any] = {"destination": destination, "due": due if any(due) else []}
+    where |= whose(message.metadata)
     now_ms = core.clock.ms()
     record = RemovedRecord(message.id, zone, [entry.address for entry in entries], reason, where)
     for entry in entries:

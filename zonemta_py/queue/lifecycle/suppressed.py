@@ -39,7 +39,7 @@ def accept_none(
 
     def finish(reply: Reply | None) -> None:
         if reply is None:
-            name(core, message_id, routed, suppressed_by, metadata)
+            name(core, message_id, routed, suppressed_by, {"envelope": metadata})
             core.journal.when_stable(partial(done, receipt))
             return
         if campaign:
@@ -56,19 +56,22 @@ def name(
     message_id: str,
     routed: list[Routed],
     suppressed_by: dict[str, str],
-    metadata: dict[str, Any] | None = None,
+    more: dict[str, Any],
 ) -> None:
-    """Records who was left out, by zone and reason. metadata: of a message that no other record mentions."""
+    """Records who was left out, by zone and reason. more: of the message, for `RemovedRecord.where`."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in routed:
         address = row.recipient.address
         if address in suppressed_by:
             found.setdefault((row.zone, because(suppressed_by[address])), []).append(address)
-    where: dict[str, Any] = {"destination": "", "due": []}
-    if metadata is not None:
-        where["envelope"] = metadata
+    where: dict[str, Any] = {"destination": "", "due": []} | more
     for (zone, reason), addresses in found.items():
         core.ledger.append(Type.REMOVED, RemovedRecord(message_id, zone, addresses, reason, where).pack())
+
+
+def whose(metadata: dict[str, Any]) -> dict[str, Any]:
+    """What a REMOVED record says of its message, for readers of the journal alone."""
+    return {name: metadata[name] for name in ("campaign", "tenant") if metadata.get(name)}
 
 
 def stored_metadata(envelope: Envelope, apart_ms: int = 0) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from zonemta_py.disk import journal, records
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.records import (
     BOUNCED,
+    CONFIGURATION,
     DELIVERED,
     DeliveryRecord,
     EnvelopeRecord,
@@ -171,7 +172,7 @@ class Suffix:
             self.results.append(record)
         elif kind == "campaign" and change.what == BEGIN:
             self.begun.add(name)
-        elif counts:
+        elif counts and change.what != CONFIGURATION:  # which changes nothing
             self.changes.append((record.seq, change))
 
 
