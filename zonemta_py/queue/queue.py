@@ -160,7 +160,7 @@ class LocalQueue(QueueContext):
 
     async def peek(self, queue: str, most: int = 1) -> list[Delivery]:
         try:
-            found = self.pulls.peek(queue, most)
+            found = await self.pulls.peek(queue, most)
         except StoreError:
             raise QueueRefusal(UNREADABLE) from None
         for delivery in found:

@@ -12,6 +12,7 @@ be is put on the shelf.
 from __future__ import annotations
 
 from bisect import insort
+from typing import TypeAlias
 
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys
@@ -22,6 +23,8 @@ from zonemta_py.schedule.shared import Shared
 from zonemta_py.schedule.window import READ_AT_ONCE
 from zonemta_py.schedule.zone import ZoneSchedule
 
+_Rank: TypeAlias = tuple[int, str, str]
+_LAST: _Rank = (100, "", "")
 KEPT = 64
 """Recipients of a flow queue that are in memory."""
 LOW = KEPT // 4
@@ -44,6 +47,8 @@ class PullZone(ZoneSchedule):
         super().__init__(zone, store, busy, marks, shared, PullQueue)
         self.awaited = False
         """Somebody waits to take something."""
+        self.moving: set[_Rank] = set()
+        """What is on its way to a shelf: nothing that comes after it is taken before it has arrived."""
 
     # -- what is taken
 
@@ -72,17 +77,18 @@ class PullZone(ZoneSchedule):
             if flow_queue.held is None and self._shared.admission.hold(flow_queue) is None
             for entry in flow_queue.entries
         ]
-        return sorted(found, key=lambda row: (-row[0].flow_id.priority, _place(row[1])))[:most]
+        return sorted(found, key=lambda row: _rank(*row))[:most]
 
     def _first(self, looked: set[str]) -> FlowQueue | None:
         """Of the flow queues that may go, the one with the message that is next."""
         self._load()
-        ready = (
-            flow_queue
-            for flow_queue in self.flow_queues.by_key.values()
-            if flow_queue.entries and flow_queue.held is None and flow_queue.key not in looked
-        )
-        return min(ready, key=lambda one: (-one.flow_id.priority, _place(one.entries[0])), default=None)
+        best, first = None, min(self.moving, default=_LAST)
+        for flow_queue in self.flow_queues.by_key.values():
+            if flow_queue.entries and flow_queue.held is None and flow_queue.key not in looked:
+                rank = _rank(flow_queue, flow_queue.entries[0])
+                if rank < first:
+                    best, first = flow_queue, rank
+        return best
 
     def _load(self) -> None:
         """Reads on where nothing is left in memory."""
@@ -152,6 +158,18 @@ class PullZone(ZoneSchedule):
         self._count(flow_queue, -len(aside))
         self._park([(flow_queue, entry) for entry in aside])
 
+    def _park(self, rows: list[tuple[FlowQueue, Entry]]) -> None:
+        for flow_queue, entry in rows:
+            if keys.parked(self.zone.name, flow_queue.key, entry.id, entry.address) != entry.key:
+                self.moving.add(_rank(flow_queue, entry))
+        super()._park(rows)
+
+    def _parked(self, moved: list[tuple[FlowQueue, bytes, bytes, int]]) -> None:
+        for flow_queue, _, key, _ in moved:
+            place = keys.place(key)
+            self.moving.discard((-flow_queue.flow_id.priority, place.id, place.recipient))
+        super()._parked(moved)
+
     # -- what is read on
 
     def fill(self, now_ms: int) -> bool:
@@ -192,6 +210,11 @@ class PullZone(ZoneSchedule):
                 elsewhere.append((other, entry))
         if elsewhere:
             self._park(elsewhere)
+
+
+def _rank(flow_queue: FlowQueue, entry: Entry) -> _Rank:
+    """The lowest is taken first."""
+    return -flow_queue.flow_id.priority, entry.id, entry.address
 
 
 def _place(entry: Entry) -> tuple[str, str]:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
 from zonemta_py.disk.leveldb.store import StoreError
-from zonemta_py.queue.api import Delivery
+from zonemta_py.queue.api import Delivery, QueueRefusal
 from zonemta_py.queue.pulls.pulls import Puller
 from zonemta_py.queue.queue import UNREADABLE, LocalQueue
-from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row
+from zonemta_py.wire.frames import OK, WRONG, Operation, delivery_row
 
 Answer = Callable[[int, int, Any], None]
+Run = Callable[[int, Coroutine[Any, Any, Any]], Any]
 
 
 class PullRequests:
-    """Of one connection. name: by which its leases are its own."""
+    """Of one connection. name: by which its leases are its own. run: answers with what a coroutine returns."""
 
-    def __init__(self, queue: LocalQueue, name: Callable[[], str], answer: Answer) -> None:
-        self._queue, self._name, self._answer = queue, name, answer
+    def __init__(self, queue: LocalQueue, name: Callable[[], str], answer: Answer, run: Run) -> None:
+        self._queue, self._name, self._answer, self._run = queue, name, answer, run
         self._pullers: dict[int, tuple[int, Puller]] = {}
         """Those who wait, by token, and their request's number."""
         self.handlers: dict[int, Callable[..., None]] = {
@@ -65,9 +66,10 @@ class PullRequests:
             self._answer(number, WRONG, f"a lease cannot be told {what!r}; use ack, nack, abandon or extend")
 
     def _peek(self, number: int, queue: str, most: int) -> None:
+        self._run(number, self._peeked(queue, int(most)))
+
+    async def _peeked(self, queue: str, most: int) -> list[Any]:
         try:
-            found = self._queue.pulls.peek(queue, int(most))
+            return list(map(delivery_row, await self._queue.pulls.peek(queue, most)))
         except StoreError:
-            self._answer(number, REFUSED, (UNREADABLE.code, UNREADABLE.enhanced, UNREADABLE.text))
-            return
-        self._answer(number, OK, list(map(delivery_row, found)))
+            raise QueueRefusal(UNREADABLE) from None

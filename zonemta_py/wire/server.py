@@ -106,7 +106,7 @@ class ClientConnection(asyncio.Protocol):
             Operation.KNOWN: self._known,
             Operation.BEAT: self._beat,
         }
-        self._pulls = PullRequests(queue, lambda: self._name, self._answer)
+        self._pulls = PullRequests(queue, lambda: self._name, self._answer, self._run)
         self._handlers |= self._pulls.handlers
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -118,8 +118,9 @@ class Pulls:
                 self._at(zone, line, now_ms, served)
             except (StoreFenced, OSError):
                 return served + self._served(line), False
-            for puller in [one for one in line if one.at_once]:
-                self._over(puller)
+            if not zone.moving:
+                for puller in [one for one in line if one.at_once]:
+                    self._over(puller)
         return served, True
 
     def _at(self, zone: PullZone, line: deque[Puller], now_ms: int, served: list[Taker]) -> None:
@@ -227,12 +228,15 @@ class Pulls:
 
     # -- what waits
 
-    def peek(self, queue: str, most: int) -> list[Delivery]:
+    async def peek(self, queue: str, most: int) -> list[Delivery]:
         """What would be taken next; it is leased to nobody. Raises StoreError."""
+        await self._core.when_ready.wait()
         zone = self._core.schedule.pull_zone(queues.zone_of(self._core.config, queue))
-        if zone is None or not self._core.ready:
+        if zone is None:
             return []
         zone.fill(self._core.clock.steady_ms())
+        while zone.moving:
+            await self._core.lines.stable()
         messages, found = self._core.messages, list[Delivery]()
         for flow_queue, entry in zone.peek(min(most, MOST)):
             message = messages.look(entry.id)
