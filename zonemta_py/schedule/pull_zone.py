@@ -100,10 +100,14 @@ class PullZone(ZoneSchedule):
         """It connects to nobody."""
         return True
 
+    def quiet(self, now_ms: int) -> bool:
+        """Whether there is nothing to look at, for all that is known."""
+        return not self.flow_queues.by_key and self.next_due_ms > now_ms and self.fresh.exhausted and not self.moving
+
     @property
     def idle(self) -> bool:
         """Whether nothing of it is in memory."""
-        return not self.active and not self.loaded and not self.flow_queues.by_key
+        return not (self.active or self.loaded or self.moving or self.flow_queues.by_key)
 
     # -- what comes in
 

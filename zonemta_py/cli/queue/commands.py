@@ -12,6 +12,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, readable, tabled
 from zonemta_py.cli.terminal.output import as_csv, moment, print_json, print_table, printable
 from zonemta_py.config import Config
+from zonemta_py.zones.queues import settings_of
 
 app = typer.Typer(
     help="What is in the queue: sizes, recipients, one message, deliveries in doubt.", no_args_is_help=True
@@ -36,7 +37,7 @@ def answer(config: Config, question: str, **arguments: Any) -> Any:
 
 def known_zone(config: Config, zone: str | None) -> str | None:
     """The zone as given. Raises CommandError if the configuration has none of that name."""
-    if zone is not None and config.zone(zone) is None:
+    if zone is not None and settings_of(config, zone) is None:
         names = ", ".join(zone.name for zone in config.zones)
         raise CommandError(Exit.USAGE, f"there is no zone {zone!r}; the configuration has {names}")
     return zone

@@ -19,12 +19,13 @@ _WORDS = {
     "hours": "sending hours", "suspended": "stopped", "source": "source address", "dns": "DNS",
     "concurrency": "connections to it", "connections": "connections of the zone", "deferred": "next try",
     "held": "an operator", "rest": "source rests", "campaign": "stopped", "tenant": "stopped",
-    "destination": "stopped", "zone": "stopped", "deadline": "deadline",
+    "destination": "stopped", "zone": "stopped", "deadline": "deadline", "pull": "somebody who takes it",
 }  # fmt: skip
 _ENDLESS = {
     "limit": "one of its connections ends", "probing": "that delivery ends", "dns": "the answer has come",
     "suspended": "lifted", "source": "lifted", "concurrency": "one of them ends", "connections": "one of them ends",
     "held": "released or dropped", "rate": "deliveries go well for long enough",
+    "pull": "somebody comes",
 }  # fmt: skip
 _NOTHING = "nothing holds it"
 _LEARNED = {"recipients": "{} recipients per message", "pipelining": "one command at a time"}

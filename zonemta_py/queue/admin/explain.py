@@ -25,6 +25,7 @@ from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.disk.notes import Note
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.queue.core import sizes
+from zonemta_py.queue.core.lifetime import EVER_H, HOUR_MS
 from zonemta_py.queue.core.state import FAMILY, State
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.lease import Lease
@@ -270,7 +271,7 @@ def _deadline(queue: QueueContext, terms: dict[str, Any]) -> list[Row]:
 
 
 def _life(queue: QueueContext, flow_queue: FlowQueue, message_id: str, note: Note) -> Row:
-    """Until when it is tried (UNIX ms, 0: unknown), and how long it has waited that does not count towards its
+    """Until when it is tried (UNIX ms, 0: unknown, or for ever), and how long it has waited that does not count towards its
     `lifetime`."""
     core = queue.core
     try:
@@ -280,7 +281,8 @@ def _life(queue: QueueContext, flow_queue: FlowQueue, message_id: str, note: Not
     now_ms = core.clock.steady_ms()
     ends_ms = core.lifetime.ends_ms(flow_queue, message, note, now_ms)
     chosen_ms = core.lifetime.chosen_ms(flow_queue, message, note, now_ms)
-    return {"until_ms": ends_ms - core.clock.apart_ms(), "chosen_ms": chosen_ms}
+    ever = ends_ms - now_ms > EVER_H * HOUR_MS // 2
+    return {"until_ms": 0 if ever else ends_ms - core.clock.apart_ms(), "chosen_ms": chosen_ms}
 
 
 def _times(count: int) -> str:

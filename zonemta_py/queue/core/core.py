@@ -149,11 +149,11 @@ class Core:
 
     def forget_queues(self) -> None:
         """Drops the queues without a table of their own of which nothing is left."""
-        for name, counts in list(self.sizes.zones.items()):
+        for name in list(filter(queues.is_made, self.schedule.zones)):
             zone = self.schedule.pull_zone(name)
-            if zone is not None and zone.idle and queues.is_made(name) and not any(counts):
+            if zone is not None and zone.idle and not any(self.sizes.zones.get(name, ())):
                 self.schedule.drop(zone)
-                del self.sizes.zones[name]
+                self.sizes.zones.pop(name, None)
 
     # -- the end of a message
 

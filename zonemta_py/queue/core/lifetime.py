@@ -24,7 +24,8 @@ from zonemta_py.schedule.time.steady import Steady
 from zonemta_py.zones.queues import PUSHED
 
 HOUR_MS = 3_600_000
-EVER_H = 10_000 * 366 * 24
+EVER_H = 1000 * 366 * 24
+"""Later than anything is shown."""
 
 
 class Lifetime:

@@ -57,6 +57,8 @@ class Pulls:
         self._waiting: dict[str, deque[Puller]] = {}
         self.reserved: dict[int, float] = {}
         """Until when, in steady seconds, by the number of the lease."""
+        self._hasty = False
+        """Somebody may be there who does not want to wait."""
         queue.leases.serve_pullers = self._serve
 
     # -- who waits
@@ -78,6 +80,7 @@ class Pulls:
         taker.deliver = partial(self._deliver, puller, deliver)
         puller.timer = asyncio.get_running_loop().call_later(wait_s if wait_s > 0 else AT_ONCE_S, self._over, puller)
         self._waiting.setdefault(zone, deque()).append(puller)
+        self._hasty = self._hasty or puller.at_once
         self._core.schedule.awaits(zone, True)
         self._core.changed()
         return puller
@@ -112,6 +115,8 @@ class Pulls:
         served: list[Taker] = []
         for zone in list(self._core.schedule.awaited):
             line = self._waiting[zone.zone.name]
+            if zone.quiet(now_ms) and not self._hasty:
+                continue
             try:
                 if zone.fill(now_ms):
                     self._core.changed()
@@ -121,6 +126,7 @@ class Pulls:
             if not zone.moving:
                 for puller in [one for one in line if one.at_once]:
                     self._over(puller)
+        self._hasty = any(zone.moving for zone in self._core.schedule.awaited)
         return served, True
 
     def _at(self, zone: PullZone, line: deque[Puller], now_ms: int, served: list[Taker]) -> None:
