@@ -271,8 +271,8 @@ def _deadline(queue: QueueContext, terms: dict[str, Any]) -> list[Row]:
 
 
 def _life(queue: QueueContext, flow_queue: FlowQueue, message_id: str, note: Note) -> Row:
-    """Until when it is tried (UNIX ms, 0: unknown, or for ever), and how long it has waited that does not count towards its
-    `lifetime`."""
+    """Until when it is tried (UNIX ms, 0: unknown, or for ever), and how long it has waited that does not count towards
+    its `lifetime`."""
     core = queue.core
     try:
         message = core.messages.look(message_id)
