@@ -158,7 +158,7 @@ def test_plugins_load(text: str, tmp_path: Path) -> None:
 
 def test_the_tutorial_passes_its_own_test(tmp_path: Path) -> None:
     """The plugin and the test of docs/PLUGINS.md, saved under the names that the page gives them."""
-    (plugin,), (test,) = PLUGINS, TESTS
+    plugin, (test,) = PLUGINS[0], TESTS
     (tmp_path / "staging.py").write_text(plugin)
     (tmp_path / "test_staging.py").write_text(test)
     (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")

@@ -1,8 +1,10 @@
 """Clients that break off large bodies before the dot, again and again, beside others that send large mail to its end.
 
-What the disk holds is looked at all the while: more than three times what lives, and a little, is a fault. What lives
-is the mail that waits, and what was being handed in within the last two seconds (none of it can be compressed). So is a
-process that grows by more than 128 MB (half of which malloc keeps for later), and anything that is left in the end.
+What the queue holds is looked at all the while: more than three times what lives is a fault. What lives is the mail
+that waits, and what was being handed in within the last two seconds (none of it can be compressed). The archive is the
+history of all mail, which grows with each message whatever its size, and is kept as long as the configuration says: it
+is counted apart, and more than 2 KB a message is a fault. So is a process that grows by more than 128 MB (half of which
+malloc keeps for later), and anything that is left in the end.
 
 A client that hangs up at once takes back what the MTA has not read yet, so some pause before they do; the MB written
 by the MTA are what has really passed.
@@ -14,7 +16,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,10 @@ from survival.ledger import Ledger
 from survival.rig import PATIENCE_S, Mta, sink
 
 BODY_BYTES = 8 * 1024 * 1024
-LITTLE_BYTES = 64 * 1024 * 1024
+TIMES_MAX = 3
+LITTLE_BYTES = 1024 * 1024
+HISTORY_BYTES_MAX = 2048
+"""In the archive, of a message."""
 GROWTH_BYTES = 128 * 1024 * 1024
 LIVES_ON_S = 2.0
 PAUSE_S = 0.5
@@ -80,6 +85,7 @@ class _Run:
         self.lived: deque[tuple[float, int]] = deque()
         self.written: dict[int, int] = {}
         self.most, self.most_of_live = 0, 0.0
+        self.archived = 0
         self.grown: dict[str, int] = {}
         self.slowest_s = 0.0
         self.wrong: list[str] = []
@@ -144,9 +150,8 @@ class _Run:
 
     def look(self) -> None:
         live, used = self.live(), _used(self.mta.folder)
-        self.most, self.most_of_live = max(self.most, used), max(self.most_of_live, used / live)
-        if used > 3 * live + LITTLE_BYTES:
-            self.wrong.append(f"{used / 1e6:.0f} MB on the disk, of which {live / 1e6:.0f} MB may live")
+        self.archived = used.pop("archive", 0)
+        self._judge(live, sum(used.values()))
         roles = self.mta.children()
         for pid, now in self.resident().items():
             role = roles.get(pid, "new")
@@ -156,6 +161,11 @@ class _Run:
             with contextlib.suppress(OSError, StopIteration):
                 lines = Path(f"/proc/{pid}/io").read_text().splitlines()
                 self.written[pid] = int(next(line for line in lines if line.startswith("write_bytes")).split()[1])
+
+    def _judge(self, live: int, used: int) -> None:
+        self.most, self.most_of_live = max(self.most, used), max(self.most_of_live, used / live)
+        if used > TIMES_MAX * live:
+            self.wrong.append(f"{used / 1e6:.0f} MB on the disk, of which {live / 1e6:.0f} MB may live")
 
     def live(self) -> int:
         now = time.monotonic()
@@ -184,6 +194,9 @@ class _Run:
 
     def figures(self) -> dict[str, Any]:
         grown = {role: round(size / 1e6) for role, size in self.grown.items()}
+        messages = WAITING + self.broken_off + self.delivered + self.small
+        if self.archived > HISTORY_BYTES_MAX * messages + LITTLE_BYTES:
+            self.wrong.append(f"the archive has {self.archived / messages:.0f} bytes a message")
         if any(size > GROWTH_BYTES for size in self.grown.values()):
             self.wrong.append(f"a process grew by more than {GROWTH_BYTES / 1e6:.0f} MB: {grown}")
         return {
@@ -195,6 +208,7 @@ class _Run:
             "MB written by the MTA": round(sum(self.written.values()) / 1e6),
             "most MB on the disk": round(self.most / 1e6),
             "most on the disk, of what lives": round(self.most_of_live, 2),
+            "MB of history": round(self.archived / 1e6, 1),
             "growth MB": str(grown),
             "broken": sorted(set(self.wrong)),
         }
@@ -209,10 +223,10 @@ async def _reply(reader: asyncio.StreamReader) -> str:
             return line.rstrip()
 
 
-def _used(folder: Path) -> int:
-    """Bytes of the disk, of files that come and go."""
-    used = 0
+def _used(folder: Path) -> Counter[str]:
+    """Bytes of the disk in each part of the queue's folder, of files that come and go."""
+    used: Counter[str] = Counter()
     for path in folder.rglob("*"):
         with contextlib.suppress(OSError):
-            used += path.stat().st_blocks * 512
+            used[path.relative_to(folder).parts[0]] += path.stat().st_blocks * 512
     return used

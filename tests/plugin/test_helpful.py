@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -16,17 +17,35 @@ from zonemta_py.mail.headers import Headers
 from zonemta_py.plugin import Defer, decoded, encoded
 from zonemta_py.plugin import Headers as Exported
 from zonemta_py.plugin.host import Host
-from zonemta_py.plugin.spec import Address, Node, Routing, Session
+from zonemta_py.plugin.spec import Address, Node, Session
+from zonemta_py.plugin.verdicts import PluginFailed
 from zonemta_py.queue.api import Delivery, Result
 
+MakeHost = Callable[..., Host]
 
-def test_a_name_that_there_is_not() -> None:
-    """The answer lists what there is, and what was meant."""
-    with pytest.raises(AttributeError, match=r"Session has no 'remote_address'.* it has id, listener, client, "):
-        Session().remote_address  # type: ignore[attr-defined]  # noqa: B018
-    with pytest.raises(AttributeError, match=r"Routing has no 'hots', did you mean 'host'\?"):
-        Routing("a@x.test", "z").hots  # type: ignore[attr-defined]  # noqa: B018
-    assert not hasattr(Address("a"), "local")
+
+ASKED = {
+    "print(session.remote_address)": "'Session' object has no attribute 'remote_address';",
+    "address.adress = 'x@y.test'": "'Address' object has no attribute 'adress', did you mean 'address'?",
+    "session.tsl = ''": "'Session' object has no attribute 'tsl', did you mean 'tls'?",
+    "Envelope('', []).sending_zne": "'Envelope' object has no attribute 'sending_zne', did you mean 'sending_zone'?",
+    "Headers([]).replaced('X', 'y')": "'Headers' object has no attribute 'replaced', did you mean 'replace'?",
+    "object().nothing": "'object' object has no attribute 'nothing'",
+}
+
+
+@pytest.mark.parametrize("code", ASKED)
+async def test_a_name_that_there_is_not(make_host: MakeHost, caplog: pytest.LogCaptureFixture, code: str) -> None:
+    """Read or set, of whatever argument: the log lists what there is, and what was meant."""
+    host = make_host(f"""
+        from zonemta_py.plugin import Envelope, Headers
+        async def smtp_rcpt_to(address, session):
+            {code}
+    """)
+    with pytest.raises(PluginFailed):
+        await host.call("smtp_rcpt_to", address=Address("a"), session=Session())
+    assert f"raised AttributeError: {ASKED[code]}" in caplog.text
+    assert "it has" in caplog.text or "object()" in code
 
 
 @pytest.mark.parametrize("code", [421, 450, 452, 550, 554])

@@ -14,7 +14,8 @@ log = logging.getLogger("zonemta.plugin")
 
 
 class PluginApi:
-    """Handed to `setup(api, options)`; a plugin keeps it to count and log later.
+    """Handed to `setup(api, options)`; a plugin keeps it to count and log later. `setup` runs once, before the
+    processes are forked: threads and connections are for the hook that first needs them.
 
     name: the plugin's name. zones: names of the configured zones, empty where they are not known.
     log: a logger of its own. commands, counters: what was registered so far.

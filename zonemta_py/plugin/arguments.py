@@ -6,40 +6,25 @@ Envelope, Headers, Reply, Recipient, Delivery and Result belong to lower layers 
 from __future__ import annotations
 
 import difflib
+import re
 import socket as sockets
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Protocol
 
 from zonemta_py.mail.addresses.senders import ANYBODY, Senders
-from zonemta_py.mail.envelope import Recipient
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.headers import Headers
 from zonemta_py.mail.reply import Reply
-
-if TYPE_CHECKING:
-    from zonemta_py.mail.headers import Headers
+from zonemta_py.queue.api import Delivery, Outcome, Result
 
 Stream = AsyncIterator[bytes]
 """Blocks of bytes, none empty, in order; read it once."""
 
 
-class _Told:
-    """Lists the names there are when an unknown one is asked for."""
-
-    __slots__ = ()
-
-    if not TYPE_CHECKING:  # for type checkers a wrong name remains an error
-
-        def __getattr__(self, name: str) -> Any:
-            kind = type(self)
-            there = [field.name for field in fields(kind)]
-            near = difflib.get_close_matches(name, there, 1, 0.5)
-            meant = f", did you mean {near[0]!r}?" if near else ";"
-            raise AttributeError(f"{kind.__name__} has no {name!r}{meant} it has {', '.join(there)}")
-
-
 @dataclass(slots=True)
-class Session(_Told):
+class Session:
     """One client's connection. id: unique in logs. client, server: IP addresses. helo: what HELO or EHLO named.
 
     user: "" until authenticated. tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384". protocol: "SMTP", "ESMTP", "ESMTPS" …
@@ -60,7 +45,7 @@ class Session(_Told):
 
 
 @dataclass(slots=True)
-class Address(_Told):
+class Address:
     """Of MAIL or RCPT. address: without angle brackets, "" for the null sender. parameters: upper-case name → value."""
 
     address: str
@@ -84,7 +69,7 @@ CommandHandler = Callable[[str, Session], Awaitable[Reply]]
 
 
 @dataclass(slots=True)
-class Server(_Told):
+class Server:
     """A listener about to open. ehlo_keywords: lines added to EHLO. commands: upper-case word → handler."""
 
     listener: str = ""
@@ -101,7 +86,7 @@ class Sni:
 
 
 @dataclass(slots=True)
-class Info(_Told):
+class Info:
     """A message about to be committed. size: bytes as stored. headers: as stored; changes to them have no effect any
     more."""
 
@@ -111,7 +96,7 @@ class Info(_Told):
 
 
 @dataclass(slots=True)
-class Node(_Told):
+class Node:
     """A leaf of the MIME tree (RFC 2046): everything that is not a multipart.
 
     content_type: lower case, "text/plain" if none was said. charset, filename: decoded, "" if none. encoding: the
@@ -130,7 +115,7 @@ class Node(_Told):
 
 
 @dataclass(slots=True)
-class Routing(_Told):
+class Routing:
     """Where one recipient's mail goes. recipient: not to be changed. zone: one that the configuration has.
 
     host "": as the zone has it, a host of its own or MX lookup. port: of `host`. auth: (username, password).
@@ -152,7 +137,7 @@ class Routing(_Told):
 
 
 @dataclass(slots=True)
-class ConnectOptions(_Told):
+class ConnectOptions:
     """How a connection is about to be made. addresses: IPs to try in order, empty until they are looked up.
 
     tls: "none", "opportunistic", "required" or "implicit". hostname: the name for EHLO. socket: a connected,
@@ -183,7 +168,7 @@ class Connection(Protocol):
 
 
 @dataclass(slots=True)
-class Attempts(_Told):
+class Attempts:
     """UNIX times in ms of the first, the last but one and the last attempt; 0 where there was none.
 
     previous_ms is known after the second attempt only, later it is 0.
@@ -195,7 +180,7 @@ class Attempts(_Told):
 
 
 @dataclass(slots=True)
-class Bounce(_Told):
+class Bounce:
     """A notification about to be queued (RFC 3464). id, zone: of the message that failed.
 
     sender: who gets it (not to be changed). recipients: who did not get the message; remove some to not report
@@ -207,3 +192,30 @@ class Bounce(_Told):
     recipients: list[Recipient]
     reply: Reply
     zone: str = ""
+
+
+_KINDS: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        *(Address, Attempts, Auth, Bounce, ConnectOptions, Delivery, Envelope, Headers, Info, Node, Outcome),
+        *(Recipient, Reply, Result, Routing, Server, Session, Sni),
+    )
+}
+_UNKNOWN = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
+"""Read from the text: the AttributeError of an assignment has no `obj` in Python 3.11."""
+
+
+def there_is(error: BaseException) -> str:
+    """For the log: ", did you mean 'x'? it has …" if an argument lacks the name that a plugin has read or set; else
+    ""."""
+    found = _UNKNOWN.fullmatch(str(error)) if isinstance(error, AttributeError) else None
+    if found is None or found[1] not in _KINDS:
+        return ""
+    kind = _KINDS[found[1]]
+    names = [one.name for one in fields(kind)] if is_dataclass(kind) else _public(kind)
+    near = difflib.get_close_matches(found[2], names, 1, 0.5)
+    return f"{f', did you mean {near[0]!r}?' if near else ';'} it has {', '.join(names)}"
+
+
+def _public(kind: type) -> list[str]:
+    return [name for name in dir(kind) if not name.startswith("_")]

@@ -21,6 +21,7 @@ from time import perf_counter
 from typing import Any, NoReturn
 
 from zonemta_py.plugin.api import log
+from zonemta_py.plugin.arguments import there_is
 from zonemta_py.plugin.spec import Hook
 from zonemta_py.plugin.verdicts import PluginFailed, Verdict
 from zonemta_py.plugin.watchdog import WATCH, Watched
@@ -263,6 +264,6 @@ def line_in(file: str, error: BaseException | None) -> int:
 
 def _text(error: BaseException) -> str:
     try:
-        return str(error)[:500].replace("\n", " ")
+        return str(error)[:500].replace("\n", " ") + there_is(error)
     except Exception as broken:  # __str__ is the plugin's code too
         return f"(its text cannot be read: {type(broken).__name__})"

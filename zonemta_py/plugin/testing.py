@@ -1,0 +1,54 @@
+"""For tests of plugins: a plugin is loaded and called as the server does it, without a server.
+
+    from zonemta_py.plugin.testing import load, received
+
+    host = load("links.py", {"domain": "news.example.com"})
+    await host.call("queue_route", envelope=envelope, routing=routing)
+    stored = await received(host, b"Subject: x\\r\\n\\r\\nHello\\r\\n")
+
+Failures: `load` raises PluginError, as at a start. A verdict is raised as the plugin raised it; whatever else goes
+wrong in a plugin is logged and a PluginFailed, raised from the cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from zonemta_py.config import Plugins
+from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.headers import Headers
+from zonemta_py.plugin.host import Host
+from zonemta_py.plugin.streams import BodyHooks
+
+
+def load(
+    file: str | Path, options: dict[str, Any] | None = None, zones: Iterable[str] = ("default",), timeout_s: float = 5
+) -> Host:
+    """The host with this plugin alone. options: those of [plugins.options.NAME]. zones: names of the configured zones.
+
+    Raises PluginError.
+    """
+    path = Path(file).absolute()
+    enabled = Plugins(enabled=[str(path)], timeout_s=timeout_s, options={path.stem: options or {}})
+    return Host.load(enabled, zones)
+
+
+async def received(host: Host, message: bytes, envelope: Envelope | None = None) -> bytes:
+    """The message as it would be stored: after message_headers and message_rewrite, seen by the other message_ hooks.
+
+    Raises Verdict, PluginFailed.
+    """
+    section, _, body = message.partition(b"\r\n\r\n")
+    headers = Headers.parse(section + b"\r\n")
+    stored = bytearray()
+
+    async def keep(block: bytes) -> None:
+        stored.extend(block)
+
+    hooks = BodyHooks(host, envelope or Envelope("", []), headers, keep)
+    await hooks.on_headers()
+    await hooks.feed(body)
+    await hooks.finish()
+    return headers.build() + b"\r\n" + bytes(stored)
