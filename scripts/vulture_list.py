@@ -82,19 +82,5 @@ _.cases
 _.reserve_max_s
 Pull
 
-# the event feed, whose process comes next
-_.event_sinks
-_.batch_events
-_.batch_bytes
-_.batch_s
-_.memory_events
-_.memory_bytes
-_.ring_bytes
-_.page_bytes
-_.dead_bytes
-_.OverflowQueue
-_.in_memory
-_.OVERHEAD_BYTES
-
 # events: GET /v1/events is to come with it
 _.place_of

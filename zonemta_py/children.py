@@ -1,5 +1,5 @@
-"""What each child process does: queue, receiver, HTTP process, sender, reporter. Called in a fresh fork; none returns
-by plan, except the reporter, which ends when it has reported."""
+"""What each child process does: queue, receiver, HTTP process, sender, events, reporter. Called in a fresh fork; none
+returns by plan, except the reporter, which ends when it has reported, and events at SIGTERM."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ SWITCH_S = 0.0005
 FILES_BESIDES_LEASES = 600
 """Descriptors of a sender that are not a delivery under way: idle connections, DNS queries, the queue's socket."""
 RULES_AFTER_S = 0.3
+EVENTS_NICE = 10
+"""How far the event feed stands back behind processes that move mail."""
 _M_ARENA_MAX = -8
 
 
@@ -93,6 +95,10 @@ def check_others(config: Config) -> None:
         from zonemta_py.delivery.tls import contexts as tls_contexts
 
         tls_contexts.check(config)
+    if config.event_sinks:
+        from zonemta_py.events.sinks import kinds
+
+        kinds.check(config.event_sinks)
     if config.dns.providers:
         from zonemta_py.zones.site import Providers
 
@@ -278,6 +284,22 @@ async def _sender(config: Config, host: Host, name: str) -> None:
     work.cancel()  # then wait for deliveries in progress: `run` knows that their results cannot be reported
     with contextlib.suppress(asyncio.CancelledError):
         await work
+
+
+def events(config: Config, host: Host) -> None:
+    """A process that sends events to [[event_sinks]]. It survives the queue process, and waits for it."""
+    os.nice(EVENTS_NICE)
+    listen_to_log(config, host)
+    uvloop.run(_events(config))
+
+
+async def _events(config: Config) -> None:
+    from zonemta_py.events.feed import Feed
+    from zonemta_py.wire.client import RemoteQueue
+
+    feed = Feed(config, RemoteQueue.lasting(config.folder, "events"))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, feed.stop)
+    await feed.run()
 
 
 def reporter(config: Config, host: Host, now: float) -> None:

@@ -1,4 +1,4 @@
-"""`zonemta run`: binds the ports, forks queue, receivers, HTTP process and senders, and restarts those that end.
+"""`zonemta run`: binds the ports, forks queue, receivers, HTTP process, senders and event feed, and restarts them.
 
 There is no shutdown: SIGKILL ends all of them alike (children die with the supervisor), and starting is recovering.
 SIGTERM does the same after some seconds, in which nothing new is begun: the queue grants no leases, receivers end their
@@ -71,6 +71,8 @@ def run(config: Config, clock: Callable[[], float] = time.time, opening: Iterabl
         supervisor.start(f"sender-{number}", partial(children.sender, config, host, f"sender-{number}"))
     for _, bound in all_listeners:
         supervisor.start("http", partial(children.http, config, host, bound), [bound])
+    if config.event_sinks:
+        supervisor.start("events", partial(children.events, config, host))
     if config.tls.reports:
         report = lambda: children.reporter(config, host, clock())  # noqa: E731
         supervisor.start("reporter", report, due_s=lambda: children.report_wait_s(config, clock()))
@@ -265,7 +267,7 @@ def _hung_up(*_: object) -> None:
 
 def _ends_by_itself(role: str) -> bool:
     """Whether a child heeds SIGTERM by ending what it has begun, and then itself."""
-    return role == "queue" or role.startswith("receiver")
+    return role in ("queue", "events") or role.startswith("receiver")
 
 
 def _how(status: int) -> str:

@@ -23,6 +23,7 @@ from zonemta_py.wire.client import QueueGone, ask
 
 TOP = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0
+ROLES = ("queue", "receiver", "sender", "events")
 RULES = ("rcpt:/^later-/ 450 4.2.1 not now, 50%", "rcpt:/^gone-/ 550 5.1.1 nobody here")
 
 _CONFIG = """
@@ -112,7 +113,7 @@ class Mta:
         return self._process is not None and self._process.poll() is None
 
     def children(self) -> dict[int, str]:
-        """Process ids and what they are: queue, receiver, sender."""
+        """Process ids and what they are: one of ROLES."""
         if self._process is None:
             return {}
         found = {}
@@ -120,7 +121,7 @@ class Mta:
             pids = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
             for pid in pids:
                 name = Path(f"/proc/{pid}/comm").read_text().strip().removeprefix("zonemta ")
-                found[int(pid)] = next((role for role in ("queue", "receiver", "sender") if role[:6] in name), "new")
+                found[int(pid)] = next((role for role in ROLES if role[:6] in name), "new")
         except OSError:
             return found  # one that has just died
         return found

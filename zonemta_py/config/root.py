@@ -60,6 +60,9 @@ class Config(Section):
             for name in names:
                 if names.count(name) > 1:
                     raise ValueError(f"two {kind} are named {name!r}; give each its own name")
+        paths = [sink.path for sink in self.event_sinks if sink.kind == "file"]
+        if len(set(paths)) < len(paths):
+            raise ValueError("two event_sinks write to the same path; give each its own file")
         if not self.zones:
             raise ValueError("there is no zone; add a [[zones]] table with a name")
         if sum(zone.default for zone in self.zones) > 1:

@@ -17,7 +17,8 @@ class ServerSection(Section):
     hostname: str = ""
     """Name in banner, EHLO and trace fields; empty: the machine's own name."""
     folder: Path = Path("~/.local/state/zonemta")
-    """Where the queue lives: store/, bodies/, journal/, archive/, receipts/, quarantine/, identity and the socket."""
+    """Where the queue lives: store/, bodies/, journal/, archive/, receipts/, quarantine/, events/, identity and the
+    socket."""
     user: str = ""
     """User that root becomes once the ports are open, and who must own the folder; empty: the user does not change."""
     group: str = ""

@@ -205,3 +205,30 @@ def test_a_record_that_fits_into_no_page_is_refused(tmp_path: Path) -> None:
     assert queue.put(bytes(100))
     with pytest.raises(RecordTooLarge):
         queue.put(bytes(5000))
+
+
+def test_a_ring_is_not_made_where_room_must_be_left(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    queue = OverflowQueue(tmp_path / "ring", records_max=1, spare_bytes=1 << 60)
+    assert [queue.put(record(number)) for number in range(3)] == [True, False, False]
+    assert queue.dropped == 2
+    assert not (tmp_path / "ring").exists()
+    assert caplog.text.count("must be left") == 1
+
+
+def test_a_ring_with_gaps_is_put_aside_if_asked_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for whole in (False, True):
+        path = tmp_path / f"ring-{whole}"
+        queue = OverflowQueue(path, records_max=1)
+        for number in range(100):
+            queue.put(record(number))
+        queue.abandon()
+        data = bytearray(path.read_bytes())
+        data[4096 * 4 + 100] ^= 1
+        path.write_bytes(data)
+        again = OverflowQueue(path, records_max=1, whole=whole)
+        assert bool(again) != whole
+        assert path.with_name(path.name + ".damaged").exists() == whole
+        if not whole:
+            assert number_of(again.last() or b"") == 90
+        again.abandon()
+    assert "1 damaged pages between whole ones; it is now" in caplog.text

@@ -1,8 +1,12 @@
 """A ring against a model: passes, wraps, crashes at any byte of any write, reloads, in both directions."""
 
+import errno
 import os
 import shutil
+import stat
+import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -294,3 +298,75 @@ def test_two_processes_have_two_rings(tmp_path: Path) -> None:
         Ring.open(tmp_path / "ring")
     ring.abandon()
     Ring.open(tmp_path / "ring").abandon()
+
+
+@pytest.fixture
+def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A block device of nine pages with old bytes on it; where none can be had, a file that is taken for one."""
+    image = tmp_path / "image"
+    image.write_bytes(b"\xff" * 9 * PAGE)
+    command = ["losetup", "--find", "--show", image]
+    made = subprocess.run(command, capture_output=True, text=True) if shutil.which("losetup") else None
+    if made is None or made.returncode:
+        monkeypatch.setattr(stat, "S_ISREG", lambda _: False)
+        yield image
+        return
+    try:
+        yield Path(made.stdout.strip())
+    finally:
+        subprocess.run(["losetup", "--detach", made.stdout.strip()], check=True)
+
+
+def test_of_a_new_file_only_metadata_are_written_and_of_a_device_two_pages_too(
+    tmp_path: Path, device: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the seed has it; the rest of the device may hold anything."""
+    written: list[tuple[int, int]] = []
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, data, at: written.append((at, len(data))) or pwrite(file, data, at))
+    Ring.create(device, 8).abandon()
+    assert sorted(written) == [(0, PAGE), (PAGE, 2 * PAGE)]
+    if device.is_block_device():
+        del written[:]
+        Ring.create(tmp_path / "file", 8).abandon()
+        assert written == [(0, PAGE)]
+
+
+def test_a_ring_on_a_device(device: Path) -> None:
+    ring = Ring.create(device, 8)
+    for number in range(21):
+        ring.append(record(number, 100))
+        ring.flush()
+        ring.abandon()
+        ring = Ring.open(device)
+        assert ring.head == number % 8
+    assert [int(one[:8]) for one in rest(ring)] == list(range(13, 21))
+    ring.abandon()
+
+
+def test_a_ring_that_a_full_disk_refuses_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match="No space left"):
+        Ring.create(tmp_path / "ring", 8)
+    assert not (tmp_path / "ring").exists()
+
+
+@pytest.mark.parametrize("written", [5, 8, 11, 19])
+def test_gaps_are_damaged_pages_between_whole_ones(tmp_path: Path, written: int) -> None:
+    """One before the first whole page is none: what is missing there is known from what follows."""
+    path, count = tmp_path / "ring", 8
+    numbers = range(max(0, written - count), written)
+    for number in numbers:
+        filled(path, count, written).abandon()
+        data = bytearray(path.read_bytes())
+        data[PAGE + number % count * PAGE + 60] ^= 4
+        path.write_bytes(data)
+        ring = Ring.open(path)
+        at_an_end = number == numbers[0] or (number == numbers[-1] and written <= count)
+        newest = number == numbers[-1] and written > count  # looped, it is taken for the oldest
+        assert ring.gaps() == (0 if at_an_end or newest else 1)
+        assert ring.last() == record(numbers[-2] if number == numbers[-1] else numbers[-1], 100)
+        ring.abandon()

@@ -20,12 +20,13 @@ EventType = Literal[
     "rate_changed", "concurrency_changed", "manner_changed", "warmup_changed", "campaign_begun", "campaign_canceled",
     "campaign_completed", "configuration_changed", "clock_set", "orders_lost", "policy_changed", "records_lost",
 ]  # fmt: skip
-"""What an event may be; docs/EVENTS.md says when each comes."""
-SinkKind = Literal["webhook", "amqp", "nats", "redis"]
+"""As `events.schema.TYPES`, which is a floor higher; docs/EVENTS.md says when each comes."""
+SinkKind = Literal["webhook", "file", "syslog", "amqp", "nats", "redis"]
 PAGE_BYTES = 4096
 SECRET_PREFIX = "whsec_"
 SCHEMES: dict[str, tuple[tuple[str, ...], str]] = {
     "webhook": (("https", "http"), "https://events.example.com/zonemta"),
+    "syslog": (("tls", "tcp", "udp", "unix"), "tls://logs.example.com:6514"),
     "amqp": (("amqps", "amqp"), "amqps://rabbit.example.com/vhost"),
     "nats": (("tls", "nats"), "tls://nats.example.com"),
     "redis": (("rediss", "redis"), "rediss://redis.example.com/0"),
@@ -44,10 +45,11 @@ class EventSink(Section):
     name: str = Field(pattern=NAME)
     """Name, in commands, logs and of its folder."""
     kind: SinkKind
-    """What is there: webhook (HTTP), amqp (RabbitMQ), nats, redis (a stream)."""
+    """What is there: webhook (HTTP), file (JSON lines), syslog (RFC 5424), amqp (RabbitMQ), nats, redis (a stream)."""
     url: str = ""
-    """Where: https://host/path for a webhook, amqps://host/vhost, tls://host (nats), rediss://host/0 (the number of the
-    database); without TLS http, amqp, nats, redis."""
+    """Where: https://host/path for a webhook; tls://host:6514, tcp://host:514, udp://host:514 or unix:///dev/log for
+    syslog, which confirms nothing: what the network or the log server loses is lost; amqps://host/vhost, tls://host
+    (nats), rediss://host/0 (the number of the database); without TLS http, amqp, nats, redis."""
     cleartext: bool = False
     """Permits a url without TLS to another machine; events have addresses of people in them."""
     types: list[EventType] = []
@@ -91,6 +93,22 @@ class EventSink(Section):
     """Login, if the other side wants one (HTTP: Basic)."""
     password: str = ""
     """Its password; of a webhook without a username: a bearer token."""
+    path: Path | None = None
+    """File that a sink of kind file writes to, from /."""
+    rotate_bytes: int = Field(128 * 1024 * 1024, ge=0)
+    """Size at which it is rotated: FILE.1 is the newest of the old ones; 0: at no size."""
+    rotate_daily: bool = False
+    """Also rotated at midnight."""
+    keep: int = Field(10, ge=1, le=10_000)
+    """How many old ones are kept."""
+    compress: Literal["", "gzip", "zstd"] = ""
+    """Old ones are compressed so; empty: they are not."""
+    sync: bool = True
+    """An event counts as delivered once the file with it is on stable storage."""
+    facility: Literal[
+        "mail", "daemon", "user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"
+    ] = "mail"
+    """Facility of syslog messages."""
     ca_file: Path | None = None
     """PEM file with the certificates of authorities to trust instead of the system's."""
     client_certificate: Path | None = None
@@ -139,9 +157,16 @@ class EventSink(Section):
 
     @model_validator(mode="after")
     def _check(self) -> EventSink:
-        schemes, example = SCHEMES.get(self.kind, ((), ""))
-        if not schemes:
-            return self
+        if self.kind == "file" and (self.path is None or not self.path.is_absolute()):
+            raise ValueError("a file needs a path that begins with /, such as /var/log/zonemta/events.jsonl")
+        if self.kind in SCHEMES:
+            self._check_url()
+        if self.retry_max_s < self.retry_s:
+            raise ValueError("retry_max_s is less than retry_s; raise it")
+        return self
+
+    def _check_url(self) -> None:
+        schemes, example = SCHEMES[self.kind]
         parts = split(self.url)
         if parts is None or parts.scheme not in schemes or not (parts.hostname or parts.path.strip("/")):
             raise ValueError(f"{'an' if self.kind == 'amqp' else 'a'} {self.kind} needs a url such as {example}")
@@ -152,9 +177,6 @@ class EventSink(Section):
             )
         if self.kind in BROKERS:
             _check_broker(self.kind, parts)
-        if self.retry_max_s < self.retry_s:
-            raise ValueError("retry_max_s is less than retry_s; raise it")
-        return self
 
 
 def _check_broker(kind: str, parts: SplitResult) -> None:

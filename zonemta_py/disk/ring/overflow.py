@@ -10,7 +10,10 @@ in the ring; what was in memory alone is gone.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
+import time
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
@@ -21,11 +24,16 @@ from zonemta_py.disk.ring.ring import Mark, Ring, RingError
 
 log = logging.getLogger(__name__)
 
+AGAIN_S = 1.0
+"""How long after a ring could not be made it is tried again."""
+
 
 class OverflowQueue:
     """records_max, bytes_max: of memory. page_count, page_size: of a ring that has to be made; 0 pages: no ring.
 
     flush_s: a page that was begun so long ago (`tick`) is written though it is not full; 0: never, as in the seed.
+    spare_bytes: of the disk, must be left once a ring is made. whole: of a ring with damaged pages between whole ones
+    nothing is taken, for whoever fills the queue can fill it again.
     """
 
     def __init__(
@@ -37,8 +45,11 @@ class OverflowQueue:
         page_size: int = pages.PAGE_BYTES,
         sync: bool = False,
         flush_s: float = 0.0,
+        spare_bytes: int = 0,
+        whole: bool = False,
     ) -> None:
         self._path, self._sync, self._flush_s = path, sync, flush_s
+        self._spare_bytes, self._whole = spare_bytes, whole
         self._records_max, self._bytes_max = records_max, bytes_max
         self._page_count, self._page_size = page_count, page_size
         self._memory: deque[bytes] = deque()
@@ -48,6 +59,7 @@ class OverflowQueue:
         self._begun = 0.0
         self._lost = 0
         self._troubled = False
+        self._again_s = 0.0
         self._ring = self._opened() if page_count and path.exists() else None
         self._refill()
 
@@ -78,6 +90,11 @@ class OverflowQueue:
         if len(self._memory) < count:
             self._refill()
         return list(islice(self._memory, count))
+
+    def last(self) -> bytes | None:
+        """The newest record, where that is in memory or in a written page."""
+        found = self._ring.last() if self._ring is not None else None
+        return found if found is not None or not self._memory else self._memory[-1]
 
     def done(self, count: int) -> None:
         """So many of the oldest have reached their reader."""
@@ -171,27 +188,47 @@ class OverflowQueue:
         return True
 
     def _made(self) -> Ring | None:
-        if not self._page_count:
+        if not self._page_count or time.monotonic() < self._again_s:
             return None
         try:
+            self._check_room()
+            self._path.parent.mkdir(parents=True, exist_ok=True)
             self._ring = Ring.create(self._path, self._page_count, self._page_size, self._sync)
         except (OSError, RingError) as error:
+            self._again_s = time.monotonic() + AGAIN_S
             self._say(error)
         return self._ring
+
+    def _check_room(self) -> None:
+        """Raises OSError."""
+        if self._spare_bytes:
+            size = pages.RESERVED_BYTES + self._page_count * self._page_size
+            disk = os.statvfs(next(folder for folder in self._path.parents if folder.is_dir()))
+            if disk.f_bavail * disk.f_frsize < size + self._spare_bytes:
+                raise OSError(
+                    errno.ENOSPC, f"no room for a ring of {size:,} bytes, as {self._spare_bytes:,} must be left"
+                )
 
     def _opened(self) -> Ring | None:
         """What an earlier process left; one that cannot be read is put aside, for it is in nobody's way there."""
         try:
-            return Ring.open(self._path, self._sync)
+            ring = Ring.open(self._path, self._sync)
+            if not self._whole or not (gaps := ring.gaps()):
+                return ring
+            ring.abandon()
+            self._put_aside(f"{self._path}: {gaps} damaged pages between whole ones")
         except RingError as error:
             if not error.damaged:
                 raise
-            aside = self._path.with_name(f"{self._path.name}.damaged")
-            self._path.replace(aside)
-            log.warning("%s; it is now %s", error, aside.name)
+            self._put_aside(str(error))
         except OSError as error:
             self._say(error)
         return None
+
+    def _put_aside(self, why: str) -> None:
+        aside = self._path.with_name(f"{self._path.name}.damaged")
+        self._path.replace(aside)
+        log.warning("%s; it is now %s", why, aside.name)
 
     def _say(self, error: Exception) -> None:
         """Once, until it works again."""

@@ -64,7 +64,8 @@ class Ring:
     def create(cls, path: Path, page_count: int, page_size: int = pages.PAGE_BYTES, sync: bool = False) -> Ring:
         """A new, empty ring in the place of what is there. sync: every page is on stable storage once written.
 
-        Only metadata is written; the file gets its size without it. Raises RingError for sizes that cannot be.
+        Only metadata is written; a file gets its size, all zeros, without that, and of a device the first two pages are
+        zeroed. Raises RingError for sizes that cannot be; OSError: then a file that was made is removed.
         """
         if page_size < pages.PAGE_BYTES or page_size % pages.PAGE_BYTES:
             raise RingError(f"page size {page_size} cannot be; give a multiple of {pages.PAGE_BYTES}")
@@ -72,16 +73,21 @@ class Ring:
             raise RingError(f"{page_count} pages cannot be; give 2 to {pages.PAGES_MAX}, of a larger size if need be")
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         metadata = Metadata(page_size, page_count, secrets.randbits(32))
+        ours = False
         try:
             _lock(file, path)
-            if stat.S_ISREG(os.fstat(file).st_mode):
+            ours = stat.S_ISREG(os.fstat(file).st_mode)
+            if ours:
                 os.ftruncate(file, 0)  # what an earlier ring held is nobody's
                 os.posix_fallocate(file, 0, pages.RESERVED_BYTES + page_size * page_count)
+            else:
+                os.pwrite(file, bytes(2 * page_size), pages.RESERVED_BYTES)
             os.pwrite(file, pages.packed_metadata(metadata).ljust(pages.RESERVED_BYTES, b"\0"), 0)
-            os.pwrite(file, bytes(2 * page_size), pages.RESERVED_BYTES)
             os.fsync(file)
             return cls(file, path, metadata, sync)
         except BaseException:
+            if ours:
+                path.unlink(missing_ok=True)  # a full disk has given it a part of its room
             os.close(file)
             raise
 
@@ -108,7 +114,7 @@ class Ring:
         """Goes into the page that is being filled, which is written once it is full. Raises RecordTooLarge, OSError."""
         size = pages.needed(record)
         if size > self._room:
-            most = self._room - pages.needed(b"")
+            most = self.metadata.page_size - pages.OVERHEAD_BYTES
             raise RecordTooLarge(f"a record of {len(record)} bytes does not fit into a page, which holds {most}")
         if self._used + size > self._room:
             self._write_page(partial=False)
@@ -142,7 +148,10 @@ class Ring:
 
     def _drop_oldest(self, position: int) -> None:
         page = self._page(position)
-        self.dropped += len(page.records) - self._skip if page is not None else 0
+        if page is not None:
+            self.dropped += len(page.records) - self._skip
+        else:
+            self.damaged += 1
         self._unread -= 1
         self._skip = 0
 
@@ -215,6 +224,17 @@ class Ring:
             page = self._checked(position, data)
             yield position, page, page is None and pages.is_blank(data)
 
+    def last(self) -> bytes | None:
+        """The newest record of a written page that is to be read."""
+        page = self._page(self.head) if self._unread else None
+        return page.records[-1] if page is not None and page.records else None
+
+    def gaps(self) -> int:
+        """Damaged pages that are to be read, but for those before the first whole one. Reads all of them."""
+        count = self.metadata.page_count
+        whole = [self._page((self.head - age) % count) is not None for age in range(self._unread - 1, -1, -1)]
+        return whole[whole.index(True) :].count(False) if True in whole else len(whole)
+
     def unread(self) -> int:
         """Written pages that are to be read."""
         return self._unread
@@ -250,8 +270,13 @@ class Ring:
         return low, page.falling
 
     def _last_written(self) -> tuple[int, bool]:
-        """Of the first pass: nothing follows the head; blank pages and damaged ones may come before it."""
-        for position in range(self.metadata.page_count - 1, -1, -1):
+        """Of the first pass: nothing follows the head; blank pages and damaged ones may come before it.
+
+        `num_pages` is written after its page, so there may be one more.
+        """
+        count, num_pages = self.metadata.page_count, self.metadata.num_pages
+        most = count if num_pages == NUM_PAGES_MAX else min(num_pages + 1, count)
+        for position in range(most - 1, -1, -1):
             if not pages.is_blank(os.pread(self._file, 16, self._offset(position))) and self._page(position):
                 return position, False
         return -1, False

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib.util import find_spec
+
 from zonemta_py.config import ConfigError
 from zonemta_py.config.services.events import BROKERS, EventSink
+from zonemta_py.events.sinks import tls
 from zonemta_py.events.sinks.base import SinkClient
+
+_LIBRARIES = {"amqp": "aio_pika", "nats": "nats", "redis": "redis"}
+
+
+def check(sinks: Sequence[EventSink]) -> None:
+    """What would make a sink fail for ever: files that cannot be used, libraries that are missing. Raises ConfigError.
+    Loads no library."""
+    for settings in sinks:
+        if settings.ca_file or settings.client_certificate:
+            tls.context(settings)
+        library = _LIBRARIES.get(settings.kind)
+        if library and find_spec(library) is None:
+            raise _missing(settings, library)
 
 
 def client(settings: EventSink, source: str) -> SinkClient:
-    """source: the queue's, as in CloudEvents. Raises ConfigError."""
+    """source: the queue's name. Raises ConfigError."""
+    if settings.kind == "file":
+        from zonemta_py.events.sinks.file import FileSink
+
+        return FileSink(settings, source)
+    if settings.kind == "syslog":
+        from zonemta_py.events.sinks.syslog import SyslogSink
+
+        return SyslogSink(settings, source)
     if settings.kind in BROKERS:
         return _broker(settings, source)
     from zonemta_py.events.sinks.webhook import WebhookSink
@@ -30,5 +55,9 @@ def _broker(settings: EventSink, source: str) -> SinkClient:
 
         return RedisSink(settings, source)
     except ModuleNotFoundError as error:
-        what = f"{settings.kind} needs the Python package {error.name}, which is not installed"
-        raise ConfigError(f"event sink {settings.name!r}: {what}; run: pip install 'zonemta-py[events]'") from None
+        raise _missing(settings, error.name or "") from None
+
+
+def _missing(settings: EventSink, library: str) -> ConfigError:
+    what = f"{settings.kind} needs the Python package {library}, which is not installed"
+    return ConfigError(f"event sink {settings.name!r}: {what}; run: pip install 'zonemta-py[events]'")

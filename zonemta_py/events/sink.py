@@ -1,0 +1,236 @@
+"""One sink at work: batches out of its backlog, tried until they have arrived, with what cannot be taken put aside.
+
+A batch is the same each time it is tried. While the other side is down its events wait (`backlog`), and the waits
+between two tries double, varied at random, or are what it asks for. Whatever a client raises beside what it should
+(`sinks/base.py`) counts as down, so that no mistake in it loses an event. Nothing here holds up another sink.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from zonemta_py.config.secret import hidden
+from zonemta_py.config.services.events import EventSink
+from zonemta_py.events import cursor
+from zonemta_py.events.backlog import Backlog
+from zonemta_py.events.dead_letters import DeadLetter, DeadLetters
+from zonemta_py.events.sinks.base import Ready, Rejected, SinkClient, SinkDown
+
+log = logging.getLogger(__name__)
+
+STATE = "state.json"
+CURSOR_S = 5.0
+"""How often the cursor is written."""
+RETRY_AFTER_S_MAX = 3600.0
+PAUSE_S = 0.2
+_TOTALS = ("sent", "dropped", "missed", "dead", "dead_dropped")
+
+
+class RunningSink:
+    """folder: its own, events/NAME. Totals go on from the state that an earlier process left there."""
+
+    def __init__(self, settings: EventSink, client: SinkClient, folder: Path, backlog: Backlog) -> None:
+        self.settings, self.backlog = settings, backlog
+        self._client, self._folder = client, folder
+        self._dead = DeadLetters(folder, settings.dead_bytes)
+        self._wake, self._stopping = asyncio.Event(), asyncio.Event()
+        self._open = False
+        self._why, self._since_ms, self._success_ms = "", _now_ms(), 0
+        before = read_state(folder)
+        self._before = {name: int(before.get(name) or 0) for name in _TOTALS}
+        self._sent = self._buried = self._dead_dropped = 0
+        self._written: dict[str, Any] = {}
+        self._cursor, self._cursor_s = -1, 0.0
+
+    def offer(self, seq: int, events: Iterable[Ready]) -> None:
+        """Everything that is wanted of the record that the feed has read."""
+        self.backlog.offer(seq, events)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until `stop`, or cancelled; what is under way is tried no further then."""
+        try:
+            while not self._stopping.is_set():
+                batch = await self._batch()
+                if batch:
+                    await self._deliver(batch)
+        finally:
+            await self._close()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._wake.set()
+
+    # -- a batch
+
+    async def _batch(self) -> list[Ready]:
+        batch, settings = self._taken(), self.settings
+        if not batch:
+            await self._something_to_do()
+        elif self.backlog.live and len(batch) < settings.batch_events and settings.batch_s:
+            await self._pause(settings.batch_s)
+            batch = self._taken()
+        return batch
+
+    def _taken(self) -> list[Ready]:
+        self._wake.clear()
+        try:
+            return self.backlog.take(self.settings.batch_events, self.settings.batch_bytes)
+        except OSError as error:
+            self._say_down(f"the journal cannot be read: {error.strerror or error}")
+            return []
+
+    async def _something_to_do(self) -> None:
+        if self.backlog.live and not self.backlog.queue:
+            await self._wake.wait()
+        else:  # it is catching up, or a disk does not give its ring's pages
+            await asyncio.sleep(PAUSE_S if self.backlog.live or self._why else 0)
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return
+
+    async def _deliver(self, batch: list[Ready]) -> None:
+        tries = 0
+        while not self._stopping.is_set():
+            down = await self._try(batch)
+            if down is None:
+                return
+            self._say_down(str(down))
+            await self._close()
+            wait_s = min(self.settings.retry_max_s, self.settings.retry_s * 2 ** min(tries, 30)) * random.uniform(
+                0.5, 1
+            )
+            await self._pause(max(wait_s, min(down.retry_after_s or 0, RETRY_AFTER_S_MAX)))
+            tries += 1
+
+    async def _try(self, batch: list[Ready]) -> SinkDown | None:
+        """None: it is done with."""
+        buried = 0
+        try:
+            if not self._open:
+                await self._client.open()
+                self._open = True
+            await self._client.send(batch)
+        except SinkDown as error:
+            return error
+        except Rejected as error:
+            buried = len(error.indices)
+            try:
+                self._bury([batch[index] for index in error.indices], str(error))
+            except OSError as failed:
+                return SinkDown(f"dead letters cannot be kept: {failed.strerror or failed}")
+        except Exception as error:
+            log.debug("event sink %r", self.settings.name, exc_info=True)
+            return SinkDown(f"{type(error).__name__}: {error}")
+        self.backlog.done(len(batch))
+        self._sent += len(batch) - buried
+        self._say_up()
+        return None
+
+    def _bury(self, events: list[Ready], why: str) -> None:
+        now, why = _now_ms(), _safe(why)
+        self._dead_dropped += self._dead.add([DeadLetter(now, why, one) for one in events])
+        self._buried += len(events)
+        log.warning("event sink %r refuses %d events for good: %s", self.settings.name, len(events), why)
+
+    async def _close(self) -> None:
+        self._open = False
+        try:
+            await self._client.close()
+        except Exception:
+            log.debug("event sink %r", self.settings.name, exc_info=True)
+
+    # -- what is told
+
+    def _say_down(self, why: str) -> None:
+        why = _safe(why)
+        if not self._why:
+            self._since_ms = _now_ms()
+            log.warning("event sink %r is down: %s; its events wait", self.settings.name, why)
+        self._why = why
+
+    def _say_up(self) -> None:
+        self._success_ms = _now_ms()
+        if self._why:
+            self._why, self._since_ms = "", self._success_ms
+            log.warning("event sink %r is back", self.settings.name)
+
+    def state(self, position: int) -> dict[str, Any]:
+        """For `zonemta events sinks`, and for metrics. position: the last stable record. Numbers since the sink was
+        made, but for what waits now."""
+        backlog, oldest_ms = self.backlog, self.backlog.oldest_ms
+        now = {
+            "sent": self._sent, "dropped": backlog.queue.dropped, "missed": backlog.missed, "dead": self._buried,
+            "dead_dropped": self._dead_dropped,
+        }  # fmt: skip
+        return {
+            "name": self.settings.name,
+            "kind": self.settings.kind,
+            "state": "down" if self._why else "ok" if backlog.live else "catching up",
+            "since_ms": self._since_ms,
+            "reason": self._why,
+            "lag_records": max(0, position - backlog.cursor),
+            "lag_s": max(0, (_now_ms() - oldest_ms) / 1000) if oldest_ms is not None else 0,
+            "in_memory": backlog.in_memory(),
+            "ring_pages": backlog.queue.pages(),
+            "ring_pages_max": ring_pages(self.settings),
+            "ring_writes": backlog.queue.writes,
+            "ring_damaged": backlog.queue.damaged,
+            "last_success_ms": self._success_ms,
+            **{name: self._before[name] + now[name] for name in _TOTALS},
+        }
+
+    def note(self, position: int, now_s: float, final: bool = False) -> None:
+        """Writes state and, less often, the cursor; once a second. Failures: none; it is tried again."""
+        try:
+            seq = self.backlog.cursor
+            if seq != self._cursor and (final or now_s >= self._cursor_s or self._cursor < 0):
+                cursor.write(self._folder, seq)
+                self._cursor, self._cursor_s = seq, now_s + CURSOR_S
+            state = self.state(position)
+            if state != self._written:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                fresh = self._folder / f"{STATE}.new"
+                fresh.write_text(json.dumps(state) + "\n")
+                fresh.replace(self._folder / STATE)
+                self._written = state
+        except OSError as error:
+            log.debug("event sink %r: %s", self.settings.name, error)
+
+    def end(self, position: int) -> None:
+        """A clean end: state and cursor are written, and in the ring what of it was delivered."""
+        self.note(position, 0, final=True)
+        self.backlog.close()
+
+
+def ring_pages(settings: EventSink) -> int:
+    """0: it has no ring."""
+    return settings.ring_bytes // settings.page_bytes
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """{} if there is none yet."""
+    try:
+        found = json.loads((folder / STATE).read_bytes())
+        return found if isinstance(found, dict) else {}
+    except (OSError, ValueError):
+        return {}
+
+
+def _safe(text: str) -> str:
+    """One line without the logins of URLs."""
+    return str(hidden("", " ".join(text.split())))[:300]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
