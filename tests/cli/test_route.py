@@ -209,3 +209,12 @@ def test_mistakes_are_one_sentence(zonemta: Callable[..., Any], arguments: tuple
     ran = zonemta("route", *arguments)
     assert (ran.code, ran.err.count("\n")) == (64, 1)
     assert said in ran.err
+
+
+def test_mail_of_a_pull_zone_waits(zonemta: Callable[..., Any], config: Path) -> None:
+    """It goes nowhere, and DNS is not asked."""
+    with config.open("a") as file:
+        file.write("\n[[zones]]\nname = 'branch'\ndelivery = 'pull'\nrecipient_domains = ['branch.test']\n")
+    ran = zonemta("route", "--config", config, "--dns", "--from", "a@b.org", "--to", "c@branch.test")
+    assert (ran.code, ran.err) == (0, "")
+    assert "zone branch, where it waits for whoever takes it" in ran.out

@@ -26,6 +26,7 @@ from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.whatif.history import History, read
 from zonemta_py.whatif.loop import Loop, SimulatedClock
 from zonemta_py.whatif.world import ModelAnswer, ProviderModel
+from zonemta_py.zones.queues import PUSHED
 
 PLACES = 4_000
 """Deliveries at once: more than any zone has connections."""
@@ -70,6 +71,8 @@ def arrivals(history: History, span: Span) -> list[Arrival]:
     for mail in history.mails.values():
         if mail.ms >= span.until_ms or (mail.ms < span.since_ms and mail.id not in late):
             continue
+        if mail.metadata.get("protocol") == PUSHED:
+            continue  # nobody sends it
         recipients = [Recipient(*row[1:4]) for row in mail.recipients if (mail.id, row[1]) not in history.removed]
         if mail.ms < span.since_ms:
             recipients = [one for one in recipients if _waited(history, mail.id, one.address, span.since_ms)]

@@ -109,8 +109,8 @@ async def _answer(
     assert zone is not None
     host, port = (routed.routing or {}).get("host") or zone.host, (routed.routing or {}).get("port") or zone.port
     answer |= {"zone": zone.name, "sources": _sources(config, zone, recipient.domain)}
-    answer |= {"host": host, "port": port, "protocol": zone.protocol, "tls": zone.tls}
-    if dns:
+    answer |= {"host": host, "port": port, "protocol": zone.protocol, "tls": zone.tls, "delivery": zone.delivery}
+    if dns and not zone.pulled:
         answer["destination"] = await _destination(config, host, recipient.domain)
     return answer
 
@@ -164,6 +164,8 @@ def _show(answer: dict[str, Any]) -> None:
         rows.append(("hook queue_route", "", "", said.get("zone", ""), said["said"]))
     way = f"{answer['host']} port {answer['port']}" if answer["host"] else "the MX hosts"
     footer = f"zone {answer['zone']}, to {way} by {answer['protocol'].upper()}, TLS {answer['tls']}"
+    if answer["delivery"] == "pull":
+        footer = f"zone {answer['zone']}, where it waits for whoever takes it"
     print_table(answer["recipient"], _COLUMNS, rows, footer)
     if answer["sources"]:
         print_table("Source addresses", ("address", "EHLO name", "share ", "proxy", "warm-up"), _shown(answer))

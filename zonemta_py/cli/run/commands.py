@@ -70,8 +70,12 @@ def opening(config: Config, path: Path | None) -> Iterator[str]:
     if config.http.enabled:
         yield f"zonemta: mail by HTTP at {config.http.listener.address} port {config.http.listener.port}"
     for zone in config.zones:
-        where = f"{zone.host} port {zone.port}" if zone.host else "the MX hosts of each recipient's domain"
-        yield f"zonemta: zone {zone.name!r} sends to {where}"
+        where = (
+            f"sends to {zone.host} port {zone.port}"
+            if zone.host
+            else "sends to the MX hosts of each recipient's domain"
+        )
+        yield f"zonemta: zone {zone.name!r} {'waits for those who take its mail' if zone.pulled else where}"
 
 
 def configured(arguments: list[str]) -> tuple[Config, Path | None]:
