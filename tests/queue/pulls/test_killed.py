@@ -95,7 +95,7 @@ async def named(queue: RemoteQueue, one: Delivery) -> bytes:
     return data.partition(b" ")[0]
 
 
-async def killing(folder: Path, story: Story) -> subprocess.Popen[bytes]:
+async def killing(folder: Path, story: Story, queues: list[RemoteQueue]) -> subprocess.Popen[bytes]:
     process, die = start(folder), random.Random(7)
     try:
         for number in range(1, KILLS + 1):
@@ -104,6 +104,9 @@ async def killing(folder: Path, story: Story) -> subprocess.Popen[bytes]:
                 await asyncio.sleep(die.uniform(0.005, 0.05))
             process.kill()
             process.wait()
+            while any(queue._protocol for queue in queues):  # noqa: ASYNC110 (what it has said is still read)
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
             story.in_flight |= story.unsure - story.ended
             process = start(folder)
     except BaseException:
@@ -121,7 +124,7 @@ async def test_nothing_is_lost_when_the_queue_is_killed(tmp_path: Path) -> None:
         for number in range(CLIENTS)
     ]
     pushers = [asyncio.ensure_future(pushing(queues[number % 4], story)) for number in range(CLIENTS)]
-    process = await killing(tmp_path, story)
+    process = await killing(tmp_path, story, queues)
     try:
         await asyncio.wait_for(asyncio.gather(*pushers), PATIENCE_S)
         end = time.monotonic() + PATIENCE_S
