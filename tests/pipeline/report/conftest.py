@@ -16,6 +16,7 @@ from zonemta_py.pipeline.report.rows import (
     Bin,
     Cause,
     Cell,
+    Domain,
     Facts,
     Left,
     Moment,
@@ -62,6 +63,7 @@ def facts() -> Facts:
         moments=[Moment(MIDNIGHT + 300 * n, AttemptCounts(100 + n % 9, n % 7, n % 3, 0)) for n in range(288)],
         cells=[Cell(name, at, attempts) for name in providers for at, attempts in zip(hours, tallies, strict=True)],
         pairs=[Pair(ip, name, tallies[7], 850) for ip in ("192.0.2.1", "192.0.2.2") for name in providers],
+        domains=[Domain("gmail.com", 1_500, 1_450, 40, 10), Domain(providers[-1], 500, 450, 20, 30)],
         causes=[Cause("greylisting", "deferred", 90), Cause("user-unknown", "bounced", 60), Cause("x", "blocked", 12)],
         said=[Said("user-unknown", "bounced", "#", 60, HOSTILE), Said("rate", "deferred", "# slow", 9, "421 slow")],
         latency=[Bin(10 ** (n / 100), 10 ** ((n + 1) / 100), 1 + (n * 7) % 13) for n in range(-50, 350)],
@@ -108,7 +110,7 @@ def _fill(journal: Journal) -> None:
     for day, size, name in ((DAY - timedelta(days=1), 40, "winter"), (DAY, 60, "spring")):
         for n in range(size):
             at = day + timedelta(hours=9, minutes=2 * n)
-            who = journal.accept(at, f"u{n}@example.com", name)
+            who = journal.accept(at, f"u{n}@{'www.' * (n % 4 == 3)}example.com", name)
             place = {"provider": ("google", "microsoft", "")[n % 3], "source": f"192.0.2.{1 + n % 2}"}
             if n % 10 == 0:
                 journal.tried(who, at + timedelta(seconds=1), "deferred", **place, **greylisted, tls="")

@@ -65,6 +65,15 @@ def test_every_view_adds_up_to_the_same_attempts(found: Facts, day: ReportScope)
     assert {row.provider for row in found.pairs} == {"google", "microsoft", queries.NO_PROVIDER}
 
 
+def test_domains_are_the_recipients_own(found: Facts, spark: "SparkSession", lake: Path) -> None:
+    """Whatever the provider of the attempt: 60 recipients at two domains, the larger first; a campaign has its own."""
+    assert [(row.name, row.recipients) for row in found.domains] == [("example.com", 45), ("www.example.com", 15)]
+    assert [sum(one) for one in list(zip(*found.domains, strict=True))[1:]] == [60, 48, 6, 6]
+    scope = facts.of_campaign(facts.spans(spark, lake), "winter")
+    assert scope
+    assert [row.recipients for row in facts.gather(spark, lake, scope).domains] == [30, 10]
+
+
 def test_encrypted_deliveries_are_counted_per_pair(found: Facts) -> None:
     """Of 48 deliveries those with n % 10 == 3 went in the clear."""
     assert sum(row.secure for row in found.pairs) == 42

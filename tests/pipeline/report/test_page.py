@@ -72,8 +72,8 @@ def test_every_part_is_there(made: Reader) -> None:
     """In its order, each with a heading that names it."""
     ids = [attributes["id"] for attributes in made.of("section")]
     assert ids == [
-        "headline", "over-time", "provider-hour", "source-provider", "classes", "replies", "latency", "retries", "tls",
-        "warm-up",
+        "headline", "over-time", "provider-hour", "source-provider", "domains", "classes", "replies", "latency",
+        "retries", "tls", "warm-up",
     ]  # fmt: skip
     assert [attributes["aria-labelledby"] for attributes in made.of("section")] == [f"{one}-title" for one in ids]
 

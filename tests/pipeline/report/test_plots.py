@@ -29,7 +29,23 @@ def test_bars_over_time_stack_up_to_the_attempts() -> None:
         [Moment(0, AttemptCounts(90, 10)), Moment(300, AttemptCounts(1, 1)), Moment(600, AttemptCounts())], 300
     )
     series = {one.name: list(one.y) for one in figure.data}
-    assert series == {"delivered": [90, 1, 0, 0], "deferred": [10, 1, 0, 0], "not delivered": [10, *[None] * 3]}
+    assert series == {"delivered": [90, 1, 0, 0], "deferred": [10, 1, 0, 0], "not delivered": [10, 10, None]}
+
+
+def test_one_step_among_many_is_seen() -> None:
+    """A day on which mail went for five minutes only: the line of shares has that step's width, and gaps beside it."""
+    moments = [Moment(300 * n, AttemptCounts(90, 10) if n in (2, 3, 6) else AttemptCounts()) for n in range(9)]
+    share = plots.over_time(moments, 300).data[-1]
+    drawn = [(x[-8:-3], y) for x, y in zip(share.x, share.y, strict=True)]
+    ends = ["00:10", "00:15", "00:15", "00:20", "00:20", "00:30", "00:35", "00:35"]
+    assert drawn == list(zip(ends, [10, 10, 10, 10, None, 10, 10, None], strict=True))
+    assert share.line.shape is None
+
+
+def test_an_axis_of_times_has_two_ticks() -> None:
+    """Where only one round time is in sight, both ends are named instead."""
+    figure = plots.latency([Bin(0.01, 0.018, 5)], [("median", 0.012)])
+    assert list(figure.layout.xaxis.ticktext) == ["10 ms", "18 ms"]
 
 
 def test_one_step_is_as_wide_as_any() -> None:
@@ -42,7 +58,7 @@ def test_one_step_is_as_wide_as_any() -> None:
     assert heat.layout.xaxis.type == "category"
     assert [(one.zmin, one.zmax) for one in heat.data] == [(0, 10), (0, 100)]
     times = plots.latency([Bin(2.0, 2.1, 5)], [("median", 2.05)])
-    assert list(times.layout.xaxis.ticktext) == ["2.0 s", "2.3 s"]
+    assert list(times.layout.xaxis.ticktext) == ["2.0 s", "2.1 s"]
 
 
 def test_heat_map_has_two_layers_of_which_one_is_shown() -> None:

@@ -20,6 +20,7 @@ from zonemta_py.pipeline.report.rows import (
     Bin,
     Cause,
     Cell,
+    Domain,
     Facts,
     Left,
     Moment,
@@ -52,6 +53,7 @@ def gather(spark: SparkSession, lake: Path, scope: ReportScope) -> Facts:
         asked = pool.submit(lambda: Counts(queries.attempts(read("deliverability", compared=True), scope).collect()))
         people = pool.submit(lambda: Accepted(queries.recipients(read("outcomes", compared=True), scope).collect()))
         replies = pool.submit(lambda: queries.replies(read("deliveries"), scope).collect())
+        domains = pool.submit(lambda: queries.domains(read("outcomes"), scope).collect())
         warm = pool.submit(lambda: warmups.gather(spark, lake, scope))
         changes = queries.burn_down(read("outcomes"), scope).collect() if scope.kind is Kind.CAMPAIGN else []
     counts, accepted = asked.result(), people.result()
@@ -62,6 +64,7 @@ def gather(spark: SparkSession, lake: Path, scope: ReportScope) -> Facts:
         moments=every_step(counts.moments(), scope),
         cells=counts.cells(),
         pairs=counts.pairs(),
+        domains=[Domain(*row) for row in domains.result()],
         causes=counts.causes(),
         said=[Said(row["class"], row.kind, row.shape, row.n, row.example[:EXAMPLE_MAX]) for row in replies.result()],
         latency=accepted.bins(True),

@@ -25,6 +25,8 @@ _LOW = {"l": 8, "r": 8, "t": 6, "b": 8, "pad": 4}
 """Without a legend on top."""
 _AXIS = {"automargin": True, "zeroline": False, "fixedrange": True}
 _HATCH = {"fillmode": "overlay", "fgcolor": "rgba(255,255,255,0.55)", "size": 6, "solidity": 0.18}
+_BEYOND = 1.1
+"""How far an axis of times goes on behind the longest one."""
 FEW = 5
 """A share of fewer attempts is not meaningful."""
 _LOWEST_PX = {"heat": 140, "secure": 104}
@@ -48,10 +50,10 @@ def over_time(moments: Sequence[Moment], step_s: int) -> go.Figure:
                 x=times, y=counts, name=kind, stackgroup="all", mode="none", fillcolor=COLOURS[kind],
                 line={"shape": "hv"}, hovertemplate="%{y:,}",
             )  # fmt: skip
-    share = [100 * row.attempts.trouble / row.attempts.total if row.attempts.total >= FEW else None for row in moments]
+    begins, share = _shares(moments, times)
     figure.add_scatter(
-        x=times, y=share, yaxis="y2", name="not delivered", mode="lines", connectgaps=False, showlegend=False,
-        line={"color": MARK, "width": 1.5, "shape": "hv"}, hovertemplate="%{y:.1f}%",
+        x=begins, y=share, yaxis="y2", name="not delivered", mode="lines", connectgaps=False, showlegend=False,
+        line={"color": MARK, "width": 1.5}, hovertemplate="%{y:.1f}%",
     )  # fmt: skip
     figure.add_annotation(
         text="share not delivered", xref="paper", yref="paper", x=0, y=0.29, xanchor="left", yanchor="bottom",
@@ -64,6 +66,19 @@ def over_time(moments: Sequence[Moment], step_s: int) -> go.Figure:
         xaxis={"anchor": "y2", **_dates(times)},
     )
     return figure
+
+
+def _shares(moments: Sequence[Moment], times: Sequence[str]) -> tuple[list[str], list[float | None]]:
+    """Line through the steps that have a share: each from its beginning to its end, so that one alone is seen too."""
+    at, share = list[str](), list[float | None]()
+    for row, begin, end in zip(moments, times, times[1:], strict=False):
+        if row.attempts.total >= FEW:
+            at += (begin, end)
+            share += [100 * row.attempts.trouble / row.attempts.total] * 2
+        elif share and share[-1] is not None:
+            at.append(begin)
+            share.append(None)
+    return at, share
 
 
 def heat(cells: Sequence[Cell], providers: Sequence[str], hours: Sequence[int], of_day: bool) -> go.Figure:
@@ -109,11 +124,12 @@ def latency(bins: Sequence[Bin], marks: Sequence[tuple[str, float]]) -> go.Figur
             showarrow=False, xanchor="right" if right else "left", xshift=-4 if right else 4, yanchor="top",
         )  # fmt: skip
     ticks = {value: text for value, text in _TICKS_S.items() if low / 1.01 <= value <= high * 1.01}
-    ticks = ticks or {low: words.span(low), high: words.span(high)}
+    if len(ticks) < 2:
+        ticks = {at: words.span(at) for at in (low, high / _BEYOND)}
     figure.update_layout(
         margin={"t": 70},
         xaxis={
-            "type": "log", "range": [_log10(low), _log10(high)], "tickvals": list(ticks),
+            "type": "log", "range": [_log10(low) - 1e-6, _log10(high)], "tickvals": list(ticks),
             "ticktext": list(ticks.values()), "title": {"text": "time to delivery"},
         },
         yaxis={"title": {"text": "recipients"}},
@@ -255,7 +271,7 @@ def _totals(figure: go.Figure, names: list[str], totals: list[int]) -> None:
 def _ends(bins: Sequence[Bin], marks: Sequence[tuple[str, float]]) -> tuple[float, float]:
     lows = [row.low_s for row in bins] + [seconds for _, seconds in marks]
     highs = [row.high_s for row in bins] + [seconds for _, seconds in marks]
-    return min(lows, default=1.0), max(highs, default=10.0) * 1.1
+    return min(lows, default=1.0), max(highs, default=10.0) * _BEYOND
 
 
 def _log10(seconds: float) -> float:

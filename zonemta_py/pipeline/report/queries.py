@@ -21,6 +21,7 @@ BINS_PER_DECADE = 100
 SHORTEST_S = 0.01
 ATTEMPTS_MAX = 10
 REPLIES_MAX = 15
+DOMAINS_MAX = 20
 POINTS_MAX = 240
 NO_PROVIDER, NO_SOURCE, NO_CLASS = "other sites", "no source", "unclassified"
 SETS: tuple[tuple[str, ...], ...] = ((), ("at",), ("provider", "hour"), ("source", "provider"), ("class",))
@@ -59,12 +60,24 @@ def recipients(outcomes: DataFrame, scope: ReportScope) -> DataFrame:
 
     bin: of the time to delivery t, floor(log10(t) × BINS_PER_DECADE); null where there is none.
     """
-    at = F.coalesce(F.unix_seconds("received_at"), F.unix_seconds(F.col("day").cast("timestamp")))
+    at = _accepted_at()
     time = F.greatest("to_delivery_s", F.lit(SHORTEST_S))
     rows = outcomes.withColumn("now", _is_now(scope, at)).filter("now is not null")
     bins = F.when(F.col("to_delivery_s").isNotNull(), F.floor(F.log10(time) * BINS_PER_DECADE))  # greatest() skips null
     tried = F.least("attempts", F.lit(ATTEMPTS_MAX)).alias("attempts")
     return rows.groupBy("now", "state", tried, bins.alias("bin")).agg(F.count("*").alias("n"))
+
+
+def domains(outcomes: DataFrame, scope: ReportScope) -> DataFrame:
+    """domain, n, delivered, bounced, waiting: of the recipients accepted in the period, the DOMAINS_MAX largest first.
+
+    Behind a smart host this is all that is known of where mail goes: its attempts have the smart host's provider.
+    """
+    rows = outcomes.filter(_is_now(scope, _accepted_at()) & (F.col("domain") != ""))
+    states = {"delivered": ["delivered"], "bounced": ["bounced"], "waiting": ["waiting", "held"]}
+    sums = [F.sum(F.col("state").isin(*some).cast("int")).alias(name) for name, some in states.items()]
+    counted = rows.groupBy("domain").agg(F.count("*").alias("n"), *sums)
+    return counted.orderBy(F.desc("n"), "domain").limit(DOMAINS_MAX)
 
 
 def replies(deliveries: DataFrame, scope: ReportScope) -> DataFrame:
@@ -116,6 +129,11 @@ def named(column: str, nobody: str) -> Column:
 def nobody(kind: Kind) -> str:
     """The name of those that have none."""
     return {Kind.PROVIDER: NO_PROVIDER, Kind.IP: NO_SOURCE}.get(kind, "")
+
+
+def _accepted_at() -> Column:
+    """Of a row of outcomes, UNIX seconds."""
+    return F.coalesce(F.unix_seconds("received_at"), F.unix_seconds(F.col("day").cast("timestamp")))
 
 
 def _is_now(scope: ReportScope, at: Column) -> Column:

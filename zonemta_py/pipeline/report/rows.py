@@ -50,6 +50,16 @@ class Pair(NamedTuple):
     """Delivered attempts that were encrypted."""
 
 
+class Domain(NamedTuple):
+    """Recipients at a domain, by what became of them."""
+
+    name: str
+    recipients: int
+    delivered: int
+    bounced: int
+    waiting: int
+
+
 class Cause(NamedTuple):
     """Attempts that were not delivered, by the class of the reply."""
 
@@ -124,6 +134,7 @@ class Facts:
     moments: list[Moment] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
     pairs: list[Pair] = field(default_factory=list)
+    domains: list[Domain] = field(default_factory=list)
     causes: list[Cause] = field(default_factory=list)
     said: list[Said] = field(default_factory=list)
     latency: list[Bin] = field(default_factory=list)

@@ -55,6 +55,7 @@ def sections(facts: Facts, scope: ReportScope) -> list[Section]:
         _over_time(facts, scope),
         _heat(facts, scope),
         _trouble(facts),
+        _domains(facts),
         _causes(facts),
         _replies(facts),
         _latency(facts),
@@ -147,6 +148,21 @@ def _trouble(facts: Facts) -> Section | None:
         bar="not delivered %",
     )  # fmt: skip
     return Section("source-provider", "Where the trouble is", says, [], table, open=True)
+
+
+def _domains(facts: Facts) -> Section | None:
+    if not facts.domains:
+        return None
+    rows = [
+        (row.name, row.recipients, row.delivered, row.bounced, row.waiting, _rounded(row.bounced, row.recipients))
+        for row in facts.domains
+    ]
+    first = facts.domains[0]
+    share = words.percent(first.recipients, facts.now.recipients)
+    says = f"Most recipients are at {first.name}: {first.recipients:,}, {share} of all."
+    columns = ["domain", "recipients", "delivered", "bounced", "waiting", "bounced %"]
+    table = Table("domains", "Recipients by domain, largest first", columns, rows, bar="bounced %")
+    return Section("domains", "Where recipients are", says, [], table, open=True)
 
 
 def _causes(facts: Facts) -> Section | None:
