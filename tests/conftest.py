@@ -34,6 +34,7 @@ LONG_S = {
     "tests/real/test_limits.py": 35,
     "tests/faults/test_disk.py": 30,
     "tests/faults/test_crash.py": 30,
+    "tests/events/test_feed.py": 30,
     "tests/faults/test_power.py": 30,
     "tests/reception/test_hostile.py": 30,
     "tests/queue/test_orders_survive.py": 25,

@@ -16,6 +16,7 @@ from zonemta_py.events.derive import events_of
 from zonemta_py.events.event import Event, id_of
 from zonemta_py.events.tail import JournalTail, last_seq
 
+_WRONG = b"HTTP/1.1 422 No\r\nContent-Length: 0\r\n\r\n"
 _NONE = b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -31,6 +32,8 @@ class WebhookReceiver:
     def __init__(self) -> None:
         self.arrived: list[Arrived] = []
         self.requests = 0
+        self.refuses: Callable[[dict[str, str]], bool] = lambda _: False
+        """Of a batch with such an event nothing is taken."""
         self.delay_s = 0.0
         self.port = 0
         self._server: asyncio.Server | None = None
@@ -40,6 +43,10 @@ class WebhookReceiver:
         """On the same port as before."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, reuse_port=True)
         self.port = self._server.sockets[0].getsockname()[1]
+
+    @property
+    def away(self) -> bool:
+        return self._server is None
 
     async def stop(self) -> None:
         """Nobody listens, and connections are broken off."""
@@ -56,8 +63,11 @@ class WebhookReceiver:
                 size = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line[:15] == b"content-length:")
                 body = await reader.readexactly(size)
                 await asyncio.sleep(self.delay_s)
-                self._take(json.loads(body))
-                writer.write(_NONE)
+                rows = json.loads(body)
+                wrong = any(map(self.refuses, rows))
+                if not wrong:
+                    self._take(rows)
+                writer.write(_WRONG if wrong else _NONE)
                 await writer.drain()
         self._writers.discard(writer)
         writer.close()

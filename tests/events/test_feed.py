@@ -3,12 +3,16 @@
 import asyncio
 import json
 import os
+import random
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
@@ -91,3 +95,127 @@ async def test_every_event_arrives_in_order(tmp_path: Path) -> None:
         assert (found["missing"], found["disorder"], found["repeated"], found["unexpected"]) == (0, 0, 0, 0)
         assert found["events"] >= 200 * 5  # accepted, queued, attempted, delivered, finished
         assert not (tmp_path / "events/hook/ring").exists()
+
+
+async def test_a_receiver_that_is_away_holds_up_nothing_and_gets_everything_later(tmp_path: Path) -> None:
+    """Memory and ring are small, so the ring is used; nothing is dropped while it suffices."""
+    async with running(tmp_path, "memory_events = 100\nmemory_bytes = 65536\nring_bytes = 4194304") as run:
+        await run.mail(20)
+        await run.all_sent()
+        await run.hook.stop()
+        await run.mail(300)
+        await run.mta.drained()
+        state = await until(lambda: run.state().get("ring_pages") and run.state(), "no ring is used")
+        assert state["state"] == "down"
+        assert "cannot be reached" in state["reason"]
+        assert state["lag_records"] > 0
+        await run.hook.start()
+        found = judged(await run.all_sent(), run.hook.arrived)
+        assert (found["missing"], found["disorder"], found["unexpected"]) == (0, 0, 0)
+        await until(lambda: run.state()["state"] == "ok" and not run.state()["lag_records"], str(run.state()))
+        assert run.state()["dropped"] == 0
+        assert run.state()["sent"] == found["events"]
+
+
+async def test_kills_lose_nothing(tmp_path: Path) -> None:
+    """SIGKILL and SIGTERM of the feed, and SIGKILL of the queue, at random moments, the receiver there or away."""
+    dice = random.Random(11)
+    async with running(tmp_path, "memory_events = 100\nmemory_bytes = 65536\nring_bytes = 4194304") as run:
+        mailing = asyncio.ensure_future(run.mail(500))
+        for blow in range(10):
+            await asyncio.sleep(dice.random() * 0.5)
+            if blow % 4 == 1:
+                await run.hook.stop()
+            if blow % 5 == 4:
+                run.mta.kill("queue")
+            else:
+                how = dice.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM))
+                await until(lambda how=how: run.kill_events(how), "no feed is there to be killed")
+            if blow % 4 == 3:
+                await run.hook.start()
+        if run.hook.away:
+            await run.hook.start()
+        await mailing
+        found = judged(await run.all_sent(), run.hook.arrived)
+        assert (found["missing"], found["disorder"], found["unexpected"]) == (0, 0, 0)
+
+
+async def test_what_the_ring_cannot_hold_is_counted_and_replayed(tmp_path: Path) -> None:
+    """The oldest go; `zonemta events replay` sends the span again, with the same ids."""
+    async with running(
+        tmp_path, "memory_events = 100\nmemory_bytes = 65536\nring_bytes = 49152\npage_bytes = 12288"
+    ) as run:
+        await run.hook.stop()
+        await run.mail(200)
+        await run.mta.drained()
+        finished = lambda: expected(tmp_path, lambda event: event.type == "finished")  # noqa: E731
+        await until(lambda: len(finished()) == 200, "the ends of the messages are not stable")
+        wanted = expected(tmp_path)
+        await until(lambda: run.state().get("dropped"), "nothing is dropped")
+        await run.hook.start()
+        await until(lambda: run.state()["state"] == "ok" and not run.state()["lag_records"], str(run.state()))
+        found = judged(wanted, run.hook.arrived)
+        assert found["missing"] == run.state()["dropped"] > 0
+        assert found["disorder"] == 0
+        command = ["-m", "zonemta_py", "events", "replay", "--config", run.mta.config_file, "--sink", "hook"]
+        replay = await asyncio.create_subprocess_exec(
+            sys.executable, *command, "--since", "1h", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        out, err = await replay.communicate()
+        assert (out.decode(), err) == (f"{len(wanted):,} events sent\n", b"")
+        assert judged(wanted, run.hook.arrived)["missing"] == 0
+
+
+@pytest.mark.parametrize("harm", ["damage", "delete"])
+async def test_the_ring_is_damaged_or_the_folder_deleted_between(tmp_path: Path, harm: str) -> None:
+    """The journal has everything; a folder that is deleted while the feed runs is made again."""
+    async with running(tmp_path, "memory_events = 100\nmemory_bytes = 65536\nring_bytes = 4194304") as run:
+        await run.hook.stop()
+        await run.mail(200)
+        await run.mta.drained()
+        ring = tmp_path / "events/hook/ring"
+        await until(ring.exists, "no ring")
+        if harm == "delete":
+            before = run.state()
+            shutil.rmtree(tmp_path / "events")
+            await run.mail(1)
+            await until(lambda: run.state() not in ({}, before), "the state is not written again")
+            assert (tmp_path / "events/hook/cursor.json").exists()
+        run.kill_events()
+        if harm == "damage":
+            data = bytearray(ring.read_bytes())
+            data[4096 + 2 * 16384 + 100] ^= 1
+            ring.write_bytes(data)
+        await run.hook.start()
+        found = judged(await run.all_sent(), run.hook.arrived)
+        assert (found["missing"], found["disorder"], found["unexpected"]) == (0, 0, 0)
+
+
+async def test_dead_letters_are_kept_and_sent_again(tmp_path: Path) -> None:
+    """One event is refused; all others go on."""
+    async with running(tmp_path) as run:
+        run.hook.refuses = lambda row: row["type"] == "zonemta.delivered"
+        await run.mail(3)
+        await run.mta.drained()
+        await until(lambda: run.state().get("dead") == 3, str(run.state()))
+        wanted = expected(tmp_path)
+        await until(lambda: judged(wanted, run.hook.arrived)["missing"] == 3, "others are held up")
+
+        async def zonemta(*arguments: str) -> tuple[int | None, str]:
+            command = [sys.executable, "-m", "zonemta_py", "events", *arguments, "--config", run.mta.config_file]
+            process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+            out, _ = await process.communicate()
+            return process.returncode, out.decode()
+
+        code, out = await zonemta("dead", "hook", "--json")
+        assert [row["event"]["type"] for row in json.loads(out)] == ["zonemta.delivered"] * 3
+        assert {row["reason"] for row in json.loads(out)} == {"it answered 422 No"}
+        code, out = await zonemta("dead", "hook", "--replay")
+        assert (code, out) == (1, "0 events sent, 3 refused\n")
+        run.hook.refuses = lambda _: False
+        code, out = await zonemta("dead", "hook", "--replay")
+        assert (code, out) == (0, "3 events sent\n")
+        assert judged(wanted, run.hook.arrived)["missing"] == 0
+        assert json.loads((await zonemta("dead", "hook", "--json"))[1]) == []
+        (row,) = json.loads((await zonemta("sinks", "--json"))[1])
+        assert (row["name"], row["state"], row["dead"], row["dead_kept"]) == ("hook", "ok", 3, 0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import random
 import time
 from collections.abc import Iterable
@@ -176,6 +177,7 @@ class RunningSink:
         return {
             "name": self.settings.name,
             "kind": self.settings.kind,
+            "pid": os.getpid(),
             "state": "down" if self._why else "ok" if backlog.live else "catching up",
             "since_ms": self._since_ms,
             "reason": self._why,
@@ -194,7 +196,8 @@ class RunningSink:
         """Writes state and, less often, the cursor; once a second. Failures: none; it is tried again."""
         try:
             seq = self.backlog.cursor
-            if seq != self._cursor and (final or now_s >= self._cursor_s or self._cursor < 0):
+            due = seq != self._cursor and (final or now_s >= self._cursor_s or self._cursor < 0)
+            if due or not (self._folder / cursor.NAME).exists():  # somebody may have removed it
                 cursor.write(self._folder, seq)
                 self._cursor, self._cursor_s = seq, now_s + CURSOR_S
             state = self.state(position)

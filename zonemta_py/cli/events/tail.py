@@ -76,7 +76,7 @@ def tail(
     except ValueError as error:
         raise CommandError(Exit.USAGE, str(error)) from None
     since_ms = when.past(since, "--since", time.time_ns() // 1_000_000) if since else 0
-    until = _stable(place, 0, 0)
+    until = stable(place, 0, 0)
     start = (
         seq_at(place, since_ms) if since else _before(place, until, wanted, limit if limit and not follow else BEFORE)
     )
@@ -102,10 +102,10 @@ def _events(journal: JournalTail, folder: Path, until: int, follow: bool) -> Ite
         if not follow:
             return
         time.sleep(LOOK_S)
-        until = max(until, _stable(folder, until, WAIT_S))
+        until = max(until, stable(folder, until, WAIT_S))
 
 
-def _stable(folder: Path, after: int, wait_s: float) -> int:
+def stable(folder: Path, after: int, wait_s: float) -> int:
     """The last record that may be read. Without a queue nothing is written, and all that is there may be."""
     try:
         return int(ask(folder, "stable", after=after, wait_s=wait_s))

@@ -35,6 +35,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "zonemta events tail",
         "zonemta events tail --type bounced --domain example.com --since 2h --no-follow",
     ),
+    "events dead": ("zonemta events dead crm", "zonemta events dead crm --replay"),
+    "events replay": ("zonemta events replay --sink crm --since 2h --type bounced",),
     "config check": ("zonemta config check zonemta.toml",),
     "ring show": ("zonemta ring show /var/lib/zonemta/overflow.ring",),
     "warmup set": ("zonemta warmup set 192.0.2.1 google 3",),

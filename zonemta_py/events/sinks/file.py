@@ -2,13 +2,15 @@
 
 A batch has arrived when it is written, and on stable storage (`sync`). One that a full disk cuts is taken back, a line
 that a crash has torn is cut off when the file is opened: it is sent again. FILE.1 is the newest old file, FILE.2 the
-next; somebody else may rotate it as well. Work with the disk is done in a thread.
+next; somebody else may rotate it as well, and another process of ours (`zonemta events replay`) write to it: whoever
+writes has its lock. Work with the disk is done in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import gzip
 import os
 import shutil
@@ -61,21 +63,41 @@ class FileSink:
 
     def _open(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._open_end()
+        self._lock()
+        try:
+            size = os.fstat(self._file).st_size
+            whole = _whole(self._file, size)
+            if whole < size:
+                os.ftruncate(self._file, whole)
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _open_end(self) -> None:
         self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
         found = os.fstat(self._file)
         self._day = _day(found.st_mtime if found.st_size else time.time())
-        whole = _whole(self._file, found.st_size)
-        if whole < found.st_size:
-            os.ftruncate(self._file, whole)
+
+    def _lock(self) -> None:
+        """Of the file that has the name now."""
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        while not self._is_ours():
+            os.close(self._file)
+            self._open_end()
+            fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def _write(self, data: bytes) -> None:
-        if not self._is_ours():
-            os.close(self._file)
-            self._open()
-        size = os.fstat(self._file).st_size
-        if size and self._is_due(size + len(data)):
-            self._rotate()
-            size = 0
+        self._lock()
+        try:
+            size = os.fstat(self._file).st_size
+            if size and self._is_due(size + len(data)):
+                self._rotate()
+                size = os.fstat(self._file).st_size
+            self._append(data, size)
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _append(self, data: bytes, size: int) -> None:
         try:
             view = memoryview(data)
             while view:
@@ -111,7 +133,8 @@ class FileSink:
                     old.replace(self._old(number + 1, suffix))
         self._path.replace(self._old(1, ""))
         os.close(self._file)
-        self._open()
+        self._open_end()
+        self._lock()
         if self._settings.compress:
             _compress(self._old(1, ""), self._settings.compress)
 

@@ -1,0 +1,209 @@
+"""`zonemta events sinks|dead|replay`: what event sinks do, what they refused, and sending them events again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+from zonemta_py.cli.events.tail import RECORDS_AT_ONCE, Types, stable
+from zonemta_py.cli.terminal import when
+from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.output import moment, print_json, print_table
+from zonemta_py.cli.terminal.progress import Move, bar
+from zonemta_py.config import Config, EventSink
+from zonemta_py.disk import identity
+from zonemta_py.events.dead_letters import DeadLetters
+from zonemta_py.events.feed import FOLDER, chosen
+from zonemta_py.events.filter import checked_type
+from zonemta_py.events.sink import read_state
+from zonemta_py.events.sinks.base import Ready
+
+_SET_BACK_MS = 3_600_000
+"""How far a clock may have been set back within the span that is replayed."""
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the sink in the configuration.")]
+
+
+@tabled
+def sinks(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Show every event sink: whether it is down, what waits for it, and what was sent, dropped and refused."""
+    settings = configuration(config, folder)
+    rows = [_state(settings, sink) for sink in settings.event_sinks]
+    if json:
+        print_json(rows)
+        return
+    columns = (
+        "name",
+        "kind",
+        "state",
+        "behind ",
+        "waits ",
+        "ring ",
+        "sent ",
+        "dropped ",
+        "dead ",
+        "last sent",
+        "reason",
+    )
+    shown = [
+        (row["name"], row["kind"], row["state"], row.get("lag_records"), _in_words(row.get("lag_s")), _ring(row),
+         row.get("sent"), row.get("dropped"), row["dead_kept"], moment(row.get("last_success_ms")), row.get("reason"))
+        for row in rows
+    ]  # fmt: skip
+    print_table("Event sinks", columns, shown, "" if rows else "none: see [[event_sinks]] in docs/EVENTS.md")
+
+
+def _state(config: Config, sink: EventSink) -> dict[str, Any]:
+    folder = config.folder / FOLDER / sink.name
+    row = {"name": sink.name, "kind": sink.kind, "state": "not started yet"} | read_state(folder)
+    if "pid" in row and not _runs(row["pid"]):
+        row["state"] = "not running"
+    return row | {"dead_kept": len(DeadLetters(folder).read())}
+
+
+def _runs(pid: object) -> bool:
+    try:
+        os.kill(int(str(pid)), 0)
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _in_words(seconds: float | None) -> str:
+    return when.length(seconds) if seconds else ""
+
+
+def _ring(row: dict[str, Any]) -> str:
+    return f"{row['ring_pages']:,} of {row['ring_pages_max']:,}" if "ring_pages" in row else ""
+
+
+@tabled
+def dead(
+    name: Name,
+    replay: Annotated[bool, typer.Option("--replay", help="Send them again; what is taken now is removed.")] = False,
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """Show the events that a sink's receiver has refused for good, the oldest first, or send them again."""
+    settings = configuration(config, folder)
+    sink = _named(settings, name)
+    kept = DeadLetters(settings.folder / FOLDER / name)
+    letters = kept.read()
+    if replay:
+        sent = set[str]()
+        try:
+            _send(settings, sink, (letter.ready for letter in letters), sent, lambda _, __: None)
+        finally:
+            kept.remove(sent)
+        return
+    if json:
+        print_json([_row(letter.ready) | {"ms": letter.ms, "reason": letter.reason} for letter in letters])
+        return
+    rows = [(moment(one.ms), one.ready.type, one.ready.subject, one.ready.id, one.reason) for one in letters]
+    print_table(f"Dead letters of {name}", ("refused", "type", "message", "id", "reason"), rows)
+
+
+def _row(ready: Ready) -> dict[str, Any]:
+    import json
+
+    return {"event": json.loads(ready.body)}
+
+
+def replay(
+    sink: Annotated[str, typer.Option("--sink", metavar="NAME", help="Name of the sink in the configuration.")],
+    since: Annotated[str, typer.Option(metavar="WHEN", help="Begin then: 10m (ago), 14:30, 2026-12-01.")],
+    until: Annotated[str | None, typer.Option(metavar="WHEN", help="End then, likewise; default: now.")] = None,
+    type: Types = None,
+    config: ConfigFile = None,
+    folder: Folder = None,
+) -> None:
+    """Send a sink everything of a span again that its filter lets through, from journal and archive, with the same ids.
+
+    It has a connection of its own, beside the MTA's, which need not run. Ctrl-C ends it.
+    """
+    settings = configuration(config, folder)
+    target, now_ms = _named(settings, sink), time.time_ns() // 1_000_000
+    since_ms = when.past(since, "--since", now_ms)
+    until_ms = when.past(until, "--until", now_ms) if until else now_ms
+    try:
+        types = frozenset(map(checked_type, type or ()))
+    except ValueError as error:
+        raise CommandError(Exit.USAGE, str(error)) from None
+    if until_ms < since_ms:
+        raise CommandError(Exit.USAGE, "--until is before --since; exchange them")
+    if not (settings.folder / "journal").is_dir():
+        remedy = "name the MTA's folder with --folder or --config"
+        raise CommandError(Exit.NO_INPUT, f"{settings.folder}: contains no journal; {remedy}")
+    with bar(f"sending to {sink}") as move:
+        span = _span(settings, target, since_ms, until_ms, move)
+        _send(settings, target, (one for one in span if not types or one.type in types), None, move)
+
+
+def _span(config: Config, sink: EventSink, since_ms: int, until_ms: int, move: Move) -> Iterator[Ready]:
+    from zonemta_py.events.tail import JournalTail, seq_at
+
+    begin, end = seq_at(config.folder, since_ms), stable(config.folder, 0, 0)
+    journal, wanted = JournalTail(config.folder, begin), chosen(sink, _source(config))
+    while records := journal.read(end, RECORDS_AT_ONCE):
+        move(records[-1].seq - begin, end - begin + 1)
+        for record in records:
+            if since_ms <= record.ms <= until_ms:
+                yield from wanted(record)
+        if records[-1].ms > until_ms + _SET_BACK_MS:
+            break
+    if journal.missed:
+        print(f"zonemta: the archive no longer has {journal.missed:,} records of that time", file=sys.stderr)
+
+
+def _send(config: Config, sink: EventSink, events: Iterable[Ready], sent: set[str] | None, move: Move) -> None:
+    """sent: gets, if wanted, the ids of what has arrived. Says how many that were, however it ends."""
+    from zonemta_py.events.resend import resend
+
+    count = refused = 0
+    said = ""
+
+    def told(batch: list[Ready], wrong: tuple[int, ...], why: str) -> None:
+        nonlocal count, refused, said
+        count, refused, said = count + len(batch) - len(wrong), refused + len(wrong), ""
+        if sent is not None:
+            sent.update(one.id for number, one in enumerate(batch) if number not in wrong)
+        if wrong:
+            print(f"zonemta: {sink.name} refuses {len(wrong):,} events for good: {why}", file=sys.stderr)
+
+    def down(why: str) -> None:
+        nonlocal said
+        if why != said:
+            print(f"zonemta: {sink.name} is down: {why}; trying again, Ctrl-C ends it", file=sys.stderr)
+        said = why
+
+    try:
+        asyncio.run(resend(sink, _source(config), events, told, down))
+    finally:
+        print(f"{count:,} events sent" + (f", {refused:,} refused" if refused else ""))
+    if refused:
+        raise CommandError(Exit.PROBLEMS)
+
+
+def _source(config: Config) -> str:
+    try:
+        return identity.name_of(config.folder)
+    except ValueError as error:
+        raise CommandError(Exit.NO_INPUT, str(error)) from None
+
+
+def _named(config: Config, name: str) -> EventSink:
+    for sink in config.event_sinks:
+        if sink.name == name:
+            return sink
+    there = ", ".join(sink.name for sink in config.event_sinks) or "none; name the configuration with --config"
+    raise CommandError(Exit.USAGE, f"there is no event sink {name!r}; there are {there}")
