@@ -81,6 +81,3 @@ _.cases
 # the server of pull zones
 _.reserve_max_s
 Pull
-
-# events: GET /v1/events is to come with it
-_.place_of

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from zonemta_py.config.reception import Listener
 from zonemta_py.config.section import NAME, Port, Section, ip_address, sender_patterns
 
-Right = Literal["inject", "campaigns", "suppressions", "read"]
+Right = Literal["inject", "campaigns", "suppressions", "read", "events"]
 
 
 class HttpKey(Section):
@@ -23,7 +23,8 @@ class HttpKey(Section):
     """SHA-256 of the key in hexadecimal; the key itself is kept nowhere."""
     rights: list[Right] = Field(["inject"], min_length=1)
     """What it may do: inject (hand in mail), campaigns (create and control them), suppressions (change the list,
-    erase people), read (only read campaigns and suppressions; the two rights before include it for their own)."""
+    erase people), read (only read campaigns and suppressions; the two rights before include it for their own), events
+    (follow what happens to all mail, whoever's it is)."""
     senders: list[str] | None = None
     """Whom it may send as (return path, From, its campaigns' too): addresses, domains, *.domain, *. Not given: see
     senders."""
@@ -54,6 +55,8 @@ class Http(Section):
     """Requests in progress at once; more get 503 and a Retry-After."""
     requests_per_key: int = Field(32, ge=1, le=10_000)
     """Of these with one key; more get 429."""
+    streams: int = Field(100, ge=1, le=10_000)
+    """Event streams (GET /v1/events) open at once, beside these requests; with one key half as many."""
     keys: list[HttpKey] = []
 
     @field_validator("address")

@@ -14,7 +14,7 @@ from starlette.routing import Match, Route
 
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal
-from zonemta_py.reception.http import campaigns, inject, suppressions
+from zonemta_py.reception.http import campaigns, events, inject, suppressions
 from zonemta_py.reception.http.authentication import OPEN, answer, described, request_context, told
 from zonemta_py.reception.http.documents import models, people
 from zonemta_py.reception.http.documents.problem import MEDIA_TYPE, RequestProblem, of_status
@@ -30,7 +30,7 @@ _BODIES = (
     models.MessageDocument, models.BatchDocument, models.CampaignDocument, models.Order, people.Suppressions,
     people.Forget, models.PersonDocument,
 )  # fmt: skip
-_MODULES = (inject, campaigns, suppressions)
+_MODULES = (inject, campaigns, suppressions, events)
 _REFUSALS = (RequestProblem, QueueRefusal, Verdict, MessageRefused)
 
 

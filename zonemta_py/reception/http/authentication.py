@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 OPEN = frozenset(("/v1/health", "/v1/openapi.json"))
 """Paths that need no key."""
+STREAM = "/v1/events"
+"""What stays open, and so counts for itself."""
 _BUG = RequestProblem(
     "bug", "the server failed on this request; send it again, and if it fails again, show its operator the instance"
 )
@@ -47,7 +49,8 @@ class AuthenticationMiddleware:
                 return
             _one_length(scope)
             who.holder = here.keys.holder(_authorization(scope))
-            with here.shares.one(who.holder.name, operator=who.holder.name == LOCAL):
+            shares = here.streams if scope["path"] == STREAM else here.shares
+            with shares.one(who.holder.name, operator=who.holder.name == LOCAL):
                 await self._app(scope, receive, send)
         except RequestProblem as problem:
             await told(Request(scope), problem)(scope, receive, send)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from zonemta_py.config import Config
+from zonemta_py.events.hub import Hub
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.lines import Undotted
 from zonemta_py.mail.trace import Trace
@@ -55,6 +56,8 @@ class RequestContext:
         self.keys = ApiKeys(config.http.keys, local, self.site.permissions)
         self.columns = Columns(queue, self.site.rules.terms)
         self.shares = RequestShares(config.http.requests, config.http.requests_per_key)
+        self.streams = RequestShares(config.http.streams, max(1, config.http.streams // 2))
+        self.events = Hub(config.folder, queue.ask)
 
     # -- mail
 

@@ -1,0 +1,361 @@
+"""GET /v1/events: server-sent events of a real queue over real sockets, to plain clients and to a real browser."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from jsonschema import Draft202012Validator
+
+from zonemta_py.disk import identity
+from zonemta_py.events import hub
+from zonemta_py.events.schema import json_schema
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.reception.http import events
+from zonemta_py.reception.http.keys import hashed
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "scripts"))
+
+PATIENCE_S = 30
+WATCH = "zmta_watch"
+VALID = Draft202012Validator(json_schema(), format_checker=Draft202012Validator.FORMAT_CHECKER)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+class Follower:
+    """A client of the stream, reading in a thread. rows: (event, id, data) as they come."""
+
+    def __init__(self, url: str, key: str, last: str = "", **filters: Any) -> None:
+        self.rows: list[tuple[str, str, Any]] = []
+        self.last, self.comments, self.status = last, 0, 0
+        self.url, self.filters = url, filters
+        self.headers = {"authorization": f"Bearer {key}"} | ({"last-event-id": last} if last else {})
+        self.over = threading.Event()
+        self.client = httpx.Client(timeout=PATIENCE_S)
+        self.thread = threading.Thread(target=self._read, daemon=True)
+        self.thread.start()
+
+    def _read(self) -> None:
+        try:
+            with self.client.stream("GET", self.url, headers=self.headers, params=self.filters) as answer:
+                self.wire = answer.extensions["network_stream"].get_extra_info("socket")
+                self.status = answer.status_code
+                self._take(answer.iter_lines())
+        except (httpx.HTTPError, RuntimeError):
+            pass  # it was closed
+        self.over.set()
+
+    def _take(self, lines: Iterator[str]) -> None:
+        kind, id, data = "", "", ""
+        for line in lines:
+            name, _, value = line.partition(": ")
+            if name == "event":
+                kind = value
+            elif name == "id":
+                id = self.last = value
+            elif name == "data":
+                data += value
+            elif line.startswith(":"):
+                self.comments += 1
+            elif not line and data:
+                self.rows.append((kind, id, json.loads(data)))
+                kind, id, data = "", "", ""
+
+    def hang_up(self) -> None:
+        with suppress(OSError):  # it has ended already
+            self.wire.shutdown(socket.SHUT_RDWR)
+        self.over.wait(PATIENCE_S)
+        self.client.close()
+
+    def until(self, count: int) -> list[str]:
+        """Their types, once there are so many."""
+        end = time.monotonic() + PATIENCE_S
+        while len(self.rows) < count:
+            assert time.monotonic() < end, f"{count} have not come: {self.rows}"
+            time.sleep(0.01)
+        return [kind for kind, _, _ in self.rows]
+
+    def answered(self) -> int:
+        end = time.monotonic() + PATIENCE_S
+        while not (self.status and (self.comments or self.over.is_set())):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        return self.status
+
+
+@pytest.fixture
+def door(open_http: Callable[..., Any]) -> Any:
+    keys = [
+        {"name": "watch", "hash": hashed(WATCH), "rights": ["events"]},
+        {"name": "shop", "hash": hashed("zmta_shop")},
+    ]
+    found = open_http(http={"keys": keys})
+    assert identity.copied(found.folder, "") == ""
+    return found
+
+
+@pytest.fixture
+def follow(door: Any) -> Iterator[Callable[..., Follower]]:
+    made: list[Follower] = []
+
+    def start(key: str = WATCH, **more: Any) -> Follower:
+        made.append(Follower(f"http://127.0.0.1:{door.port}/v1/events", key, **more))
+        made[-1].answered()
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.hang_up()
+
+
+def mail(door: Any, *addresses: str, count: int = 1, **more: Any) -> None:
+    async def accept(queue: Any) -> None:
+        envelopes = [Envelope("", [Recipient(one) for one in addresses], 4, **more) for _ in range(count)]
+        await asyncio.gather(*(queue.accept(envelope, b"Hi\r\n") for envelope in envelopes))
+        await queue.core.journal.stable()
+
+    door.do(accept)
+
+
+def test_a_browser_that_was_away_misses_nothing(door: Any, follow: Callable[..., Follower]) -> None:
+    """From now on; then, after the last one that it has got, what happened meanwhile, each once."""
+    mail(door, "before@x.test")
+    first = follow()
+    mail(door, "ann@x.test", "bob@x.test", campaign="spring")
+    assert first.until(3) == ["accepted", "queued", "queued"]
+    first.hang_up()
+    mail(door, "eve@x.test")
+    again = follow(last=first.rows[1][1])
+    assert again.until(3) == ["queued", "accepted", "queued"]
+    mail(door, "now@x.test")
+    again.until(5)
+    ids = [id for _, id, _ in first.rows[:2] + again.rows]
+    assert len(ids) == len(set(ids)) == 7
+    for kind, id, document in first.rows + again.rows:
+        VALID.validate(document)
+        assert (document["type"], document["id"]) == (f"zonemta.{kind}", id)
+
+
+def test_filters_and_where_it_begins(door: Any, follow: Callable[..., Follower]) -> None:
+    mail(door, "ann@x.test", campaign="spring")
+    mail(door, "bob@y.test", tenant="shop")
+    hour_ago = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    everything = follow(since=hour_ago)
+    assert everything.until(4) == ["accepted", "queued"] * 2
+    assert follow(since=hour_ago, domain="y.test").until(1) == ["queued"]
+    assert follow(since=hour_ago, campaign=["other", "spring"], type=["accepted"]).until(1) == ["accepted"]
+    assert follow(since=hour_ago, tenant="shop").until(2) == ["accepted", "queued"]
+
+
+def test_mistakes(door: Any) -> None:
+    client = door.client_with(WATCH)
+    for query, status, said in [
+        ({"type": "exploded"}, 422, "type"),
+        ({"since": "yesterday"}, 422, "since"),
+    ]:
+        answer = client.get("/v1/events", params=query)
+        assert (answer.status_code, said in answer.text) == (status, True)
+    for id in ("nonsense", "0a1b-1-1"):
+        answer = client.get("/v1/events", headers={"last-event-id": id})
+        assert answer.status_code == 422
+        assert "Last-Event-ID" in answer.text
+    answer = door.client_with("zmta_shop").get("/v1/events")
+    assert (answer.status_code, "lacks the right events" in answer.json()["detail"]) == (403, True)
+    assert door.client_with("").get("/v1/events").status_code == 401
+
+
+def test_streams_take_no_place_of_requests(open_http: Callable[..., Any]) -> None:
+    keys = [{"name": "watch", "hash": hashed(WATCH), "rights": ["events"]}]
+    door = open_http(http={"keys": keys, "streams": 4, "requests": 1, "requests_per_key": 1})
+    identity.copied(door.folder, "")
+    url = f"http://127.0.0.1:{door.port}/v1/events"
+    two = [Follower(url, WATCH) for _ in range(2)]
+    assert [one.answered() for one in two] == [200, 200]
+    assert Follower(url, WATCH).answered() == 429
+    assert door.client.get("/v1/suppressions").status_code == 200
+    two[0].hang_up()
+    end = time.monotonic() + PATIENCE_S
+    while (third := Follower(url, WATCH)).answered() != 200:
+        assert time.monotonic() < end, "the place of one that has gone is free"
+    for one in (two[1], third):
+        one.hang_up()
+
+
+def test_a_client_that_reads_nothing_holds_up_nobody(
+    door: Any, follow: Callable[..., Follower], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lags in the journal, not in memory; when it reads on it gets everything; if it does not it is cut off."""
+    monkeypatch.setattr(hub, "KEPT_BYTES", 20_000)
+    much = {"count": 650, "headers": {"subject": "x" * 7000}}  # more than the buffers of a connection take
+    with stuck(door.port) as slow:
+        quick = follow()
+        mail(door, "ann@x.test", **much)
+        quick.until(1300)
+        ours = next(iter(_hubs()))
+        assert ours._bytes <= 20_000
+        assert ours._listeners == 2
+        slow.settimeout(PATIENCE_S)
+        found = b""
+        while found.count(b"\nid: ") < 1300:
+            found += slow.recv(1 << 20)
+    ids = [line for line in found.decode("utf-8", "replace").splitlines() if line.startswith("id: ")]
+    assert len(ids) == len(set(ids)) == 1300
+    monkeypatch.setattr(events, "TAKEN_S", 0.5)
+    with stuck(door.port):
+        mail(door, "ann@x.test", **much)
+        end = time.monotonic() + PATIENCE_S
+        while ours._listeners > 1:
+            assert time.monotonic() < end, "who takes nothing is cut off"
+            time.sleep(0.02)
+    quick.until(2600)
+
+
+def _hubs() -> Iterator[hub.Hub]:
+    import gc
+
+    return (one for one in gc.get_objects() if isinstance(one, hub.Hub) and one._listeners)
+
+
+@contextmanager
+def stuck(port: int) -> Iterator[socket.socket]:
+    """A client with small buffers that asks, and reads nothing but the beginning."""
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        one.connect(("127.0.0.1", port))
+        one.sendall(f"GET /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {WATCH}\r\n\r\n".encode())
+        assert b"200 OK" in one.recv(2000)
+        yield one
+
+
+def test_silence_shows_that_it_lives(
+    door: Any, follow: Callable[..., Follower], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the client learns how far it is, although nothing of it was for its filter."""
+    monkeypatch.setattr(events, "SILENT_S", 0.2)
+    one = follow(type="bounced")
+    mail(door, "ann@x.test")
+    end = time.monotonic() + PATIENCE_S
+    while one.comments < 3 or not one.last:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert one.rows == []
+    assert one.last.endswith("-1"), "the recipient was the last of it"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="NOT TESTED: there is no Chromium to follow events with")
+def test_the_event_source_of_a_browser(door: Any) -> None:
+    """It reads them, and after a cut connection goes on where it was, by itself."""
+    from playwright.sync_api import sync_playwright
+
+    mail(door, "before@x.test")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"]
+        )
+        context = browser.new_context(extra_http_headers={"authorization": f"Bearer {WATCH}"})
+        page = context.new_page()
+        page.goto(f"http://127.0.0.1:{door.port}/v1/health")
+        page.evaluate("""() => new Promise((opened) => {
+            window.found = [];
+            window.source = new EventSource("/v1/events?domain=x.test");
+            for (const type of ["queued", "bounced"])
+                window.source.addEventListener(type, (e) => window.found.push([e.lastEventId, JSON.parse(e.data)]));
+            window.source.onopen = opened;
+        })""")
+        mail(door, "ann@x.test")
+        page.wait_for_function("window.found.length == 1")
+        for transport in door.do(_transports):
+            door.loop.call_soon_threadsafe(transport.abort)
+        mail(door, "bob@x.test")
+        page.wait_for_function("window.found.length == 2", timeout=PATIENCE_S * 1000)
+        mail(door, "eve@x.test", "else@y.test")
+        page.wait_for_function("window.found.length == 3", timeout=PATIENCE_S * 1000)
+        found = page.evaluate("window.found")
+        browser.close()
+    assert [row["data"]["recipient"] for _, row in found] == ["ann@x.test", "bob@x.test", "eve@x.test"]
+    assert [id for id, _ in found] == [row["id"] for _, row in found]
+
+
+async def _transports(_: Any) -> list[Any]:
+    import gc
+
+    from zonemta_py.reception.http.server import _Connection
+
+    return [
+        one.transport for one in gc.get_objects() if isinstance(one, _Connection) and not one.transport.is_closing()
+    ]
+
+
+def test_the_queue_is_killed_and_the_stream_goes_on(tmp_path: Path) -> None:
+    """The real MTA: its queue process ends by SIGKILL, twice; every event comes once, over the same connection."""
+    from ports import free_port
+    from survival.rig import Mta
+
+    port = free_port()
+    more = f"[http]\nenabled = true\nport = {port}\n"
+    mta = Mta(tmp_path / "queue", free_port(), home=tmp_path / "home", more=more)
+    mta.start()
+    try:
+        token = _token(mta)
+        one = Follower(f"http://127.0.0.1:{port}/v1/events", token, type=["suspended", "resumed"])
+        assert one.answered() == 200
+        for number, order in enumerate(("stop", "lift", "stop")):
+            mta.ask(order, kind="zone", name="bulk")
+            one.until(number + 1)
+            if number < 2:
+                before = [pid for pid, role in mta.children().items() if role == "queue"]
+                assert mta.kill("queue")
+                end = time.monotonic() + PATIENCE_S
+                while [pid for pid, role in mta.children().items() if role == "queue"] in ([], before):
+                    assert time.monotonic() < end
+                    time.sleep(0.02)
+                _taking(mta)
+        assert [kind for kind, _, _ in one.rows] == ["suspended", "resumed", "suspended"]
+        assert not one.over.is_set(), "the connection stayed"
+        one.hang_up()
+    finally:
+        mta.end()
+    (mta.folder / "http.token").unlink()
+    mta.config_file.write_text(mta.config_file.read_text().replace("position_s = 0.5", "position_s = 0.6"))
+    mta.start()
+    try:
+        token = _token(mta)
+        one = Follower(f"http://127.0.0.1:{port}/v1/events", token, type=["configuration_changed"], since="2020-01-01")
+        one.until(1)
+        assert one.rows[0][2]["data"] == {"changed": ["queue.position_s"]}
+        one.hang_up()
+    finally:
+        mta.end()
+
+
+def _token(mta: Any) -> str:
+    """Once the queue and HTTP are there."""
+    _taking(mta)
+    end = time.monotonic() + PATIENCE_S
+    while not (mta.folder / "http.token").exists():
+        assert time.monotonic() < end, mta.log.read_text()
+        time.sleep(0.05)
+    return str((mta.folder / "http.token").read_text().strip())
+
+
+def _taking(mta: Any) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            mta.ask("size")
+            return
+        except Exception:
+            assert time.monotonic() < end, mta.log.read_text()
+            time.sleep(0.05)

@@ -1,0 +1,157 @@
+"""One tail for all who listen: the newest events are in memory, ready to be sent; who lags reads on in the journal.
+
+Promise: a listener gets every event behind its place, once and in order, however slow it is, as long as the journal and
+the archive have them; memory does not grow with lag. While no queue answers nothing comes, and it goes on when one
+does. Nothing is read while nobody listens. Failures: disk errors are logged, and tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_right
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from zonemta_py.disk import identity
+from zonemta_py.events.derive import events_of
+from zonemta_py.events.event import Event, encoded, id_of
+from zonemta_py.events.tail import JournalTail
+from zonemta_py.queue.api import QueueRefusal
+
+log = logging.getLogger(__name__)
+
+KEPT_BYTES = 4 * 1024 * 1024
+"""Of the newest events, in memory."""
+AT_ONCE = 100
+"""Records that are read in one go; a record of a message has an event for each recipient."""
+WAIT_S = 10.0
+LOOK_S = 0.05
+AGAIN_S = 1.0
+END_PART = 1 << 40
+"""A place behind all events of a record."""
+Place = tuple[int, int]
+Ask = Callable[..., Awaitable[int]]
+
+
+class Told(NamedTuple):
+    """An event, its id, and its JSON; or how many records the archive `missed`, and nothing else."""
+
+    place: Place
+    event: Event | None
+    id: str
+    body: bytes
+    missed: int = 0
+
+
+def _place(one: Told) -> Place:
+    return one.place
+
+
+def _closed(journal: JournalTail | None) -> None:
+    if journal is not None:
+        journal.close()
+
+
+class Hub:
+    """folder: the queue's. ask: (question, **arguments) of the queue."""
+
+    def __init__(self, folder: Path, ask: Ask) -> None:
+        self._folder, self._ask = folder, ask
+        self._recent: list[Told] = []
+        self._bytes = 0
+        self._begin: Place = (0, 0)
+        """Every event behind this place, up to `_stable`, is in memory."""
+        self._stable = 0
+        self._news = asyncio.Event()
+        self._listeners = 0
+        self._task: asyncio.Task[None] | None = None
+
+    async def now(self) -> Place:
+        """The place behind all that has happened. Raises QueueRefusal: no queue answers."""
+        return int(await self._ask("stable")), END_PART
+
+    async def listen(self, after: Place, now: Place, wait_s: float) -> AsyncGenerator[list[Told], None]:
+        """Events behind that place, in portions; an empty one whenever nothing came for `wait_s`. now: of `now`."""
+        self._listeners += 1
+        if self._task is None:
+            self._stable = max(self._stable, now[0])
+            self._begin = self._stable, END_PART
+            self._task = asyncio.create_task(self._run())
+        lagging: JournalTail | None = None
+        try:
+            while True:
+                news, before = self._news, after
+                if after >= self._begin:
+                    _closed(lagging)
+                    lagging = None
+                    found = self._recent[bisect_right(self._recent, after, key=_place) :]
+                else:
+                    lagging = lagging or JournalTail(self._folder, after[0])
+                    found = await asyncio.to_thread(self._read, lagging, self._stable, after)
+                    after = max(after, (lagging.next_seq - 1, END_PART))
+                if found:
+                    yield found
+                    after = max(after, found[-1].place)
+                if after != before:
+                    continue
+                try:
+                    await asyncio.wait_for(news.wait(), wait_s)
+                except TimeoutError:
+                    yield []
+        finally:
+            _closed(lagging)
+            self._listeners -= 1
+
+    # -- the one tail
+
+    async def _run(self) -> None:
+        """Ends when nobody listens any more."""
+        journal = JournalTail(self._folder, self._stable + 1)
+        while self._listeners:
+            try:
+                await self._follow(journal)
+                await asyncio.sleep(LOOK_S)
+            except (QueueRefusal, OSError, ValueError) as error:  # listeners wait
+                log.debug("events cannot be followed now: %s", error)
+                await asyncio.sleep(AGAIN_S)
+        journal.close()
+        self._recent, self._bytes, self._task = [], 0, None
+
+    async def _follow(self, journal: JournalTail) -> None:
+        stable = int(await self._ask("stable", after=self._stable, wait_s=WAIT_S))
+        while journal.next_seq <= stable:
+            before = journal.next_seq
+            found = await asyncio.to_thread(self._read, journal, stable, (0, 0))
+            if journal.next_seq == before:  # it is damaged there, and nothing follows yet
+                return
+            self._keep([one for one in found if not one.missed], journal.next_seq - 1)
+
+    def _keep(self, found: list[Told], stable: int) -> None:
+        self._recent += found
+        self._bytes += sum(len(one.body) for one in found)
+        gone = 0
+        while self._bytes > KEPT_BYTES:
+            self._bytes -= len(self._recent[gone].body)
+            gone += 1
+        if gone:
+            self._begin = self._recent[gone - 1].place
+            del self._recent[:gone]
+        self._stable = stable
+        self._news.set()
+        self._news = asyncio.Event()
+
+    # -- in a thread
+
+    def _read(self, journal: JournalTail, until: int, after: Place) -> list[Told]:
+        source, missed = identity.name_of(self._folder), journal.missed
+        found = [
+            Told(event.place, event, id_of(event, source), encoded(event, source))
+            for record in journal.read(until, AT_ONCE)
+            for event in events_of(record)
+            if event.place > after
+        ]
+        if journal.missed > missed:
+            found.insert(0, Told(after, None, "", b"", journal.missed - missed))
+        return found

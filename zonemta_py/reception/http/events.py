@@ -1,0 +1,131 @@
+"""/v1/events: what happens to mail, as server-sent events.
+
+Each has its id, so a browser that has lost the connection says with Last-Event-ID where it was, and gets what happened
+meanwhile, from the journal. All streams share one tail (`events.hub`); one that is slow reads on in the journal, and is
+closed if it takes nothing for a minute. It stays open while the queue's process restarts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.sse import format_sse_event
+from starlette.responses import StreamingResponse
+from starlette.types import Message, Send
+
+from zonemta_py.config.services.events import EventType
+from zonemta_py.disk import identity
+from zonemta_py.events.event import place_of
+from zonemta_py.events.filter import EventFilter
+from zonemta_py.events.hub import END_PART, Hub, Place, Told
+from zonemta_py.events.tail import seq_at
+from zonemta_py.reception.http.authentication import described, request_context, visit
+from zonemta_py.reception.http.documents import models
+from zonemta_py.reception.http.documents.problem import FieldError, invalid
+
+router = APIRouter(prefix="/v1")
+SILENT_S = 15.0
+"""After so long without an event a comment shows that the stream lives, and the id says how far it has come."""
+TAKEN_S = 60.0
+RETRY_MS = 2000
+PIECE_BYTES = 64 * 1024
+
+
+class EventStream(StreamingResponse):
+    """Ends if the client takes nothing for a minute: what waits for it is in memory, a piece of it at least. (FastAPI's
+    own response for event streams never gives up.)"""
+
+    media_type = "text/event-stream"
+
+    async def stream_response(self, send: Send) -> None:
+        async def patient(message: Message) -> None:
+            async with asyncio.timeout(TAKEN_S):
+                await send(message)
+
+        try:
+            await super().stream_response(patient)
+        finally:
+            await self.body_iterator.aclose()  # type: ignore[attr-defined]  # a generator of ours
+
+
+@router.get(
+    "/events",
+    summary="Events as they happen",
+    response_class=EventStream,
+    responses={
+        **described(422),
+        200: {
+            "description": "Server-sent events: `id`, `event` (the type), `data` (a CloudEvent in JSON, config/"
+            "events.schema.json); `missed` with {records} if the archive no longer has so many. It does not end.",
+            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        },
+    },
+)
+async def stream(
+    request: Request,
+    type: Annotated[list[EventType], Query(max_length=100, description="Only these types.")] = [],  # noqa: B006
+    zone: Annotated[list[models.Line], Query(max_length=100, description="Only these zones.")] = [],  # noqa: B006
+    domain: Annotated[list[models.Line], Query(max_length=100, description="Only recipients there.")] = [],  # noqa: B006
+    campaign: Annotated[list[models.Line], Query(max_length=100, description="Only these campaigns.")] = [],  # noqa: B006
+    tenant: Annotated[list[models.Line], Query(max_length=100, description="Only these tenants.")] = [],  # noqa: B006
+    message: Annotated[list[models.Line], Query(max_length=100, description="Only these messages.")] = [],  # noqa: B006
+    recipient: Annotated[list[models.Line], Query(max_length=100, description="Only to these.")] = [],  # noqa: B006
+    since: Annotated[datetime | None, Query(description="Begin then, in the past; default: now.")] = None,
+    last_event_id: Annotated[str, Header(max_length=200, description="Go on behind this event.")] = "",
+) -> EventStream:
+    """All events behind `Last-Event-ID`, or since then, or from now on, of whatever mail there is. Each filter may be
+    given several times: any of its values matches; all filters must."""
+    visit(request).key.check("events")
+    here = request_context(request)
+    wanted = EventFilter.of(type, zone, domain, campaign, tenant, message, recipient)
+    now = await here.events.now()
+    after, since_ms = now, 0
+    if last_event_id:
+        after = min(_place(here.config.folder, last_event_id), now)
+    elif since is not None:
+        since_ms = round((since if since.tzinfo else since.replace(tzinfo=UTC)).timestamp() * 1000)
+        after = min((await asyncio.to_thread(seq_at, here.config.folder, since_ms) - 1, END_PART), now)
+    return EventStream(
+        _pieces(here.events, wanted, since_ms, after, now),
+        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+    )
+
+
+def _place(folder: Path, id: str) -> Place:
+    try:
+        return place_of(id, identity.name_of(folder))
+    except ValueError as error:
+        raise invalid([FieldError("Last-Event-ID", str(error))]) from None
+
+
+async def _pieces(hub: Hub, wanted: EventFilter, since_ms: int, after: Place, now: Place) -> AsyncIterator[bytes]:
+    yield format_sse_event(retry=RETRY_MS, comment="events of zonemta-py")
+    passed = ""
+    async with aclosing(hub.listen(after, now, SILENT_S)) as portions:
+        async for found in portions:
+            passed = next((one.id for one in reversed(found) if one.id), passed)
+            piece, size = list[bytes](), 0
+            for one in found:
+                if one.event is None or (one.event.ms >= since_ms and wanted.wants(one.event)):
+                    piece.append(_written(one))
+                    size += len(piece[-1])
+                if size > PIECE_BYTES:
+                    yield b"".join(piece)
+                    piece, size = [], 0
+            if piece:
+                yield b"".join(piece)
+            elif not found:
+                yield format_sse_event(comment="", id=passed or None)  # no event, but the client knows how far it is
+
+
+def _written(one: Told) -> bytes:
+    if one.event is None:
+        return format_sse_event(event="missed", data_str=json.dumps({"records": one.missed}))
+    return format_sse_event(event=one.event.type, data_str=one.body.decode(), id=one.id)
