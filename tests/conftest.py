@@ -45,6 +45,7 @@ LONG_S = {
     "tests/faults/test_start.py": 15,
     "tests/real/test_tls.py": 15,
     "tests/real/test_receivers.py": 10,
+    "tests/scripts/test_events.py": 10,
 }
 """Seconds, about: files that begin first, the longest ahead. The others follow, those with most tests ahead."""
 

@@ -50,13 +50,14 @@ class NatsSink:
         self._open: dict[str, asyncio.Future[_Refused | None]] = {}
         """Events on the way, by the subject of their answer. The library's own `publish_async` never ends for an event
         that a stream refuses."""
-        self._said = ""
+        self._noted: Exception | None = None
+        """What the server, or the connection, said last."""
         if self._encrypted:
             tls.context(settings)
 
     async def open(self) -> None:
         settings = self._settings
-        self._said, self._client = "", Client()
+        self._noted, self._client = None, Client()
         try:
             async with asyncio.timeout(settings.timeout_s):
                 await self._client.connect(
@@ -69,10 +70,8 @@ class NatsSink:
                 self._inbox = self._client.new_inbox()
                 if settings.acknowledged:
                     await self._client.subscribe(f"{self._inbox}.*", cb=self._answered)
-        except errors.Error as error:
+        except (errors.Error, OSError) as error:
             raise SinkDown(self._phrase(error)) from None
-        except OSError as error:
-            raise SinkDown(broker.unreachable(error)) from None
 
     def _secured(self, client: Client) -> Mapping[str, Any]:
         """TLS and login. The library goes on in the clear if the server offers no TLS, so each part of a login is
@@ -90,8 +89,8 @@ class NatsSink:
         return {**more, "tls": tls.context(settings)} if self._encrypted else more
 
     async def _note(self, error: Exception) -> None:
-        """The server has refused something, in words; no acknowledgement may follow."""
-        self._said = str(error)
+        """The server has refused something, or the connection broke; no acknowledgement may follow."""
+        self._noted = error
         self._fail()
 
     async def _lost(self) -> None:
@@ -111,12 +110,8 @@ class NatsSink:
         try:
             async with asyncio.timeout(self._settings.timeout_s):
                 await (self._acknowledged(batch) if self._settings.acknowledged else self._passed_on(batch))
-        except TimeoutError:
-            raise SinkDown(self._said or "it took too long to acknowledge") from None
-        except errors.Error as error:
+        except (errors.Error, OSError) as error:  # TimeoutError is an OSError
             raise SinkDown(self._phrase(error)) from None
-        except OSError as error:
-            raise SinkDown(broker.unreachable(error)) from None
 
     async def _acknowledged(self, batch: Sequence[Ready]) -> None:
         loop = asyncio.get_running_loop()
@@ -137,8 +132,8 @@ class NatsSink:
         for ready in batch:
             await self._publish(ready)
         await self._client.flush(math.ceil(self._settings.timeout_s))
-        if self._said:
-            raise errors.Error(self._said)
+        if self._noted:
+            raise self._noted
 
     async def _publish(self, ready: Ready, inbox: str = "") -> None:
         assert self._client is not None
@@ -152,15 +147,16 @@ class NatsSink:
                 async with asyncio.timeout(_CLOSE_S):
                     await client.close()
 
-    def _phrase(self, error: errors.Error) -> str:
-        said = self._said or str(error)
-        if isinstance(error, errors.AuthorizationError) or "authorization violation" in said.lower():
+    def _phrase(self, error: Exception) -> str:
+        cause = self._noted or error
+        said = str(cause).removeprefix("nats: ")
+        if isinstance(cause, errors.AuthorizationError) or "authorization violation" in said.lower():
             return broker.login_refused(self._settings)
-        if isinstance(error, errors.NoServersError):
-            return f"it cannot be reached: {said}"
-        if isinstance(error, errors.ConnectionClosedError | errors.UnexpectedEOF) and not self._said:
+        if isinstance(cause, errors.ConnectionClosedError | errors.UnexpectedEOF | errors.StaleConnectionError):
             return "it broke the connection"
-        return f"it refuses: {said.removeprefix('nats: ')}"
+        if isinstance(cause, OSError | errors.NoServersError):
+            return broker.unreachable(cause)
+        return f"it refuses: {said}"
 
     def _refused(self, answer: _Refused) -> str:
         if answer.code:
