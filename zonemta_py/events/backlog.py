@@ -141,6 +141,10 @@ class Backlog:
     def in_memory(self) -> int:
         return len(self._front) + self.queue.in_memory()
 
+    def emptied_by(self, count: int) -> bool:
+        """Whether nothing waits but so many: what is taken next has yet to happen."""
+        return self.live and self.in_memory() <= count and not self.queue.pages()
+
     def close(self) -> None:
         """A clean end: the ring remembers what was done with; the journal has what is in memory alone."""
         self._history.close()

@@ -75,7 +75,7 @@ class RunningSink:
         batch, settings = self._taken(), self.settings
         if not batch:
             await self._something_to_do()
-        elif self.backlog.live and len(batch) < settings.batch_events and settings.batch_s:
+        elif settings.batch_s and len(batch) < settings.batch_events and self.backlog.emptied_by(len(batch)):
             await self._pause(settings.batch_s)
             batch = self._taken()
         return batch
