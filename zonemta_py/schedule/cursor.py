@@ -117,6 +117,12 @@ class Shelf:
             self._position = rows[-1][0] + b"\0"
         return rows
 
+    def arrived(self, key: bytes) -> None:
+        """As `back_to`; if nothing else is left to be read, reading begins with it, not where much has been deleted."""
+        if self.exhausted:
+            self._position = key
+        self.back_to(key)
+
     def is_past(self, key: bytes) -> bool:
         """Whether it will not be read any more."""
         return key < self._position

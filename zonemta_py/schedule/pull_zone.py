@@ -11,7 +11,7 @@ be is put on the shelf.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from typing import TypeAlias
 
 from zonemta_py.config import Zone
@@ -149,12 +149,13 @@ class PullZone(ZoneSchedule):
     def parked_key(self, flow_queue: FlowQueue, key: bytes, deadline_ms: int) -> None:
         """A parked key is in the store now. What is younger and in memory goes back to the shelf first."""
         flow_queue = self.flow_queues.known(flow_queue)
-        place = keys.place(key)
-        older = sum(_place(entry) < (place.id, place.recipient) for entry in flow_queue.entries)
-        if older < len(flow_queue.entries):
-            self._put_aside(flow_queue, older)
+        if flow_queue.entries:
+            place = keys.place(key)
+            older = bisect_left(flow_queue.entries, (place.id, place.recipient), key=_place)
+            if older < len(flow_queue.entries):
+                self._put_aside(flow_queue, older)
         flow_queue.deadline_ms = min(flow_queue.deadline_ms, deadline_ms or NEVER_MS)
-        flow_queue.parked.back_to(key)
+        flow_queue.parked.arrived(key)
 
     def _put_aside(self, flow_queue: FlowQueue, kept: int) -> None:
         """All but the first few go back to the shelf."""

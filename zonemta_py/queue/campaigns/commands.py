@@ -47,6 +47,8 @@ class CampaignCommands:
         )  # fmt: skip
         if not -9 <= campaign.priority <= 9:
             raise ValueError(f"the priority is {priority}; use -9 to 9")
+        if self._core.schedule.pull_zone(zone):
+            raise ValueError(f"zone {zone!r} is a pull zone, whose mail is taken as it is; use one that sends")
         if zone and zone not in self._core.schedule.zones:
             raise ValueError(f"there is no zone {zone!r}; there are {', '.join(self._core.schedule.zones)}")
         if not 0 < campaign.life_h < math.inf:
