@@ -77,7 +77,3 @@ _.full_name
 
 # what was set aside, for tests to look at
 _.cases
-
-# the server of pull zones
-_.reserve_max_s
-Pull

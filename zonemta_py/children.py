@@ -262,6 +262,24 @@ async def _http(config: Config, host: Host, bound: socket.socket) -> None:
     await serve(config, bound, RemoteQueue.lasting(config.folder, "http"), host)
 
 
+def pull(config: Config, host: Host, bound: socket.socket) -> None:
+    """A process that serves named queues. It survives the queue process: clients wait until that is back."""
+    listen_to_log(config, host)
+    _open_files(config.pull.connections + FILES_BESIDES_LEASES)
+    uvloop.run(_pull(config, host, bound))
+
+
+async def _pull(config: Config, host: Host, bound: socket.socket) -> None:
+    from zonemta_py.pull.server import serve
+    from zonemta_py.wire.client import RemoteQueue
+
+    await serve(config, bound, RemoteQueue.lasting(config.folder, "pull"), host)
+
+
+SERVICES = {"http": http, "pull": pull}
+"""What the listeners do that have a process of their own (`Config.services`)."""
+
+
 def sender(config: Config, host: Host, name: str) -> None:
     """A process that delivers. It ends with the queue process: its deliveries are in doubt then.
 

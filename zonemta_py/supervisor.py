@@ -49,7 +49,7 @@ def run(config: Config, clock: Callable[[], float] = time.time, opening: Iterabl
     clock: UNIX time, by which the reporter's day begins. opening: lines that are printed once all has been checked.
     """
     sockets = [bind(config.listeners) for _ in range(processes(config.server.receivers))]
-    all_listeners = bind([config.http.listener]) if config.http.enabled else []
+    services = bind(config.services)
     privileges.drop(config)
     from zonemta_py import children
 
@@ -58,7 +58,7 @@ def run(config: Config, clock: Callable[[], float] = time.time, opening: Iterabl
     signal.signal(signal.SIGHUP, _hung_up)
     host = children.plugins(config)
     children.check_listeners(config, host)
-    supervisor = Supervisor([bound for row in [*sockets, all_listeners] for _, bound in row], config.server.stop_s)
+    supervisor = Supervisor([bound for row in [*sockets, services] for _, bound in row], config.server.stop_s)
     children.check_others(config)
     print("".join(f"{line}\n" for line in opening), end="", file=sys.stderr, flush=True)
     supervisor.start("queue", partial(children.queue, config, host))  # loads itself, while the receiver is loaded here
@@ -69,8 +69,9 @@ def run(config: Config, clock: Callable[[], float] = time.time, opening: Iterabl
     children.load_sender()
     for number in range(1, processes(config.server.senders) + 1):
         supervisor.start(f"sender-{number}", partial(children.sender, config, host, f"sender-{number}"))
-    for _, bound in all_listeners:
-        supervisor.start("http", partial(children.http, config, host, bound), [bound])
+    for service, bound in services:
+        work = partial(children.SERVICES[service.name], config, host, bound)
+        supervisor.start(service.name, work, [bound])
     if config.event_sinks:
         supervisor.start("events", partial(children.events, config, host))
     if config.tls.reports:
@@ -267,7 +268,7 @@ def _hung_up(*_: object) -> None:
 
 def _ends_by_itself(role: str) -> bool:
     """Whether a child heeds SIGTERM by ending what it has begun, and then itself."""
-    return role in ("queue", "events") or role.startswith("receiver")
+    return role in ("queue", "events", "pull") or role.startswith("receiver")
 
 
 def _how(status: int) -> str:

@@ -28,7 +28,7 @@ def command(
     """
     options = _options(name, about, counts)
     amounts = {what: getattr(options, what) for what in counts}
-    folder = options.folder or Path(tempfile.mkdtemp(prefix=f"zonemta-{name}-"))
+    folder = options.folder or Path(tempfile.mkdtemp(prefix=f"zonemta-{name.replace(' ', '-')}-"))
     console = Console(stderr=options.json)
     console.print(f"seed {options.seed}, queue and log in {folder}")
     with bar(console, "struck", sum(list(amounts.values())[1:])) as advance:

@@ -23,7 +23,7 @@ from zonemta_py.wire.client import QueueGone, ask
 
 TOP = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0
-ROLES = ("queue", "receiver", "sender", "events")
+ROLES = ("queue", "receiver", "sender", "events", "pull", "http")
 RULES = ("rcpt:/^later-/ 450 4.2.1 not now, 50%", "rcpt:/^gone-/ 550 5.1.1 nobody here")
 
 _CONFIG = """
@@ -145,6 +145,11 @@ class Mta:
         if role in ("supervisor", "all") and self._process is not None:
             self._process.wait()
         return bool(victims)
+
+    def stop(self) -> None:
+        """SIGTERM: what has begun may end."""
+        assert self._process is not None
+        self._process.terminate()
 
     def end(self) -> None:
         """Kills all of it, and waits until nobody has the store open."""

@@ -141,8 +141,13 @@ class Config(Section):
 
     @property
     def all_listeners(self) -> list[Listener]:
-        """Everything that accepts mail: the listeners, and the HTTP listener if it is enabled."""
-        return [*self.listeners, *([self.http.listener] if self.http.enabled else [])]
+        """Everything that accepts mail or messages: the listeners, and those of enabled services."""
+        return [*self.listeners, *self.services]
+
+    @property
+    def services(self) -> list[Listener]:
+        """The listeners that have a section and a process of their own, if they are enabled: "http", "pull"."""
+        return [section.listener for section in (self.http, self.pull) if section.enabled]
 
     def sources(self, zone: Zone) -> list[Source]:
         """The zone's source addresses; empty: the system's choice."""

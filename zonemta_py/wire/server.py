@@ -33,7 +33,8 @@ from zonemta_py.wire.pulse import sibling
 
 log = logging.getLogger(__name__)
 
-RECEIVER = "receiver"
+RECEIVER, PULL = "receiver", "pull"
+"""Names of processes that may be in the middle of a message when the queue is to end."""
 SOCKET = "socket"
 """Name of the socket in the queue's folder."""
 
@@ -71,7 +72,7 @@ class ClientConnection(asyncio.Protocol):
 
     count = 0
     receivers: ClassVar[set[ClientConnection]] = set()
-    """Those that hand in mail by SMTP."""
+    """Those that hand in mail by SMTP, or messages to named queues."""
     pulsed: ClassVar[dict[str, ClientConnection]] = {}
     """Those whose process must send pulses, by token."""
 
@@ -178,7 +179,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _hello(self, _: int, name: str, pulse: str = "") -> None:
         self._name = f"{name}-{self._number}"
-        if name == RECEIVER:
+        if name in (RECEIVER, PULL):
             self.receivers.add(self)
         if pulse:
             self._pulse, self.heard_at = pulse, self._loop.time()

@@ -69,6 +69,8 @@ def opening(config: Config, path: Path | None) -> Iterator[str]:
         yield f"zonemta: mail by SMTP at {listener.address} port {listener.port}"
     if config.http.enabled:
         yield f"zonemta: mail by HTTP at {config.http.listener.address} port {config.http.listener.port}"
+    if config.pull.enabled:
+        yield f"zonemta: named queues at {config.pull.address} port {config.pull.port}"
     for zone in config.zones:
         where = (
             f"sends to {zone.host} port {zone.port}"

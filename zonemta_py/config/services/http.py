@@ -10,8 +10,9 @@ from pydantic import Field, field_validator, model_validator
 
 from zonemta_py.config.reception import Listener
 from zonemta_py.config.section import NAME, Port, Section, ip_address, sender_patterns
+from zonemta_py.config.services.pull import queue_patterns
 
-Right = Literal["inject", "campaigns", "suppressions", "read", "events"]
+Right = Literal["inject", "campaigns", "suppressions", "read", "events", "push", "pop"]
 
 
 class HttpKey(Section):
@@ -24,10 +25,17 @@ class HttpKey(Section):
     rights: list[Right] = Field(["inject"], min_length=1)
     """What it may do: inject (hand in mail), campaigns (create and control them), suppressions (change the list,
     erase people), read (only read campaigns and suppressions; the two rights before include it for their own), events
-    (follow what happens to all mail, whoever's it is)."""
+    (follow what happens to all mail, whoever's it is), push and pop (named queues; see queues)."""
+    queues: list[str] = Field(["*"], min_length=1)
+    """Which named queues push and pop are for: names, or beginnings of names with * at the end."""
     senders: list[str] | None = None
     """Whom it may send as (return path, From, its campaigns' too): addresses, domains, *.domain, *. Not given: see
     senders."""
+
+    @field_validator("queues")
+    @classmethod
+    def _check_queues(cls, values: list[str]) -> list[str]:
+        return queue_patterns(values)
 
     @field_validator("senders")
     @classmethod

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from zonemta_py.config.reception import Listener
 from zonemta_py.config.section import NAME, Port, Section, ip_address
 from zonemta_py.mail import limits
 
@@ -16,6 +18,19 @@ QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """What a queue may be called."""
 _PATTERN = re.compile(r"[A-Za-z0-9._-]*\*?")
 PullRight = Literal["push", "pop"]
+
+
+def queue_patterns(values: list[str]) -> list[str]:
+    """Raises ValueError for what is neither a queue's name nor the beginning of one."""
+    for value in values:
+        if not value or not _PATTERN.fullmatch(value):
+            raise ValueError(f"{value!r} is not the name of a queue such as jobs, and not a pattern such as jobs.*")
+    return values
+
+
+def names_queue(patterns: Iterable[str], queue: str) -> bool:
+    """Whether any of them means that queue."""
+    return any(queue.startswith(one[:-1]) if one.endswith("*") else queue == one for one in patterns)
 
 
 class PullToken(Section):
@@ -33,14 +48,11 @@ class PullToken(Section):
     @field_validator("queues")
     @classmethod
     def _check_queues(cls, values: list[str]) -> list[str]:
-        for value in values:
-            if not value or not _PATTERN.fullmatch(value):
-                raise ValueError(f"{value!r} is not the name of a queue such as jobs, and not a pattern such as jobs.*")
-        return values
+        return queue_patterns(values)
 
     def may(self, right: PullRight, queue: str) -> bool:
         """Whether the token gives that right to that queue."""
-        return right in self.rights and any(_fits(queue, pattern) for pattern in self.queues)
+        return right in self.rights and names_queue(self.queues, queue)
 
 
 class PullSection(Section):
@@ -93,6 +105,11 @@ class PullSection(Section):
                     raise ValueError(f"two tokens have {name!r}; give each its own name and hash")
         return self
 
-
-def _fits(queue: str, pattern: str) -> bool:
-    return queue.startswith(pattern[:-1]) if pattern.endswith("*") else queue == pattern
+    @property
+    def listener(self) -> Listener:
+        """The same as one of [[listeners]]."""
+        tls: Literal["none", "implicit"] = "implicit" if self.certificate else "none"
+        return Listener(
+            name="pull", address=self.address, port=self.port, tls=tls, certificate=self.certificate, key=self.key,
+            relay_networks=[],
+        )  # fmt: skip

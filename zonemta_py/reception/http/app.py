@@ -14,24 +14,26 @@ from starlette.routing import Match, Route
 
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal
-from zonemta_py.reception.http import campaigns, events, inject, suppressions
+from zonemta_py.reception.http import campaigns, events, inject, queues, suppressions
 from zonemta_py.reception.http.authentication import OPEN, answer, described, request_context, told
-from zonemta_py.reception.http.documents import models, people
+from zonemta_py.reception.http.documents import models, people, queue_rows
 from zonemta_py.reception.http.documents.problem import MEDIA_TYPE, RequestProblem, of_status
 from zonemta_py.reception.http.documents.reading import of_validation
+from zonemta_py.reception.named_queues import QueueProblem
 from zonemta_py.reception.receiver import MessageRefused
 
 _ABOUT = (
-    "Mail, campaign batches and the suppression list of a zonemta node. A 200 means that the data are on stable"
-    " storage. Every refusal is a problem document (RFC 9457) whose detail says what to do; with 429 and 503,"
+    "Mail, campaign batches, the suppression list and named queues of a zonemta node. A 200 means that the data are on"
+    " stable storage. Every refusal is a problem document (RFC 9457) whose detail says what to do; with 429 and 503,"
     " Retry-After says when to try again. Send a key as Authorization: Bearer <key>."
 )
 _BODIES = (
     models.MessageDocument, models.BatchDocument, models.CampaignDocument, models.Order, people.Suppressions,
-    people.Forget, models.PersonDocument,
+    people.Forget, models.PersonDocument, queue_rows.Acknowledgement, queue_rows.NegativeAcknowledgement,
+    queue_rows.Extension,
 )  # fmt: skip
-_MODULES = (inject, campaigns, suppressions, events)
-_REFUSALS = (RequestProblem, QueueRefusal, Verdict, MessageRefused)
+_MODULES = (inject, campaigns, suppressions, events, queues)
+_REFUSALS = (RequestProblem, QueueRefusal, QueueProblem, Verdict, MessageRefused)
 
 
 def make() -> FastAPI:
@@ -142,7 +144,7 @@ def _complete(operation: dict[str, Any], open_to_all: bool) -> None:
         for status in ("401", "403", "429"):
             operation["responses"].pop(status, None)
     for status, response in operation["responses"].items():
-        if status != "200":
+        if not status.startswith("2"):
             response["content"] = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
         if status in ("429", "503"):
             said = {"description": "Seconds to wait before trying again.", "schema": {"type": "integer"}}

@@ -16,6 +16,7 @@ from zonemta_py.reception.http.documents import models
 from zonemta_py.reception.http.documents.problem import KINDS, MEDIA_TYPE, RequestProblem, of_reply, of_verdict
 from zonemta_py.reception.http.keys import LOCAL
 from zonemta_py.reception.http.request_context import RequestContext, Visit
+from zonemta_py.reception.named_queues import QueueProblem
 from zonemta_py.reception.receiver import MessageRefused
 
 log = logging.getLogger(__name__)
@@ -101,6 +102,8 @@ def as_problem(error: Exception) -> RequestProblem:
         return error
     if isinstance(error, Verdict):
         return of_verdict(error)
+    if isinstance(error, QueueProblem):
+        return RequestProblem("conflict" if error.gone else "invalid", str(error))
     if isinstance(error, QueueRefusal | MessageRefused):
         return of_reply(error.reply)
     return _BUG

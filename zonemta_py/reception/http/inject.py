@@ -31,15 +31,7 @@ _SUBMITTED = {
         reading.MAIL: {"schema": {"type": "string", "format": "binary"}},
     },
 }
-_KEY = {
-    "name": "Idempotency-Key",
-    "in": "header",
-    "required": False,
-    "description": "1 to 200 printable ASCII characters that identify this request: repeated with the same content, it"
-    " gets the first response again. Required for a batch (draft-ietf-httpapi-idempotency-key-header).",
-    "schema": {"type": "string", "maxLength": 200, "pattern": '^(?! *"" *$)[ -~]*[!-~][ -~]*$'},
-    "example": "spring-000017",
-}
+_KEY = reading.KEY | {"description": reading.KEY["description"] + " Required for a batch."}
 
 
 @router.post(

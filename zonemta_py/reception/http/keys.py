@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import get_args
 
 from zonemta_py.config import HttpKey, Right
+from zonemta_py.config.services.pull import names_queue
 from zonemta_py.disk.files import replace_file
 from zonemta_py.mail.addresses.senders import ANYBODY, Senders
 from zonemta_py.reception.http.documents.problem import RequestProblem
@@ -50,6 +51,7 @@ class Holder:
     name: str
     rights: frozenset[Right]
     senders: Senders = ANYBODY
+    queues: tuple[str, ...] = ("*",)
 
     def speak(self, *addresses: str) -> None:
         """Whether the key may send mail from all of these. Raises RequestProblem."""
@@ -65,6 +67,13 @@ class Holder:
                 "no-right", f"the key {self.name!r} lacks the right {wanted}; give it in [[http.keys]] rights"
             )
 
+    def check_queue(self, queue: str) -> None:
+        """Whether the key is for that queue. Raises RequestProblem."""
+        if not names_queue(self.queues, queue):
+            raise RequestProblem(
+                "no-right", f"the key {self.name!r} is not for the queue {queue!r}; name it in [[http.keys]] queues"
+            )
+
 
 class ApiKeys:
     """configured: from the configuration. local: the key of the token file, which has all rights. permissions: the
@@ -72,7 +81,7 @@ class ApiKeys:
 
     def __init__(self, configured: list[HttpKey], local: str, permissions: Permissions | None = None) -> None:
         self._holders = [
-            (key.hash.encode(), Holder(key.name, frozenset(key.rights), _senders(key, permissions)))
+            (key.hash.encode(), Holder(key.name, frozenset(key.rights), _senders(key, permissions), tuple(key.queues)))
             for key in configured
         ]
         self._holders.append((hashed(local).encode(), Holder(LOCAL, frozenset(RIGHTS))))

@@ -15,7 +15,7 @@ from zonemta_py.mail.trace import Trace
 from zonemta_py.plugin.arguments import Info, Session
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.verdicts import Drop
-from zonemta_py.queue.api import Admin, Receipt, Submission
+from zonemta_py.queue.api import Admin, Pull, Receipt, Submission
 from zonemta_py.reception.connection_limits import ConnectionLimits
 from zonemta_py.reception.http.columns import Columns, TemplateStore
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
@@ -23,12 +23,13 @@ from zonemta_py.reception.http.keys import ApiKeys, Holder
 from zonemta_py.reception.http.shares import RequestShares
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
+from zonemta_py.reception.named_queues import NamedQueues
 from zonemta_py.reception.receiver import NOBODY, MessageRefused, Receiver, mark
 
 DROPPED = Receipt("", 0, 0, False)
 
 
-class QueueFace(Submission, Admin, TemplateStore, Protocol):
+class QueueFace(Submission, Admin, Pull, TemplateStore, Protocol):
     """The queue interfaces that HTTP needs."""
 
 
@@ -55,6 +56,7 @@ class RequestContext:
         self.site = ListenerSettings(config, config.http.listener, queue, host, gate, Login({}))
         self.keys = ApiKeys(config.http.keys, local, self.site.permissions)
         self.columns = Columns(queue, self.site.rules.terms)
+        self.queues = NamedQueues(config, queue)
         self.shares = RequestShares(config.http.requests, config.http.requests_per_key)
         self.streams = RequestShares(config.http.streams, max(1, config.http.streams // 2))
         self.events = Hub(config.folder, queue.ask)

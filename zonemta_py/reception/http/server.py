@@ -71,6 +71,7 @@ class _Connection(H11Protocol):
         super().connection_made(transport)
         self.conn = Parser(self.gate.turns, HEAD_BYTES_MAX)
         self.flow = TurnTaking(transport)
+        self.app_state = {**self.app_state, "transport": transport}
         self.waits = False
         self.heard = self.loop.time()
         self.pace = RequestPace(self.heard, HEAD_S, WINDOW_S, LEAST_BYTES_S)

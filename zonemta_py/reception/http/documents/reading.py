@@ -20,6 +20,16 @@ JSON, MAIL = "application/json", "message/rfc822"
 _M = TypeVar("_M", bound=BaseModel)
 ELEMENTS_MAX = 1_000
 BRACKETS_MAX, COMMAS_MAX, KEYS_MAX = 200_000, 600_000, 100_000
+KEY: dict[str, Any] = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "1 to 200 printable ASCII characters that identify this request: repeated with the same content, it"
+    " gets the first response again (draft-ietf-httpapi-idempotency-key-header).",
+    "schema": {"type": "string", "maxLength": 200, "pattern": '^(?! *"" *$)[ -~]*[!-~][ -~]*$'},
+    "example": "spring-000017",
+}
+"""The description of that header."""
 _KEY = re.compile(rb'"\s*:')
 _READ_AWAY = 4
 _SURROGATES = ("surrogate", "hex escape")
@@ -32,10 +42,15 @@ def media_type(request: Request, *known: str) -> str:
         raise RequestProblem(
             "media-type", f"the body's Content-Type is {said[:80]!a}; send it as Content-Type: {' or '.join(known)}"
         )
+    plain_coding(request)
+    return said
+
+
+def plain_coding(request: Request) -> None:
+    """Raises RequestProblem for a compressed body."""
     coding = request.headers.get("content-encoding", "identity").strip().lower()
     if coding != "identity":
         raise RequestProblem("media-type", f"the body is encoded as {coding[:80]!a}; send it without Content-Encoding")
-    return said
 
 
 async def blocks(request: Request, most: int) -> AsyncIterator[bytes]:

@@ -1,0 +1,1 @@
+"""Named queues over plain TCP: one command a connection (docs/QUEUES.md)."""

@@ -1,0 +1,277 @@
+"""One connection as a stream in both directions, with bounded buffers; and what TCP can say about its end.
+
+A clean end from us is a promise, and must not come from a process that is killed: the kernel would send the same FIN.
+So SO_LINGER is set to 0 until we end it ourselves, and whatever else ends the connection is a reset for the client.
+The client's clean end is the end of its message; a reset, or time that runs out, is `Cut`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+from zonemta_py.pull.tls import TlsLayer, TlsLayerFailed
+from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
+from zonemta_py.reception.peer import is_closed, unacknowledged
+
+IN_BYTES_MAX = 256 * 1024
+"""Bytes of a client that wait here; then it is not read from."""
+OUT_BYTES_MAX = 256 * 1024
+GOODBYE_S = 5.0
+"""How long a client that has everything may take to close its side."""
+_REST_BYTES_MAX = 1 << 20
+"""What a client may still send after its command, unread by anybody."""
+_ERROR_S = 2.0
+_PAUSE_S, _PAUSE_MAX_S = 0.001, 0.05
+_AT_ONCE, _ORDERLY = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
+
+
+class Cut(Exception):
+    """The client is gone, or was too slow."""
+
+
+class PullConnection(asyncio.Protocol):
+    """session: what is done with it. peer: the client's IP address. idle: nothing has been begun that would be cut off:
+    no command has come, or it waits for a message."""
+
+    def __init__(
+        self, gate: ConnectionLimits, session: Callable[[PullConnection], Coroutine[Any, Any, None]],
+        context: ssl.SSLContext | None, least_bytes_s: float,
+    ) -> None:  # fmt: skip
+        self._gate, self._session, self._least = gate, session, least_bytes_s
+        self._loop = asyncio.get_running_loop()
+        self._tls = TlsLayer(context) if context is not None else None
+        self._in = bytearray()
+        self._waiter: asyncio.Future[None] | None = None
+        self._held = self._full = self._ended = self._lost = self._goes = False
+        self._since, self._waited_s, self._moved = 0.0, 0.0, 0
+        self._rest = 0
+        self.peer, self.idle = "", True
+
+    # -- called by the loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods only
+        self._socket: socket.socket = transport.get_extra_info("socket")
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._transport.set_write_buffer_limits(OUT_BYTES_MAX)
+        self.peer = plain_ip((transport.get_extra_info("peername") or ("",))[0])
+        if not self._gate.enter(self, self.peer):
+            if self._tls is None:
+                self._transport.write(b"error: too many connections; try again later\n")
+            self._goes = True
+            self._loop.call_later(_PAUSE_MAX_S, self._transport.abort)
+            return
+        self._task = self._loop.create_task(self._session(self))
+
+    def data_received(self, data: bytes) -> None:
+        self._moved += len(data)
+        if self._goes:  # we have said all that there is to say
+            self._rest += len(data)
+            if self._rest > _REST_BYTES_MAX:
+                self._transport.abort()
+            return
+        if self._tls is not None:
+            data = self._opened(self._tls, data)
+        self._in += data
+        if len(self._in) > IN_BYTES_MAX:
+            self._held = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def _opened(self, tls: TlsLayer, data: bytes) -> bytes:
+        try:
+            plain = tls.feed(data)
+        except TlsLayerFailed as failed:
+            self._no_tls(failed)
+            return b""
+        self._ended = self._ended or tls.ended
+        if reply := tls.pending():
+            self._transport.write(reply)
+        return plain
+
+    def _no_tls(self, failed: TlsLayerFailed) -> None:
+        if failed.plain:
+            self._transport.write(b"error: this port speaks TLS; connect with ncat --ssl\n")
+        self._lost = self._goes = True
+        self._loop.call_later(_PAUSE_MAX_S, self._transport.abort)
+
+    def eof_received(self) -> bool:
+        self._ended = True
+        if self._tls is not None and not self._goes:
+            try:
+                self._tls.finish()
+            except TlsLayerFailed as failed:
+                self._no_tls(failed)
+        self._wake()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
+        self._gate.leave(self, self.peer)
+        self._wake()
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        self._wake()
+
+    def cut_off_if_late(self, now: float) -> None:
+        """Only time in which we wait for the client counts: `timeout_s` in all, and more with every byte moved."""
+        waited_s = self._waited_s + (now - self._since if self._waiter is not None else 0.0)
+        if waited_s > self._gate.timeout_s + self._moved / self._least:
+            self.abort()
+
+    def leave(self) -> None:
+        """The server is to end."""
+        if self.idle:
+            self.abort()
+
+    # -- for the session
+
+    @property
+    def ended(self) -> bool:
+        """The client has said that it sends nothing more."""
+        return self._ended
+
+    def gone(self) -> bool:
+        """Whether TCP knows that nobody is there."""
+        return self._lost or is_closed(self._socket)
+
+    async def read(self) -> bytes:
+        """What has come, b"" at the end. Raises Cut."""
+        while not self._in or self._lost:
+            if self._lost:
+                raise Cut
+            if self._ended:
+                return b""
+            await self._wait()
+        data, self._in = bytes(self._in), bytearray()
+        self._resume()
+        return data
+
+    async def line(self, most: int) -> tuple[bytes, bool]:
+        """The next line without its end, and whether it had one; at most `most` bytes, which then has none."""
+        searched = 0
+        while (at := self._in.find(b"\n", searched)) < 0 and len(self._in) <= most and not self._ended:
+            if self._lost:
+                raise Cut
+            searched = len(self._in)
+            await self._wait()
+        if self._lost:
+            raise Cut
+        whole = 0 <= at <= most
+        end = at if whole else min(most + 1, len(self._in))
+        line = bytes(self._in[:end])
+        del self._in[: end + whole]
+        self._resume()
+        return line.removesuffix(b"\r"), whole
+
+    async def write(self, data: bytes) -> None:
+        """Raises Cut."""
+        if not self._lost:
+            self._send(data)
+        while self._full and not self._lost:
+            await self._wait()
+        if self._lost:
+            raise Cut
+
+    async def end(self) -> None:
+        """Says that this was all, and returns once the client's TCP has everything. Raises Cut.
+
+        What a client that has not ended its side does next is waited for: if it dies without having read all, its
+        kernel says so. One that has ended it, or stays, is taken at its kernel's word.
+        """
+        await self._arrived()
+        self._goes = True
+        self._in.clear()
+        if self._tls is not None:
+            self._transport.write(self._tls.farewell())
+            await self._arrived()
+        ended = self._ended
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ORDERLY)
+        self._transport.write_eof()
+        await self._arrived()
+        self._resume()
+        if not ended:
+            await self._until_closed(GOODBYE_S)
+
+    async def refuse(self, sentence: str) -> None:
+        """Answers `error: …` and resets the connection, since a clean end would mean yes."""
+        try:
+            self._goes = True
+            self._resume()
+            self._send(f"error: {sentence}\n".encode())
+            async with asyncio.timeout(_ERROR_S):
+                await self._arrived()
+                await self._until_closed(_PAUSE_MAX_S)
+        except (Cut, TimeoutError):
+            pass
+        self.abort()
+
+    def close(self) -> None:
+        """After `end`."""
+        self._transport.close()
+
+    def abort(self) -> None:
+        """The client sees a reset."""
+        self._lost = True
+        self._transport.abort()
+        self._wake()
+
+    # -- within
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._transport.write(self._tls.seal(data) if self._tls is not None else data)
+        except TlsLayerFailed:
+            raise Cut from None
+        self._moved += len(data)
+
+    def _resume(self) -> None:
+        if self._held and not self._lost:
+            self._held = False
+            self._transport.resume_reading()
+
+    async def _arrived(self) -> None:
+        """The client's kernel has acknowledged all that was written. Raises Cut."""
+        pause_s = 0.0
+        while not self._lost and (self._transport.get_write_buffer_size() or unacknowledged(self._socket)):
+            if is_closed(self._socket):
+                raise Cut
+            await self._wait(pause_s)
+            pause_s = min(_PAUSE_MAX_S, pause_s * 2 or _PAUSE_S)
+        if self._lost:
+            raise Cut
+
+    async def _until_closed(self, most_s: float) -> None:
+        """The client has closed its side, or so many seconds are over. Raises Cut for a reset."""
+        until = self._loop.time() + most_s
+        while not self._ended and not self._lost and (left_s := until - self._loop.time()) > 0:
+            await self._wait(left_s)
+        if self._lost:
+            raise Cut
+
+    async def _wait(self, most_s: float | None = None) -> None:
+        """Until the loop has news, or so many seconds."""
+        self._waiter = self._loop.create_future()
+        self._since = self._loop.time()
+        timer = None if most_s is None else self._loop.call_later(most_s, self._wake)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            self._waited_s += self._loop.time() - self._since
+            if timer is not None:
+                timer.cancel()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -1,0 +1,86 @@
+"""One connection: a token if tokens are needed, one command, its answer.
+
+Promise: a clean end says that a push is on stable storage, or that a pop has been answered as a whole. Whatever is not
+so ends with a reset, after a line `error: …` where there is something to say and somebody to read it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from zonemta_py.config.services.pull import PullToken
+from zonemta_py.pull.access import NotAllowed, Tokens, check
+from zonemta_py.pull.actions import ACTIONS, Exchange
+from zonemta_py.pull.command import LINE_BYTES_MAX, Command, LineError, parse
+from zonemta_py.pull.connection import Cut, PullConnection
+from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.reception.log_throttle import LogThrottle
+from zonemta_py.reception.named_queues import NamedQueues, QueueProblem
+
+log = logging.getLogger(__name__)
+_CUT_OFF = "the command's line was cut off; end it with a newline, then send the message"
+
+
+@dataclass(slots=True)
+class PullSite:
+    """What all connections share."""
+
+    queues: NamedQueues
+    tokens: Tokens
+    notes: LogThrottle
+
+
+async def serve_connection(site: PullSite, connection: PullConnection) -> None:
+    """Until its end; raises nothing."""
+    try:
+        await _serve(site, connection)
+        connection.close()
+        return
+    except Cut:
+        connection.abort()
+        return
+    except NotAllowed as refused:
+        site.notes.warn("token", connection.peer, "pull: %s: %s", connection.peer, refused)
+        sentence = str(refused)
+    except (LineError, QueueProblem) as problem:
+        sentence = str(problem)
+    except QueueRefusal as refusal:
+        sentence = refusal.reply.text if refusal.reply.permanent else f"{refusal.reply.text}; try again later"
+    except Exception:
+        log.exception("pull: a command of %s failed", connection.peer)
+        sentence = "the server failed on this command; its log says why"
+    await connection.refuse(sentence)
+
+
+async def _serve(site: PullSite, connection: PullConnection) -> None:
+    command, whole = await _command(connection)
+    token = None
+    if command is not None and command.verb == "auth":
+        token = site.tokens.holder(command.token)
+        command, whole = await _command(connection)
+    if command is None:  # connected, and gone again without a word
+        await connection.end()
+        return
+    if site.tokens.needed:
+        if token is None:
+            raise NotAllowed("a token is needed; send auth TOKEN as the first line, then the command on the next")
+        check(token, command)
+    if command.verb == "push" and not whole:
+        raise LineError(_CUT_OFF)
+    connection.idle = False
+    await ACTIONS[command.verb](_exchange(site, connection, command, token))
+
+
+def _exchange(site: PullSite, connection: PullConnection, command: Command, token: PullToken | None) -> Exchange:
+    if token is None:
+        return Exchange(connection, site.queues, command)
+    return Exchange(connection, site.queues, command, token.name, lambda queue: token.may("pop", queue))
+
+
+async def _command(connection: PullConnection) -> tuple[Command | None, bool]:
+    """The command of the next line, None for none, and whether the line has an end."""
+    line, whole = await connection.line(LINE_BYTES_MAX)
+    if not whole and len(line) > LINE_BYTES_MAX:
+        raise LineError(f"the first line is longer than {LINE_BYTES_MAX:,} bytes; send a command, such as help")
+    return (parse(line) if line or whole else None), whole
