@@ -18,7 +18,7 @@ Make = Callable[..., Any]
 READS = range(1, 26)
 
 
-def _fence_at(store: Store, monkeypatch: pytest.MonkeyPatch, number: int) -> list[int]:
+def fence_at(store: Store, monkeypatch: pytest.MonkeyPatch, number: int) -> list[int]:
     """Fences the store at its n-th read from now on, for a moment, as its writing thread does. The list: reads seen."""
     check, seen = store._not_fenced, [0]
     loop = asyncio.get_running_loop()
@@ -46,7 +46,7 @@ async def _deliver_all(home: Any, most: int = 20) -> list[str]:
 
 
 @pytest.mark.parametrize("limits", [{}, {"throttles": [{"name": "b", "bytes": "99MB/s"}]}])
-async def test_a_fence_at_any_read_puts_mail_off_and_nothing_else(
+async def test_afence_at_any_read_puts_mail_off_and_nothing_else(
     house: Make, monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]
 ) -> None:
     reached = 0
@@ -56,7 +56,7 @@ async def test_a_fence_at_any_read_puts_mail_off_and_nothing_else(
         for address in sorted(wanted):
             await home.put(address)
         await home.crash()  # so that all is read from the store again
-        seen = _fence_at(home.queue.core.store, monkeypatch, number)
+        seen = fence_at(home.queue.core.store, monkeypatch, number)
         assert sorted(await _deliver_all(home)) == sorted(wanted)
         reached += seen[0] >= number
         monkeypatch.undo()
@@ -77,7 +77,7 @@ async def test_an_expiry_waits_for_the_fence(house: Make, monkeypatch: pytest.Mo
         await home.crash()
         assert await home.idle()
         await home.move(3601)
-        seen = _fence_at(home.queue.core.store, monkeypatch, number)
+        seen = fence_at(home.queue.core.store, monkeypatch, number)
         with contextlib.suppress(StoreFenced):
             await home.queue.sweep()
         while home.queue.core.store.fenced:  # noqa: ASYNC110 (nobody says when)

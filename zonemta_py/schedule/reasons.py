@@ -34,11 +34,12 @@ def rows_of(schedule: Schedule, flow_queues: Iterable[FlowQueue]) -> list[dict[s
 def _row(schedule: Schedule, flow_queue: FlowQueue) -> dict[str, Any]:
     """A flow queue: who it is, what waits on it in memory, and why."""
     path, flow_id, zone = flow_queue.path, flow_queue.flow_id, flow_queue.zone
+    window = 0 if zone.zone.pulled else path.concurrency.window
     return {
         "zone": zone.zone.name, "site": path.site, "source": path.source, "provider": path.provider,
         "priority": flow_id.priority, "tenant": flow_id.tenant, "campaign": flow_id.campaign, "waiting":
-        len(flow_queue.entries), "parked": _parked(flow_queue), "active": path.active, "window":
-        path.concurrency.window, "learned": path.concurrency.cause, "reasons": reasons(schedule, flow_queue),
+        len(flow_queue.entries), "parked": _parked(flow_queue), "active": path.active, "window": window,
+        "learned": path.concurrency.cause, "reasons": reasons(schedule, flow_queue),
     }  # fmt: skip
 
 

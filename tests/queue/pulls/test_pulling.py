@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
 
+from tests.queue.test_fence import fence_at
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.api import Delivery, QueueRefusal
 
@@ -53,8 +55,19 @@ async def test_what_is_pushed_is_popped_in_that_order(house: Make, front: Make) 
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"\0", b"\n", b".\r\n", b"a" * (CHUNK - 1), b"b" * CHUNK, bytes(range(256)) * 257, bytes(3_000_000)],
-    ids=["nothing", "NUL", "LF", "dot", "chunk-1", "chunk", "chunk+", "3 MB"],
+    [
+        b"",
+        b"\0",
+        b"\n",
+        b".\r\n",
+        b"\x28\xb5\x2f\xfd",
+        b"a" * (CHUNK - 1),
+        b"b" * CHUNK,
+        bytes(range(256)) * 257,
+        bytes(3_000_000),
+        Random(1).randbytes(2_000_000),
+    ],
+    ids=["nothing", "NUL", "LF", "dot", "zstd", "chunk-1", "chunk", "chunk+", "3 MB", "file"],
 )
 async def test_bytes_are_kept_as_they_are(house: Make, front: Make, data: bytes) -> None:
     """Whatever they are, and after a crash too."""
@@ -180,3 +193,32 @@ async def test_queues_that_are_not_to_be_made(house: Make, front: Make) -> None:
         "queue": "jobs", "zone": "jobs", "ready": 1, "delayed": 0, "held": 0, "leased": 0, "pullers": 0,
     }  # fmt: skip
     assert await pop(queue) == b"1"
+
+
+async def test_a_push_that_is_repeated_is_stored_once(house: Make, front: Make) -> None:
+    """With the same key, as HTTP has it."""
+    home = await house()
+    queue = await front(home)
+    same = {"request": "http key", "digest": b"x"}
+    assert await push(queue, b"1", **same) == await push(queue, b"1", **same)
+    assert [await pop(queue) for _ in range(2)] == [b"1", None]
+
+
+@pytest.mark.parametrize("number", [*range(1, 16), 30, 60])
+async def test_a_fence_at_any_read_puts_off_and_nothing_else(
+    house: Make, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The store cannot be read for a moment: nobody is told that there is nothing, and the order stays."""
+    home = await house()
+    for one in range(6):
+        await push(home.queue, b"%d" % one, priority=one % 2)
+    (late,) = await home.queue.pull("jobs")
+    await home.queue.nack(late.lease, late.id, 50)
+    await home.crash()
+    await home.move(51)
+    fence_at(home.queue.core.store, monkeypatch, number)
+    taken = [await pop(home.queue) for _ in range(6)]
+    monkeypatch.undo()
+    assert taken == [b"1", b"3", b"5", b"0", b"2", b"4"]
+    assert not home.damages
+    await home.sound()

@@ -222,5 +222,5 @@ def _lane(row: dict[str, Any], now_ms: int) -> Sequence[object]:
         why = f"{word}: {cause}"
     return (
         row["zone"], row["site"], row["source"], row["provider"], _flow(row), f"{row['waiting']:,}",
-        "yes" if row["parked"] else "no", f"{row['active']} of {row['window']}", why, until,
+        "yes" if row["parked"] else "no", f"{row['active']} of {row['window'] or 'any number'}", why, until,
     )  # fmt: skip

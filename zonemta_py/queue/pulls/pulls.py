@@ -29,7 +29,7 @@ RESERVED = "reserved"
 MOST = 100
 """Messages that are taken at once."""
 AT_ONCE_S = 1.0
-"""How long somebody who does not want to wait does so while nothing can be said, as the queue is about to end."""
+"""How long somebody who does not want to wait does so while nothing is handed out, as the queue is about to end."""
 STAGE = "pull"
 TAKEN = Reply(250, "2.0.0", "taken")
 GIVEN_BACK = Reply(450, "4.3.0", "given back")
@@ -105,7 +105,14 @@ class Pulls:
         return True
 
     def _over(self, puller: Puller) -> None:
-        """Its time is over."""
+        """Its time is over; who does not want to wait is told that there is nothing only if that is known."""
+        unknown = self._core.store.fenced or not (self._core.ready or self._core.stopping)
+        if puller.at_once and unknown:
+            puller.timer = asyncio.get_running_loop().call_later(AT_ONCE_S, self._over, puller)
+        else:
+            self._give_up(puller)
+
+    def _give_up(self, puller: Puller) -> None:
         if self._away(puller):
             puller.taker.gone = True
             puller.taker.deliver([])
@@ -122,11 +129,12 @@ class Pulls:
                     self._core.changed()
                 self._at(zone, line, now_ms, served)
             except (StoreFenced, OSError):
+                self._hasty = True
                 return served + self._served(line), False
-            if not zone.moving:
+            if not (zone.moving or self._core.store.fenced):
                 for puller in [one for one in line if one.at_once]:
-                    self._over(puller)
-        self._hasty = any(zone.moving for zone in self._core.schedule.awaited)
+                    self._give_up(puller)
+        self._hasty = any(zone.moving for zone in self._core.schedule.awaited) or self._core.store.fenced
         return served, True
 
     def _at(self, zone: PullZone, line: deque[Puller], now_ms: int, served: list[Taker]) -> None:
