@@ -34,7 +34,7 @@ def main(
     scenarios: Annotated[str, typer.Option(help="Which, in this order.")] = EVERYTHING,
     runs: Annotated[int, typer.Option(min=1, help="Runs of each relay scenario; medians count.")] = 3,
     contenders: Annotated[
-        str, typer.Option(help="zonemta, postfix, limits, starttls, ed25519, rsa2048.")
+        str, typer.Option(help="zonemta, postfix, limits, starttls, ed25519, rsa2048, events, events-down.")
     ] = "zonemta,postfix",
     only_ceiling: Annotated[bool, typer.Option("--ceiling", help="The load generator straight at the sink.")] = False,
     generator: Annotated[str, typer.Option(help="smtp-source or own; empty: smtp-source if installed.")] = "",

@@ -1,4 +1,4 @@
-"""This MTA with one thing more to do: limits, STARTTLS, signatures. What each costs is its figure beside plain's.
+"""This MTA with one thing more to do: limits, STARTTLS, signatures, events. What it costs is its figure beside plain's.
 
 Limits: eight of them, of every kind and by every dimension, wide enough never to hold anything back. The rules are on
 in every variant, for they have no switch.
@@ -52,11 +52,23 @@ def _signed(folder: Path, key: PrivateKeyTypes) -> dict[str, Any]:
     return {"dkim": [{"domain": SIGNED_DOMAIN, "selector": "bench", "key": str(path)}]}
 
 
+def events(folder: Path) -> dict[str, Any]:
+    """Every event, into a file on the disk of the queue."""
+    return {"event_sinks": [{"name": "all", "kind": "file", "path": str(folder / "events.jsonl"), "keep": 1}]}
+
+
+def events_down(_: Path) -> dict[str, Any]:
+    """Every event, to a receiver that is not there: memory, the ring, then the oldest go."""
+    return {"event_sinks": [{"name": "all", "kind": "webhook", "url": "http://127.0.0.1:9/", "retry_max_s": 1}]}
+
+
 SECTIONS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "limits": limits,
     "starttls": lambda _: {},
     "ed25519": ed25519_key,
     "rsa2048": rsa_key,
+    "events": events,
+    "events-down": events_down,
 }
 
 

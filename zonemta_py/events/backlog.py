@@ -12,6 +12,7 @@ except the ones counted in `dropped` and, in `missed`, records that the archive 
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
@@ -77,8 +78,9 @@ class Backlog:
         """What the feed has read now: everything that is wanted of a record."""
         self._position = seq
         if self.phase is Phase.LIVE:
+            now_s = time.monotonic()
             for one in events:
-                self.queue.put(prepared.pack(one))
+                self.queue.put(prepared.pack(one), now_s)
 
     @property
     def live(self) -> bool:
@@ -144,6 +146,10 @@ class Backlog:
     def emptied_by(self, count: int) -> bool:
         """Whether nothing waits but so many: what is taken next has yet to happen."""
         return self.live and self.in_memory() <= count and not self.queue.pages()
+
+    def tick(self) -> None:
+        """Now and then: writes a page that was begun long ago (`ring_flush_s`)."""
+        self.queue.tick(time.monotonic())
 
     def close(self) -> None:
         """A clean end: the ring remembers what was done with; the journal has what is in memory alone."""

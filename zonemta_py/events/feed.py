@@ -115,7 +115,7 @@ class Feed:
         folder = self._folder / FOLDER / settings.name
         queue = OverflowQueue(
             folder / RING, settings.memory_events, settings.memory_bytes, ring_pages(settings), settings.page_bytes,
-            spare_bytes=2 * self._config.queue.reserve_bytes, whole=True,
+            flush_s=settings.ring_flush_s, spare_bytes=2 * self._config.queue.reserve_bytes, whole=True,
         )  # fmt: skip
         backlog = Backlog(
             queue, cursor.read(folder), self._position, lambda seq: JournalTail(self._folder, seq),

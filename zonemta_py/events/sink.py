@@ -194,6 +194,7 @@ class RunningSink:
 
     def note(self, position: int, now_s: float, final: bool = False) -> None:
         """Writes state and, less often, the cursor; once a second. Failures: none; it is tried again."""
+        self.backlog.tick()
         try:
             seq = self.backlog.cursor
             due = seq != self._cursor and (final or now_s >= self._cursor_s or self._cursor < 0)

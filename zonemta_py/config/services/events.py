@@ -62,7 +62,7 @@ class EventSink(Section):
     """Only events of these campaigns; empty: all."""
     tenants: list[str] = []
     """Only events of these tenants; empty: all."""
-    batch_events: int = Field(100, ge=1, le=10_000)
+    batch_events: int = Field(500, ge=1, le=10_000)
     """Most events sent at once."""
     batch_bytes: int = Field(256 * 1024, ge=16 * 1024, le=64 * 1024 * 1024)
     """Most bytes of events sent at once."""
@@ -82,6 +82,9 @@ class EventSink(Section):
     """Size of the ring file, which is made when memory is full for the first time; 0: none."""
     page_bytes: int = Field(16 * 1024, ge=3 * PAGE_BYTES, le=1024 * 1024, multiple_of=PAGE_BYTES)
     """Size of the ring's pages, which are written when full: the erase block of a flash medium is best."""
+    ring_flush_s: float = Field(0, ge=0)
+    """Seconds after which a page that was begun is written though it is not full; 0: never, which spares the medium:
+    after a crash its events come from the journal."""
     dead_bytes: int = Field(16 * 1024 * 1024, ge=64 * 1024)
     """Most bytes of dead letters, which are events that the other side refuses for good; the oldest go first."""
     format: Literal["batch", "jsonlines", "single"] = "batch"
