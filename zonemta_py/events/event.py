@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 BYTES_MAX = 8192
@@ -19,6 +20,8 @@ CUT = "cut"
 """In the data: names of the texts that were cut to keep the event small."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS_MAX = 253_402_300_799_999
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+"""One for all: `json.dumps` would make a new one for each event."""
 _CUT_TO = (1000, 200, 50)
 """Characters: longer texts are cut to these, one after the other, until the event is small enough."""
 
@@ -77,8 +80,13 @@ def cloud_event(event: Event, source: str) -> dict[str, Any]:
 
 def time_of(ms: int) -> str:
     """RFC 3339, with milliseconds, in UTC."""
-    then = _EPOCH + timedelta(milliseconds=min(max(ms, 0), _MS_MAX))
-    return f"{then:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+    ms = min(max(ms, 0), _MS_MAX)
+    return f"{_second(ms // 1000)}.{ms % 1000:03d}Z"
+
+
+@lru_cache(100)
+def _second(seconds: int) -> str:
+    return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}"
 
 
 def encoded(event: Event, source: str) -> bytes:
@@ -97,7 +105,7 @@ def encoded(event: Event, source: str) -> bytes:
 
 
 def _json(row: dict[str, Any]) -> bytes:
-    return json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "replace")
+    return _encode(row).encode("utf-8", "replace")
 
 
 def _shortened(data: dict[str, Any], most: int) -> dict[str, Any]:

@@ -237,7 +237,16 @@ def last_seq(folder: Path) -> int:
 def seq_at(folder: Path, ms: int) -> int:
     """A number that no record of that time or later lies before, unless the clock was set; 1 if there are none."""
     for path in reversed(journal.every_file(folder / "journal", folder / "archive")):
-        first = next(journal.read_file(path, []), None)
+        first = _first_of(path)
         if first is not None and first.ms <= ms:
             return first.seq
     return 1
+
+
+def _first_of(path: Path) -> Record | None:
+    try:
+        with path.open("rb") as file:
+            head = file.read(BLOCK_BYTES)
+    except FileNotFoundError:  # it has just left the archive
+        return None
+    return next((record for _, record in placed(head, [])), None)
