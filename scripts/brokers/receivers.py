@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import aio_pika
 import nats
-from nats.errors import TimeoutError as NoMore
 from nats.js.api import StreamConfig
 from redis.asyncio import Redis
 
@@ -24,6 +23,7 @@ url = "{url}"
 """
 _LOGIN = f'username = "{USER}"\npassword = "{PASSWORD}"\n'
 _AT_ONCE = 1000
+_PATIENCE_S = 30
 
 
 class Came(NamedTuple):
@@ -108,14 +108,10 @@ class Nats(Receiver):
 
     async def collect(self) -> None:
         client = await nats.connect(self.server.url, user=USER, password=PASSWORD)
-        there = await client.jetstream().pull_subscribe("zonemta.>", durable="collector", stream="events")
-        while True:
-            try:
-                for message in await there.fetch(_AT_ONCE, timeout=1):
-                    self.came.append(_read(message.data))
-                    await message.ack()
-            except NoMore:
-                break
+        stream = client.jetstream()
+        info = await stream.stream_info("events")
+        there = await stream.subscribe("zonemta.>", stream="events", ordered_consumer=True)
+        self.came = [_read((await there.next_msg(_PATIENCE_S)).data) for _ in range(info.state.messages)]
         await client.close()
 
 

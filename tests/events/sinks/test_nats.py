@@ -11,7 +11,6 @@ from typing import Any
 
 import nats
 import pytest
-from nats.errors import TimeoutError as NoMore
 from nats.js.api import DiscardPolicy, StreamConfig
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -68,7 +67,7 @@ class TestNats(BrokerSuite):
             while True:
                 try:
                     messages = await there.fetch(500, timeout=0.2)
-                except NoMore:
+                except TimeoutError:
                     return came
                 for message in messages:
                     headers = message.headers or {}
