@@ -12,7 +12,7 @@ be is put on the shelf.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys
@@ -37,16 +37,21 @@ class PullQueue(FlowQueue):
     __slots__ = ()
 
     def enlist(self) -> None:
-        """It has no turn to wait for."""
+        """It has no turn to wait for; but those who wait at its zone look again."""
+        cast(PullZone, self.zone).enlisted()
 
 
 class PullZone(ZoneSchedule):
     """One pull zone."""
 
-    def __init__(self, zone: Zone, store: Store, busy: set[bytes], marks: dict[str, bytes], shared: Shared) -> None:
+    def __init__(
+        self, zone: Zone, store: Store, busy: set[bytes], marks: dict[str, bytes], shared: Shared,
+        stirred: set[PullZone],
+    ) -> None:  # fmt: skip
         super().__init__(zone, store, busy, marks, shared, PullQueue)
         self.awaited = False
         """Somebody waits to take something."""
+        self._stirred, self._wake_ms = stirred, NEVER_MS
         self.moving: set[_Rank] = set()
         """What is on its way to a shelf: nothing that comes after it is taken before it has arrived."""
 
@@ -100,9 +105,34 @@ class PullZone(ZoneSchedule):
         """It connects to nobody."""
         return True
 
-    def quiet(self, now_ms: int) -> bool:
-        """Whether there is nothing to look at, for all that is known."""
-        return not self.flow_queues.by_key and self.next_due_ms > now_ms and self.fresh.exhausted and not self.moving
+    # -- who waits
+
+    def awaits(self, somebody: bool) -> None:
+        """Whether somebody waits to take something, and so looks now."""
+        self.awaited = somebody
+        (self._stirred.add if somebody else self._stirred.discard)(self)
+
+    def enlisted(self) -> None:
+        """There may be something that could not be taken before."""
+        if self.awaited:
+            self._stirred.add(self)
+
+    def rest(self) -> None:
+        """Nothing can be taken until it is `enlisted`, or something becomes due."""
+        if self.held is not None or self.moving or not self.fresh.exhausted:
+            return  # nobody would say when that ends
+        self._stirred.discard(self)
+        if self.next_due_ms < self._wake_ms:
+            self._wake_ms = self.next_due_ms
+            self._shared.wake_at(self.next_due_ms / 1000, self._is_due)
+
+    def _is_due(self) -> None:
+        self._wake_ms = NEVER_MS
+        self.enlisted()
+
+    def due_at(self, due_ms: int) -> None:
+        super().due_at(due_ms)
+        self.enlisted()
 
     @property
     def idle(self) -> bool:
@@ -138,6 +168,7 @@ class PullZone(ZoneSchedule):
         else:
             insort(entries, entry, key=_place)
         self._count(flow_queue, 1)
+        self.enlisted()
         if len(entries) > KEPT:
             self._put_aside(flow_queue, KEPT // 2)
 
@@ -156,6 +187,7 @@ class PullZone(ZoneSchedule):
                 self._put_aside(flow_queue, older)
         flow_queue.deadline_ms = min(flow_queue.deadline_ms, deadline_ms or NEVER_MS)
         flow_queue.parked.arrived(key)
+        self.enlisted()
 
     def _put_aside(self, flow_queue: FlowQueue, kept: int) -> None:
         """All but the first few go back to the shelf."""

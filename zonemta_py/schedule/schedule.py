@@ -38,12 +38,12 @@ class Schedule(Shared):
         super().__init__(config, clock, resolver, queue)
         self._store = store
         self.zones: dict[str, ZoneSchedule] = {}
-        self.awaited: set[PullZone] = set()
-        """Pull zones from which somebody waits to take something …"""
-        self._awaited: set[str] = set()  # … and those that there may be some day
+        self.stirred: set[PullZone] = set()
+        """Pull zones from which somebody waits to take something, and where there may be something."""
+        self._awaited: set[str] = set()  # all those where somebody waits, also if there is no such zone yet
         for zone in config.zones:
-            kind = PullZone if zone.pulled else ZoneSchedule
-            self.zones[zone.name] = kind(zone, store, self.busy, marks.get(zone.name, {}), self)
+            kept = (store, self.busy, marks.get(zone.name, {}), self)
+            self.zones[zone.name] = PullZone(zone, *kept, self.stirred) if zone.pulled else ZoneSchedule(zone, *kept)
         self._sent = [zone for zone in self.zones.values() if not zone.zone.pulled]
         self._turns = deque(self._sent)
 
@@ -56,7 +56,8 @@ class Schedule(Shared):
         """The pull zone of a queue without a table of its own, made if there is none."""
         zone = self.pull_zone(name)
         if zone is None:
-            zone = self.zones[name] = PullZone(queues.made(name), self._store, self.busy, marks or {}, self)
+            zone = PullZone(queues.made(name), self._store, self.busy, marks or {}, self, self.stirred)
+            self.zones[name] = zone
             self.awaits(name, name in self._awaited)
         return zone
 
@@ -65,12 +66,11 @@ class Schedule(Shared):
         (self._awaited.add if somebody else self._awaited.discard)(name)
         zone = self.pull_zone(name)
         if zone is not None:
-            zone.awaited = somebody
-            (self.awaited.add if somebody else self.awaited.discard)(zone)
+            zone.awaits(somebody)
 
     def drop(self, zone: PullZone) -> None:
         """A queue without a table of its own has nothing left."""
-        self.awaited.discard(zone)
+        zone.awaits(False)
         del self.zones[zone.zone.name]
 
     def next(self) -> Batch | None:
@@ -106,6 +106,8 @@ class Schedule(Shared):
         """Holds may have ended before their time: all are checked again."""
         for zone in self.zones.values():
             zone.held = None
+        for name in list(self._awaited):
+            self.awaits(name, True)
         for flow_queue in self.flow_queues():
             if flow_queue.held is not None and flow_queue.held.kind not in ("limit", "dns"):
                 flow_queue.zone.over(flow_queue, flow_queue.held)
@@ -118,7 +120,7 @@ class Schedule(Shared):
     def next_wake(self, now_ms: int) -> float:
         """Seconds until time alone changes something (a hold ends, a deferred recipient is due); at most 60."""
         waits = [60.0, self.timers.wait_s()]
-        waits += [(zone.next_due_ms - now_ms) / 1000 for zone in (*self._sent, *self.awaited)]
+        waits += [(zone.next_due_ms - now_ms) / 1000 for zone in self._sent]
         return max(0.0, min(waits))
 
     def marks(self) -> dict[str, dict[str, bytes]]:

@@ -222,3 +222,62 @@ async def test_a_fence_at_any_read_puts_off_and_nothing_else(
     assert taken == [b"1", b"3", b"5", b"0", b"2", b"4"]
     assert not home.damages
     await home.sound()
+
+
+async def test_whoever_waits_is_woken_by_whatever_happens(house: Make, front: Make) -> None:
+    """A message given back, left, or run out; one that becomes due; a stop that ends or is lifted; a limit."""
+    home = await house(
+        zones=[{"name": "out"}, {"name": "slow", "delivery": "pull"}],
+        throttles=[{"name": "few", "only": {"zone": "slow"}, "messages": "1/min"}],
+    )
+    queue = await front(home)
+
+    async def waits(name: str = "jobs", reserve_s: float = 0) -> asyncio.Future[list[Delivery]]:
+        waiting = asyncio.ensure_future(queue.pull(name, 1, reserve_s, 60))
+        for _ in range(3):
+            await home.rest()
+            await asyncio.sleep(0.01)
+        assert not waiting.done()
+        return waiting
+
+    async def gets(waiting: asyncio.Future[list[Delivery]], data: bytes) -> Delivery:
+        (one,) = await asyncio.wait_for(waiting, 30)
+        assert one.body == data
+        return one
+
+    await push(queue, b"1")
+    (one,) = await queue.pull("jobs")
+    for how in (queue.nack, queue.abandon):
+        waiting = await waits(reserve_s=60)
+        assert await how(one.lease, one.id)
+        one = await gets(waiting, b"1")
+    waiting = await waits()
+    await home.move(61)
+    one = await gets(waiting, b"1")
+    waiting = await waits()
+    assert await queue.nack(one.lease, one.id, 30)
+    await home.move(31)
+    one = await gets(waiting, b"1")
+    assert await queue.ack(one.lease, one.id)
+    waiting = await waits()
+    await push(queue, b"2", hold_until_ms=home.clock.ms() + 50_000, hold_for=True)
+    await home.move(51)
+    one = await gets(waiting, b"2")
+    assert await queue.ack(one.lease, one.id)
+    await queue.ask("stop", kind="zone", name="queue/jobs", seconds=100)
+    await push(queue, b"3")
+    waiting = await waits()
+    await home.move(101)
+    one = await gets(waiting, b"3")
+    await queue.ask("stop", kind="destination", name="queue/jobs")
+    assert await queue.nack(one.lease, one.id)
+    waiting = await waits()
+    await queue.ask("lift", kind="destination", name="queue/jobs")
+    await gets(waiting, b"3")
+    await push(queue, b"4", "slow")
+    await push(queue, b"5", "slow")
+    await gets(asyncio.ensure_future(queue.pull("slow", wait_s=60)), b"4")
+    waiting = await waits("slow")
+    await home.move(61)
+    await gets(waiting, b"5")
+    await home.sound()

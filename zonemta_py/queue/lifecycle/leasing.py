@@ -123,7 +123,7 @@ class Leases:
             core.schedule.wake()
             more = core.schedule.fill(now_ms)
             served, readable = self._serve(now_ms)
-            if core.schedule.awaited:
+            if core.schedule.stirred:
                 pullers, legible = self.serve_pullers(now_ms)
                 served, readable = served + pullers, readable and legible
         except StoreFenced:

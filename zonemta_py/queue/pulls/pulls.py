@@ -57,8 +57,6 @@ class Pulls:
         self._waiting: dict[str, deque[Puller]] = {}
         self.reserved: dict[int, float] = {}
         """Until when, in steady seconds, by the number of the lease."""
-        self._hasty = False
-        """Somebody may be there who does not want to wait."""
         queue.leases.serve_pullers = self._serve
 
     # -- who waits
@@ -80,7 +78,6 @@ class Pulls:
         taker.deliver = partial(self._deliver, puller, deliver)
         puller.timer = asyncio.get_running_loop().call_later(wait_s if wait_s > 0 else AT_ONCE_S, self._over, puller)
         self._waiting.setdefault(zone, deque()).append(puller)
-        self._hasty = self._hasty or puller.at_once
         self._core.schedule.awaits(zone, True)
         self._core.changed()
         return puller
@@ -119,22 +116,21 @@ class Pulls:
 
     def _serve(self, now_ms: int) -> tuple[list[Taker], bool]:
         """Those who were served; False: the disk has an error, try again in a moment."""
-        served: list[Taker] = []
-        for zone in list(self._core.schedule.awaited):
+        served, store = list[Taker](), self._core.store
+        for zone in list(self._core.schedule.stirred):
             line = self._waiting[zone.zone.name]
-            if zone.quiet(now_ms) and not self._hasty:
-                continue
             try:
-                if zone.fill(now_ms):
-                    self._core.changed()
+                more = zone.fill(now_ms)
                 self._at(zone, line, now_ms, served)
             except (StoreFenced, OSError):
-                self._hasty = True
                 return served + self._served(line), False
-            if not (zone.moving or self._core.store.fenced):
+            if more:
+                self._core.changed()
+            elif not (zone.moving or store.fenced):
                 for puller in [one for one in line if one.at_once]:
                     self._give_up(puller)
-        self._hasty = any(zone.moving for zone in self._core.schedule.awaited) or self._core.store.fenced
+                if line:
+                    zone.rest()
         return served, True
 
     def _at(self, zone: PullZone, line: deque[Puller], now_ms: int, served: list[Taker]) -> None:
