@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
@@ -116,3 +117,14 @@ def test_the_group_is_documented() -> None:
     assert EntryPoint("my_plugin", "my_package.my_plugin", ENTRY_POINTS).module in page
     listed = page.partition("What a `session` has:")[2].partition("\n\n")[0]
     assert [name for name in Session.__dataclass_fields__ if f"`{name}`" not in listed] == []
+
+
+@pytest.mark.parametrize("where", ["_worker.start()", "def setup(api):\n    _worker.start()"])
+def test_a_thread_of_the_start_does_not_work(make_host: MakeHost, caplog: pytest.LogCaptureFixture, where: str) -> None:
+    """It is named: after the forks there is no such thread, and nothing else would say so."""
+    made = "_end = threading.Event()\n_worker = threading.Thread(target=_end.wait, daemon=True)"
+    code = f"import threading\n{made}\n{where}\n"
+    host = make_host(f"{code}\nasync def smtp_connect(session):\n    _end.set()\n")
+    assert "plugin p1, " in caplog.text
+    assert "has started a thread" in caplog.text
+    asyncio.run(host.call("smtp_connect", session=Session()))

@@ -59,6 +59,7 @@ class Host:
         calls: list[Call] = []
         apis: dict[str, PluginApi] = {}
         for wanted in plugins.enabled:
+            threads = threading.active_count()
             source = find(wanted, plugins.folder)
             if source.name in apis:
                 raise PluginError(source.name, source.file, 0, "is enabled twice; leave it once in plugins.enabled")
@@ -68,6 +69,12 @@ class Host:
             for name, function in functions.items():
                 calls.append(Call(source.name, source.file, HOOKS[name], function, plugins.timeout_s))
             _check_commands(source, api, apis)
+            if threading.active_count() > threads:
+                log.warning(
+                    "plugin %s, %s: has started a thread while it was loaded, which the server's processes will not "
+                    "have: they are forked after that; start it in the hook that first needs it", source.name,
+                    source.file,
+                )  # fmt: skip
         _warn_of_unused(plugins, apis)
         return cls(calls, apis.values())
 
