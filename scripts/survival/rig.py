@@ -151,6 +151,11 @@ class Mta:
         assert self._process is not None
         self._process.terminate()
 
+    def terminate(self) -> None:
+        """SIGTERM to all of it, as a service manager does it: to the supervisor."""
+        if self._process is not None:
+            self._process.terminate()
+
     def end(self) -> None:
         """Kills all of it, and waits until nobody has the store open."""
         self.kill("all")

@@ -100,6 +100,7 @@ def ready() -> Callable[..., Ready]:
             "specversion": "1.0", "id": name, "source": "urn:zonemta:0a1b2c", "type": "zonemta.delivered",
             "subject": subject, "time": "2026-01-02T03:04:05.678Z", "data": {"n": seq, "filler": "x" * size},
         }  # fmt: skip
-        return Ready(seq, part, name, "delivered", subject, 1_767_323_045_678, json.dumps(row).encode())
+        body = json.dumps(row, separators=(",", ":")).encode()
+        return Ready(seq, part, name, "delivered", subject, 1_767_323_045_678, body)
 
     return make

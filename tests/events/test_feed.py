@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
 from survival.client import Client
+from survival.disk_mounted import cannot_mount, mounted
 from survival.ledger import Ledger
 from survival.rig import Mta, sink
 from survival.webhook import WebhookReceiver, expected, judged
+
+from zonemta_py.disk.ring.ring import Ring
 
 SINK = '[[event_sinks]]\nname = "{name}"\nkind = "webhook"\nurl = "http://127.0.0.1:{port}/"\nbatch_s = 0.05\n'
 SINK += "retry_s = 0.05\nretry_max_s = 0.2\n{more}\n"
@@ -140,30 +143,62 @@ async def test_kills_lose_nothing(tmp_path: Path) -> None:
         assert (found["missing"], found["disorder"], found["unexpected"]) == (0, 0, 0)
 
 
-async def test_what_the_ring_cannot_hold_is_counted_and_replayed(tmp_path: Path) -> None:
-    """The oldest go; `zonemta events replay` sends the span again, with the same ids."""
-    async with running(
-        tmp_path, "memory_events = 100\nmemory_bytes = 65536\nring_bytes = 49152\npage_bytes = 12288"
-    ) as run:
+SMALL = "memory_events = 100\nmemory_bytes = 65536\nring_bytes = 49152\npage_bytes = 12288"
+FULL_DISK = "memory_events = 100\nmemory_bytes = 65536\nring_bytes = 8388608"
+
+
+@pytest.mark.parametrize("full", [False, True])
+async def test_what_finds_no_room_is_counted_and_replayed(tmp_path: Path, full: bool) -> None:
+    """The ring is small, and the oldest go; or its disk is full, and the newest do. `zonemta events replay` sends the
+    span again, with the same ids."""
+    if full and (reason := cannot_mount()):
+        pytest.skip(reason)
+    disk = mounted(tmp_path / "events", "tmpfs", 1) if full else nullcontext()
+    with disk:
+        async with running(tmp_path, FULL_DISK if full else SMALL) as run:
+            await run.hook.stop()
+            await run.mail(200)
+            await run.mta.drained()
+            finished = lambda: expected(tmp_path, lambda event: event.type == "finished")  # noqa: E731
+            await until(lambda: len(finished()) == 200, "the ends of the messages are not stable")
+            wanted = expected(tmp_path)
+            await until(lambda: run.state().get("dropped"), "nothing is dropped")
+            await run.hook.start()
+            await until(lambda: run.state()["state"] == "ok" and not run.state()["lag_records"], str(run.state()))
+            found = judged(wanted, run.hook.arrived)
+            assert found["missing"] == run.state()["dropped"] > 0
+            assert found["disorder"] == 0
+            assert (tmp_path / "events/hook/ring").exists() != full
+            command = ["-m", "zonemta_py", "events", "replay", "--config", run.mta.config_file, "--sink", "hook"]
+            replay = await asyncio.create_subprocess_exec(
+                sys.executable, *command, "--since", "1h", stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+            out, err = await replay.communicate()
+            assert (out.decode(), err) == (f"{len(wanted):,} events sent\n", b"")
+            assert judged(wanted, run.hook.arrived)["missing"] == 0
+
+
+async def test_a_clean_end_repeats_nothing(tmp_path: Path) -> None:
+    """SIGTERM, with the receiver away and the ring in use: it has its tail index, and what was in memory alone comes
+    from the journal."""
+    async with running(tmp_path, "memory_events = 100\nmemory_bytes = 65536\nring_bytes = 4194304") as run:
+        await run.mail(20)
+        await run.all_sent()
         await run.hook.stop()
-        await run.mail(200)
+        await run.mail(150)
         await run.mta.drained()
-        finished = lambda: expected(tmp_path, lambda event: event.type == "finished")  # noqa: E731
-        await until(lambda: len(finished()) == 200, "the ends of the messages are not stable")
-        wanted = expected(tmp_path)
-        await until(lambda: run.state().get("dropped"), "nothing is dropped")
+        await until(lambda: run.state().get("ring_pages"), "no ring is used")
+        run.mta.terminate()
+        await until(lambda: not run.mta.alive, "it does not end")
+        run.mta.end()
+        shown = Ring.open(tmp_path / "events/hook/ring", readonly=True)
+        assert shown.metadata.clean
+        shown.abandon()
         await run.hook.start()
-        await until(lambda: run.state()["state"] == "ok" and not run.state()["lag_records"], str(run.state()))
-        found = judged(wanted, run.hook.arrived)
-        assert found["missing"] == run.state()["dropped"] > 0
-        assert found["disorder"] == 0
-        command = ["-m", "zonemta_py", "events", "replay", "--config", run.mta.config_file, "--sink", "hook"]
-        replay = await asyncio.create_subprocess_exec(
-            sys.executable, *command, "--since", "1h", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
-        out, err = await replay.communicate()
-        assert (out.decode(), err) == (f"{len(wanted):,} events sent\n", b"")
-        assert judged(wanted, run.hook.arrived)["missing"] == 0
+        run.mta.start()
+        found = judged(await run.all_sent(), run.hook.arrived)
+        assert (found["missing"], found["disorder"], found["unexpected"], found["repeated"]) == (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("harm", ["damage", "delete"])
