@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_right
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from zonemta_py.disk import identity
+from zonemta_py.disk.frame import Record
 from zonemta_py.events.derive import events_of
 from zonemta_py.events.event import Event, encoded, id_of
 from zonemta_py.events.tail import JournalTail
@@ -25,7 +27,9 @@ log = logging.getLogger(__name__)
 KEPT_BYTES = 4 * 1024 * 1024
 """Of the newest events, in memory."""
 AT_ONCE = 100
-"""Records that are read in one go; a record of a message has an event for each recipient."""
+"""Records that are read in one go."""
+PORTION_BYTES = 512 * 1024
+"""Of events, and those of one more record: a message has one for each recipient."""
 WAIT_S = 10.0
 LOOK_S = 0.05
 AGAIN_S = 1.0
@@ -45,13 +49,44 @@ class Told(NamedTuple):
     missed: int = 0
 
 
+class _Reader:
+    """Reads on in the journal, a portion at a time. passed: the last record that was read to its end."""
+
+    def __init__(self, folder: Path, since_seq: int) -> None:
+        self._folder, self._tail = folder, JournalTail(folder, since_seq)
+        self._records = deque[Record]()
+        self.passed = since_seq - 1
+
+    def read(self, until: int, after: Place) -> list[Told]:
+        """The next events behind `after`; runs in a thread, one at a time. Raises OSError, ValueError."""
+        source, found, size = identity.name_of(self._folder), list[Told](), 0
+        if not self._records:
+            missed = self._tail.missed
+            self._records.extend(self._tail.read(until, AT_ONCE))
+            if self._tail.missed > missed:
+                found.append(Told(after, None, "", b"", self._tail.missed - missed))
+        while self._records and size < PORTION_BYTES:
+            record = self._records.popleft()
+            for event in events_of(record):
+                if event.place > after:
+                    found.append(Told(event.place, event, id_of(event, source), encoded(event, source)))
+                    size += len(found[-1].body)
+            self.passed = record.seq
+        if not self._records:
+            self.passed = self._tail.next_seq - 1
+        return found
+
+    def close(self) -> None:
+        self._tail.close()
+
+
 def _place(one: Told) -> Place:
     return one.place
 
 
-def _closed(journal: JournalTail | None) -> None:
-    if journal is not None:
-        journal.close()
+def _closed(reader: _Reader | None) -> None:
+    if reader is not None:
+        reader.close()
 
 
 class Hub:
@@ -79,7 +114,7 @@ class Hub:
             self._stable = max(self._stable, now[0])
             self._begin = self._stable, END_PART
             self._task = asyncio.create_task(self._run())
-        lagging: JournalTail | None = None
+        lagging: _Reader | None = None
         try:
             while True:
                 news, before = self._news, after
@@ -88,9 +123,9 @@ class Hub:
                     lagging = None
                     found = self._recent[bisect_right(self._recent, after, key=_place) :]
                 else:
-                    lagging = lagging or JournalTail(self._folder, after[0])
-                    found = await asyncio.to_thread(self._read, lagging, self._stable, after)
-                    after = max(after, (lagging.next_seq - 1, END_PART))
+                    lagging = lagging or _Reader(self._folder, after[0])
+                    found = await asyncio.to_thread(lagging.read, self._stable, after)
+                    after = max(after, (lagging.passed, END_PART))
                 if found:
                     yield found
                     after = max(after, found[-1].place)
@@ -108,25 +143,25 @@ class Hub:
 
     async def _run(self) -> None:
         """Ends when nobody listens any more."""
-        journal = JournalTail(self._folder, self._stable + 1)
+        reader = _Reader(self._folder, self._stable + 1)
         while self._listeners:
             try:
-                await self._follow(journal)
+                await self._follow(reader)
                 await asyncio.sleep(LOOK_S)
             except (QueueRefusal, OSError, ValueError) as error:  # listeners wait
                 log.debug("events cannot be followed now: %s", error)
                 await asyncio.sleep(AGAIN_S)
-        journal.close()
+        reader.close()
         self._recent, self._bytes, self._task = [], 0, None
 
-    async def _follow(self, journal: JournalTail) -> None:
+    async def _follow(self, reader: _Reader) -> None:
         stable = int(await self._ask("stable", after=self._stable, wait_s=WAIT_S))
-        while journal.next_seq <= stable:
-            before = journal.next_seq
-            found = await asyncio.to_thread(self._read, journal, stable, (0, 0))
-            if journal.next_seq == before:  # it is damaged there, and nothing follows yet
+        while reader.passed < stable:
+            before = reader.passed
+            found = await asyncio.to_thread(reader.read, stable, (0, 0))
+            if reader.passed == before:  # it is damaged there, and nothing follows yet
                 return
-            self._keep([one for one in found if not one.missed], journal.next_seq - 1)
+            self._keep([one for one in found if not one.missed], reader.passed)
 
     def _keep(self, found: list[Told], stable: int) -> None:
         self._recent += found
@@ -141,17 +176,3 @@ class Hub:
         self._stable = stable
         self._news.set()
         self._news = asyncio.Event()
-
-    # -- in a thread
-
-    def _read(self, journal: JournalTail, until: int, after: Place) -> list[Told]:
-        source, missed = identity.name_of(self._folder), journal.missed
-        found = [
-            Told(event.place, event, id_of(event, source), encoded(event, source))
-            for record in journal.read(until, AT_ONCE)
-            for event in events_of(record)
-            if event.place > after
-        ]
-        if journal.missed > missed:
-            found.insert(0, Told(after, None, "", b"", journal.missed - missed))
-        return found

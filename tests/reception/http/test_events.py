@@ -19,7 +19,7 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
-from zonemta_py.disk import identity
+from zonemta_py.disk import identity, journal
 from zonemta_py.events import hub
 from zonemta_py.events.schema import json_schema
 from zonemta_py.mail.envelope import Envelope, Recipient
@@ -198,6 +198,7 @@ def test_a_client_that_reads_nothing_holds_up_nobody(
 ) -> None:
     """It lags in the journal, not in memory; when it reads on it gets everything; if it does not it is cut off."""
     monkeypatch.setattr(hub, "KEPT_BYTES", 20_000)
+    monkeypatch.setattr(hub, "PORTION_BYTES", 10_000)
     much = {"count": 650, "headers": {"subject": "x" * 7000}}  # more than the buffers of a connection take
     with stuck(door.port) as slow:
         quick = follow()
@@ -237,6 +238,24 @@ def stuck(port: int) -> Iterator[socket.socket]:
         one.sendall(f"GET /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {WATCH}\r\n\r\n".encode())
         assert b"200 OK" in one.recv(2000)
         yield one
+
+
+def test_what_the_archive_no_longer_has_is_said(
+    door: Any, follow: Callable[..., Follower], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "KEPT_BYTES", 0)
+    first = follow()
+    mail(door, "ann@x.test")
+    first.until(2)
+    door.do(lambda queue: queue.ask("rotate"))
+    mail(door, "bob@x.test")
+    first.until(4)
+    for folder in ("journal", "archive"):
+        journal.files(door.folder / folder)[0].unlink()
+    again = follow(last=first.rows[0][1])
+    assert again.until(3) == ["missed", "accepted", "queued"]
+    assert again.rows[0][2]["records"] > 0
+    assert [id for _, id, _ in again.rows[1:]] == [id for _, id, _ in first.rows[2:]]
 
 
 def test_silence_shows_that_it_lives(
