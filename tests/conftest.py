@@ -37,6 +37,8 @@ LONG_S = {
     "tests/events/test_feed.py": 30,
     "tests/faults/test_power.py": 30,
     "tests/reception/test_hostile.py": 30,
+    "tests/pull/test_kills.py": 15,
+    "tests/pull/test_tls.py": 10,
     "tests/queue/test_orders_survive.py": 25,
     "tests/queue/test_admin_orders_life.py": 20,
     "tests/test_readme.py": 20,

@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from zonemta_py.pull.command import Command, overview
 from zonemta_py.pull.connection import Cut, PullConnection
 from zonemta_py.queue.api import QueueRefusal
-from zonemta_py.reception.named_queues import NamedQueues, Push, QueueProblem, QueueSize, Taken
+from zonemta_py.reception.named_queues import May, NamedQueues, Push, QueueProblem, QueueSize, Taken
 
 _AGAIN_S = 0.2
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One command. user: the name of its token."""
+    """One command. user: the name of its token. may: whether that is for a queue, None: for all."""
 
     connection: PullConnection
     queues: NamedQueues
     command: Command
     user: str = ""
-    names: Callable[[str], bool] = lambda _: True
+    may: May = None
 
 
 async def push(exchange: Exchange) -> None:
@@ -117,17 +117,17 @@ async def _show(exchange: Exchange, taken: Taken) -> None:
 
 
 async def ack(exchange: Exchange) -> None:
-    await exchange.queues.ack(None, exchange.command.receipt)
+    await exchange.queues.ack(exchange.command.receipt, exchange.may)
     await exchange.connection.end()
 
 
 async def nack(exchange: Exchange) -> None:
-    await exchange.queues.nack(None, exchange.command.receipt, exchange.command.delay or 0.0)
+    await exchange.queues.nack(exchange.command.receipt, exchange.command.delay or 0.0, exchange.may)
     await exchange.connection.end()
 
 
 async def extend(exchange: Exchange) -> None:
-    await exchange.queues.extend(None, exchange.command.receipt, exchange.command.seconds or 0.0)
+    await exchange.queues.extend(exchange.command.receipt, exchange.command.seconds or 0.0, exchange.may)
     await exchange.connection.end()
 
 
@@ -137,7 +137,7 @@ async def size(exchange: Exchange) -> None:
 
 
 async def queues(exchange: Exchange) -> None:
-    rows = [row for row in await exchange.queues.every() if exchange.names(row.queue)]
+    rows = [row for row in await exchange.queues.every() if exchange.may is None or exchange.may(row.queue)]
     for row in rows:
         await exchange.connection.write(f"{row.queue} ".encode() + _counts(row))
     await exchange.connection.end()

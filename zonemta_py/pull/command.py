@@ -17,7 +17,7 @@ LINE_BYTES_MAX = 1_000
 """Longest first line."""
 DEFAULT = "default"
 """The queue of a command that names none."""
-_RECEIPT = re.compile(r"[0-9a-zA-Z-]{1,64}\.[0-9]{1,19}")
+_RECEIPT = re.compile(r"[0-9a-zA-Z-]{1,64}\.[0-9]{1,18}")
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,3})?")
 _BYTES = re.compile(r"[0-9]{1,15}")
 

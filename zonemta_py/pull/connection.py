@@ -47,8 +47,8 @@ class PullConnection(asyncio.Protocol):
         self._tls = TlsLayer(context) if context is not None else None
         self._in = bytearray()
         self._waiter: asyncio.Future[None] | None = None
-        self._held = self._full = self._ended = self._lost = self._goes = False
-        self._since, self._waited_s, self._moved = 0.0, 0.0, 0
+        self._held = self._full = self._ended = self._lost = self._goes = self._dying = False
+        self._since, self._waited_s, self._moved, self._moved_before = 0.0, 0.0, 0, 0
         self._rest = 0
         self.peer, self.idle = "", True
 
@@ -98,8 +98,8 @@ class PullConnection(asyncio.Protocol):
     def _no_tls(self, failed: TlsLayerFailed) -> None:
         if failed.plain:
             self._transport.write(b"error: this port speaks TLS; connect with ncat --ssl\n")
-        self._lost = self._goes = True
-        self._loop.call_later(_PAUSE_MAX_S, self._transport.abort)
+        self._lost = self._goes = self._dying = True
+        self._loop.call_later(_PAUSE_MAX_S, self._transport.abort)  # when that line has left
 
     def eof_received(self) -> bool:
         self._ended = True
@@ -124,10 +124,16 @@ class PullConnection(asyncio.Protocol):
         self._wake()
 
     def cut_off_if_late(self, now: float) -> None:
-        """Only time in which we wait for the client counts: `timeout_s` in all, and more with every byte moved."""
-        waited_s = self._waited_s + (now - self._since if self._waiter is not None else 0.0)
-        if waited_s > self._gate.timeout_s + self._moved / self._least:
+        """Only time in which we wait for the client counts: in each `timeout_s` of it enough bytes have to move."""
+        if self._waiter is None or self._lost:
+            return
+        waited_s = self._waited_s + now - self._since
+        if waited_s < self._gate.timeout_s:
+            return
+        kept = self._transport.get_write_buffer_size() + unacknowledged(self._socket)
+        if self._moved - kept - self._moved_before < self._least * waited_s:
             self.abort()
+        self._waited_s, self._since, self._moved_before = 0.0, now, self._moved - kept
 
     def leave(self) -> None:
         """The server is to end."""
@@ -223,7 +229,8 @@ class PullConnection(asyncio.Protocol):
     def abort(self) -> None:
         """The client sees a reset."""
         self._lost = True
-        self._transport.abort()
+        if not self._dying:
+            self._transport.abort()
         self._wake()
 
     # -- within

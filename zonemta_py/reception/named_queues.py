@@ -24,6 +24,9 @@ WAIT_S = 10.0
 """How long one question to the queue waits: after it is seen whether the client is still there."""
 
 
+May = Callable[[str], bool] | None
+
+
 class QueueProblem(Exception):
     """One sentence with the remedy. gone: what was named is not there, or not any more."""
 
@@ -121,26 +124,38 @@ class NamedQueues:
         found = await self._queue.peek(queue)
         return Taken(self._queue, found[0]) if found else None
 
-    # -- reservations
+    # -- reservations; may: whether the client is for a queue, None: for all
 
-    async def ack(self, queue: str | None, receipt: str) -> None:
+    async def ack(self, receipt: str, may: May) -> None:
         """The message is done; returns once that is on stable storage. Raises QueueRefusal, QueueProblem."""
-        message_id, lease = _parts(receipt)
+        message_id, lease = await self._parts(receipt, may)
         if not await self._queue.ack(lease, message_id):
             raise _not_reserved(receipt)
 
-    async def nack(self, queue: str | None, receipt: str, delay_s: float = 0.0) -> None:
+    async def nack(self, receipt: str, delay_s: float, may: May) -> None:
         """It takes its place again, after so many seconds. Raises QueueRefusal, QueueProblem."""
         self._check_delay(delay_s)
-        message_id, lease = _parts(receipt)
+        message_id, lease = await self._parts(receipt, may)
         if not await self._queue.nack(lease, message_id, delay_s):
             raise _not_reserved(receipt)
 
-    async def extend(self, queue: str | None, receipt: str, seconds: float) -> None:
+    async def extend(self, receipt: str, seconds: float, may: May) -> None:
         """It stays reserved for so many seconds from now. Raises QueueRefusal, QueueProblem."""
-        message_id, lease = _parts(receipt)
-        if not await self._queue.extend(lease, message_id, self.reservation(seconds)):
+        reserve_s = self.reservation(seconds)
+        message_id, lease = await self._parts(receipt, may)
+        if not await self._queue.extend(lease, message_id, reserve_s):
             raise _not_reserved(receipt)
+
+    async def _parts(self, receipt: str, may: May) -> tuple[str, int]:
+        """Message id and lease. Raises QueueProblem, also for a receipt of a queue that the client is not for."""
+        message_id, _, lease = receipt.rpartition(".")
+        if not message_id or not lease.isdecimal() or len(lease) > 18:
+            raise QueueProblem(f"{receipt[:80]!a} is not a receipt; send the one that reserve answered")
+        if may is not None:
+            queue = await self._queue.ask("leased", lease=int(lease), id=message_id)
+            if queue is None or not may(queue):
+                raise _not_reserved(receipt)
+        return message_id, int(lease)
 
     # -- limits
 
@@ -225,14 +240,6 @@ class Taken:
 
 def _size_of(row: dict[str, Any]) -> QueueSize:
     return QueueSize(row["queue"], row["ready"], row["leased"], row["delayed"], row["held"])
-
-
-def _parts(receipt: str) -> tuple[str, int]:
-    """Message id and lease. Raises QueueProblem."""
-    message_id, _, lease = receipt.rpartition(".")
-    if not message_id or not lease.isdecimal() or len(lease) > 19:
-        raise QueueProblem(f"{receipt[:80]!a} is not a receipt; send the one that reserve answered")
-    return message_id, int(lease)
 
 
 def _not_reserved(receipt: str) -> QueueProblem:

@@ -71,7 +71,8 @@ class PullSection(Section):
     connections: int = Field(1000, ge=1, le=100_000)
     """Connections open at once."""
     timeout_s: float = Field(300, gt=0)
-    """Seconds a client may take for a command, and without taking or sending a byte of a message."""
+    """Seconds a client may take for a command, and in each of which, of a message, limits.least_bytes_s times as many
+    bytes must come or go."""
     message_bytes: int = Field(limits.MESSAGE_BYTES_MAX, ge=1000)
     """Largest message that can be pushed."""
     reserve_s: float = Field(60, gt=0)

@@ -4,6 +4,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
     size                                    zones, domains, total
     list zone state domain sender recipient subject user limit after    rows, and the next page's cursor (`listing.py`)
     queues                                  pull zones: ready, delayed, held, leased, and how many pullers wait
+    leased lease id                         the queue whose message a pulled lease is; None if it is not out any more
     show id                                 envelope, recipients, header
     copied                                  why nothing is sent, as this is a copy: one sentence; "" if it is no copy
     adopt                                   {queue, incarnation}: the copy replaces the original
@@ -60,10 +61,10 @@ async def answer(
     handler = QUESTIONS.get(question)
     if handler is None and question in OF_CAMPAIGNS:
         handler = partial(OF_CAMPAIGNS[question], campaigns)
-    if question == "queues":
-        handler = partial(_queues, pulls)
+    if handler is None and question in OF_PULLS:
+        handler = partial(OF_PULLS[question], pulls)
     if handler is None:
-        known = ", ".join(sorted((*QUESTIONS, *OF_CAMPAIGNS, "queues")))
+        known = ", ".join(sorted((*QUESTIONS, *OF_CAMPAIGNS, *OF_PULLS)))
         raise ValueError(f"the queue does not know the question {question!r}; it knows {known}")
     try:
         return await handler(queue, **arguments)
@@ -97,6 +98,13 @@ async def _size(queue: QueueContext) -> dict[str, Any]:
 
 async def _queues(pulls: Pulls, _: QueueContext) -> list[dict[str, Any]]:
     return pulls.rows()
+
+
+async def _leased(pulls: Pulls, _: QueueContext, lease: int, id: str) -> str | None:
+    return pulls.queue_of(lease, id)
+
+
+OF_PULLS: dict[str, Callable[..., Awaitable[Any]]] = {"queues": _queues, "leased": _leased}
 
 
 async def _in_doubt(queue: QueueContext) -> list[dict[str, Any]]:

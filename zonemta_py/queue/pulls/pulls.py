@@ -187,6 +187,11 @@ class Pulls:
             return None
         return lease if lease.zone.pulled else None
 
+    def queue_of(self, number: int, message_id: str) -> str | None:
+        """Whose message is leased; None if it is not out any more."""
+        lease = self._out(number, message_id)
+        return queues.queue_of(lease.zone) if lease is not None else None
+
     def extend(self, number: int, message_id: str, reserve_s: float) -> bool:
         """It is reserved for so long from now on; False: it is not out any more."""
         lease = self._out(number, message_id)

@@ -64,7 +64,7 @@ def described(what: str) -> dict[int | str, dict[str, Any]]:
     fields = {
         "Zonemta-Id": "The message's id.",
         "Zonemta-Envelope": "A JSON object with sender and recipients, in ASCII.",
-        "Zonemta-Attempts": "How often it was taken before.",
+        "Zonemta-Attempts": "How often it was given back with a delay.",
     }
     if "reserve" in what:
         fields["Zonemta-Receipt"] = "Names the reservation, for ack, nack and extend."

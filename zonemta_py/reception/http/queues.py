@@ -121,7 +121,7 @@ async def ack(request: Request, queue: _Queue) -> Response:
     """It is done; the response is sent once that is on stable storage. 409: it is not reserved any more, and somebody
     else may have it."""
     said = await _order(request, queue, queue_rows.Acknowledgement)
-    await request_context(request).queues.ack(queue, said.receipt)
+    await request_context(request).queues.ack(said.receipt, queue.__eq__)
     return answer({"receipt": said.receipt})
 
 
@@ -135,7 +135,7 @@ async def ack(request: Request, queue: _Queue) -> Response:
 async def nack(request: Request, queue: _Queue) -> Response:
     """At once, in its old place; or after a delay."""
     said = await _order(request, queue, queue_rows.NegativeAcknowledgement)
-    await request_context(request).queues.nack(queue, said.receipt, said.delay_s)
+    await request_context(request).queues.nack(said.receipt, said.delay_s, queue.__eq__)
     return answer({"receipt": said.receipt})
 
 
@@ -149,7 +149,7 @@ async def nack(request: Request, queue: _Queue) -> Response:
 async def extend(request: Request, queue: _Queue) -> Response:
     """From now on, whatever was left."""
     said = await _order(request, queue, queue_rows.Extension)
-    await request_context(request).queues.extend(queue, said.receipt, said.seconds)
+    await request_context(request).queues.extend(said.receipt, said.seconds, queue.__eq__)
     return answer({"receipt": said.receipt})
 
 
