@@ -31,8 +31,8 @@ _REDIS_TLS = """\
 tls-port {port}
 tls-cert-file {file}
 tls-key-file {file}
-tls-ca-cert-file {file}
-tls-auth-clients no
+tls-ca-cert-file {authority}
+tls-auth-clients {asked}
 """
 _RABBIT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
@@ -42,9 +42,11 @@ class Server:
 
     scheme = tls_scheme = program = ""
 
-    def __init__(self, folder: Path, certificate: Path | None = None) -> None:
-        """certificate: a PEM file with key and certificate, to be reached by `tls_url` too."""
+    def __init__(self, folder: Path, certificate: Path | None = None, authority: Path | None = None) -> None:
+        """certificate: a PEM file with key and certificate, to be reached by `tls_url` too. authority: that of clients,
+        who then must show a certificate (Redis and NATS)."""
         folder.mkdir(parents=True, exist_ok=True)
+        self.authority = authority
         self.folder, self.port, self.tls_port, self.certificate = folder, free_port(), free_port(), certificate
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -113,11 +115,16 @@ class RedisServer(Server):
         config.write_text(
             f'bind 127.0.0.1\nport {self.port}\ndir {self.folder}\nsave ""\nappendonly yes\nappendfsync always\n'
             f"repl-diskless-sync-delay 0\nmaxmemory-policy noeviction\nuser {USER} on >{PASSWORD} ~* &* +@all\n"
-            f"user {WEAK_USER} on >{PASSWORD} ~* +@read +@connection\nuser default off\n"
-            + (_REDIS_TLS.format(port=self.tls_port, file=self.certificate) if self.certificate else "")
-            + self.more
+            f"user {WEAK_USER} on >{PASSWORD} ~* +@read +@connection\nuser default off\n" + self._tls() + self.more
         )
         return [found(self.program), str(config)]
+
+    def _tls(self) -> str:
+        if not self.certificate:
+            return ""
+        asked = "yes" if self.authority else "no"
+        authority = self.authority or self.certificate
+        return _REDIS_TLS.format(port=self.tls_port, file=self.certificate, authority=authority, asked=asked)
 
     def _answers(self) -> bool:
         return self.ask("PING") == b"+PONG"
@@ -147,14 +154,15 @@ class NatsServer(Server):
         config = self.folder / "nats.conf"
         config.write_text(
             f'listen: "127.0.0.1:{self.port}"\nauthorization {{ users: [{users}] }}\n'
-            f'jetstream {{ store_dir: "{self.folder / "jetstream"}", sync_interval: always }}\n'
-            + (
-                f'tls {{ cert_file: "{self.certificate}", key_file: "{self.certificate}" }}\n'
-                if self.certificate
-                else ""
-            )
+            f'jetstream {{ store_dir: "{self.folder / "jetstream"}", sync_interval: always }}\n' + self._tls()
         )
         return [found(self.program), "-c", str(config)]
+
+    def _tls(self) -> str:
+        if not self.certificate:
+            return ""
+        asked = f'ca_file: "{self.authority}", verify: true, ' if self.authority else ""
+        return f'tls {{ {asked}cert_file: "{self.certificate}", key_file: "{self.certificate}" }}\n'
 
     @property
     def tls_url(self) -> str:

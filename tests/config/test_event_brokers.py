@@ -70,6 +70,12 @@ def test_each_kind_has_its_sink_and_says_what_is_not_installed(
     assert "pip install 'zonemta-py[events]'" in str(caught.value)
 
 
+def test_no_password_in_the_settings_as_text() -> None:
+    """Wherever an exception or a debugger shows them."""
+    lines = {"name": "w", "kind": "nats", "url": "tls://h.test", "username": "ann", "password": "hush-1"}
+    assert "hush" not in repr(EventSink.model_validate(lines))
+
+
 def test_a_file_with_certificates_that_is_not_there(tmp_path: Path) -> None:
     lines = {"name": "w", "kind": "redis", "url": "rediss://h.test", "ca_file": tmp_path / "none.pem"}
     with pytest.raises(ConfigError, match=r"event sink 'w': ca_file .* cannot be used .*; name a readable PEM file"):

@@ -43,8 +43,8 @@ class TestNats(BrokerSuite):
     @pytest.fixture(scope="class")
     @classmethod
     def secured(cls, server: Server) -> Iterator[Server]:
-        """A second server, for NATS asks TLS of all or of none."""
-        other = NatsServer(server.folder.parent / "secured", cls.certificate)
+        """A second server, for NATS asks TLS of all or of none; it asks for certificates, too."""
+        other = NatsServer(server.folder.parent / "secured", cls.certificate, cls.trusted)
         other.start()
         yield other
         other.end()
@@ -133,8 +133,10 @@ class TestNats(BrokerSuite):
             await asyncio.to_thread(server.start)
 
     async def test_tls(self, secured: Server) -> None:
-        async with self.opened(secured, url=secured.tls_url, ca_file=self.trusted, acknowledged=False) as sink:
+        keys = {"url": secured.tls_url, "ca_file": self.trusted, "acknowledged": False}
+        async with self.opened(secured, **keys, client_certificate=self.certificate) as sink:
             await sink.send([event(1)])
+        assert await self.down(self.sink(secured, **keys), event(1))  # it shows none
 
     async def test_a_certificate_of_nobody_we_trust(self, secured: Server) -> None:
         assert "certificate" in (await self.down(self.sink(secured, url=secured.tls_url))).lower()

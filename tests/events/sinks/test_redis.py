@@ -78,6 +78,17 @@ class TestRedis(BrokerSuite):
                 await sink.send([event(seq) for seq in range(start, start + 100)])
         assert 100 <= len(await self.consumed(server)) <= 300  # Redis drops whole nodes of its tree
 
+    async def test_a_certificate_for_those_who_ask_for_one(self, server: Server, tmp_path: Path) -> None:
+        asking = RedisServer(tmp_path / "asking", self.certificate, self.trusted)
+        asking.start()
+        try:
+            keys = {"url": asking.tls_url, "ca_file": self.trusted}
+            assert await self.down(self.sink(asking, **keys), event(1))
+            async with self.opened(asking, **keys, client_certificate=self.certificate) as sink:
+                await sink.send([event(1)])
+        finally:
+            asking.end()
+
     async def test_replicas_must_have_the_events(self, server: Server, tmp_path: Path) -> None:
         sink = self.sink(server, replicas=1, timeout_s=1.0)
         assert await self.down(sink, event(1)) == "0 of 1 replicas have the events"

@@ -89,12 +89,12 @@ class EventSink(Section):
     """Most bytes of dead letters, which are events that the other side refuses for good; the oldest go first."""
     format: Literal["batch", "jsonlines", "single"] = "batch"
     """Body of a webhook's request: batch (a JSON array, CloudEvents' batch mode), jsonlines, single (one event)."""
-    secret: list[str] = []
+    secret: list[str] = Field([], repr=False)
     """Keys that sign a webhook's requests (Standard Webhooks: whsec_ and base64); each signs, so that one can be
     replaced. `zonemta config secret --webhook` makes one."""
     username: str = ""
     """Login, if the other side wants one (HTTP: Basic)."""
-    password: str = ""
+    password: str = Field("", repr=False)
     """Its password; of a webhook without a username: a bearer token."""
     path: Path | None = None
     """File that a sink of kind file writes to, from /."""
