@@ -95,8 +95,9 @@ def test_lines_for_people(running: Any, zonemta: Callable[..., Any], tmp_path: P
     assert attempted
     for options in (["--type", "deferred"], ["--domain", "y.test"], ["--recipient", "x@x.test"], ["--tenant", "t"]):
         assert zonemta("events", "tail", "--no-follow", "--folder", tmp_path, *options).out == ""
-    ran = zonemta("events", "tail", "--no-follow", "--folder", tmp_path, "--zone", "default", "--limit", 2)
-    assert len(ran.out.splitlines()) == 2
+    for count in (1, 2, 3):
+        ran = zonemta("events", "tail", "--no-follow", "--folder", tmp_path, "--zone", "default", "--limit", count)
+        assert [row.split()[2] for row in ran.out.splitlines()] == ["queued", "attempted", "bounced"][-count:]
 
 
 def test_mistakes(zonemta: Callable[..., Any], tmp_path: Path, running: Any) -> None:

@@ -12,6 +12,7 @@ from zonemta_py.cli.terminal.output import moment, printable
 from zonemta_py.events.event import Event
 
 _TYPE_WIDTH = 10
+_YEAR_9999_MS = 253_370_764_800_000
 _INDENT = " " * 9
 _SHOWN = frozenset(("message", "recipient", "domain", "code", "enhanced", "reply", "remote", "kind", "name", "cause"))
 _DETAILS = frozenset(("lease", "started_ms", "local", "tls", "stage", "rule", "zones", "priority", "hold_until_ms"))
@@ -21,7 +22,7 @@ _DETAILS = frozenset(("lease", "started_ms", "local", "tls", "stage", "rule", "z
 def line(event: Event) -> str:
     at_terminal = sys.stdout.isatty()
     data = event.data
-    when = f"{datetime.fromtimestamp(event.ms / 1000):%H:%M:%S}" if at_terminal else moment(event.ms)
+    when = _clock(event.ms) if at_terminal else moment(event.ms)
     who = [str(data[name]) for name in ("message", "recipient") if data.get(name)] or [_what(data)]
     text = printable(" ".join([when, event.type.ljust(_TYPE_WIDTH), *who, *_rest(data)])).replace("\n", " ").rstrip()
     if not at_terminal:
@@ -30,6 +31,12 @@ def line(event: Event) -> str:
     return "\n".join(
         textwrap.wrap(text, width, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False)
     )
+
+
+def _clock(ms: int) -> str:
+    """The time of day alone, of what happened today."""
+    then = datetime.fromtimestamp(ms / 1000)
+    return f"{then:%H:%M:%S}" if then.date() == datetime.now().date() else moment(ms)
 
 
 def _what(data: dict[str, Any]) -> str:
@@ -49,7 +56,7 @@ def _rest(data: dict[str, Any]) -> list[str]:
 
 
 def _shown(name: str, value: Any) -> str:
-    if name.endswith("_ms") and name != "took_ms":
+    if name.endswith("_ms") and name != "took_ms" and isinstance(value, int) and 0 < value < _YEAR_9999_MS:
         return moment(value).replace(" ", "T")
     if isinstance(value, list):
         return ",".join(map(str, value))

@@ -77,12 +77,11 @@ def tail(
         raise CommandError(Exit.USAGE, str(error)) from None
     since_ms = when.past(since, "--since", time.time_ns() // 1_000_000) if since else 0
     until = stable(place, 0, 0)
-    start = (
-        seq_at(place, since_ms) if since else _before(place, until, wanted, limit if limit and not follow else BEFORE)
-    )
+    before = limit if limit and not follow else BEFORE
+    start = (seq_at(place, since_ms), 0) if since else _before(place, until, wanted, before)
     shown = 0
-    for event in _events(JournalTail(place, start), place, until, follow):
-        if wanted.wants(event) and event.ms >= since_ms:
+    for event in _events(JournalTail(place, start[0]), place, until, follow):
+        if event.place >= start and event.ms >= since_ms and wanted.wants(event):
             print(encoded(event, source).decode() if json else line(event), flush=follow)
             shown += 1
             if shown == limit:
@@ -116,17 +115,17 @@ def stable(folder: Path, after: int, wait_s: float) -> int:
         raise CommandError(Exit.UNAVAILABLE, f"{error}; restart the MTA, which is of an older version") from None
 
 
-def _before(folder: Path, until: int, wanted: EventFilter, count: int) -> int:
-    """The number of the record with which the last `count` wanted events begin, or of one before."""
+def _before(folder: Path, until: int, wanted: EventFilter, count: int) -> tuple[int, int]:
+    """The place of the first of the last `count` wanted events."""
     end, step = until, 20 * count
-    rows: list[int] = []
+    rows: list[tuple[int, int]] = []
     while end > 0 and until - end < RECORDS_BEFORE_MAX:
         begin = max(1, end - step + 1)
-        journal, found = JournalTail(folder, begin), list[int]()
+        journal, found = JournalTail(folder, begin), list[tuple[int, int]]()
         while records := journal.read(end, RECORDS_AT_ONCE):
-            found += [event.seq for record in records for event in events_of(record) if wanted.wants(event)]
+            found += [event.place for record in records for event in events_of(record) if wanted.wants(event)]
         rows = found + rows
         if len(rows) >= count:
             return rows[-count]
         end, step = begin - 1, 4 * step
-    return rows[0] if rows else until + 1
+    return rows[0] if rows else (until + 1, 0)
