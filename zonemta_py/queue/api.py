@@ -162,9 +162,9 @@ class Outcome:
     """The same verdict for some recipients of a delivery.
 
     recipients: indices into `Delivery.recipients`. stage: "connect", "banner", "ehlo", "tls", "tls-policy", "auth",
-    "mail", "rcpt", "data", "body", "dot", "dns", "plugin", "proxy", "source", "limit", "queue". delay_s: None for the
-    retry schedule, else seconds until the next try. relayed: NOTIFY could not be passed on, since the server does not
-    offer DSN (RFC 3461 5.2.2).
+    "mail", "rcpt", "data", "body", "dot", "dns", "plugin", "proxy", "source", "limit", "queue", "pull". delay_s: None
+    for the retry schedule, else seconds until the next try. relayed: NOTIFY could not be passed on, since the server
+    does not offer DSN (RFC 3461 5.2.2).
     """
 
     verdict: int

@@ -42,7 +42,11 @@ class PullRequests:
 
         if not isinstance(queue, str):
             raise TypeError("the name of a queue must be text")
-        puller = self._queue.pulls.pull(queue, int(most), float(reserve_s), float(wait_s), self._name(), deliver)
+        try:
+            puller = self._queue.pulls.pull(queue, int(most), float(reserve_s), float(wait_s), self._name(), deliver)
+        except ValueError as error:
+            self._answer(number, WRONG, str(error))
+            return
         if puller is not None:
             self._pullers[token] = (number, puller)
 
@@ -53,6 +57,12 @@ class PullRequests:
             self._answer(number, OK, [])
 
     def _pulled(self, number: int, what: str, lease: int, message_id: str, seconds: float, remote: str) -> None:
+        try:
+            self._tell(number, what, lease, message_id, seconds, remote)
+        except ValueError as error:
+            self._answer(number, WRONG, str(error))
+
+    def _tell(self, number: int, what: str, lease: int, message_id: str, seconds: float, remote: str) -> None:
         pulls, done = self._queue.pulls, partial(self._answer, number, OK)
         if what == "ack":
             pulls.ack(lease, message_id, remote, done)
@@ -63,7 +73,7 @@ class PullRequests:
         elif what == "extend":
             done(pulls.extend(lease, message_id, float(seconds)))
         else:
-            self._answer(number, WRONG, f"a lease cannot be told {what!r}; use ack, nack, abandon or extend")
+            raise ValueError(f"a lease cannot be told {what!r}; use ack, nack, abandon or extend")
 
     def _peek(self, number: int, queue: str, most: int) -> None:
         self._run(number, self._peeked(queue, int(most)))

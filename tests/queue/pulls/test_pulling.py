@@ -281,3 +281,18 @@ async def test_whoever_waits_is_woken_by_whatever_happens(house: Make, front: Ma
     await home.move(61)
     await gets(waiting, b"5")
     await home.sound()
+
+
+async def test_times_that_are_none_are_refused(house: Make, front: Make) -> None:
+    """One sentence, and the connection stays."""
+    home = await house()
+    queue = await front(home)
+    await push(queue)
+    for wrong in (float("nan"), float("inf"), -1.0):
+        with pytest.raises(ValueError, match="is no number of seconds"):
+            await queue.pull("jobs", wait_s=wrong)
+    (one,) = await queue.pull("jobs")
+    for telling in (queue.extend, queue.nack):
+        with pytest.raises(ValueError, match="is no number of seconds"):
+            await telling(one.lease, one.id, float("inf"))
+    assert await queue.ack(one.lease, one.id)

@@ -28,6 +28,7 @@ RESERVED = "reserved"
 """Whose lease a reservation is: no connection's."""
 MOST = 100
 """Messages that are taken at once."""
+SECONDS_MOST = 1_000_000_000
 AT_ONCE_S = 1.0
 """How long somebody who does not want to wait does so while nothing is handed out, as the queue is about to end."""
 STAGE = "pull"
@@ -37,6 +38,13 @@ NO_BODY = Reply(450, "4.3.0", "a merged message has no body that could be taken;
 
 Done = Callable[[bool], None]
 """Called with False if the lease is not out any more."""
+
+
+def check_seconds(*values: float) -> None:
+    """Raises ValueError for what is no time to wait."""
+    for value in values:
+        if not 0 <= value <= SECONDS_MOST:
+            raise ValueError(f"{value} is no number of seconds from 0 to {SECONDS_MOST}")
 
 
 class Puller:
@@ -67,8 +75,9 @@ class Pulls:
     ) -> Puller | None:  # fmt: skip
         """`deliver` is called once: with 1…most deliveries, or none if there are none until `wait_s` is over.
 
-        None: it has been called.
+        None: it has been called. Raises ValueError.
         """
+        check_seconds(reserve_s, wait_s)
         zone = queues.zone_of(self._core.config, queue)
         if wait_s <= 0 and self._core.schedule.pull_zone(zone) is None:
             deliver([])
@@ -193,7 +202,8 @@ class Pulls:
         return queues.queue_of(lease.zone) if lease is not None else None
 
     def extend(self, number: int, message_id: str, reserve_s: float) -> bool:
-        """It is reserved for so long from now on; False: it is not out any more."""
+        """It is reserved for so long from now on; False: it is not out any more. Raises ValueError."""
+        check_seconds(reserve_s)
         lease = self._out(number, message_id)
         if lease is None:
             return False
@@ -206,7 +216,8 @@ class Pulls:
         self._settle(number, message_id, Outcome(DELIVERED, TAKEN, STAGE, []), remote, done, partial(done, True))
 
     def nack(self, number: int, message_id: str, delay_s: float, remote: str, done: Done) -> None:
-        """It is given back; `done` is called when it can be taken again, or waits for its time."""
+        """It is given back; `done` is called when it can be taken again, or waits for its time. Raises ValueError."""
+        check_seconds(delay_s)
 
         def back() -> None:
             self._core.lines.submit([], lambda _: done(True), sync=False, keep=True)
