@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ from tests.queue.pulls.test_pulling import pop, push
 from tests.queue.test_campaigns import opened
 from zonemta_py.queue.api import DELIVERED
 from zonemta_py.queue.core.sizes import NAMES
+from zonemta_py.wire.server import serve
 
 Make = Callable[..., Any]
 ZONES = [{"name": "out"}, {"name": "branch", "delivery": "pull", "recipient_domains": ["branch.test"]}]
@@ -189,5 +193,39 @@ async def test_fsck_brings_back_what_is_missing(house: Make, tmp_path: Path) -> 
     home.abandon()
     assert [problem.severity for problem in home.check(repair=True).problems if problem.severity != "harmless"]
     await home.open()
+    assert await pop(home.queue) == b"1"
+    await home.sound()
+
+
+async def _command(home: Any, *words: str) -> str:
+    """What `zonemta` prints."""
+    run = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "zonemta_py", *words, "--folder", str(home.folder), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await run.communicate()
+    assert run.returncode == 0
+    return out.decode()
+
+
+async def test_commands_and_a_backup(house: Make) -> None:
+    """By the name of its zone; a copy of the queue has what waited in it, and what is stopped."""
+    home = await house()
+    queue = home.queue
+    server = await serve(queue, home.folder)
+    await push(queue, b"1")
+    listed = json.loads(await _command(home, "queue", "list", "--zone", "queue/jobs", "--json"))
+    assert [row["recipient"] for row in listed["rows"]] == ["jobs@queue"]
+    assert "it waits for whoever takes it" in await _command(home, "explain", "queue/jobs", "--plain")
+    await _command(home, "stop", "zone", "queue/jobs")
+    assert await pop(queue) is None
+    copy = Path(await queue.ask("backup"))
+    await _command(home, "lift", "zone", "queue/jobs")
+    assert await pop(queue) == b"1"
+    server.close()
+    home.abandon()
+    home.folder = copy
+    await home.open()
+    assert (await home.queue.ask("queues"))[0]["ready"] == 1
+    assert await home.queue.ask("lift", kind="zone", name="queue/jobs")
     assert await pop(home.queue) == b"1"
     await home.sound()

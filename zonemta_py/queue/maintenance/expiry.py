@@ -13,8 +13,10 @@ from zonemta_py.queue.api import BOUNCED
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.schedule.batch import Batch, Entry, FlowQueue
 from zonemta_py.schedule.zone import ZoneSchedule
+from zonemta_py.zones import queues
 
 AT_ONCE = 1_000
+PUSHED_TO = f"@{queues.DOMAIN}"
 WALKED_AT_ONCE = 5_000
 """Recipients of one range that are read before the event loop runs."""
 
@@ -28,7 +30,9 @@ class Expiry:
     def over(self, flow_queue: FlowQueue, now_ms: int, entry: Entry) -> bool:
         """Whether its lifetime is over."""
         core = self._core
-        if not core.lifetime.perhaps_over(entry.id, now_ms):
+        if not core.lifetime.perhaps_over(entry.id, now_ms) or (
+            entry.address.endswith(PUSHED_TO) and flow_queue.zone.zone.pulled and not core.config.pull.life_h
+        ):  # what was pushed lives for ever, and there may be very much of it
             return False
         try:
             message = core.messages.look(entry.id)
