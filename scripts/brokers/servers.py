@@ -83,6 +83,18 @@ class Server:
     def end(self) -> None:
         self._signal(signal.SIGKILL)
 
+    def hang(self) -> None:
+        """SIGSTOP: it answers to nothing, and nothing tells so; until `go_on`. Returns when all its threads stand."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        threads = Path(f"/proc/{self._process.pid}/task")
+        while any(_state(thread) not in "tT" for thread in threads.iterdir()):
+            time.sleep(0.01)
+
+    def go_on(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def _signal(self, number: int) -> None:
         process, self._process = self._process, None
         if process is not None:
@@ -229,6 +241,10 @@ class RabbitServer(Server):
             "RABBITMQ_PID_FILE": str(folder / "pid"),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1",
         }
+
+
+def _state(thread: Path) -> str:
+    return (thread / "stat").read_text().rpartition(")")[2].split()[0]
 
 
 def found(program: str) -> str:

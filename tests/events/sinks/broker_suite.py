@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -106,14 +106,21 @@ class BrokerSuite:
 
     async def down(self, sink: SinkClient, *batch: Ready) -> str:
         """What it says when it is opened and, if events are given, sends them; it must be down."""
+        return await self._down(sink.open, lambda: sink.send(batch), sink.close)
+
+    async def down_now(self, sink: SinkClient, *batch: Ready) -> str:
+        """The same of one that is open."""
+        return await self._down(lambda: sink.send(batch), sink.close)
+
+    async def _down(self, *steps: Callable[[], Awaitable[None]]) -> str:
         said = ""
         try:
-            await sink.open()
-            await sink.send(batch)
+            for step in steps[:-1]:
+                await step()
         except SinkDown as error:
             said = str(error)
         finally:
-            await sink.close()
+            await steps[-1]()
         assert said
         assert PASSWORD not in said
         assert "\n" not in said
@@ -190,6 +197,18 @@ class BrokerSuite:
     async def test_a_user_who_may_not_write(self, server: Server) -> None:
         await self.down(self.sink(server, username=WEAK_USER, timeout_s=5), event(1))
         assert await self.consumed(server) == []
+
+    async def test_a_server_that_hangs_is_down_and_gets_everything_when_it_goes_on(self, server: Server) -> None:
+        sink = self.sink(server, timeout_s=1.0)
+        await sink.open()
+        server.hang()
+        try:
+            assert "took too long" in await self.down_now(sink, event(1))
+        finally:
+            server.go_on()
+        async with self.opened(server) as sink:
+            await sink.send([event(1)])
+        assert "queue-1-0" in {one.id for one in await self.consumed(server)}
 
     async def test_nobody_there(self, server: Server) -> None:
         here = f"{server.scheme}://127.0.0.1:{free_port()}"

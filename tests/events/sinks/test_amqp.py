@@ -82,7 +82,7 @@ class TestAmqp(BrokerSuite):
         await sink.open()
         server.alarm(True)
         try:
-            assert "alarm" in await self.down(sink, event(1))
+            assert "alarm" in await self.down_now(sink, event(1))
         finally:
             server.alarm(False)
         async with self.opened(server) as sink:

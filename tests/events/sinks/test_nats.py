@@ -128,7 +128,7 @@ class TestNats(BrokerSuite):
         await sink.open()
         server.kill()
         try:
-            assert await self.down(sink, event(1))
+            assert await self.down_now(sink, event(1))
         finally:
             await asyncio.to_thread(server.start)
 
