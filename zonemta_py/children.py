@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from zonemta_py.config import Config, Listener, processes
+from zonemta_py.config import Config, ConfigError, Listener, processes
 from zonemta_py.plugin.host import Host
 
 if TYPE_CHECKING:
@@ -317,7 +317,11 @@ async def _events(config: Config) -> None:
 
     feed = Feed(config, RemoteQueue.lasting(config.folder, "events"))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, feed.stop)
-    await feed.run()
+    try:
+        await feed.run()
+    except ConfigError as error:  # a file that was there at the start
+        print(f"zonemta: {error}", file=sys.stderr, flush=True)
+        os._exit(os.EX_CONFIG)
 
 
 def reporter(config: Config, host: Host, now: float) -> None:

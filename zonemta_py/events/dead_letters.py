@@ -57,9 +57,18 @@ class DeadLetters:
 
     def remove(self, ids: set[str]) -> None:
         """Those that have been sent since."""
+        if not ids:
+            return
         with self._locked():
             kept = [letter for letter in self.read() if letter.ready.id not in ids]
             replace_file(self._path, b"".join(map(_line, kept)), 0o640)
+            self._give(self._path)
+
+    def _give(self, path: Path) -> None:
+        """To whom the folder belongs, where a command of root's made it."""
+        if os.geteuid() == 0:
+            owner = self._folder.stat()
+            os.chown(path, owner.st_uid, owner.st_gid)
 
     def _shorten(self) -> int:
         kept, size = list[bytes](), 0
@@ -77,6 +86,7 @@ class DeadLetters:
         self._folder.mkdir(parents=True, exist_ok=True)
         file = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
+            self._give(self._folder / _LOCK)
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
         finally:

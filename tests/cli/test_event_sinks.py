@@ -1,0 +1,90 @@
+"""`zonemta events sinks|replay|dead` of a queue that need not run, and what people get wrong."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zonemta_py.cli.terminal.errors import Exit
+from zonemta_py.disk import identity
+from zonemta_py.events.dead_letters import DeadLetter, DeadLetters
+from zonemta_py.events.sinks.base import Ready
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.queue.queue import LocalQueue
+
+BODY = b'{"specversion":"1.0","id":"q-7-0","type":"zonemta.bounced","subject":"m1","data":{}}'
+LETTER = DeadLetter(1_795_000_000_000, "it answered 422", Ready(7, 0, "q-7-0", "bounced", "m1", 1, BODY))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A queue's folder, with a sink that is a file."""
+    path = tmp_path / "zonemta.toml"
+    path.write_text(
+        f'[server]\nfolder = "{tmp_path}"\n'
+        f'[[event_sinks]]\nname = "f"\nkind = "file"\npath = "{tmp_path}/events.jsonl"\n'
+        'types = ["accepted", "queued"]\n'
+    )
+    return path
+
+
+async def take(queue: LocalQueue) -> None:
+    for number in range(3):
+        envelope = Envelope("ann@src.test", [Recipient(f"{number}@x.test")], 4)
+        await queue.accept(envelope, b"Hi\r\n")
+    await queue.core.journal.stable()
+
+
+def test_replay(served: Callable[..., Any], zonemta: Callable[..., Any], tmp_path: Path, config: Path) -> None:
+    """What its filter lets through, of the span, as often as one asks, with the same ids; fewer types if one likes."""
+    running = served()
+    identity.copied(tmp_path, "")
+    running.do(take)
+    for _ in range(2):
+        ran = zonemta("events", "replay", "--sink", "f", "--since", "1h", "--config", config)
+        assert (ran.code, ran.out, ran.err) == (Exit.OK, "6 events sent\n", "")
+    running.close()
+    ran = zonemta("events", "replay", "--sink", "f", "--since", "1h", "--type", "queued", "--config", config)
+    assert ran.out == "3 events sent\n"
+    ran = zonemta("events", "replay", "--sink", "f", "--since", "2h", "--until", "1h", "--config", config)
+    assert ran.out == "0 events sent\n"
+    ids = [json.loads(line)["id"] for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert ids[:6] == ids[6:12]
+    assert len(set(ids)) == 6
+    assert set(ids[12:]) < set(ids)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("replay", "--sink", "g", "--since", "1h"), "there is no event sink 'g'; there are f"),
+        (("replay", "--sink", "f", "--since", "1h", "--type", "x"), "there is no type of event 'x'"),
+        (("replay", "--sink", "f", "--since", "1h", "--until", "2h"), "--until is before --since"),
+        (("replay", "--sink", "f", "--since", "1h"), "contains no journal; name the MTA's folder"),
+        (("dead", "g"), "there is no event sink 'g'"),
+    ],
+)
+def test_mistakes(zonemta: Callable[..., Any], config: Path, arguments: tuple[str, ...], sentence: str) -> None:
+    ran = zonemta("events", *arguments, "--config", config)
+    assert ran.code in (Exit.USAGE, Exit.NO_INPUT)
+    assert sentence in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_sinks_and_dead_letters(zonemta: Callable[..., Any], tmp_path: Path, config: Path) -> None:
+    folder = tmp_path / "events" / "f"
+    ran = zonemta("events", "sinks", "--config", config)
+    assert "not started yet" in ran.out
+    DeadLetters(folder).add([LETTER])
+    (folder / "state.json").write_text(json.dumps({"state": "ok", "pid": 1 << 30, "sent": 1234, "reason": ""}))
+    ran = zonemta("events", "sinks", "--config", config)
+    assert "not running" in ran.out
+    assert "1,234" in ran.out
+    ran = zonemta("events", "dead", "f", "--config", config)
+    for shown in ("bounced", "m1", "q-7-0", "it answered 422"):
+        assert shown in ran.out
+    (row,) = json.loads(zonemta("events", "dead", "f", "--config", config, "--json").out)
+    assert (row["event"]["id"], row["ms"]) == ("q-7-0", LETTER.ms)
+    assert "none: see" in zonemta("events", "sinks", "--folder", tmp_path).out
