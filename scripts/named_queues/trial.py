@@ -35,7 +35,7 @@ LAST_BLOW = 0.9
 LATE_S = 5.0
 """How long after a client has a message its end may not yet be on stable storage, on a loaded machine."""
 PATIENCE_S = 300.0
-_CONFIG = "[pull]\nenabled = true\nport = {port}\n"
+CONFIG = "[pull]\nenabled = true\nport = {port}\n"
 _SIZES = (0, 40, 40, 40, 300, 300, 5_000, 70_000, 200_000)
 
 
@@ -196,7 +196,7 @@ async def trial(
     book, kept = Book(messages), kept_port()
     port = kept.getsockname()[1]
     start = time.monotonic()
-    mta = Mta(folder, 9, processes=1, more=_CONFIG.format(port=port))
+    mta = Mta(folder, 9, processes=1, more=CONFIG.format(port=port))
     mta.start()
     try:
         await mta.taking()
