@@ -11,7 +11,7 @@ LIBRARIES = {
     "typing_inspection", "uvloop", "zstandard",
 }  # fmt: skip
 NOT_OURS_YET = (
-    "cli.app", "delivery", "mail.dkim", "mail.mime", "mail.rules.rule", "mail.rules.rules",
+    "cli.app", "delivery", "mail.address", "mail.dkim", "mail.mime", "mail.rules.rule", "mail.rules.rules",
     "mail.rules.waiting_time", "merge", "pipeline", "reception", "sink", "whatif",
 )  # fmt: skip
 """What only replies, templates, DNS, receivers and commands need."""

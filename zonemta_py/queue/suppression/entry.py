@@ -25,7 +25,6 @@ from zonemta_py.config.zone import Kind, Zone
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.records import Type, UnsuppressRecord
-from zonemta_py.mail.address import AddressRefused, parse_mailbox
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.addresses.written import bare
 from zonemta_py.mail.limits import ADDRESS_BYTES_MAX
@@ -170,6 +169,8 @@ def checked_person(address: Any) -> str:
     """The canonical form of an address, which may come with a display name. Raises ValueError if it is invalid."""
     if not isinstance(address, str) or not address.isprintable():
         raise ValueError(f"{address!r} is not an address; give one such as ann@example.com")
+    from zonemta_py.mail.address import AddressRefused, parse_mailbox  # a start accepts mail before it needs a parser
+
     try:
         spelling = person(parse_mailbox(bare(address)))
     except AddressRefused:
