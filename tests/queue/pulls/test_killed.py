@@ -145,3 +145,32 @@ async def test_nothing_is_lost_when_the_queue_is_killed(tmp_path: Path) -> None:
     assert all(row["ready"] == row["leased"] == 0 for row in counts)
     assert len(story.pushed) > MESSAGES // 2
     assert story.repeated <= story.in_flight
+
+
+async def pulled(queue: RemoteQueue) -> list[Delivery]:
+    """Asks again if the queue ended meanwhile."""
+    while True:
+        with contextlib.suppress(QueueRefusal):
+            return await queue.pull("jobs", wait_s=PATIENCE_S)
+        await asyncio.sleep(0.05)
+
+
+async def test_a_reservation_holds_up_no_stop(tmp_path: Path) -> None:
+    """SIGTERM ends the queue although somebody has reserved something; after the next start it waits again."""
+    process = start(tmp_path)
+    queue = await RemoteQueue.connect(tmp_path, "client", reconnect=True)
+    try:
+        envelope = Envelope("", [Recipient("jobs@queue")], 1, protocol="PULL", sending_zone="jobs")
+        await queue.accept(envelope, b"1")
+        (one,) = await queue.pull("jobs", reserve_s=600)
+        process.terminate()
+        assert await asyncio.to_thread(process.wait, PATIENCE_S) == os.EX_OK
+        process = start(tmp_path)
+        (again,) = await pulled(queue)
+        assert (again.id, again.body) == (one.id, b"1")
+        assert not await queue.ack(one.lease, one.id)
+        assert await queue.ack(again.lease, again.id)
+    finally:
+        process.kill()
+        process.wait()
+        queue._reconnect = False
