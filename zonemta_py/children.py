@@ -313,13 +313,14 @@ def events(config: Config, host: Host) -> None:
 
 async def _events(config: Config) -> None:
     from zonemta_py.events.feed import Feed
+    from zonemta_py.events.sink import RingUnreadable
     from zonemta_py.wire.client import RemoteQueue
 
     feed = Feed(config, RemoteQueue.lasting(config.folder, "events"))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, feed.stop)
     try:
         await feed.run()
-    except ConfigError as error:  # a file that was there at the start
+    except (ConfigError, RingUnreadable) as error:  # ConfigError: a file was there at the start, and is not now
         print(f"zonemta: {error}", file=sys.stderr, flush=True)
         os._exit(os.EX_CONFIG)
 

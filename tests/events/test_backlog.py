@@ -1,11 +1,14 @@
 """A sink's backlog over restarts, against a model: whatever ends the process, every event after the cursor is given at
 least once and in order, and what is dropped is counted."""
 
+import errno
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -172,3 +175,56 @@ class BacklogMachine(RuleBasedStateMachine):
 
 TestBacklog = BacklogMachine.TestCase
 TestBacklog.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+
+
+def test_what_the_disk_does_not_give_is_not_done_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cursor stays while the ring cannot be read, and all comes once it can; a ring that cannot be read at a start
+    is put aside, for the journal has everything."""
+    journal = Journal()
+    pread = os.pread
+
+    def broken(file: int, size: int, at: int) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    def opened(cursor: int) -> Backlog:
+        queue = OverflowQueue(tmp_path / "ring", 5, 3000, 8, whole=True)
+        return Backlog(queue, cursor, len(journal.records), lambda seq: Reader(journal, seq), chosen)
+
+    def delivered(backlog: Backlog) -> list[Place]:
+        found: list[Place] = []
+        while not backlog.live or backlog.queue:
+            batch = backlog.take(100, 1_000_000)
+            if not batch and backlog.live:
+                break
+            found += [one[:2] for one in batch]
+            backlog.done(len(batch))
+        return found
+
+    backlog = opened(0)
+    assert delivered(backlog) == []
+    journal.grow([1] * 40)
+    for record in journal.records:
+        backlog.offer(record.seq, chosen(record))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pread", broken)
+        first = delivered(backlog)
+        assert 0 < len(first) < 40
+        assert backlog.cursor <= len(first)
+    assert first + delivered(backlog) == journal.places(0, 40)
+    assert backlog.cursor == 40
+    journal.grow([1] * 40)
+    for record in journal.records[40:]:
+        backlog.offer(record.seq, chosen(record))
+    backlog.queue.abandon()
+    image, aside = (tmp_path / "ring").read_bytes(), 0
+    for page in range(8):
+        (tmp_path / "ring").write_bytes(image)
+        with monkeypatch.context() as patch:
+            bad = (page + 1) * PAGE
+            patch.setattr(os, "pread", lambda file, size, at, bad=bad: (broken if at == bad else pread)(file, size, at))
+            again = opened(40)
+            assert delivered(again) == journal.places(40, 80)
+            again.queue.abandon()
+        aside += (tmp_path / "ring.damaged").exists()
+        (tmp_path / "ring.damaged").unlink(missing_ok=True)
+    assert aside

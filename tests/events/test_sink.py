@@ -1,8 +1,10 @@
 """One sink at work: what is tried again, how long it waits, what goes to dead letters, what is told."""
 
 import asyncio
+import errno
 import json
 import logging
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,10 @@ from zonemta_py.config.services.events import EventSink
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.ring.overflow import OverflowQueue
 from zonemta_py.events import cursor
+from zonemta_py.events import sink as sink_module
 from zonemta_py.events.backlog import Backlog
 from zonemta_py.events.dead_letters import DeadLetter, DeadLetters
-from zonemta_py.events.sink import RunningSink, read_state
+from zonemta_py.events.sink import RingUnreadable, RunningSink, read_state
 from zonemta_py.events.sinks.base import Ready, Rejected, SinkDown
 
 MakeReady = Callable[..., Ready]
@@ -157,3 +160,25 @@ def test_dead_letters_are_bounded(tmp_path: Path, ready: MakeReady) -> None:
 def test_a_cursor_that_cannot_be_read_is_none(tmp_path: Path, data: bytes) -> None:
     (tmp_path / cursor.NAME).write_bytes(data)
     assert cursor.read(tmp_path) in (None, 0)
+
+
+async def test_a_ring_that_stays_unreadable_ends_the_process(
+    tmp_path: Path, ready: MakeReady, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next start puts it aside."""
+
+    def broken(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(sink_module, "STUCK_S_MAX", 0.5)
+    client = Client()
+    backlog = Backlog(OverflowQueue(tmp_path / "ring", records_max=2), 0, 0, Nothing, lambda _: ())
+    backlog.take(1, 1)
+    settings = EventSink(name="s", kind="webhook", url="https://h.test/", batch_s=0)
+    sink = RunningSink(settings, client, tmp_path, backlog)
+    for seq in range(1, 60):
+        sink.offer(seq, [ready(seq)])
+    monkeypatch.setattr(os, "pread", broken)
+    with pytest.raises(RingUnreadable):
+        await asyncio.wait_for(sink.run(), 30)
+    assert backlog.cursor < 10

@@ -70,7 +70,7 @@ class Backlog:
         if newest is not None:
             self._after = max(self._after, prepared.place(newest))
         self._ring_begins = prepared.place(found[0]) if found else self._after
-        self._read = start
+        self._read = self._known = start
         self._history = history(start + 1)
         self.phase = Phase.FRONT if found else Phase.BEHIND
 
@@ -118,6 +118,10 @@ class Backlog:
     @property
     def cursor(self) -> int:
         """The last record that is done with."""
+        self._known = self._done_with()
+        return self._known
+
+    def _done_with(self) -> int:
         if self._front:
             return self._front[0].seq - 1
         if self.phase in (Phase.FRONT, Phase.BEHIND):
@@ -125,7 +129,14 @@ class Backlog:
         first = self.queue.peek(1)
         if first:
             return prepared.place(first[0])[0] - 1
+        if self.queue:  # `stuck`
+            return self._known
         return self._position if self.phase is Phase.LIVE else self._begun(self._after)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether the disk does not give what is in the ring."""
+        return self.phase in (Phase.RING, Phase.LIVE) and bool(self.queue) and not self.queue.peek(1)
 
     @property
     def oldest_ms(self) -> int | None:

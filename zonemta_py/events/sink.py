@@ -31,7 +31,13 @@ CURSOR_S = 5.0
 """How often the cursor is written."""
 RETRY_AFTER_S_MAX = 3600.0
 PAUSE_S = 0.2
+STUCK_S_MAX = 10.0
+"""How long a ring that cannot be read is tried again."""
 _TOTALS = ("sent", "dropped", "missed", "dead", "dead_dropped")
+
+
+class RingUnreadable(Exception):
+    """The process has to start again: a start puts such a ring aside, and reads the journal instead."""
 
 
 class RunningSink:
@@ -42,7 +48,7 @@ class RunningSink:
         self._client, self._folder = client, folder
         self._dead = DeadLetters(folder, settings.dead_bytes)
         self._wake, self._stopping = asyncio.Event(), asyncio.Event()
-        self._open = False
+        self._open, self._stuck_s = False, 0.0
         self._why, self._since_ms, self._success_ms = "", _now_ms(), 0
         before = read_state(folder)
         self._before = {name: int(before.get(name) or 0) for name in _TOTALS}
@@ -89,10 +95,20 @@ class RunningSink:
             return []
 
     async def _something_to_do(self) -> None:
-        if self.backlog.live and not self.backlog.queue:
+        """Raises RingUnreadable."""
+        if self.backlog.stuck:
+            self._stuck_s += PAUSE_S
+            if self._stuck_s > STUCK_S_MAX:
+                raise RingUnreadable(
+                    f"event sink {self.settings.name!r}: its ring cannot be read; starting again without"
+                )
+            await asyncio.sleep(PAUSE_S)
+            return
+        self._stuck_s = 0.0
+        if self.backlog.live:
             await self._wake.wait()
-        else:  # it is catching up, or a disk does not give its ring's pages
-            await asyncio.sleep(PAUSE_S if self.backlog.live or self._why else 0)
+        else:  # it is catching up
+            await asyncio.sleep(PAUSE_S if self._why else 0)
 
     async def _pause(self, seconds: float) -> None:
         try:

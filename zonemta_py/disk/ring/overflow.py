@@ -213,10 +213,11 @@ class OverflowQueue:
         """What an earlier process left; one that cannot be read is put aside, for it is in nobody's way there."""
         try:
             ring = Ring.open(self._path, self._sync)
-            if not self._whole or not (gaps := ring.gaps()):
+            trouble = self._gaps(ring) if self._whole else ""
+            if not trouble:
                 return ring
             ring.abandon()
-            self._put_aside(f"{self._path}: {gaps} damaged pages between whole ones")
+            self._put_aside(f"{self._path}: {trouble}")
         except RingError as error:
             if not error.damaged:
                 raise
@@ -224,6 +225,15 @@ class OverflowQueue:
         except OSError as error:
             self._say(error)
         return None
+
+    @staticmethod
+    def _gaps(ring: Ring) -> str:
+        """Why not all of it can be taken; "": it can."""
+        try:
+            found = ring.gaps()
+        except OSError as error:
+            return f"cannot be read ({error.strerror or error})"
+        return f"{found} damaged pages between whole ones" if found else ""
 
     def _put_aside(self, why: str) -> None:
         aside = self._path.with_name(f"{self._path.name}.damaged")
