@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import trustme
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from zonemta_py.config.services.events import EventSink, signing_key
 from zonemta_py.events.sinks.base import Ready, Rejected, SinkDown
@@ -59,6 +60,22 @@ async def test_each_secret_signs_as_standard_webhooks_has_it(receiver: Make, rea
     expected = [base64.b64encode(hmac.digest(signing_key(key), signed, hashlib.sha256)).decode() for key in KEYS]
     assert post.headers["webhook-signature"].split() == [f"v1,{one}" for one in expected]
     assert post.headers["webhook-id"] == "0a1b2c-1-0+2"
+
+
+@pytest.mark.parametrize("form", ["batch", "jsonlines", "single"])
+async def test_the_library_of_standard_webhooks_verifies_it(receiver: Make, ready: MakeReady, form: str) -> None:
+    """With any of the secrets; and refuses it with another, or another body."""
+    there = await receiver()
+    sink = await opened(there.port, secret=KEYS, format=form)
+    await sink.send([ready(1)])
+    await sink.close()
+    (post,) = there.posts
+    for key in KEYS:
+        Webhook(key).verify(post.body, post.headers)
+    other = "whsec_" + base64.b64encode(bytes(32)).decode()
+    for key, body in ((other, post.body), (KEYS[0], post.body + b" ")):
+        with pytest.raises(WebhookVerificationError):
+            Webhook(key).verify(body, post.headers)
 
 
 async def test_logins(receiver: Make, ready: MakeReady) -> None:
