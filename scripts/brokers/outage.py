@@ -83,6 +83,7 @@ class Trial:
         self.figures: dict[str, dict[str, Any]] = {}
         self.broken: list[str] = []
         self._folder, self._events_s, self._down_s, self._say = folder, events_s, down_s, say
+        self._patience_s = max(PATIENCE_S, 5 * down_s)
         self._receivers: list[Receiver] = []
         self._begin = 0
         """Records before this one are older than the sinks, which do not get them."""
@@ -148,8 +149,8 @@ class Trial:
         await asyncio.to_thread(one.server.start)
         up = time.monotonic()
         while not self._caught_up(one):
-            if time.monotonic() > up + PATIENCE_S:
-                self.broken.append(f"{one.name}: not caught up after {PATIENCE_S:g} s: {self._state(one)}")
+            if time.monotonic() > up + self._patience_s:
+                self.broken.append(f"{one.name}: not caught up after {self._patience_s:g} s: {self._state(one)}")
                 break
             await asyncio.sleep(0.1)
         caught_up_s = time.monotonic() - up

@@ -155,8 +155,8 @@ class RedisServer(Server):
 
 
 class NatsServer(Server):
-    """With JetStream, whose messages are on disk before they are acknowledged. User `weak` may publish nothing. With a
-    certificate it has one port, and TLS is asked of everybody there."""
+    """With JetStream, whose messages are in files before they are acknowledged, though not synced: SIGKILL loses none.
+    User `weak` may publish nothing. With a certificate it has one port, and TLS is asked of everybody there."""
 
     scheme, tls_scheme, program = "nats", "tls", "nats-server"
 
@@ -166,7 +166,7 @@ class NatsServer(Server):
         config = self.folder / "nats.conf"
         config.write_text(
             f'listen: "127.0.0.1:{self.port}"\nauthorization {{ users: [{users}] }}\n'
-            f'jetstream {{ store_dir: "{self.folder / "jetstream"}", sync_interval: always }}\n' + self._tls()
+            f'jetstream {{ store_dir: "{self.folder / "jetstream"}" }}\n' + self._tls()
         )
         return [found(self.program), "-c", str(config)]
 
