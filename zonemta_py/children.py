@@ -273,7 +273,7 @@ async def _pull(config: Config, host: Host, bound: socket.socket) -> None:
     from zonemta_py.pull.server import serve
     from zonemta_py.wire.client import RemoteQueue
 
-    await serve(config, bound, RemoteQueue.lasting(config.folder, "pull"), host)
+    await serve(config, bound, RemoteQueue.lasting(config.folder, "pull", config.queue.lease_s), host)
 
 
 SERVICES = {"http": http, "pull": pull}

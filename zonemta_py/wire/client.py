@@ -82,9 +82,14 @@ class RemoteQueue(RemotePulls):
         self._patience_s = PATIENCE_S if reconnect else 0.0
 
     @classmethod
-    def lasting(cls, folder: Path, name: str) -> RemoteQueue:
-        """One that is usable at once and lasts: it connects by itself, now and whenever the queue is back."""
+    def lasting(cls, folder: Path, name: str, lease_s: float = 0) -> RemoteQueue:
+        """One that is usable at once and lasts: it connects by itself, now and whenever the queue is back.
+
+        lease_s: as of `connect`.
+        """
         queue = cls(folder, name, reconnect=True)
+        if lease_s:
+            queue.pulse = Pulse(folder / SOCKET, lease_s)
         queue._lost()
         return queue
 
@@ -94,7 +99,7 @@ class RemoteQueue(RemotePulls):
     ) -> RemoteQueue:
         """Waits up to `patience_s` for the queue to be there. Raises QueueRefusal.
 
-        lease_s: of a sender: as in the configuration, so that the queue hears in time that it runs.
+        lease_s: of one that has leases: as in the configuration, so that the queue hears in time that it runs.
         """
         queue = cls(folder, name, reconnect)
         if lease_s:

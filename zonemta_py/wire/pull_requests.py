@@ -35,6 +35,11 @@ class PullRequests:
         for _, puller in self._pullers.values():
             self._queue.pulls.leave(puller)
 
+    def fall_silent(self) -> None:
+        """The process at the other end is stuck: it gets nothing, and asks again when it runs again."""
+        for token in list(self._pullers):
+            self._leave(0, token)
+
     def _pull(self, number: int, token: int, queue: str, most: int, reserve_s: float, wait_s: float) -> None:
         def deliver(deliveries: list[Delivery]) -> None:
             self._pullers.pop(token, None)

@@ -202,6 +202,7 @@ class ClientConnection(asyncio.Protocol):
         )  # fmt: skip
         for taker in self._takers:
             self._queue.leases.leave(taker)
+        self._pulls.fall_silent()
         self._queue.lost(self._name, silent=True)
         self._loop.call_later(self._queue.core.config.queue.lease_s, self._end_silent)
 

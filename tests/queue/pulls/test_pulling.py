@@ -12,6 +12,8 @@ import pytest
 from tests.queue.test_fence import fence_at
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.api import Delivery, QueueRefusal
+from zonemta_py.wire.client import RemoteQueue
+from zonemta_py.wire.server import serve
 
 Make = Callable[..., Any]
 CHUNK = 65_536
@@ -296,3 +298,22 @@ async def test_times_that_are_none_are_refused(house: Make, front: Make) -> None
         with pytest.raises(ValueError, match="is no number of seconds"):
             await telling(one.lease, one.id, float("inf"))
     assert await queue.ack(one.lease, one.id)
+
+
+async def test_a_process_that_is_stuck_loses_what_it_has(house: Make) -> None:
+    """As a sender does: others get it, and what it says later is not believed."""
+    home = await house(queue={"lease_s": 2})
+    await serve(home.queue, home.folder)
+    stuck = RemoteQueue.lasting(home.folder, "pull", 2)
+    other = await RemoteQueue.connect(home.folder, "other")
+    await push(other, b"1")
+    (one,) = await stuck.pull("jobs")
+    waiting = asyncio.ensure_future(stuck.pull("jobs", wait_s=60))
+    assert stuck.pulse is not None
+    stuck.pulse.stop()
+    assert await asyncio.wait_for(waiting, 30) == []
+    (again,) = await other.pull("jobs", wait_s=30)
+    assert again.body == b"1"
+    assert not await stuck.ack(one.lease, one.id)
+    assert await other.ack(again.lease, again.id)
+    stuck._reconnect = False
