@@ -119,9 +119,9 @@ def sqlite_by_record(path: Path, rows: Iterator[bytes], count: int) -> int:
 
 
 def _sqlite(path: Path, rows: Iterator[bytes], page: int) -> int:
-    """A queue as it is usually made: a table, write-ahead log, synchronous = FULL; rows that were read are deleted."""
+    """A queue as it is usually made: a table, pages of 4 KB, write-ahead log, synchronous = FULL; what was read is
+    deleted."""
     base = sqlite3.connect(path, isolation_level=None)
-    base.execute(f"PRAGMA page_size = {page or 4096}")
     base.execute("PRAGMA journal_mode = WAL")
     base.execute("PRAGMA synchronous = FULL")
     base.execute("CREATE TABLE queue (id INTEGER PRIMARY KEY, record BLOB)")
