@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import smtplib
 import socket
 import struct
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from typing import IO
 
 import pytest
@@ -190,3 +192,35 @@ def test_help_and_queues(server: Server) -> None:
     server.say(b"push listed\nx")
     assert b"listed 1 ready 0 leased 0 delayed 0 held\n" in server.say(b"queues\n")
     assert server.say(b"") == b""
+
+
+def test_limits_are_refused_in_one_sentence(open_server: Callable[..., Server]) -> None:
+    """Queues that may not be made, messages that are too large, connections that are too many."""
+    server = open_server(
+        "connections = 3\nmessage_bytes = 100000\ncreate = false\n"
+        '[[zones]]\nname = "branch"\ndelivery = "pull"\nrecipient_domains = ["branch.test"]\n'
+    )
+    line = server.refused(b"push unknown\nx", end=True)
+    print(line)
+    assert re.fullmatch("error: .*; .*\n", line)
+    assert "larger than 100,000 bytes" in server.refused(b"push branch\n" + b"x" * 100_001, end=True)
+    assert server.say(b"push branch\n" + b"x" * 100_000) == b""
+    several = [server.connect() for _ in range(3)]
+    time.sleep(0.2)
+    assert server.refused(b"pop branch\n") == "error: too many connections; try again later\n"
+    for connection in several:
+        connection.close()
+    time.sleep(0.2)
+    assert len(server.say(b"pop branch\n")) == 100_000
+
+
+def test_mail_is_fetched_with_its_envelope(open_server: Callable[..., Server]) -> None:
+    """A zone that nobody sends from: SMTP mail for it waits for its owner."""
+    server = open_server('[[zones]]\nname = "branch"\ndelivery = "pull"\nrecipient_domains = ["branch.test"]\n')
+    with smtplib.SMTP("127.0.0.1", server.mta.port) as mail:
+        mail.sendmail("ann@src.test", ["bob@branch.test"], "Subject: hello\r\n\r\ntext\r\n")
+    head, _, body = server.say(b"pop branch envelope wait=20\n").partition(b"\n\n")
+    assert b"Sender: <ann@src.test>\nRecipients: <bob@branch.test>\n" in head
+    assert b"\r\nSubject: hello\r\n" in body
+    assert body.endswith(b"\r\n\r\ntext\r\n")
+    assert server.say(b"size branch\n") == b"0 ready 0 leased 0 delayed 0 held\n"

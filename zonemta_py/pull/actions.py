@@ -89,7 +89,10 @@ async def peek(exchange: Exchange) -> None:
 async def _first(exchange: Exchange, reserve_s: float = 0.0) -> Taken | None:
     """The oldest message, or the first that comes while the client waits. A queue that starts again is waited for."""
     loop, connection = asyncio.get_running_loop(), exchange.connection
-    until = loop.time() + exchange.queues.waiting(exchange.command.wait)
+    wait_s = exchange.queues.waiting(exchange.command.wait)
+    until = loop.time() + wait_s
+    if wait_s:
+        connection.watch()
     while True:
         left_s = max(0.0, until - loop.time())
         connection.idle = left_s > 0

@@ -107,7 +107,7 @@ def _arguments(verb: str, form: Form, words: list[str]) -> list[tuple[str, Any]]
         found[name] = _VALUES[name](text)
     for name in form.words[: form.needed]:
         if name not in found:
-            raise LineError(f"{verb} needs a {name}; write {usage(verb)}")
+            raise LineError(f"{verb} needs {name.upper()}; write {usage(verb)}")
     return list(found.items())
 
 

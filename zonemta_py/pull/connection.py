@@ -47,7 +47,7 @@ class PullConnection(asyncio.Protocol):
         self._tls = TlsLayer(context) if context is not None else None
         self._in = bytearray()
         self._waiter: asyncio.Future[None] | None = None
-        self._held = self._full = self._ended = self._lost = self._goes = self._dying = False
+        self._held = self._full = self._ended = self._lost = self._goes = self._dying = self._finished = False
         self._since, self._waited_s, self._moved, self._moved_before = 0.0, 0.0, 0, 0
         self._rest = 0
         self.peer, self.idle = "", True
@@ -58,7 +58,6 @@ class PullConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods only
         self._socket: socket.socket = transport.get_extra_info("socket")
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._transport.set_write_buffer_limits(OUT_BYTES_MAX)
         self.peer = plain_ip((transport.get_extra_info("peername") or ("",))[0])
         if not self._gate.enter(self, self.peer):
@@ -147,6 +146,12 @@ class PullConnection(asyncio.Protocol):
         """The client has said that it sends nothing more."""
         return self._ended
 
+    def watch(self) -> None:
+        """Has the kernel find out whether the client is still there while nothing is said."""
+        for option, value in ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 20), (socket.TCP_KEEPCNT, 3)):
+            self._socket.setsockopt(socket.IPPROTO_TCP, option, value)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
     def gone(self) -> bool:
         """Whether TCP knows that nobody is there."""
         return self._lost or is_closed(self._socket)
@@ -203,6 +208,7 @@ class PullConnection(asyncio.Protocol):
             await self._arrived()
         ended = self._ended
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ORDERLY)
+        self._finished = True
         self._transport.write_eof()
         await self._arrived()
         self._resume()
@@ -210,7 +216,10 @@ class PullConnection(asyncio.Protocol):
             await self._until_closed(GOODBYE_S)
 
     async def refuse(self, sentence: str) -> None:
-        """Answers `error: …` and resets the connection, since a clean end would mean yes."""
+        """Answers `error: …` and resets the connection, for a clean end means yes. After `end` it is too late."""
+        if self._finished:
+            self.close()
+            return
         try:
             self._goes = True
             self._resume()

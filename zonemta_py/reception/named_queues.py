@@ -219,8 +219,10 @@ class Taken:
             yield await self._queue.chunk(self.delivery.id, number)
 
     async def done(self) -> None:
-        """It was delivered; returns once that is on stable storage. Raises QueueRefusal."""
-        await self._queue.ack(self.delivery.lease, self.delivery.id)
+        """It was delivered; returns once that is on stable storage. If the queue is gone, it is in doubt there, and
+        comes again."""
+        with suppress(QueueRefusal):
+            await self._queue.ack(self.delivery.lease, self.delivery.id)
 
     async def give_back(self) -> None:
         """Nobody knows whether all of it was taken: it takes its place again. A queue that is gone does so itself."""

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -52,6 +53,8 @@ from zonemta_py.schedule.reasons import rows_of
 STABLE_WAIT_S_MAX = 20.0
 UNSYNCED_S = 1.0
 _LOOK_S = 0.05
+CAUGHT_UP_S = 1.0
+"""How long the sizes of queues wait for a disk that is slow."""
 
 
 async def answer(
@@ -96,8 +99,20 @@ async def _size(queue: QueueContext) -> dict[str, Any]:
     return {"zones": zones, "domains": {d: row for d, row in domains.items() if any(row.values())}, "total": total}
 
 
-async def _queues(pulls: Pulls, _: QueueContext) -> list[dict[str, Any]]:
+async def _queues(pulls: Pulls, queue: QueueContext) -> list[dict[str, Any]]:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(CAUGHT_UP_S):
+            await _caught_up(queue)
     return pulls.rows()
+
+
+async def _caught_up(queue: QueueContext) -> None:
+    """The store has all results that have been given: what was just taken is counted no more."""
+    await queue.core.journal.stable()
+    done = asyncio.Event()
+    queue.core.lines.submit([], lambda _: done.set(), sync=False, keep=True)
+    queue.core.lines.flush()
+    await done.wait()
 
 
 async def _leased(pulls: Pulls, _: QueueContext, lease: int, id: str) -> str | None:
