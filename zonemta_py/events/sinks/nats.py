@@ -131,7 +131,14 @@ class NatsSink:
         assert self._client is not None
         for ready in batch:
             await self._publish(ready)
-        await self._client.flush(math.ceil(self._settings.timeout_s))
+        read = asyncio.ensure_future(self._client.flush(math.ceil(self._settings.timeout_s)))
+        broken = self._open[""] = asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.wait((read, broken), return_when=asyncio.FIRST_COMPLETED)
+            (broken if broken.done() else read).result()
+        finally:
+            read.cancel()
+            broken.cancel()
         if self._noted:
             raise self._noted
 
