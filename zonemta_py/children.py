@@ -306,6 +306,10 @@ async def _sender(config: Config, host: Host, name: str) -> None:
 
 def events(config: Config, host: Host) -> None:
     """A process that sends events to [[event_sinks]]. It survives the queue process, and waits for it."""
+    from zonemta_py.events import feed
+    from zonemta_py.wire import client
+
+    _loaded(feed, client)  # at full priority, so that it is soon there on a busy machine too
     os.nice(EVENTS_NICE)
     listen_to_log(config, host)
     uvloop.run(_events(config))
