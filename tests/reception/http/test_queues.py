@@ -94,6 +94,7 @@ def test_a_pop_that_is_not_taken_is_given_back(shared_door: HttpDoor) -> None:
         ("POST", "a%2Fb/push", {}, 404),
         ("POST", "-a/push", {}, 422),
         ("POST", "a/push?priority=10", {}, 422),
+        ("POST", "a/push?piority=1", {}, 422),
         ("POST", "a/push?delay=31536000", {}, 422),
         ("POST", "a/push", {"headers": {"content-encoding": "gzip"}}, 415),
         ("POST", "a/pop?wait=301", {}, 422),

@@ -5,18 +5,28 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, TypeVar
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from zonemta_py.config.services.pull import names_queue
 from zonemta_py.reception.http import handover
 from zonemta_py.reception.http.authentication import answer, described, request_context, visit
 from zonemta_py.reception.http.documents import queue_rows, reading
-from zonemta_py.reception.http.documents.problem import RequestProblem
+from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.http.handover import Handover
 from zonemta_py.reception.http.request_context import Digest
 from zonemta_py.reception.named_queues import Push, Taken
 
-router = APIRouter(prefix="/v1/queues")
+
+def _known_query(request: Request) -> None:
+    """A delay or priority that is misspelt must not be lost in silence. Raises RequestProblem."""
+    known = [one.alias for one in request.scope["route"].dependant.query_params]
+    for name in request.query_params:
+        if name not in known:
+            remedy = f"there are {', '.join(known)}" if known else "remove it"
+            raise invalid([FieldError(f"query {name[:40]!a}", f"is not a parameter of this request; {remedy}")])
+
+
+router = APIRouter(prefix="/v1/queues", dependencies=[Depends(_known_query)])
 WAIT_S_MAX = 300
 _Queue = Annotated[queue_rows.Queue, Path(description="The queue's name.")]
 _Wait = Annotated[
@@ -29,7 +39,7 @@ _BYTES = {
 _A = TypeVar("_A", bound=queue_rows.Acknowledgement)
 
 
-@router.get("", summary="All named queues", response_model=list[queue_rows.QueueRow], responses=described())
+@router.get("", summary="All named queues", response_model=list[queue_rows.QueueRow], responses=described(422))
 async def every(request: Request) -> Response:
     """Those of the configuration, and those that have messages; of them, those that the key is for."""
     who = visit(request).key
