@@ -117,7 +117,10 @@ class Following:
 
     def __init__(self, folder: Path, *options: str, stdout: int = subprocess.PIPE) -> None:
         arguments = [sys.executable, "-m", "zonemta_py", "events", "tail", "--folder", str(folder), *options]
-        self.process = subprocess.Popen(arguments, stdout=stdout, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            arguments, stdout=stdout, stderr=subprocess.PIPE, text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a shell's & ignores it
+        )  # fmt: skip
         self.found: list[str] = []
         if stdout == subprocess.PIPE:
             threading.Thread(target=self._read, daemon=True).start()

@@ -18,7 +18,7 @@ _TABLES = {
     "deliveries": f"""{_TIME} as at, 'deferred' as verdict, 'rate' as class, 421 as code, '' as enhanced,
         'slow' as reply""",
     "outcomes": f"""explode(sequence(1, 20)) as n, 'delivered' as state, 1 as attempts, {_TIME} as received_at,
-        {_TIME} as first_attempt_at, {_TIME} as ended_at, 1.5D as to_delivery_s""",
+        {_TIME} as first_attempt_at, {_TIME} as ended_at, 1.5D as to_delivery_s, 'gmail.com' as domain""",
 }
 
 

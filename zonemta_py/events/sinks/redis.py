@@ -44,12 +44,12 @@ class RedisSink:
         self._client = Redis(
             host=broker.host(settings), port=broker.port(settings, _PORT), db=broker.path(settings) or "0",
             username=settings.username or None, password=settings.password or None, protocol=2,
-            client_name=f"zonemta-{settings.name}", single_connection_client=True, retry=Retry(NoBackoff(), 0),
+            client_name=f"zonemta-{settings.name}", max_connections=1, retry=Retry(NoBackoff(), 0),
             socket_timeout=None, ssl=broker.encrypted(settings), ssl_min_version=ssl.TLSVersion.TLSv1_2,
             ssl_ca_certs=str(settings.ca_file) if settings.ca_file else None,
             ssl_certfile=str(settings.client_certificate) if settings.client_certificate else None,
         )  # fmt: skip
-        await self._told(self._client.initialize())
+        await self._told(self._client.ping())
 
     async def send(self, batch: Sequence[Ready]) -> None:
         await self._told(self._add(batch))
@@ -61,9 +61,11 @@ class RedisSink:
         for ready in batch:
             fields: dict[Any, Any] = {"id": ready.id, "type": ready.type, "subject": ready.subject, "event": ready.body}
             pipeline.xadd(self._stream.of(ready), fields, maxlen=settings.stream_max or None, approximate=True)
-        await pipeline.execute()
+        if settings.replicas:  # WAIT is about what its own connection wrote
+            pipeline.execute_command("WAIT", settings.replicas, int(settings.timeout_s * 500))
+        answers = await pipeline.execute()
         if settings.replicas:
-            have = await self._client.wait(settings.replicas, int(settings.timeout_s * 500))
+            have = int(answers[-1])
             if have < settings.replicas:
                 raise SinkDown(f"{have} of {settings.replicas} replicas have the events")
 
