@@ -109,8 +109,9 @@ async def test_a_receiver_that_is_away_holds_up_nothing_and_gets_everything_late
         await run.hook.stop()
         await run.mail(100)
         await run.mta.drained()
-        state = await until(lambda: run.state().get("ring_pages") and run.state(), "no ring is used")
-        assert state["state"] == "down"
+        await until(lambda: run.state().get("ring_pages"), "no ring is used")
+        await until(lambda: run.state()["state"] == "down", "it is not known to be down")
+        state = run.state()
         assert "cannot be reached" in state["reason"]
         assert state["lag_records"] > 0
         await run.hook.start()

@@ -149,7 +149,8 @@ class RingMachine(RuleBasedStateMachine):
 
     def _as_the_index_says(self) -> None:
         metadata = self.ring.metadata
-        self.taken, self.skip = len(self.written) - metadata.unread, metadata.record
+        # A torn page counts there, and is none of the model's.
+        self.taken, self.skip = max(0, len(self.written) - metadata.unread), metadata.record
 
     @invariant()
     def counts(self) -> None:
