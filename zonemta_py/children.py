@@ -304,6 +304,14 @@ async def _sender(config: Config, host: Host, name: str) -> None:
         await work
 
 
+def begin_events(config: Config) -> None:
+    """Before anything is accepted. What cannot be written now the process `events` writes later, if it can."""
+    from zonemta_py.events import cursor
+
+    with contextlib.suppress(OSError):
+        cursor.begin(config.folder, [sink.name for sink in config.event_sinks])
+
+
 def events(config: Config, host: Host) -> None:
     """A process that sends events to [[event_sinks]]. It survives the queue process, and waits for it."""
     from zonemta_py.events import feed

@@ -60,6 +60,8 @@ def run(config: Config, clock: Callable[[], float] = time.time, opening: Iterabl
     children.check_listeners(config, host)
     supervisor = Supervisor([bound for row in [*sockets, services] for _, bound in row], config.server.stop_s)
     children.check_others(config)
+    if config.event_sinks:
+        children.begin_events(config)
     print("".join(f"{line}\n" for line in opening), end="", file=sys.stderr, flush=True)
     supervisor.start("queue", partial(children.queue, config, host))  # loads itself, while the receiver is loaded here
     children.load_receiver()

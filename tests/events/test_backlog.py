@@ -228,3 +228,69 @@ def test_what_the_disk_does_not_give_is_not_done_with(tmp_path: Path, monkeypatc
         aside += (tmp_path / "ring.damaged").exists()
         (tmp_path / "ring.damaged").unlink(missing_ok=True)
     assert aside
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_what_was_in_memory_alone_between_two_uses_of_the_ring(tmp_path: Path, clean: bool) -> None:
+    """A receiver comes back for so long that the ring is emptied, but not memory, and is away again until the ring is
+    used once more: what lies between its pages comes from the journal."""
+    journal = Journal()
+
+    def opened(cursor: int) -> Backlog:
+        queue = OverflowQueue(tmp_path / "ring", 20, 100_000, 16, whole=True)
+        return Backlog(queue, cursor, len(journal.records), lambda seq: Reader(journal, seq), chosen)
+
+    def happen(count: int) -> None:
+        journal.grow([1] * count)
+        for record in journal.records[-count:]:
+            backlog.offer(record.seq, chosen(record))
+
+    backlog = opened(0)
+    assert backlog.take(1, 1) == []
+    happen(60)
+    backlog.done(len(backlog.take(20, 100_000)))
+    backlog.done(len(backlog.take(20, 100_000)))
+    backlog.done(len(backlog.take(12, 100_000)))
+    assert not backlog.queue.pages()
+    happen(60)
+    cursor = backlog.cursor
+    assert (cursor, backlog.queue.pages() > 3) == (52, True)
+    if clean:
+        backlog.close()
+    else:
+        backlog.queue.abandon()
+    backlog, found = opened(cursor), list[Place]()
+    while batch := backlog.take(100, 1_000_000) or not backlog.live:
+        if batch is not True:
+            found += [one[:2] for one in batch]
+            backlog.done(len(batch))
+    assert found == journal.places(52, 120)
+    backlog.queue.abandon()
+
+
+def test_a_ring_that_is_ahead_of_the_journal_is_put_aside(tmp_path: Path) -> None:
+    """An older journal was put back: what happens now has numbers that the ring had already."""
+
+    def opened(cursor: int) -> Backlog:
+        queue = OverflowQueue(tmp_path / "ring", 5, 3000, 8, whole=True)
+        return Backlog(queue, cursor, len(journal.records), lambda seq: Reader(journal, seq), chosen)
+
+    journal = Journal()
+    backlog = opened(0)
+    assert backlog.take(1, 1) == []
+    journal.grow([1] * 60)
+    for record in journal.records:
+        backlog.offer(record.seq, chosen(record))
+    assert backlog.queue.pages()
+    backlog.close()
+    del journal.records[20:]
+    backlog = opened(12)
+    journal.grow([2] * 60)
+    found = list[Place]()
+    for record in journal.records[20:]:
+        backlog.offer(record.seq, chosen(record) if backlog.live else ())
+        batch = backlog.take(100, 1_000_000)
+        found += [one[:2] for one in batch]
+        backlog.done(len(batch))
+    assert found == journal.places(12, 80)
+    assert (tmp_path / "ring.damaged").exists()

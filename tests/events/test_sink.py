@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import json
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -132,13 +131,27 @@ async def test_numbers_go_on_after_a_restart(tmp_path: Path, ready: MakeReady) -
 
 async def test_no_login_is_told(tmp_path: Path, ready: MakeReady, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    sink = made(tmp_path, Client(SinkDown("no answer from https://ann:hush@h.test/\nat all")))
+    sink = made(tmp_path, Client(SinkDown("no answer from https://ann:hush@h.test/\nat \x1ball")))
     await worked(sink, ready, 1)
     assert "https://***@h.test/ at all" in caplog.text
     assert "hush" not in caplog.text
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "event sink 's' is down", "event sink 's' is back",
     ]  # fmt: skip
+
+
+def test_losses_are_said(tmp_path: Path, ready: MakeReady, caplog: pytest.LogCaptureFixture) -> None:
+    """Once, with the command that sends what was dropped."""
+    sink = made(tmp_path, Client())
+    sink.backlog.queue = OverflowQueue(tmp_path / "ring", records_max=2, page_count=0)
+    for seq in range(1, 6):
+        sink.offer(seq, [ready(seq)])
+        sink.note(seq, 0)
+    assert "`zonemta events replay --sink s --since 2026-01-02T03:04:05.678Z`" in caplog.text
+    assert len(caplog.records) == 1
+    sink.backlog._missed = 7
+    sink.note(5, 0)
+    assert "the archive no longer has 7 records" in caplog.text
 
 
 def test_dead_letters_are_bounded(tmp_path: Path, ready: MakeReady) -> None:
@@ -156,10 +169,61 @@ def test_dead_letters_are_bounded(tmp_path: Path, ready: MakeReady) -> None:
     assert kept.read() == letters[1:]
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b'{"seq": "x"}', b"[]", json.dumps({"seq": -5}).encode()])
-def test_a_cursor_that_cannot_be_read_is_none(tmp_path: Path, data: bytes) -> None:
+def test_a_torn_line_harms_no_other_dead_letter(tmp_path: Path, ready: MakeReady) -> None:
+    kept = DeadLetters(tmp_path, 20_000)
+    kept.add([DeadLetter(1, "no", ready(1))])
+    with (tmp_path / "dead.jsonl").open("ab") as file:
+        file.write(b'{"ms": 1, "rea')
+    kept.add([DeadLetter(1, "no", ready(2))])
+    assert [one.ready.seq for one in kept.read()] == [1, 2]
+
+
+def test_dead_letters_that_a_full_disk_cuts_are_not_kept(
+    tmp_path: Path, ready: MakeReady, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All or nothing: the feed tries again."""
+    kept, write = DeadLetters(tmp_path, 20_000), os.write
+    kept.add([DeadLetter(1, "no", ready(1))])
+    with monkeypatch.context() as patch:
+        room = [100]
+
+        def cut(file: int, data: bytes) -> int:
+            done = write(file, data[: room[0]])
+            room[0] -= done
+            if not done:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return done
+
+        patch.setattr(os, "write", cut)
+        with pytest.raises(OSError, match="No space left"):
+            kept.add([DeadLetter(1, "no", ready(2))])
+    kept.add([DeadLetter(1, "no", ready(3))])
+    assert [one.ready.seq for one in kept.read()] == [1, 3]
+
+
+BROKEN = [b"", b"{", b'{"seq": "x"}', b"[]", b'{"seq": 1e999}', b"\xff\xfe"]
+
+
+@pytest.mark.parametrize("data", BROKEN)
+def test_a_damaged_cursor_is_none_and_said(tmp_path: Path, data: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    assert cursor.read(tmp_path) is None
+    assert caplog.text == ""
     (tmp_path / cursor.NAME).write_bytes(data)
-    assert cursor.read(tmp_path) in (None, 0)
+    assert cursor.read(tmp_path) is None
+    assert "is damaged; the sink begins with what comes next, and `zonemta events replay" in caplog.text
+
+
+def test_a_cursor_that_the_disk_does_not_give_is_an_error(tmp_path: Path) -> None:
+    """Else the sink would count as new, and lack what was before."""
+    (tmp_path / cursor.NAME).mkdir()
+    with pytest.raises(OSError, match="directory"):
+        cursor.read(tmp_path)
+
+
+@pytest.mark.parametrize("data", [*BROKEN, b'{"sent": "many", "dropped": [], "missed": null, "dead": {}}'])
+def test_a_damaged_state_is_none(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "state.json").write_bytes(data)
+    assert made(tmp_path, Client()).state(0)["sent"] == 0
 
 
 async def test_a_ring_that_stays_unreadable_ends_the_process(

@@ -64,6 +64,9 @@ class Backlog:
         self._missed = 0
         start = position if cursor is None else min(cursor, position)
         newest = queue.last()
+        if newest is not None and prepared.place(newest)[0] > position:
+            queue.put_aside("its events are ahead of the journal, so it belongs to another one")
+            newest = None
         while (found := queue.peek(1)) and prepared.place(found[0])[0] <= start:
             queue.done(1)  # the ring gives again what was delivered before a crash
         self._after = (start, _LAST)

@@ -41,10 +41,9 @@ class DeadLetters:
         """Returns how many of the oldest went for it."""
         lines = b"".join(map(_line, letters))
         with self._locked():
-            file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
             try:
-                os.write(file, lines)
-                size = os.fstat(file).st_size
+                size = _append(file, lines)
             finally:
                 os.close(file)
             return self._shorten() if self._bytes_max and size > self._bytes_max else 0
@@ -91,6 +90,21 @@ class DeadLetters:
             yield
         finally:
             os.close(file)
+
+
+def _append(file: int, lines: bytes) -> int:
+    """On stable storage, all or nothing, on lines of their own: a crash may have torn the one before. Returns the size
+    of the file. Raises OSError."""
+    before = os.fstat(file).st_size
+    view = memoryview(lines if not before or os.pread(file, 1, before - 1) == b"\n" else b"\n" + lines)
+    try:
+        while view:
+            view = view[os.write(file, view) :]
+        os.fdatasync(file)
+    except OSError:
+        os.ftruncate(file, before)
+        raise
+    return os.fstat(file).st_size
 
 
 def _line(letter: DeadLetter) -> bytes:

@@ -20,6 +20,7 @@ from zonemta_py.disk.frame import Record
 from zonemta_py.disk.ring.overflow import OverflowQueue
 from zonemta_py.events import cursor, prepared
 from zonemta_py.events.backlog import Backlog
+from zonemta_py.events.cursor import FOLDER
 from zonemta_py.events.derive import events_of
 from zonemta_py.events.event import Event
 from zonemta_py.events.filter import EventFilter
@@ -31,7 +32,6 @@ from zonemta_py.queue.api import QueueRefusal
 
 log = logging.getLogger(__name__)
 
-FOLDER = "events"
 RING = "ring"
 RECORDS_AT_ONCE = 256
 WAIT_S = 10.0
@@ -108,17 +108,29 @@ class Feed:
             await asyncio.sleep(WAIT_S)
         self._source = identity.name_of(self._folder)
         self._position = int(await self._asked("stable"))
-        self._sinks = [(self._sink(settings), wanted(settings)) for settings in self._config.event_sinks]
+        cursors = [await self._cursor(settings.name) for settings in self._config.event_sinks]
+        self._sinks = [
+            (self._sink(settings, seq), wanted(settings))
+            for settings, seq in zip(self._config.event_sinks, cursors, strict=True)
+        ]
         self._write(0)
 
-    def _sink(self, settings: EventSink) -> RunningSink:
+    async def _cursor(self, name: str) -> int | None:
+        while True:
+            try:
+                return cursor.read(self._folder / FOLDER / name)
+            except OSError as error:
+                log.warning("event sink %r: its cursor cannot be read: %s; events wait", name, error)
+                await asyncio.sleep(WAIT_S)
+
+    def _sink(self, settings: EventSink, seq: int | None) -> RunningSink:
         folder = self._folder / FOLDER / settings.name
         queue = OverflowQueue(
             folder / RING, settings.memory_events, settings.memory_bytes, ring_pages(settings), settings.page_bytes,
             flush_s=settings.ring_flush_s, spare_bytes=2 * self._config.queue.reserve_bytes, whole=True,
         )  # fmt: skip
         backlog = Backlog(
-            queue, cursor.read(folder), self._position, lambda seq: JournalTail(self._folder, seq),
+            queue, seq, self._position, lambda seq: JournalTail(self._folder, seq),
             chosen(settings, self._source),
         )  # fmt: skip
         return RunningSink(settings, client(settings, self._source), folder, backlog)

@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 
 from zonemta_py.config.services.events import EventSink
+from zonemta_py.events.sink import RETRY_AFTER_S_MAX
 from zonemta_py.events.sinks.base import Ready, Rejected, SinkClient, SinkDown
 from zonemta_py.events.sinks.kinds import client
 
@@ -33,7 +34,7 @@ async def resend(
                 down(str(failed))
                 await sink.close()
                 wait_s = min(settings.retry_max_s, settings.retry_s * 2 ** min(tries, 30)) * random.uniform(0.5, 1)
-                await asyncio.sleep(max(wait_s, failed.retry_after_s or 0))
+                await asyncio.sleep(max(wait_s, min(failed.retry_after_s or 0, RETRY_AFTER_S_MAX)))
                 tries, is_open = tries + 1, False
             is_open = True
     finally:

@@ -22,6 +22,7 @@ from zonemta_py.config.services.events import EventSink
 from zonemta_py.events import cursor
 from zonemta_py.events.backlog import Backlog
 from zonemta_py.events.dead_letters import DeadLetter, DeadLetters
+from zonemta_py.events.event import time_of
 from zonemta_py.events.sinks.base import Ready, Rejected, SinkClient, SinkDown
 
 log = logging.getLogger(__name__)
@@ -51,10 +52,11 @@ class RunningSink:
         self._open, self._stuck_s = False, 0.0
         self._why, self._since_ms, self._success_ms = "", _now_ms(), 0
         before = read_state(folder)
-        self._before = {name: int(before.get(name) or 0) for name in _TOTALS}
+        self._before = {name: total if isinstance(total := before.get(name), int) else 0 for name in _TOTALS}
         self._sent = self._buried = self._dead_dropped = 0
         self._written: dict[str, Any] = {}
         self._cursor, self._cursor_s = -1, 0.0
+        self._lost, self._dropping = (0, 0), False
 
     def offer(self, seq: int, events: Iterable[Ready]) -> None:
         """Everything that is wanted of the record that the feed has read."""
@@ -180,7 +182,25 @@ class RunningSink:
         self._success_ms = _now_ms()
         if self._why:
             self._why, self._since_ms = "", self._success_ms
+            self._dropping = False
             log.warning("event sink %r is back", self.settings.name)
+
+    def _say_losses(self) -> None:
+        """What is dropped once while it is down, with the order that sends it; what is missed each time."""
+        name, (dropped, missed) = self.settings.name, self._lost
+        self._lost = self.backlog.queue.dropped, self.backlog.missed
+        if self._lost[0] > dropped and not self._dropping:
+            self._dropping = True
+            since = time_of(self.backlog.oldest_ms or _now_ms())
+            log.warning(
+                "event sink %r: more waits than has room, so events are dropped; once it is back,"
+                " `zonemta events replay --sink %s --since %s` sends them", name, name, since,
+            )  # fmt: skip
+        if self._lost[1] > missed:
+            log.warning(
+                "event sink %r: the archive no longer has %d records that it has not seen; raise queue.archive_days",
+                name, self._lost[1] - missed,
+            )  # fmt: skip
 
     def state(self, position: int) -> dict[str, Any]:
         """For `zonemta events sinks`, and for metrics. position: the last stable record. Numbers since the sink was
@@ -211,6 +231,7 @@ class RunningSink:
     def note(self, position: int, now_s: float, final: bool = False) -> None:
         """Writes state and, less often, the cursor; once a second. Failures: none; it is tried again."""
         self.backlog.tick()
+        self._say_losses()
         try:
             seq = self.backlog.cursor
             due = seq != self._cursor and (final or now_s >= self._cursor_s or self._cursor < 0)
@@ -248,7 +269,8 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 
 def _safe(text: str) -> str:
-    """One line without the logins of URLs."""
+    """One line without the logins of URLs, nor what would steer a terminal."""
+    text = "".join(one if one.isprintable() else " " for one in text)
     return str(hidden("", " ".join(text.split())))[:300]
 
 

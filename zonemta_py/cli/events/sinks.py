@@ -19,8 +19,9 @@ from zonemta_py.cli.terminal.output import moment, print_json, print_table
 from zonemta_py.cli.terminal.progress import Move, bar
 from zonemta_py.config import Config, EventSink
 from zonemta_py.disk import identity
+from zonemta_py.events.cursor import FOLDER
 from zonemta_py.events.dead_letters import DeadLetters
-from zonemta_py.events.feed import FOLDER, chosen
+from zonemta_py.events.feed import chosen
 from zonemta_py.events.filter import checked_type
 from zonemta_py.events.sink import read_state
 from zonemta_py.events.sinks.base import Ready

@@ -32,8 +32,9 @@ class OverflowQueue:
     """records_max, bytes_max: of memory. page_count, page_size: of a ring that has to be made; 0 pages: no ring.
 
     flush_s: a page that was begun so long ago (`tick`) is written though it is not full; 0: never, as in the seed.
-    spare_bytes: of the disk, must be left once a ring is made. whole: of a ring with damaged pages between whole ones
-    nothing is taken, for whoever fills the queue can fill it again.
+    spare_bytes: of the disk, must be left once a ring is made. whole: what a start takes has no gap, for whoever
+    fills the queue can fill it again: of a ring with damaged pages between whole ones nothing, and nothing from before
+    records that were in memory alone.
     """
 
     def __init__(
@@ -142,6 +143,15 @@ class OverflowQueue:
         if self._ring is not None:
             self._ring.abandon()
 
+    def put_aside(self, why: str) -> None:
+        """What an earlier process left is of no use; its file is kept, under another name. Raises OSError."""
+        self.abandon()
+        self._ring = None
+        self._memory.clear()
+        self._runs.clear()
+        self._bytes = 0
+        self._put_aside(f"{self._path}: {why}")
+
     # -- memory
 
     def _fits(self, record: bytes) -> bool:
@@ -213,7 +223,7 @@ class OverflowQueue:
         """What an earlier process left; one that cannot be read is put aside, for it is in nobody's way there."""
         try:
             ring = Ring.open(self._path, self._sync)
-            trouble = self._gaps(ring) if self._whole else ""
+            trouble = self._unfit(ring) if self._whole else ""
             if not trouble:
                 return ring
             ring.abandon()
@@ -227,9 +237,10 @@ class OverflowQueue:
         return None
 
     @staticmethod
-    def _gaps(ring: Ring) -> str:
-        """Why not all of it can be taken; "": it can."""
+    def _unfit(ring: Ring) -> str:
+        """Why not all of it can be taken; "": it can, from where it was last begun."""
         try:
+            ring.begin_at_last_run()
             found = ring.gaps()
         except OSError as error:
             return f"cannot be read ({error.strerror or error})"

@@ -25,7 +25,7 @@ _LENGTH = struct.Struct("<I")
 _SLOT = struct.Struct("<8sHBBIIIIIII")
 _CRC = struct.Struct("<I")
 _LOOPED, _CLEAN = 1, 2
-_FALLING, _PARTIAL = 1, 2
+_FALLING, _PARTIAL, _APART = 1, 2, 4
 OVERHEAD_BYTES = _PAGE.size + _LENGTH.size
 """Of a page with one record."""
 
@@ -52,12 +52,14 @@ class Metadata(NamedTuple):
 
 
 class Page(NamedTuple):
-    """seq: 1 … page_count. falling: its pass counts down. partial: written before it was full."""
+    """seq: 1 … page_count. falling: its pass counts down. partial: written before it was full. apart: the ring was
+    empty again when its first record came, so others, never in the ring, may lie between the page before and it."""
 
     seq: int
     falling: bool
     partial: bool
     records: list[bytes]
+    apart: bool = False
 
 
 def packed_metadata(metadata: Metadata) -> bytes:
@@ -90,7 +92,7 @@ def _slot(data: bytes) -> Metadata | None:
 def packed_page(page: Page, size: int, ring_id: int) -> bytes:
     """`size` bytes. The records must fit: see `room`."""
     data = b"".join(piece for record in page.records for piece in (_LENGTH.pack(len(record)), record))
-    flags = (_FALLING if page.falling else 0) | (_PARTIAL if page.partial else 0)
+    flags = (_FALLING if page.falling else 0) | (_PARTIAL if page.partial else 0) | (_APART if page.apart else 0)
     head = _PAGE.pack(0, page.seq, flags, len(data), len(page.records))[_CRC.size :]
     return b"".join((_CRC.pack(crc32(data, crc32(head, ring_id))), head, data)).ljust(size, b"\0")
 
@@ -108,7 +110,7 @@ def unpacked_page(data: bytes, ring_id: int) -> Page | None:
         (length,) = _LENGTH.unpack_from(data, at)
         records.append(data[at + _LENGTH.size : at + _LENGTH.size + length])
         at += _LENGTH.size + length
-    return Page(seq, bool(flags & _FALLING), bool(flags & _PARTIAL), records)
+    return Page(seq, bool(flags & _FALLING), bool(flags & _PARTIAL), records, bool(flags & _APART))
 
 
 def is_blank(data: bytes) -> bool:

@@ -53,6 +53,7 @@ class Ring:
         self.dropped = self.damaged = self.writes = 0
         self._next: list[bytes] = []
         self._used = 0
+        self._apart = False
         self._room = pages.room(metadata.page_size)
         self._number = 0
         if not metadata.looped and any(self._falls(position) for position in (0, metadata.page_count - 1)):
@@ -118,6 +119,8 @@ class Ring:
             raise RecordTooLarge(f"a record of {len(record)} bytes does not fit into a page, which holds {most}")
         if self._used + size > self._room:
             self._write_page(partial=False)
+        if not self._next:
+            self._apart = self.head >= 0 and not self._unread
         self._next.append(record)
         self._used += size
 
@@ -135,7 +138,7 @@ class Ring:
         looped = self.metadata.looped or (position == 0 and self.head >= 0)
         if self.metadata.clean or looped != self.metadata.looped:  # both before the page: else they would be wrong
             self._write_metadata(self.metadata._replace(clean=False, looped=looped))
-        page = Page(pages.sequence(position, falling, count), falling, partial, self._next)
+        page = Page(pages.sequence(position, falling, count), falling, partial, self._next, self._apart)
         data = pages.packed_page(page, self.metadata.page_size, self.metadata.ring_id)
         self._pwrite(data, self._offset(position))
         self.head, self.falling = position, falling
@@ -234,6 +237,16 @@ class Ring:
         count = self.metadata.page_count
         whole = [self._page((self.head - age) % count) is not None for age in range(self._unread - 1, -1, -1)]
         return whole[whole.index(True) :].count(False) if True in whole else len(whole)
+
+    def begin_at_last_run(self) -> None:
+        """Passes over the pages before the newest one that stands apart: what came between them is not in the ring."""
+        count = self.metadata.page_count
+        for age in range(self._unread):
+            page = self._page((self.head - age) % count)
+            if page is not None and page.apart:
+                if age + 1 < self._unread:
+                    self._unread, self._skip = age + 1, 0
+                return
 
     def unread(self) -> int:
         """Written pages that are to be read."""
