@@ -82,6 +82,12 @@ class BacklogMachine(RuleBasedStateMachine):
         self.opened()
         self.cursor = self.backlog.cursor
 
+    def ends(self) -> None:
+        """What was dropped before the cursor is nobody's any more; the count of it ends with the process."""
+        missing = set(self.journal.places(self.start, self.cursor or 0)) - self.delivered - self.lost
+        assert len(missing) <= self.backlog.queue.dropped - self.dropped
+        self.lost |= missing
+
     def opened(self) -> None:
         queue = OverflowQueue(self.folder / "ring", **self.limits)
         self.backlog = Backlog(queue, self.cursor, self.position, lambda seq: Reader(self.journal, seq), chosen)
@@ -135,12 +141,14 @@ class BacklogMachine(RuleBasedStateMachine):
     def killed(self) -> None:
         """With the cursor that was written last, or one that is a little older."""
         self.backlog.queue.abandon()
+        self.ends()
         self.opened()
 
     @rule()
     def clean_end(self) -> None:
         self.cursor = self.backlog.cursor
         self.backlog.close()
+        self.ends()
         self.opened()
 
     @rule(page=st.integers(0, 4), harm=st.integers(0, PAGE - 1))
@@ -152,6 +160,7 @@ class BacklogMachine(RuleBasedStateMachine):
             at = PAGE + page % self.limits["page_count"] * PAGE + harm
             data[at] ^= 0x55
             path.write_bytes(data)
+        self.ends()
         self.opened()
 
     @rule()
