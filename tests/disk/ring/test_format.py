@@ -1,7 +1,12 @@
 """FORMAT.md's examples are what is written, and are read as what they say."""
 
 import re
+import struct
+from itertools import product
 from pathlib import Path
+from zlib import crc32
+
+import pytest
 
 from zonemta_py.disk.ring import pages
 from zonemta_py.disk.ring.pages import Metadata, Page
@@ -47,3 +52,24 @@ def test_every_flip_is_noticed() -> None:
     assert pages.unpacked_page(packed, METADATA.ring_id + 1) is None
     assert not pages.is_blank(packed)
     assert pages.is_blank(bytes(4096))
+
+
+@pytest.mark.parametrize(
+    ("size", "count"), [(0, 0), (0, 5), (4096, 0), (4096, 1), (5000, 4), (4096, 65_536), (4096, 4_294_967_295)]
+)
+def test_sizes_that_no_ring_has(size: int, count: int) -> None:
+    """Whatever its CRC: what is read or made of it would be without bounds."""
+    assert pages.unpacked_metadata(pages.packed_metadata(Metadata(size, count, 1))) is None
+
+
+@pytest.mark.parametrize(("count", "records"), [(2, b"\xff\xff\xff\xff"), (1, b""), (1, b"\x09\0\0\0x"), (0, b"x")])
+def test_records_that_do_not_end_where_the_page_says(count: int, records: bytes) -> None:
+    head = struct.pack("<HHII", 1, 0, len(records), count)
+    page = struct.pack("<I", crc32(records, crc32(head, 7))) + head + records
+    assert pages.unpacked_page(page.ljust(4096, b"\0"), 7) is None
+
+
+def test_flags() -> None:
+    for falling, partial, apart in product((False, True), repeat=3):
+        page = Page(3, falling, partial, [b"x"], apart)
+        assert pages.unpacked_page(pages.packed_page(page, 4096, 1), 1) == page

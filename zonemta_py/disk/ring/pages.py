@@ -83,7 +83,7 @@ def _slot(data: bytes) -> Metadata | None:
     if len(data) != SLOT_BYTES or _CRC.unpack(data[-_CRC.size :])[0] != crc32(data[: -_CRC.size]):
         return None
     magic, version, num_pages, flags, size, count, ring_id, writes, head, unread, record = _SLOT.unpack_from(data)
-    if magic != _MAGIC or version != VERSION:
+    if magic != _MAGIC or version != VERSION or size < PAGE_BYTES or size % PAGE_BYTES or not 2 <= count <= PAGES_MAX:
         return None
     looped, clean = bool(flags & _LOOPED), bool(flags & _CLEAN)
     return Metadata(size, count, ring_id, writes, num_pages, looped, clean, head, unread, record)
@@ -107,9 +107,13 @@ def unpacked_page(data: bytes, ring_id: int) -> Page | None:
         return None
     records, at = [], _PAGE.size
     for _ in range(count):
+        if at + _LENGTH.size > end:
+            return None
         (length,) = _LENGTH.unpack_from(data, at)
         records.append(data[at + _LENGTH.size : at + _LENGTH.size + length])
         at += _LENGTH.size + length
+    if at != end:
+        return None
     return Page(seq, bool(flags & _FALLING), bool(flags & _PARTIAL), records, bool(flags & _APART))
 
 
