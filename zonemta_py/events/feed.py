@@ -118,7 +118,13 @@ class Feed:
     async def _cursor(self, name: str) -> int | None:
         while True:
             try:
-                return cursor.read(self._folder / FOLDER / name)
+                seq = cursor.read(self._folder / FOLDER / name)
+                if seq is not None and seq > self._position:
+                    log.warning(
+                        "event sink %r: its cursor is ahead of the journal, which an older one has replaced; it begins"
+                        " with what comes next", name,
+                    )  # fmt: skip
+                return seq
             except OSError as error:
                 log.warning("event sink %r: its cursor cannot be read: %s; events wait", name, error)
                 await asyncio.sleep(WAIT_S)

@@ -49,13 +49,15 @@ def sinks(config: ConfigFile = None, folder: Folder = None, json: AsJson = False
         "ring ",
         "sent ",
         "dropped ",
+        "missed ",
         "dead ",
         "last sent",
         "reason",
     )
     shown = [
         (row["name"], row["kind"], row["state"], row.get("lag_records"), _in_words(row.get("lag_s")), _ring(row),
-         row.get("sent"), row.get("dropped"), row["dead_kept"], moment(row.get("last_success_ms")), row.get("reason"))
+         row.get("sent"), row.get("dropped"), row.get("missed"), row["dead_kept"],
+         moment(row.get("last_success_ms")), row.get("reason"))
         for row in rows
     ]  # fmt: skip
     print_table("Event sinks", columns, shown, "" if rows else "none: see [[event_sinks]] in docs/EVENTS.md")
