@@ -131,6 +131,28 @@ def test_a_message_that_was_not_taken_is_given_again(server: Server) -> None:
     assert server.say(b"pop again wait=20\n") == b"small"
 
 
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize("body", [b"", b"small", b"z" * 200_000])
+def test_whoever_ended_its_side_and_died_while_it_waited_takes_nothing(
+    server: Server, body: bytes, reset: bool
+) -> None:
+    """As `printf … | ncat` that is killed: its kernel refuses what comes. (It acknowledges an end without a byte.)"""
+    for command in (b"pop dead wait=60\n", b"reserve dead 600 wait=60\n"):
+        if not body and not reset and command.startswith(b"pop"):
+            continue
+        with server.connect() as connection:
+            connection.sendall(command)
+            connection.shutdown(socket.SHUT_WR)
+            time.sleep(0.2)
+            if reset:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        time.sleep(0.1)
+        server.say(b"push dead\n" + body)
+        head, _, came = server.say(b"pop dead wait=20 envelope\n").partition(b"\n\n")
+        assert (head[:4], came) == (b"Id: ", body)
+        assert server.say(b"size dead\n") == b"0 ready 0 leased 0 delayed 0 held\n"
+
+
 def test_reservations(server: Server) -> None:
     """A receipt on the first line, then the bytes; nobody else gets it until it is given back or its time is over."""
     server.say(b"push held\nA")
@@ -175,6 +197,7 @@ def test_the_envelope_comes_first_if_one_asks(server: Server) -> None:
         (b"\x16\x03\x01\x02garbage\xff\n", "is not a command"),
         (b"x" * 100_000, "the first line is longer than 1,000 bytes"),
         (b"ack 00.1\n", "is not reserved any more"),
+        (b"auth me\nauth me\npop\n", "the token was sent already; send the command on the line after it"),
         (b"reserve q 999999999\n", "(pull.reserve_max_s)"),
         (b"pop q wait=999999999\n", "(pull.reserve_max_s)"),
         (b"push q delay=999999999\nx", "(limits.hold_days)"),

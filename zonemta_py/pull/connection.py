@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from zonemta_py.pull.tls import TlsLayer, TlsLayerFailed
 from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
-from zonemta_py.reception.peer import is_closed, unacknowledged
+from zonemta_py.reception.peer import is_closed, unacknowledged, was_reset
 
 IN_BYTES_MAX = 256 * 1024
 """Bytes of a client that wait here; then it is not read from."""
@@ -260,12 +260,18 @@ class PullConnection(asyncio.Protocol):
         """The client's kernel has acknowledged all that was written. Raises Cut."""
         pause_s = 0.0
         while not self._lost and (self._transport.get_write_buffer_size() or unacknowledged(self._socket)):
-            if is_closed(self._socket):
+            if self._was_reset():
                 raise Cut
             await self._wait(pause_s)
             pause_s = min(_PAUSE_MAX_S, pause_s * 2 or _PAUSE_S)
-        if self._lost:
+        if self._lost or self._was_reset():
             raise Cut
+
+    def _was_reset(self) -> bool:
+        """Looked up, as nobody reads from a client that has ended its side. Once both have, it is closed anyway."""
+        if self._transport.is_closing() or was_reset(self._socket):
+            return True
+        return not self._finished and is_closed(self._socket)
 
     async def _until_closed(self, most_s: float) -> None:
         """The client has closed its side, or so many seconds are over. Raises Cut for a reset."""

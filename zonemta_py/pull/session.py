@@ -59,6 +59,8 @@ async def _serve(site: PullSite, connection: PullConnection) -> None:
     if command is not None and command.verb == "auth":
         token = site.tokens.holder(command.token)
         command, whole = await _command(connection)
+        if command is not None and command.verb == "auth":
+            raise LineError("the token was sent already; send the command on the line after it")
     if command is None:  # connected, and gone again without a word
         await connection.end()
         return

@@ -25,13 +25,18 @@ def is_closed(connection: socket.socket) -> bool:
     return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _CLOSED
 
 
+def was_reset(connection: socket.socket) -> bool:
+    """Whether a reset has come that nobody has been told of. What is written after it counts as acknowledged."""
+    return connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
+
+
 async def has_all(transport: Any, most_s: float) -> bool:
     """Waits until the client's kernel has all that was written; False if it is gone, or that takes too long."""
     loop = asyncio.get_running_loop()
     connection, until, pause_s = transport.get_extra_info("socket"), loop.time() + most_s, 0.0
     while not transport.is_closing() and loop.time() < until:
         if not transport.get_write_buffer_size() and not unacknowledged(connection):
-            return True
+            return not (transport.is_closing() or is_closed(connection) or was_reset(connection))
         await asyncio.sleep(pause_s)
         pause_s = min(_PAUSE_MAX_S, pause_s * 2 or _PAUSE_S)
     return False
