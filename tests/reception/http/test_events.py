@@ -194,9 +194,10 @@ def test_streams_take_no_place_of_requests(open_http: Callable[..., Any]) -> Non
 
 
 def test_a_client_that_reads_nothing_holds_up_nobody(
-    door: Any, follow: Callable[..., Follower], monkeypatch: pytest.MonkeyPatch
+    door: Any, follow: Callable[..., Follower], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It lags in the journal, not in memory; when it reads on it gets everything; if it does not it is cut off."""
+    """It lags in the journal, not in memory; when it reads on it gets everything; if it does not it is cut off, and
+    nothing is kept for it; that is no mistake of ours to log."""
     monkeypatch.setattr(hub, "KEPT_BYTES", 20_000)
     monkeypatch.setattr(hub, "PORTION_BYTES", 10_000)
     much = {"count": 650, "headers": {"subject": "x" * 7000}}  # more than the buffers of a connection take
@@ -214,13 +215,23 @@ def test_a_client_that_reads_nothing_holds_up_nobody(
     ids = [line for line in found.decode("utf-8", "replace").splitlines() if line.startswith("id: ")]
     assert len(ids) == len(set(ids)) == 1300
     monkeypatch.setattr(events, "TAKEN_S", 0.5)
-    with stuck(door.port):
+    with stuck(door.port) as slow:
         mail(door, "ann@x.test", **much)
         end = time.monotonic() + PATIENCE_S
         while ours._listeners > 1:
             assert time.monotonic() < end, "who takes nothing is cut off"
             time.sleep(0.02)
+        while _is_open(door.port, slow.getsockname()[1]):
+            assert time.monotonic() < end, "its connection stays until it reads"
+            time.sleep(0.02)
+    assert "Exception" not in caplog.text
     quick.until(2600)
+
+
+def _is_open(port: int, client_port: int) -> bool:
+    """Whether the server still has that connection."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
+    return any(row[1:4] == [f"0100007F:{port:04X}", f"0100007F:{client_port:04X}", "01"] for row in rows)
 
 
 def _hubs() -> Iterator[hub.Hub]:

@@ -18,7 +18,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.sse import format_sse_event
 from starlette.responses import StreamingResponse
-from starlette.types import Message, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from zonemta_py.config.services.events import EventType
 from zonemta_py.disk import identity
@@ -38,19 +38,34 @@ RETRY_MS = 2000
 PIECE_BYTES = 64 * 1024
 
 
+class _TakesNothing(Exception):
+    pass
+
+
 class EventStream(StreamingResponse):
-    """Ends if the client takes nothing for a minute: what waits for it is in memory, a piece of it at least. (FastAPI's
-    own response for event streams never gives up.)"""
+    """Ends if the client takes nothing for a minute: what waits for it is in memory, a piece of it at least, and goes
+    with the connection. (FastAPI's own response for event streams never gives up.)"""
 
     media_type = "text/event-stream"
 
-    async def stream_response(self, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def patient(message: Message) -> None:
-            async with asyncio.timeout(TAKEN_S):
-                await send(message)
+            try:
+                async with asyncio.timeout(TAKEN_S):
+                    await send(message)
+            except TimeoutError:
+                raise _TakesNothing from None
 
         try:
-            await super().stream_response(patient)
+            await super().__call__(scope, receive, patient)
+        except _TakesNothing:
+            scope["state"]["transport"].abort()  # a close would wait until the client has taken the rest
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+    async def stream_response(self, send: Send) -> None:
+        try:
+            await super().stream_response(send)
         finally:
             await self.body_iterator.aclose()  # type: ignore[attr-defined]  # a generator of ours
 
