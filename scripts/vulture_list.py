@@ -9,7 +9,6 @@ _ = object()
 # asyncio calls its protocols
 _.pause_writing
 _.resume_writing
-_.eof_received
 
 # asyncio.StreamReader, for what reads the PROXY protocol's line
 _.readuntil

@@ -30,13 +30,28 @@ def was_reset(connection: socket.socket) -> bool:
     return connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
 
 
+def has_now(transport: Any) -> bool:
+    """Whether the client's kernel has all that was written, and there has been no reset."""
+    connection = transport.get_extra_info("socket")
+    if transport.get_write_buffer_size() or unacknowledged(connection):
+        return False
+    return not (is_closed(connection) or was_reset(connection))
+
+
 async def has_all(transport: Any, most_s: float) -> bool:
-    """Waits until the client's kernel has all that was written; False if it is gone, or that takes too long."""
-    loop = asyncio.get_running_loop()
-    connection, until, pause_s = transport.get_extra_info("socket"), loop.time() + most_s, 0.0
-    while not transport.is_closing() and loop.time() < until:
-        if not transport.get_write_buffer_size() and not unacknowledged(connection):
-            return not (transport.is_closing() or is_closed(connection) or was_reset(connection))
+    """Waits until the client's kernel has all that was written; False if it is gone, or that takes too long.
+
+    A client that has all may close at once. So the transport's protocol notes `had_all` when the client's end comes.
+    """
+    if transport.is_closing():
+        return False
+    loop, protocol = asyncio.get_running_loop(), transport.get_protocol()
+    until, pause_s = loop.time() + most_s, 0.0
+    while loop.time() < until:
+        if transport.is_closing():
+            return bool(protocol.had_all)
+        if has_now(transport):
+            return True
         await asyncio.sleep(pause_s)
         pause_s = min(_PAUSE_MAX_S, pause_s * 2 or _PAUSE_S)
     return False

@@ -76,6 +76,19 @@ def test_a_repeated_push_is_stored_once(shared_door: HttpDoor) -> None:
     assert other.status_code == 409
 
 
+@pytest.mark.parametrize("body", [b"", BINARY])
+def test_a_client_that_wants_the_connection_closed_takes_it_too(shared_door: HttpDoor, body: bytes) -> None:
+    close, client = {"connection": "close"}, shared_door.client
+    for _ in range(2):
+        client.post("/v1/queues/close/push", content=body)
+    assert client.post("/v1/queues/close/pop", headers=close).content == body
+    reserved = client.post("/v1/queues/close/reserve?wait=20", headers=close)
+    assert reserved.content == body
+    receipt = {"receipt": reserved.headers["zonemta-receipt"]}
+    assert client.post("/v1/queues/close/ack", json=receipt).status_code == 200
+    assert client.post("/v1/queues/close/pop").status_code == 204
+
+
 def test_a_pop_that_is_not_taken_is_given_back(shared_door: HttpDoor) -> None:
     """Its client goes in the middle of the response."""
     large = b"z" * 8_000_000

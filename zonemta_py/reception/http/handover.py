@@ -43,8 +43,8 @@ class Handover(Response):
             await self._send({"type": "http.response.start", "status": 200, "headers": self.raw_headers}, send)
             async for chunk in self._taken.chunks():
                 await self._send({"type": "http.response.body", "body": chunk, "more_body": True}, send)
+            arrived = await has_all(transport, self._timeout_s)  # before the end, which may close the connection
             await self._send({"type": "http.response.body", "body": b""}, send)
-            arrived = await has_all(transport, self._timeout_s)
         except TimeoutError:
             transport.abort()
         finally:

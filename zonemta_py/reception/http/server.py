@@ -28,6 +28,7 @@ from zonemta_py.reception.http.keys import renew_token
 from zonemta_py.reception.http.pace import HEAD_S, LEAST_BYTES_S, WINDOW_S, RequestPace
 from zonemta_py.reception.http.request_context import QueueFace, RequestContext
 from zonemta_py.reception.http.sharing import Parser, TurnTaking
+from zonemta_py.reception.peer import has_now
 
 _KEEP_ALIVE_S = 75
 HEAD_BYTES_MAX = 64 * 1024
@@ -72,7 +73,7 @@ class _Connection(H11Protocol):
         self.conn = Parser(self.gate.turns, HEAD_BYTES_MAX)
         self.flow = TurnTaking(transport)
         self.app_state = {**self.app_state, "transport": transport}
-        self.waits = False
+        self.waits = self.had_all = False
         self.heard = self.loop.time()
         self.pace = RequestPace(self.heard, HEAD_S, WINDOW_S, LEAST_BYTES_S)
         self.peer = plain_ip(self.client[0]) if self.client else ""
@@ -84,6 +85,10 @@ class _Connection(H11Protocol):
         self.gate.leave(self, self.peer)
         self.refused = True
         super().connection_lost(exc)
+
+    def eof_received(self) -> None:
+        self.had_all = has_now(self.transport)  # see `has_all`
+        super().eof_received()
 
     def data_received(self, data: bytes) -> None:
         self.heard = self.loop.time()
