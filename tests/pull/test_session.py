@@ -15,6 +15,8 @@ from typing import IO
 import pytest
 
 from tests.pull.conftest import Server
+from zonemta_py.mail.reply import Reply
+from zonemta_py.pull.session import refused
 
 BINARY = bytes(range(256)) * 1_000 + b"\n.\r\n\0"
 """Several chunks, of all bytes there are."""
@@ -208,6 +210,18 @@ def test_an_error_is_a_line_and_then_a_reset(server: Server, text: bytes, said: 
     line = server.refused(text)
     assert said in line
     assert line.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "said"),
+    [
+        (452, "the disk is full", "the disk is full; try again later"),
+        (451, "it restarts; try again in a moment", "it restarts; try again in a moment"),
+        (554, "there is no such queue", "there is no such queue"),
+    ],
+)
+def test_one_is_asked_to_try_again_once(code: int, text: str, said: str) -> None:
+    assert refused(Reply(code, "4.3.0" if code < 500 else "5.5.0", text)) == said
 
 
 def test_help_and_queues(server: Server) -> None:

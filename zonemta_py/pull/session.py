@@ -10,6 +10,7 @@ import logging
 from dataclasses import dataclass
 
 from zonemta_py.config.services.pull import PullToken
+from zonemta_py.mail.reply import Reply
 from zonemta_py.pull.access import NotAllowed, Tokens, check
 from zonemta_py.pull.actions import ACTIONS, Exchange
 from zonemta_py.pull.command import LINE_BYTES_MAX, Command, LineError, parse
@@ -40,17 +41,23 @@ async def serve_connection(site: PullSite, connection: PullConnection) -> None:
     except Cut:
         connection.abort()
         return
-    except NotAllowed as refused:
-        site.notes.warn("token", connection.peer, "pull: %s: %s", connection.peer, refused)
-        sentence = str(refused)
+    except NotAllowed as problem:
+        site.notes.warn("token", connection.peer, "pull: %s: %s", connection.peer, problem)
+        sentence = str(problem)
     except (LineError, QueueProblem) as problem:
         sentence = str(problem)
     except QueueRefusal as refusal:
-        sentence = refusal.reply.text if refusal.reply.permanent else f"{refusal.reply.text}; try again later"
+        sentence = refused(refusal.reply)
     except Exception:
         log.exception("pull: a command of %s failed", connection.peer)
         sentence = "the server failed on this command; its log says why"
     await connection.refuse(sentence)
+
+
+def refused(reply: Reply) -> str:
+    """What a client is told of the queue's refusal."""
+    again = not reply.permanent and "try again" not in reply.text
+    return f"{reply.text}; try again later" if again else reply.text
 
 
 async def _serve(site: PullSite, connection: PullConnection) -> None:
