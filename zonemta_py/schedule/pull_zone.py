@@ -12,6 +12,7 @@ be is put on the shelf.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Iterator
 from typing import TypeAlias, cast
 
 from zonemta_py.config import Zone
@@ -83,6 +84,10 @@ class PullZone(ZoneSchedule):
             for entry in flow_queue.entries
         ]
         return sorted(found, key=lambda row: _rank(*row))[:most]
+
+    def in_memory(self) -> Iterator[Entry]:
+        """What waits, as far as it is in memory."""
+        return (entry for flow_queue in self.flow_queues.by_key.values() for entry in flow_queue.entries)
 
     def _first(self, looked: set[str]) -> FlowQueue | None:
         """Of the flow queues that may go, the one with the message that is next."""

@@ -166,6 +166,28 @@ async def test_priorities_and_delays_of_a_push(house: Make, front: Make) -> None
     await home.sound()
 
 
+async def test_what_has_become_due_is_ready_though_nobody_waits(house: Make, front: Make) -> None:
+    """In memory and beyond it; a worker that looks before it takes finds it."""
+    home = await house()
+    queue = await front(home)
+    for number in range(150):
+        await push(queue, b"%d" % number)
+    taken = await queue.pull("jobs", most=100, reserve_s=60)
+    for one in taken:
+        assert await queue.nack(one.lease, one.id, 1)
+
+    async def counts() -> tuple[int, int]:
+        [row] = await queue.ask("queues")
+        return row["ready"], row["delayed"]
+
+    assert await counts() == (50, 100)
+    await home.move(2)
+    assert await counts() == (150, 0)
+    assert [await pop(queue) for _ in range(151)] == [*(b"%d" % number for number in range(150)), None]
+    assert await counts() == (0, 0)
+    await home.sound()
+
+
 async def test_names_and_numbers_of_queues_are_bounded(house: Make, front: Make) -> None:
     """A name that is none, one too many, and none that may be made: each is one sentence."""
     home = await house(pull={"queues_max": 2})

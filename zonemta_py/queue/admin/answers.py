@@ -103,7 +103,7 @@ async def _queues(pulls: Pulls, queue: QueueContext) -> list[dict[str, Any]]:
     with suppress(TimeoutError):
         async with asyncio.timeout(CAUGHT_UP_S):
             await _caught_up(queue)
-    return pulls.rows()
+    return await pulls.rows()
 
 
 async def _caught_up(queue: QueueContext) -> None:

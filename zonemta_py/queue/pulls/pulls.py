@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from zonemta_py.disk.leveldb.store import StoreFenced
+from zonemta_py.disk.leveldb.store import StoreError, StoreFenced
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import DEFERRED, DELIVERED, HELD, RELEASED, Delivery, Outcome, Result
 from zonemta_py.queue.lifecycle import in_doubt
@@ -270,8 +271,20 @@ class Pulls:
             found.append(self._leases.delivery(lease, messages.body(message)))
         return found
 
-    def rows(self) -> list[dict[str, Any]]:
+    async def _bring_due(self) -> None:
+        """What has become due is read, though nobody waits for it. Raises StoreError."""
+        core = self._core
+        for name in list(core.schedule.zones):
+            zone = core.schedule.pull_zone(name)
+            while zone is not None and zone.fill(core.clock.steady_ms()):  # noqa: ASYNC110 (others get their turn)
+                await asyncio.sleep(0)
+            while zone is not None and zone.moving:
+                await core.lines.stable()
+
+    async def rows(self) -> list[dict[str, Any]]:
         """Every queue: how much is ready, delayed, held and leased, and how many wait to take something."""
+        with suppress(StoreError):  # then what has become due just now counts as delayed
+            await self._bring_due()
         core, rows = self._core, list[dict[str, Any]]()
         leased: dict[str, list[int]] = {}
         for lease in self._leases.out.values():
@@ -279,11 +292,14 @@ class Pulls:
                 counts = leased.setdefault(lease.zone.name, [0, 0])
                 for entry in lease.open:
                     counts[entry.key.startswith(b"deferred ")] += 1
-        for name, zone in core.schedule.zones.items():
-            if not zone.zone.pulled:
+        for name in core.schedule.zones:
+            zone = core.schedule.pull_zone(name)
+            if zone is None:
                 continue
             ready, delayed, held = core.sizes.zones.get(name, [0, 0, 0])
             out = leased.get(name, [0, 0])
+            due = sum(entry.key.startswith(b"deferred ") for entry in zone.in_memory())
+            ready, delayed = ready + due, delayed - due
             row = {"queue": queues.queue_of(zone.zone), "zone": name, "ready": ready - out[0]}
             row |= {"delayed": delayed - out[1], "held": held, "leased": sum(out)}
             rows.append(row | {"pullers": len(self._waiting.get(name, ()))})

@@ -7,6 +7,8 @@ changes. Done once at the start, after recovery, and logged.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.queue.core import sizes
@@ -18,14 +20,14 @@ from zonemta_py.zones import queues
 BATCH = 1_000
 
 
-async def adopt(core: Core) -> dict[str, int]:
-    """Moves them; returns how many from which zone. Mail that comes meanwhile goes to zones that exist."""
+async def adopt(core: Core) -> dict[str, Counter[str]]:
+    """Moves them; returns, by zone, how many continue where. Mail that comes meanwhile goes to zones that exist."""
     orphaned = [zone for zone, counts in core.sizes.zones.items() if zone not in core.schedule.zones and any(counts)]
     return {zone: await _adopt_zone(core, zone) for zone in orphaned}
 
 
-async def _adopt_zone(core: Core, zone: str) -> int:
-    now_ms, count = core.clock.steady_ms(), 0
+async def _adopt_zone(core: Core, zone: str) -> Counter[str]:
+    now_ms, moved = core.clock.steady_ms(), Counter[str]()
     for family in FAMILY:
         prefix = f"{family} {zone} ".encode()
         operations: list[Operation] = []
@@ -41,13 +43,13 @@ async def _adopt_zone(core: Core, zone: str) -> int:
                 new = keys.deferred(home, place.due_ms or now_ms, place.id, place.recipient)
             core.sizes.rezone(zone, home, domain, before, after)
             operations += [(key, None), (new, value)]
-            count += 1
+            moved[home] += 1
             if len(operations) >= BATCH:
                 core.lines.submit(operations, immediately, sync=False, keep=True)
                 operations = []
                 await core.lines.stable()
         core.lines.submit(operations, immediately, sync=False, keep=True)
-    return count
+    return moved
 
 
 def _home(core: Core, place: keys.Place) -> str:

@@ -146,9 +146,9 @@ class Opening:
     async def _finish(self) -> None:
         core = self.queue.core
         await self.apply(clear=True)
-        for zone, count in (await adopt(core)).items():
-            home = f"zone {core.config.default_zone.name!r}, what was pushed in the queue of its name"
-            say(f"zone {zone!r} is gone from the configuration: its {count} recipients continue in {home}")
+        for zone, moved in (await adopt(core)).items():
+            for home, count in moved.items():
+                say(f"zone {zone!r} is gone from the configuration: {count} of its recipients continue in {home!r}")
         await core.journal.stable()
         await core.lines.stable()
         core.receipts.forget()
