@@ -129,8 +129,8 @@ async def test_kills_lose_nothing(memory: Path) -> None:
     """SIGKILL and SIGTERM of the feed, and SIGKILL of the queue, at random moments, the receiver there or away."""
     dice = random.Random(11)
     async with running(memory, "memory_events = 100\nmemory_bytes = 65536\nring_bytes = 4194304") as run:
-        mailing = asyncio.ensure_future(run.mail(250))
-        for blow in range(8):
+        mailing = asyncio.ensure_future(run.mail(150))
+        for blow in range(6):
             await asyncio.sleep(dice.random() * 0.5)
             if blow % 4 == 1:
                 await run.hook.stop()
