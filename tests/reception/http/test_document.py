@@ -43,7 +43,7 @@ def _impatient(whole: Any) -> Any:
 
 @pytest.mark.filterwarnings("ignore:Skipped test cases with unsupported payload")
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True,
+    max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True,
     phases=(Phase.explicit, Phase.generate),
 )  # fmt: skip
 @schema.exclude(path="/v1/events").parametrize()
