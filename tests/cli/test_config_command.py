@@ -176,3 +176,21 @@ def test_a_password_that_is_no_text(zonemta: Callable[..., object]) -> None:
     ran = zonemta("config", "password", stdin=b"\xff\xfe\n")
     assert (ran.code, ran.err.count("\n")) == (Exit.DATA, 1)
     assert "is not UTF-8" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[pull]\nenabled = true\n[[zones]]\nname = 'in'\ndelivery = 'pull'\n", "'in' is the default and a pull"),
+        ("[[zones]]\nname = 'x'\n[[zones]]\nname = 'in'\ndelivery = 'pull'\n", "nobody can take what waits in zone"),
+        ("[http]\nenabled = true\n[[zones]]\nname = 'x'\n[[zones]]\nname = 'in'\ndelivery = 'pull'\n", ""),
+        ("[[zones]]\nname = 'x'\n", ""),
+    ],
+)  # fmt: skip
+def test_mail_that_would_wait_for_nobody(zonemta: Callable[..., object], tmp_path: Path, text: str, said: str) -> None:
+    """A pull zone that is the default, or that nobody can reach."""
+    path = tmp_path / "c.toml"
+    path.write_text(ROOT + text)
+    ran = zonemta("config", "check", path)
+    assert ran.code == Exit.OK
+    assert (said in ran.err) if said else (ran.err == "")

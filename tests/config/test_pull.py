@@ -14,7 +14,7 @@ HASH = "0" * 64
 
 
 def test_a_token_is_for_its_queues_and_rights() -> None:
-    token = PullToken(name="worker", hash=HASH, queues=["jobs", "mail.*"], rights=["pop"])
+    token = PullToken(name="worker", hash=HASH, queues=["Jobs", "mail.*"], rights=["pop"])
     assert [token.may("pop", queue) for queue in ("jobs", "jobs2", "mail.in", "mail", "other")] == [
         True, False, True, False, False,
     ]  # fmt: skip

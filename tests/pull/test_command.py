@@ -25,7 +25,8 @@ from zonemta_py.pull.command import COMMANDS, Command, LineError, overview, pars
         (b"ack 1a2063c153e00000.3", Command("ack", receipt="1a2063c153e00000.3")),
         (b"nack 1a2063c153e00000.3 60", Command("nack", receipt="1a2063c153e00000.3", delay=60)),
         (b"extend 1a2063c153e00000.3 60", Command("extend", receipt="1a2063c153e00000.3", seconds=60)),
-        (b"auth zmta_x", Command("auth", token="zmta_x")),
+        (b"auth zmta_X", Command("auth", token="zmta_X")),
+        (b"pop Jobs.X", Command("pop", queue="jobs.x")),
     ],
 )  # fmt: skip
 def test_lines_are_understood(line: bytes, command: Command) -> None:

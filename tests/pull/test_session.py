@@ -81,7 +81,10 @@ def test_a_push_is_answered_when_one_asks(server: Server) -> None:
     assert "4 bytes came and size=5 was said, so nothing is stored" in server.refused(
         b"push asked size=5\nhell", end=True
     )
+    for text in (b"push asked size=0\nx", b"push asked size=5\nhello\n", b"push asked size=0\n\n"):
+        assert "more bytes came than size=" in server.refused(text)
     assert server.say(b"size asked\n") == b"1 ready 0 leased 0 delayed 0 held\n"
+    assert server.say(b"push asked size=0\n", end=False) == b""
 
 
 def test_an_aborted_push_is_not_stored(server: Server) -> None:

@@ -47,8 +47,14 @@ async def _message(connection: PullConnection, size: int | None) -> AsyncIterato
             break
         came += len(block)
         yield block
-    if size is not None and came != size:
+    if size is None:
+        return
+    if came < size:
         raise QueueProblem(f"{came:,} bytes came and size={size} was said, so nothing is stored; push it again")
+    if came > size or await connection.has_more():
+        raise QueueProblem(
+            f"more bytes came than size={size} says, so nothing is stored; say how many there are, or leave size out"
+        )
 
 
 async def pop(exchange: Exchange) -> None:

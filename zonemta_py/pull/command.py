@@ -132,7 +132,7 @@ def _queue(text: str) -> str:
         raise LineError(
             f"{_shown(text)} is not the name of a queue; use 1 to 63 of A-Z a-z 0-9 . _ -, the first a letter or digit"
         )
-    return text
+    return text.lower()
 
 
 def _receipt(text: str) -> str:

@@ -168,6 +168,11 @@ class PullConnection(asyncio.Protocol):
         self._resume()
         return data
 
+    async def has_more(self) -> bool:
+        """Whether bytes have come that nobody has read. Those that are still on their way cannot be known."""
+        await asyncio.sleep(0)  # the loop looks at the socket
+        return bool(self._in)
+
     async def line(self, most: int) -> tuple[bytes, bool]:
         """The next line without its end, and whether it had one; at most `most` bytes, which then has none."""
         searched = 0

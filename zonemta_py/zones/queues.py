@@ -1,7 +1,8 @@
 """Names of pull zones: which zone a named queue is, and which queues there are without a table of their own.
 
 A configured zone with `delivery = "pull"` is the queue of its name. Any other name is the zone `queue/NAME`, which no
-table can have, as it has a slash: it is made when the first message comes, and again after a restart.
+table can have, as it has a slash: it is made when the first message comes, and again after a restart. As names of zones
+are lower-case, so are those of queues: `Jobs` is `jobs`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ PREFIX = "queue/"
 
 
 def zone_of(config: Config, queue: str) -> str:
-    """The name of the zone that a queue is."""
+    """The name of the zone that a queue is, however it is written."""
+    queue = queue.lower()
     zone = config.zone(queue)
     return queue if zone is not None and zone.pulled else PREFIX + queue
 
@@ -27,8 +29,8 @@ def queue_of(zone: Zone) -> str:
 
 
 def is_made(zone: str) -> bool:
-    """Whether a zone's name is that of a queue without a table of its own."""
-    return zone.startswith(PREFIX) and QUEUE_NAME.fullmatch(zone.removeprefix(PREFIX)) is not None
+    """Whether a zone's name is that of a queue without a table of its own. Older versions made some with capitals."""
+    return zone.startswith(PREFIX) and QUEUE_NAME.fullmatch(zone, len(PREFIX)) is not None and zone == zone.lower()
 
 
 def made(zone: str) -> Zone:

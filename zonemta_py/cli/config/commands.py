@@ -14,10 +14,10 @@ from typing import Annotated
 import typer
 
 from zonemta_py import privileges
-from zonemta_py.cli.config import certificates
+from zonemta_py.cli.config import certificates, pull_zones
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import ConfigFile, configuration
-from zonemta_py.config import Config, ConfigError, load, senders
+from zonemta_py.cli.terminal.options import ConfigFile, Folder, configuration
+from zonemta_py.config import Config, ConfigError, senders
 from zonemta_py.config.secret import warning as exposed
 from zonemta_py.config.services.events import SECRET_PREFIX
 
@@ -25,16 +25,22 @@ app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True
 
 
 @app.command()
-def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="Configuration to check.")]) -> None:
-    """Check a configuration: keys, values, certificates, password hashes, plugins."""
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Configuration to check.")], folder: Folder = None
+) -> None:
+    """Check a configuration: keys, values, certificates, password hashes, plugins.
+
+    With --folder, also what it would do with what waits in that queue, if it runs.
+    """
     from zonemta_py import children
 
     _check_readable(file)
-    config = load(file)
+    config = configuration(file, folder)
     try:
         warnings = [*_open(file, config), *_become(config)]
         children.check(config, children.plugins(config))
-        warnings += [*_doubts(config), *certificates.doubts(config, datetime.now(UTC))]
+        warnings += [*_doubts(config), *pull_zones.doubts(config), *certificates.doubts(config, datetime.now(UTC))]
+        warnings += pull_zones.turned(config) if folder else []
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None
     names = ", ".join(zone.name for zone in config.zones)

@@ -37,7 +37,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "events dead": ("zonemta events dead crm", "zonemta events dead crm --replay"),
     "events replay": ("zonemta events replay --sink crm --since 2h --type bounced",),
-    "config check": ("zonemta config check zonemta.toml",),
+    "config check": ("zonemta config check zonemta.toml", "zonemta config check new.toml --folder /var/lib/zonemta"),
     "ring show": ("zonemta ring show /var/lib/zonemta/overflow.ring",),
     "warmup set": ("zonemta warmup set 192.0.2.1 google 3",),
     "campaign check": ("zonemta campaign check letter.toml --list people.csv",),

@@ -21,15 +21,16 @@ PullRight = Literal["push", "pop"]
 
 
 def queue_patterns(values: list[str]) -> list[str]:
-    """Raises ValueError for what is neither a queue's name nor the beginning of one."""
+    """In lower case, as the names are. Raises ValueError for what is neither a queue's name nor the beginning of
+    one."""
     for value in values:
         if not value or not _PATTERN.fullmatch(value):
             raise ValueError(f"{value!r} is not the name of a queue such as jobs, and not a pattern such as jobs.*")
-    return values
+    return [value.lower() for value in values]
 
 
 def names_queue(patterns: Iterable[str], queue: str) -> bool:
-    """Whether any of them means that queue."""
+    """Whether any of them means that queue, which is in lower case."""
     return any(queue.startswith(one[:-1]) if one.endswith("*") else queue == one for one in patterns)
 
 

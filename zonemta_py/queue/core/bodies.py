@@ -31,6 +31,7 @@ from zonemta_py.mail.reply import Reply
 log = logging.getLogger(__name__)
 
 TOO_MUCH_BEGUN = Reply(452, "4.3.1", "too much unfinished mail is being handed in, try again later")
+DISK_SHORT = Reply(452, "4.3.1", "the queue's disk is nearly full, try again later")
 THREADS = 4
 T = TypeVar("T")
 
@@ -55,8 +56,10 @@ class Uncommitted:
         """Counts them, or returns a refusal. In total they may fill half of the free space, so that other mail finds
         room."""
         here = self._clients.get(client, 0) + size
-        if here > self._most_per_client or self.total + size > min(self._most, self._free()):
+        if here > self._most_per_client or self.total + size > self._most:
             return TOO_MUCH_BEGUN
+        if self.total + size > self._free():
+            return DISK_SHORT
         self._clients[client] = here
         self.total += size
         return None

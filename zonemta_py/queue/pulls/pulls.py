@@ -302,5 +302,6 @@ class Pulls:
             ready, delayed = ready + due, delayed - due
             row = {"queue": queues.queue_of(zone.zone), "zone": name, "ready": ready - out[0]}
             row |= {"delayed": delayed - out[1], "held": held, "leased": sum(out)}
+            row["pushed"] = sum(core.sizes.domains.get((name, queues.DOMAIN), ()))  # in all; the others came as mail
             rows.append(row | {"pullers": len(self._waiting.get(name, ()))})
         return sorted(rows, key=lambda row: str(row["queue"]))

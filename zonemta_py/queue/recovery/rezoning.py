@@ -1,13 +1,15 @@
 """Re-zoning: recipients of a zone that was removed from the configuration continue in the default zone; what was
-pushed, in the pull zone that its queue is now.
+pushed, in the pull zone that its queue is now. That holds also for what was pushed to a zone that is sent from now:
+nothing that was pushed is ever sent.
 
 They become deferred there, due at once (held ones stay held), so that the schedule finds them; nothing else about them
-changes. Done once at the start, after recovery, and logged.
+changes. Done at each start that finds any, after recovery, and logged.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation
@@ -20,27 +22,47 @@ from zonemta_py.zones import queues
 BATCH = 1_000
 
 
-async def adopt(core: Core) -> dict[str, Counter[str]]:
-    """Moves them; returns, by zone, how many continue where. Mail that comes meanwhile goes to zones that exist."""
-    orphaned = [zone for zone, counts in core.sizes.zones.items() if zone not in core.schedule.zones and any(counts)]
-    return {zone: await _adopt_zone(core, zone) for zone in orphaned}
+async def adopt(core: Core) -> list[str]:
+    """Moves them; returns a sentence about each zone left. Mail that comes meanwhile goes to zones that exist."""
+    told, zones = list[str](), core.schedule.zones
+    for zone in [zone for zone, counts in core.sizes.zones.items() if zone not in zones and any(counts)]:
+        for home, count in (await _adopt_zone(core, zone, _home)).items():
+            told.append(_sentence(zone, home, count))
+    for zone in [name for name, one in zones.items() if not one.zone.pulled]:
+        if any(core.sizes.domains.get((zone, queues.DOMAIN), ())):
+            for home, count in (await _adopt_zone(core, zone, _queue_of)).items():
+                told.append(
+                    f"zone {zone!r} is a pull zone no longer: {count} messages that were pushed to it continue in"
+                    f" {home!r}, and are not sent"
+                )
+    return told
 
 
-async def _adopt_zone(core: Core, zone: str) -> Counter[str]:
+def _sentence(zone: str, home: str, count: int) -> str:
+    if zone.startswith(queues.PREFIX):
+        return f"{zone!r} is {home!r} now: {count} messages continue there"
+    return f"zone {zone!r} is gone from the configuration: {count} of its recipients continue in {home!r}"
+
+
+async def _adopt_zone(core: Core, zone: str, home_of: Callable[[Core, keys.Place], str | None]) -> Counter[str]:
+    """How many continue where. home_of: the zone in which a recipient continues; None: it stays."""
     now_ms, moved = core.clock.steady_ms(), Counter[str]()
     for family in FAMILY:
         prefix = f"{family} {zone} ".encode()
         operations: list[Operation] = []
         for key, value in core.store.scan(prefix, keys.end(prefix)):
             place = keys.place(key)
-            domain, home = place.recipient.rpartition("@")[2], _home(core, place)
+            home = home_of(core, place)
+            if home is None:
+                continue
+            domain = place.recipient.rpartition("@")[2]
             if family == "held":
                 before = after = sizes.HELD
                 new = keys.held(home, place.id, place.recipient)
             else:
                 before = counted_as(key)
                 after = sizes.DEFERRED
-                new = keys.deferred(home, place.due_ms or now_ms, place.id, place.recipient)
+                new = keys.deferred(home, max(place.due_ms, now_ms), place.id, place.recipient)
             core.sizes.rezone(zone, home, domain, before, after)
             operations += [(key, None), (new, value)]
             moved[home] += 1
@@ -53,10 +75,15 @@ async def _adopt_zone(core: Core, zone: str) -> Counter[str]:
 
 
 def _home(core: Core, place: keys.Place) -> str:
-    """The zone in which a recipient continues."""
+    """The zone in which a recipient of a zone that is gone continues."""
+    return _queue_of(core, place) or core.config.default_zone.name
+
+
+def _queue_of(core: Core, place: keys.Place) -> str | None:
+    """The pull zone of the queue that it was pushed to; None: it came as mail."""
     queue, _, domain = place.recipient.rpartition("@")
     if domain == queues.DOMAIN and core.messages.peek(place.id).get("protocol") == queues.PUSHED:
         zone = queues.zone_of(core.config, queue)
         if core.schedule.pull_zone(zone) or queues.is_made(zone):
             return core.schedule.make(zone).zone.name
-    return core.config.default_zone.name
+    return None

@@ -146,9 +146,8 @@ class Opening:
     async def _finish(self) -> None:
         core = self.queue.core
         await self.apply(clear=True)
-        for zone, moved in (await adopt(core)).items():
-            for home, count in moved.items():
-                say(f"zone {zone!r} is gone from the configuration: {count} of its recipients continue in {home!r}")
+        for sentence in await adopt(core):
+            say(sentence)
         await core.journal.stable()
         await core.lines.stable()
         core.receipts.forget()

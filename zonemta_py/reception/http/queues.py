@@ -6,6 +6,7 @@ import asyncio
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import AfterValidator
 
 from zonemta_py.config.services.pull import names_queue
 from zonemta_py.reception.http import handover
@@ -28,7 +29,9 @@ def _known_query(request: Request) -> None:
 
 router = APIRouter(prefix="/v1/queues", dependencies=[Depends(_known_query)])
 WAIT_S_MAX = 300
-_Queue = Annotated[queue_rows.Queue, Path(description="The queue's name.")]
+_Queue = Annotated[
+    queue_rows.Queue, Path(description="The queue's name; capitals count as small letters."), AfterValidator(str.lower)
+]
 _Wait = Annotated[
     float, Query(ge=0, le=WAIT_S_MAX, description="Seconds to wait for a message if there is none; the request counts.")
 ]
