@@ -304,6 +304,6 @@ def test_rows_of_a_newer_queue_are_read() -> None:
     outcome, trace = [1, 250, "2.0.0", "ok", "dot", ["a@b.c"], False, "", ""], ["mx", "", "", 0, 0, "", "", "", []]
     body = [1, ID, "z", "b.c", [[*outcome, "new"]], [*trace, "new"]]
     assert DeliveryRecord.of(body) == (1, ID, "z", "b.c", [tuple(outcome)], tuple(trace))
-    row = [ID, "z", "a@b.c", MS, "retry"]
+    row = [ID, "z", "a@b.c", MS, "retry", "b.c"]
     assert InDoubtRecord.of([[1], [[*row, "new"]]]) == ([1], [tuple(row)])
     assert Who.of(["a@b.c", 1, 2, "new"]) == ("a@b.c", 1, 2)

@@ -133,10 +133,27 @@ def test_what_ends_otherwise() -> None:
         ("in_doubt", {"message": "m1", "recipient": "b@x.test", "domain": "x.test", "zone": "default",
                       "started_ms": MS, "action": "retry"}),
     ]  # fmt: skip
+    rows = [["m1", "default", "b@x.test", MS, "hold", FLOW], ["m1", "default", "c@x.test", MS, "retry", FLOW]]
+    one, two, held = told(Type.IN_DOUBT, [[5], rows])
+    assert [kind for kind, _ in (one, two, held)] == ["in_doubt", "in_doubt", "held"], "ids of old ones stay"
+    assert held[1] == {
+        "message": "m1", "recipient": "b@x.test", "domain": "x.test", "zone": "default", "started_ms": MS,
+        "site": "mx.test", "source": "192.0.2.1", "priority": 2, "tenant": "shop", "campaign": "spring",
+        "reason": "in doubt",
+    }  # fmt: skip
+    assert one[1] == {name: value for name, value in held[1].items() if name != "reason"} | {"action": "hold"}
+    assert len(told(Type.IN_DOUBT, [[5, 6], [rows[0], rows[0]]])) == 3, "held once, though it was in two leases"
     assert [kind for kind, data in told(Type.IN_DOUBT, [[5, 6], []])] == ["requeued", "requeued"]
     ((kind, data),) = told(Type.MOVED, ["m1", "default", ["b@x.test"], MS])
     assert (kind, data["due_ms"]) == ("released", MS)
+    ((kind, data),) = told(Type.MOVED, ["m1", "default", ["b@x.test"], MS, "2~shop~spring"])
+    assert (data["campaign"], data["tenant"], data["priority"]) == ("spring", "shop", 2)
+    assert "campaign" not in told(Type.MOVED, ["m1", "default", ["b@x.test"]])[0][1]
     assert told(Type.FINISH, ["m1"]) == [("finished", {"message": "m1"})]
+    assert told(Type.FINISH, ["m1", "spring"]) == [("finished", {"message": "m1", "campaign": "spring"})]
+    outcome = [1, 250, "", "ok", "dot", ["a@x.test", ["b@x.test", MS, 0], ["c@x.test", MS, 0, 3]]]
+    found = told(Type.DELIVERY, [1, "m1", "default", FLOW, [outcome], TRACE])
+    assert [data.get("attempts") for _, data in found] == [None, None, 3]
     where = {"destination": FLOW, "due": [], "envelope": {"sender": "a@b.test", "size": 3, "tenant": "else"}}
     ((kind, data),) = told(Type.REMOVED, ["m1", "default", ["b@x.test"], "suppressed: manual", where])
     assert (kind, data["reason"], data["campaign"], data["sender"]) == (

@@ -88,7 +88,8 @@ class PositionRecord(TypedDict, total=False):
 
 
 class Who(NamedTuple):
-    """A recipient of a START or of an outcome. before_ms: it was deferred until then (0: it was not). due_ms: it is."""
+    """A recipient of a START or of an outcome. before_ms: it was deferred until then (0: it was not). due_ms: it is.
+    An outcome's has the number of its attempts behind that, for events."""
 
     address: str
     before_ms: int = 0
@@ -236,30 +237,33 @@ class DeliveryRecord(NamedTuple):
 
 
 class FinishRecord(NamedTuple):
-    """No recipient is left."""
+    """No recipient is left. campaign: its message's, where that was known."""
 
     id: str
+    campaign: str = ""
 
     def pack(self) -> bytes:
-        return pack(self)
+        return pack(self if self.campaign else [self.id])
 
     @classmethod
     def of(cls, fields: list[Any]) -> FinishRecord:
-        return cls(*fields[:1])
+        return cls(*fields[:2])
 
 
 class InDoubtRow(NamedTuple):
-    """A recipient whose result may have been lost. action: of its zone, "retry" or "hold"."""
+    """A recipient whose result may have been lost. action: of its zone, "retry" or "hold". destination: as in
+    its START."""
 
     id: str
     zone: str
     address: str
     since_ms: int
     action: str
+    destination: str = ""
 
     @classmethod
     def of(cls, fields: list[Any]) -> InDoubtRow:
-        return cls(*fields[:5])
+        return cls(*fields[:6])
 
 
 class InDoubtRecord(NamedTuple):
@@ -269,7 +273,8 @@ class InDoubtRecord(NamedTuple):
     recipients: list[InDoubtRow]
 
     def pack(self) -> bytes:
-        return pack(self)
+        rows = [row if row.destination else row[:5] for row in self.recipients]
+        return pack([self.leases, rows])
 
     @classmethod
     def of(cls, fields: list[Any]) -> InDoubtRecord:
@@ -314,19 +319,20 @@ LOST_CASE = "lost"
 
 
 class MovedRecord(NamedTuple):
-    """Held recipients released by an operator: deferred, due then."""
+    """Held recipients released by an operator: deferred, due then. flow: their priority, tenant and campaign."""
 
     id: str
     zone: str
     recipients: list[str]
     due_ms: int
+    flow: str = ""
 
     def pack(self) -> bytes:
-        return pack(self)
+        return pack(self if self.flow else self[:4])
 
     @classmethod
     def of(cls, fields: list[Any]) -> MovedRecord:
-        return cls(*fields[:4])
+        return cls(*fields[:5])
 
 
 class LostRecord(NamedTuple):

@@ -95,13 +95,15 @@ def _way(destination: str) -> dict[str, Any]:
     """Site, source and flow of a flow queue's name. Not to be changed by its callers."""
     site, source, flow = split_key(destination)
     try:
-        flow_id = FlowId.of(flow)
+        return _known({"site": site, "source": source}) | _flow(flow)
     except ValueError:
         return _known({"site": destination})
-    return _known({
-        "site": site, "source": source, "campaign": flow_id.campaign, "tenant": flow_id.tenant,
-        "priority": flow_id.priority or None,
-    })  # fmt: skip
+
+
+def _flow(text: str) -> dict[str, Any]:
+    """Raises ValueError."""
+    flow = FlowId.of(text)
+    return _known({"campaign": flow.campaign, "tenant": flow.tenant, "priority": flow.priority or None})
 
 
 def _delivery(body: list[Any]) -> Iterator[Told]:
@@ -124,11 +126,13 @@ def _delivery(body: list[Any]) -> Iterator[Told]:
             if isinstance(who, str):
                 yield told, _who(message, zone, who) | data
             else:
-                due = {"due_ms": who[2]} if len(who) > 2 and who[2] else {}
-                yield told, _who(message, zone, who[0]) | data | due
+                address, _, due_ms, attempts = (*who, *_NO_WHO[len(who) :])[:4]
+                counted = _known({"due_ms": due_ms or None, "attempts": attempts or None})
+                yield told, _who(message, zone, address) | data | counted
 
 
 _NO_TRACE = ("", "", "", 0, 0, "", "", "")
+_NO_WHO = (None, 0, 0, 0)
 
 
 def _verdict(verdict: int, code: int, enhanced: str, text: str, stage: str) -> str | None:
@@ -141,13 +145,22 @@ def _verdict(verdict: int, code: int, enhanced: str, text: str, stage: str) -> s
 
 
 def _finish(body: list[Any]) -> Iterator[Told]:
-    yield "finished", {"message": body[0]}
+    message, campaign = (*body, "")[:2]
+    yield "finished", {"message": message} | _known({"campaign": campaign})
 
 
 def _in_doubt(body: list[Any]) -> Iterator[Told]:
+    """What is held is told behind all that is in doubt, so that ids are what they were before that was told, too."""
     leases, rows = body[:2]
-    for message, zone, address, since_ms, action in (row[:5] for row in rows):
-        yield "in_doubt", _who(message, zone, address) | _known({"started_ms": since_ms or None, "action": action})
+    held: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for message, zone, address, since_ms, action, destination in ((*row, "")[:6] for row in rows):
+        data = _who(message, zone, address) | _way(destination) | _known({"started_ms": since_ms or None})
+        yield "in_doubt", data | _known({"action": action})
+        held.pop((message, zone, address), None)  # of several leases the last one counts
+        if action == "hold":
+            held[message, zone, address] = data
+    for data in held.values():
+        yield "held", data | {"reason": "in doubt"}
     if not rows:
         for lease in leases:
             yield "requeued", {"lease": lease, "reason": "its sender never received it"}
@@ -164,9 +177,13 @@ def _removed(body: list[Any]) -> Iterator[Told]:
 
 
 def _moved(body: list[Any]) -> Iterator[Told]:
-    message, zone, recipients, due_ms = (*body, 0)[:4]
+    message, zone, recipients, due_ms, flow = (*body, *_NO_MOVED[len(body) :])[:5]
+    data = _flow(flow) | _known({"due_ms": due_ms or None})
     for address in recipients:
-        yield "released", _who(message, zone, address) | ({"due_ms": due_ms} if due_ms else {})
+        yield "released", _who(message, zone, address) | data
+
+
+_NO_MOVED = (None, "", (), 0, "")
 
 
 # -- people

@@ -49,6 +49,7 @@ FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "stage": (_TEXT, "where in the dialogue: connect, rcpt, dot, queue …"),
     "class": (_TEXT, "class of the reply by our rules"),
     "rule": (_TEXT, "rule that matched the reply"),
+    "attempts": (_NUMBER, "how often it was tried, with this time; missing at the first time"),
     "relayed": (_YES, "the server could not take over the wish for notifications"),
     "due_ms": (_MS, "tried again then, ms of the queue's steady time (UNIX ms, unless the clock was set)"),
     "reason": (_TEXT, "why, in words"),
@@ -78,7 +79,7 @@ _RECIPIENT = ("message", "recipient", "domain", "zone")
 _FLOW = ("campaign", "tenant", "priority")
 _PATH = ("site", "source", "provider")
 _REPLY = ("code", "enhanced", "reply", "stage", "class", "rule")
-_RESULT = (*_PATH, *_FLOW, "lease", *_REPLY, "remote", "local", "tls", "started_ms", "took_ms")
+_RESULT = (*_PATH, *_FLOW, "lease", *_REPLY, "remote", "local", "tls", "started_ms", "took_ms", "attempts")
 _MESSAGE = ("sender", "size", "subject", "campaign", "tenant", "priority", "origin", "user", "protocol")
 _ABOUT = ("kind", "name", "zone", "campaign", "tenant", "site", "source", "provider", "cause")
 
@@ -123,8 +124,8 @@ TYPES: dict[str, EventType] = {
         " the enhanced code is our own 5.4.7.", ("message", "recipient"), ("domain", "zone", *_RESULT, "relayed"),
     ),
     "held": EventType(
-        "DELIVERY, verdict 4", "It is kept for an operator.", ("message", "recipient"),
-        ("domain", "zone", *_RESULT, "relayed"),
+        "DELIVERY, verdict 4; IN_DOUBT, action hold", "It is kept for an operator.", ("message", "recipient"),
+        ("domain", "zone", *_RESULT, "relayed", "reason"),
     ),
     "requeued": EventType(
         "DELIVERY, verdict 5; IN_DOUBT without recipients", "It was not tried after all, and waits again: no attempt is"
@@ -136,16 +137,17 @@ TYPES: dict[str, EventType] = {
     ),
     "in_doubt": EventType(
         "IN_DOUBT", "Its answer may have been lost with a process: it is tried again, and may come twice, or is held.",
-        ("message", "recipient"), ("domain", "zone", "started_ms", "action"),
+        ("message", "recipient"), ("domain", "zone", *_PATH[:2], *_FLOW, "started_ms", "action"),
     ),
     "released": EventType(
-        "MOVED", "An operator released it from being held.", ("message", "recipient"), ("domain", "zone", "due_ms"),
+        "MOVED", "An operator released it from being held.", ("message", "recipient"),
+        ("domain", "zone", *_FLOW, "due_ms"),
     ),
     "removed": EventType(
         "REMOVED", "It left the queue without a delivery or a bounce: dropped, suppressed, canceled, lost to damage.",
         ("message", "recipient", "reason"), ("domain", "zone", "site", "source", *_MESSAGE, "case"),
     ),
-    "finished": EventType("FINISH", "No recipient of the message is left.", ("message",)),
+    "finished": EventType("FINISH", "No recipient of the message is left.", ("message",), ("campaign",)),
     "suppressed": EventType(
         "SUPPRESS", "A person was added to the suppression list.", ("recipient", "kind"),
         ("domain", "since_ms", "reason", "evidence", "by", "campaign", "tenant", "zone", "scope"),

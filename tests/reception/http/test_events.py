@@ -37,13 +37,13 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 class Follower:
     """A client of the stream, reading in a thread. rows: (event, id, data) as they come."""
 
-    def __init__(self, url: str, key: str, last: str = "", **filters: Any) -> None:
+    def __init__(self, url: str, key: str, last: str = "", local: str | None = None, **filters: Any) -> None:
         self.rows: list[tuple[str, str, Any]] = []
         self.last, self.comments, self.status = last, 0, 0
         self.url, self.filters = url, filters
         self.headers = {"authorization": f"Bearer {key}"} | ({"last-event-id": last} if last else {})
         self.over = threading.Event()
-        self.client = httpx.Client(timeout=PATIENCE_S)
+        self.client = httpx.Client(timeout=PATIENCE_S, transport=httpx.HTTPTransport(local_address=local))
         self.thread = threading.Thread(target=self._read, daemon=True)
         self.thread.start()
 
@@ -190,6 +190,31 @@ def test_streams_take_no_place_of_requests(open_http: Callable[..., Any]) -> Non
     while (third := Follower(url, WATCH)).answered() != 200:
         assert time.monotonic() < end, "the place of one that has gone is free"
     for one in (two[1], third):
+        one.hang_up()
+
+
+def test_the_operators_key_is_shared_by_address(open_http: Callable[..., Any]) -> None:
+    """Who opens all it can leaves places for those who come after, though they have the same key."""
+    door = open_http(http={"streams": 8})
+    identity.copied(door.folder, "")
+    key = door.client.headers["authorization"].removeprefix("Bearer ")
+    url = f"http://127.0.0.1:{door.port}/v1/events"
+    made = list[Follower]()
+
+    def opened(local: str) -> int:
+        count = 0
+        while (one := Follower(url, key, local=local)).answered() == 200:
+            made.append(one)
+            count += 1
+        assert one.status == 429
+        return count
+
+    assert opened("127.0.0.1") == 4
+    answer = door.client.get("/v1/events")
+    assert "4 streams with the key 'local' from 127.0.0.1 are open" in answer.json()["detail"]
+    assert "raise http.streams" in answer.json()["detail"]
+    assert [opened("127.0.0.2"), opened("127.0.0.3")] == [2, 1]
+    for one in made:
         one.hang_up()
 
 

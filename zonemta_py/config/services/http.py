@@ -64,7 +64,8 @@ class Http(Section):
     requests_per_key: int = Field(32, ge=1, le=10_000)
     """Of these with one key; more get 429."""
     streams: int = Field(100, ge=1, le=10_000)
-    """Event streams (GET /v1/events) open at once, beside these requests; with one key half as many."""
+    """Event streams (GET /v1/events) open at once, beside these requests. One key, or with http.token one client's
+    address, may open another while it has fewer than are free."""
     keys: list[HttpKey] = []
 
     @field_validator("address")

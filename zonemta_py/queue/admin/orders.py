@@ -48,7 +48,8 @@ async def _release(queue: QueueContext, message_id: str) -> int:
     written: list[tuple[int, MovedRecord]] = []
     for zone, addresses in found.items():
         core.schedule.zones[zone].promise([keys.deferred(zone, due_ms, message_id, one) for one in addresses])
-        moved = MovedRecord(message_id, zone, addresses, due_ms)
+        flow = Note.of(core.store.get(keys.held(zone, message_id, addresses[0])) or b"").flow
+        moved = MovedRecord(message_id, zone, addresses, due_ms, flow)
         written.append((core.ledger.open(Type.MOVED, moved.pack()), moved))
     await core.journal.stable()
     await core.lines.stable()  # the store cannot be read while its disk has errors

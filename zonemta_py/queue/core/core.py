@@ -162,7 +162,9 @@ class Core:
         self.message_count -= 1
         self.message_bytes -= message.metadata["size"]
         if message.id not in self.finished:
-            self.ledger.append(Type.FINISH, records.pack([message.id]))  # a `FinishRecord`, for every message
+            campaign = message.metadata.get("campaign")
+            ended = [message.id, campaign] if campaign else [message.id]
+            self.ledger.append(Type.FINISH, records.pack(ended))  # a `FinishRecord`, for every message
             self.segments.ended(message.id)
         if self.hooks.releases:
             envelope = Envelope.from_metadata(message.metadata, [])

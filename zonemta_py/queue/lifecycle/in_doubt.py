@@ -77,7 +77,14 @@ def _deadly(queue: QueueContext, lease: Lease, making: tuple[int, int]) -> list[
 def _in_doubt(queue: QueueContext, leases: list[Lease], deadly: Set[int] = frozenset()) -> None:
     """Ends the leases. deadly: ids of entries that are held."""
     rows = [
-        InDoubtRow(lease.message.id, lease.zone.name, entry.address, lease.since_ms, _action(lease, entry, deadly))
+        InDoubtRow(
+            lease.message.id,
+            lease.zone.name,
+            entry.address,
+            lease.since_ms,
+            _action(lease, entry, deadly),
+            lease.batch.flow_queue.key,
+        )
         for lease in leases
         for entry in lease.open
     ]
@@ -126,7 +133,7 @@ def recover(queue: QueueContext, working: list[StartRecord]) -> None:
         zone = core.config.zone(start.zone)
         action = zone.in_doubt if zone else "retry"
         rows += [
-            InDoubtRow(start.id, start.zone, address, start.since_ms, action)
+            InDoubtRow(start.id, start.zone, address, start.since_ms, action, start.destination)
             for address, _, _ in leased_keys(core.store.get, start)
         ]
     if working:
@@ -140,7 +147,7 @@ def apply(queue: QueueContext, rows: list[InDoubtRow]) -> None:
     A recipient may appear in several leases: older versions did not record that a lease was taken back.
     """
     core, once = queue.core, {(row.id, row.zone, row.address): row for row in rows}
-    for message_id, zone, address, since_ms, action in once.values():
+    for message_id, zone, address, since_ms, action, _ in once.values():
         operations = [_listed(message_id, address, zone, since_ms, action)]
         entry = find_entry(core.store, zone, message_id, address) if action == "hold" else None
         if entry is not None:

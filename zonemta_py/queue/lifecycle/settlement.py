@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.notes import Note
+from zonemta_py.disk.records import DELIVERED
 from zonemta_py.mail.dsn import Failed, Kind
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
@@ -100,6 +101,7 @@ def record_rows(rows: list[Row], outcomes: list[Outcome], classifieds: list[Clas
             text = reply.text[:REPLY_TEXT_STORED_MAX]
             key = (row.verdict, reply.code, reply.enhanced, text, outcome.stage, row.relayed, *known)
             before = keys.place(row.key).due_ms if row.state == sizes.DEFERRED else 0
-            who = [row.address, before, row.due_ms] if before or row.due_ms else row.address
+            attempts = row.note.attempts + (row.verdict == DELIVERED and not row.relayed)  # its note is not written
+            who = [row.address, before, row.due_ms, attempts] if before or row.due_ms else row.address
             grouped.setdefault(key, []).append(who)
     return [[*key[:5], recipients, *key[5:]] for key, recipients in grouped.items()]

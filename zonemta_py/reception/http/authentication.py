@@ -51,7 +51,7 @@ class AuthenticationMiddleware:
             _one_length(scope)
             who.holder = here.keys.holder(_authorization(scope))
             shares = here.streams if scope["path"] == STREAM else here.shares
-            with shares.one(who.holder.name, operator=who.holder.name == LOCAL):
+            with shares.one(who.holder.name, client, operator=who.holder.name == LOCAL):
                 await self._app(scope, receive, send)
         except RequestProblem as problem:
             await told(Request(scope), problem)(scope, receive, send)

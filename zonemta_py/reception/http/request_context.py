@@ -20,7 +20,7 @@ from zonemta_py.reception.connection_limits import ConnectionLimits
 from zonemta_py.reception.http.columns import Columns, TemplateStore
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.http.keys import ApiKeys, Holder
-from zonemta_py.reception.http.shares import RequestShares
+from zonemta_py.reception.http.shares import RequestShares, StreamShares
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.named_queues import NamedQueues
@@ -58,7 +58,7 @@ class RequestContext:
         self.columns = Columns(queue, self.site.rules.terms)
         self.queues = NamedQueues(config, queue)
         self.shares = RequestShares(config.http.requests, config.http.requests_per_key)
-        self.streams = RequestShares(config.http.streams, max(1, config.http.streams // 2))
+        self.streams = StreamShares(config.http.streams)
         self.events = Hub(config.folder, queue.ask)
 
     # -- mail

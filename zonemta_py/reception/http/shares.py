@@ -1,10 +1,11 @@
-"""Limits of requests in progress, in total and per key; requests above them get a Retry-After.
+"""Limits of requests in progress, in total and per key, and of open streams; those above get a Retry-After.
 
 An eighth of the places is reserved for the operator's key, so that the state can always be queried.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,29 +13,54 @@ from zonemta_py.reception.http.documents.problem import BUSY_S, RequestProblem
 
 
 class RequestShares:
+    """what: is counted. A key may have `most_per_key` at once."""
+
+    what = "requests are in progress"
+
     def __init__(self, most: int, most_per_key: int) -> None:
         self._most, self._most_per_key = most, most_per_key
         self._most_of_others = max(1, most - max(1, most // 8))
-        self._under_way: dict[str, int] = {}
-        self._all = 0
+        self._under_way = Counter[str]()
 
     @contextmanager
-    def one(self, key: str, operator: bool = False) -> Iterator[None]:
+    def one(self, key: str, client: str, operator: bool = False) -> Iterator[None]:
         """Counts a request in, and out at the end. Raises RequestProblem (429, 503)."""
-        here = self._under_way.get(key, 0)
-        if here >= self._most_per_key:
-            sentence = f"{here} requests with the key {key!r} are in progress; try again when one of them is answered"
-            raise RequestProblem("share", sentence, retry_s=BUSY_S)
-        if self._all >= (self._most if operator else self._most_of_others):
-            raise RequestProblem(
-                "unavailable", f"{self._all} requests are in progress; try again in a moment", retry_s=BUSY_S
-            )
-        self._all += 1
-        self._under_way[key] = here + 1
+        owner = self._owner(key, client, operator)
+        all_of_them = self._under_way.total()
+        free = (self._most if operator else self._most_of_others) - all_of_them
+        self._check_share(owner, self._under_way[owner], free)
+        if free <= 0:
+            raise RequestProblem("unavailable", f"{all_of_them} {self.what}; try again in a moment", retry_s=BUSY_S)
+        self._under_way[owner] += 1
         try:
             yield
         finally:
-            self._all -= 1
-            self._under_way[key] -= 1
-            if not self._under_way[key]:
-                del self._under_way[key]
+            self._under_way[owner] -= 1
+            if not self._under_way[owner]:
+                del self._under_way[owner]
+
+    def _owner(self, key: str, client: str, operator: bool) -> str:
+        return f"the key {key!r}"
+
+    def _check_share(self, owner: str, here: int, free: int) -> None:
+        if here >= self._most_per_key:
+            sentence = f"{here} requests with {owner} are in progress; try again when one of them is answered"
+            raise RequestProblem("share", sentence, retry_s=BUSY_S)
+
+
+class StreamShares(RequestShares):
+    """A key may open another stream while it has fewer than are free: alone it gets half, two get a third each, and
+    whoever comes next finds a place. The operator's key, which many may have, counts per address of a client."""
+
+    what = "streams are open"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most, most)
+
+    def _owner(self, key: str, client: str, operator: bool) -> str:
+        return f"the key {key!r} from {client}" if operator else super()._owner(key, client, operator)
+
+    def _check_share(self, owner: str, here: int, free: int) -> None:
+        if 0 < free <= here:
+            sentence = f"{here} streams with {owner} are open, and the last {free} places are kept for others"
+            raise RequestProblem("share", f"{sentence}; close one of them, or raise http.streams", retry_s=BUSY_S)
