@@ -1,6 +1,7 @@
 """`zonemta explain` and `zonemta lanes` against a real queue, served on its socket."""
 
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -54,6 +55,34 @@ def test_a_recipient_that_nothing_holds(served: Callable[..., Served], told: Tol
     assert "`zonemta lanes`" in out
     (row,) = json.loads(told("explain", "b@x.org", "--json").out)["rows"]
     assert (row["before"], row["reasons"]) == (1, [])
+
+
+def pull(reserve_s: float, remote: str = "") -> Any:
+    async def work(queue: LocalQueue) -> None:
+        await queue.pull("jobs", 1, reserve_s, remote=remote, worker="pull")
+
+    return work
+
+
+def test_a_message_that_somebody_has(served: Callable[..., Served], told: Told) -> None:
+    """Reserved: by whom, since when and until when. Being taken: as long as that lasts."""
+    queue = served()
+    for _ in range(3):
+        queue.do(put("jobs@queue", protocol="PULL", sending_zone="jobs"))
+    for asked in (pull(600, "192.0.2.7"), pull(0, "192.0.2.8"), pull(60)):
+        queue.do(asked)
+    reserved, taken, unknown = told("explain", "jobs@queue", "--plain").out.splitlines()[-3:]
+    assert "its acknowledgement  192.0.2.7 has reserved it" in reserved
+    assert re.search(r"\(now\)|ago|just now", reserved) or "2026" in reserved
+    assert reserved.endswith(("in 10 min", "in 600 s"))
+    assert "192.0.2.8 takes it now" in taken
+    assert "somebody has reserved it" in unknown
+
+
+def test_a_queue_by_its_name(served: Callable[..., Served], told: Told) -> None:
+    queue = served()
+    queue.do(put("jobs@queue", protocol="PULL", sending_zone="jobs"))
+    assert "it waits for whoever takes it" in told("explain", "Jobs").out
 
 
 def test_a_message_that_waits_for_its_next_try(served: Callable[..., Served], told: Told) -> None:

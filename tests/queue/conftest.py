@@ -382,8 +382,10 @@ class Named:
     async def lease(self, most: int) -> list[Delivery]:
         return await self._queue.lease(most, self._name)
 
-    async def pull(self, queue: str, most: int = 1, reserve_s: float = 0, wait_s: float = 0) -> list[Delivery]:
-        return await self._queue.pull(queue, most, reserve_s, wait_s, self._name)
+    async def pull(
+        self, queue: str, most: int = 1, reserve_s: float = 0, wait_s: float = 0, remote: str = ""
+    ) -> list[Delivery]:
+        return await self._queue.pull(queue, most, reserve_s, wait_s, remote, self._name)
 
     def close(self) -> None:
         self._queue.lost(self._name)

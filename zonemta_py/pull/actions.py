@@ -103,7 +103,7 @@ async def _first(exchange: Exchange, reserve_s: float = 0.0) -> Taken | None:
         left_s = max(0.0, until - loop.time())
         connection.idle = left_s > 0
         try:
-            taken = await exchange.queues.take(exchange.command.queue, reserve_s, left_s)
+            taken = await exchange.queues.take(exchange.command.queue, reserve_s, left_s, connection.peer)
         except QueueRefusal:
             if left_s <= 0:
                 raise

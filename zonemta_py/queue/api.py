@@ -237,11 +237,13 @@ class Pull(Protocol):
 
     A lease without `reserve_s` lasts as long as this object's connection to the queue; with it, for so many seconds,
     whatever becomes of the connection; neither survives a restart of the queue. What ends without `ack` or `nack` is in
-    doubt, and back in its place. lease, message_id: `Delivery.lease` and `Delivery.id`. remote: who takes it, for the
-    journal. All raise QueueRefusal if the queue is gone.
+    doubt, and back in its place. lease, message_id: `Delivery.lease` and `Delivery.id`. remote: who takes it, for
+    `explain` and the journal. All raise QueueRefusal if the queue is gone.
     """
 
-    async def pull(self, queue: str, most: int = 1, reserve_s: float = 0, wait_s: float = 0) -> list[Delivery]:
+    async def pull(
+        self, queue: str, most: int = 1, reserve_s: float = 0, wait_s: float = 0, remote: str = ""
+    ) -> list[Delivery]:
         """Leases up to `most` messages (100 at most); none if none comes within `wait_s`. Being canceled gives back
         what was not returned."""
 

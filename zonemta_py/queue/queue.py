@@ -133,10 +133,11 @@ class LocalQueue(QueueContext):
     # -- Pull
 
     async def pull(
-        self, queue: str, most: int = 1, reserve_s: float = 0, wait_s: float = 0, worker: str = ""
-    ) -> list[Delivery]:
+        self, queue: str, most: int = 1, reserve_s: float = 0, wait_s: float = 0, remote: str = "",
+        worker: str = "",
+    ) -> list[Delivery]:  # fmt: skip
         future: asyncio.Future[list[Delivery]] = asyncio.get_running_loop().create_future()
-        puller = self.pulls.pull(queue, most, reserve_s, wait_s, worker, partial(_deliver, future))
+        puller = self.pulls.pull(queue, most, reserve_s, wait_s, worker, partial(_deliver, future), remote)
         try:
             return await future
         except asyncio.CancelledError:

@@ -114,9 +114,9 @@ class NamedQueues:
             envelope.clock_ahead_ms = now_ms - time.monotonic_ns() // 1_000_000
         return envelope
 
-    async def take(self, queue: str, reserve_s: float = 0.0, wait_s: float = 0.0) -> Taken | None:
+    async def take(self, queue: str, reserve_s: float, wait_s: float, client: str) -> Taken | None:
         """The oldest message, leased; None if there is none within `wait_s`, or ten seconds: then ask again."""
-        found = await self._queue.pull(queue, 1, reserve_s, min(wait_s, WAIT_S))
+        found = await self._queue.pull(queue, 1, reserve_s, min(wait_s, WAIT_S), client)
         return Taken(self._queue, found[0]) if found else None
 
     async def peek(self, queue: str) -> Taken | None:

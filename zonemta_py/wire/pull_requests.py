@@ -40,15 +40,18 @@ class PullRequests:
         for token in list(self._pullers):
             self._leave(0, token)
 
-    def _pull(self, number: int, token: int, queue: str, most: int, reserve_s: float, wait_s: float) -> None:
+    def _pull(
+        self, number: int, token: int, queue: str, most: int, reserve_s: float, wait_s: float, remote: str = ""
+    ) -> None:
         def deliver(deliveries: list[Delivery]) -> None:
             self._pullers.pop(token, None)
             self._answer(number, OK, list(map(delivery_row, deliveries)))
 
         if not isinstance(queue, str):
             raise TypeError("the name of a queue must be text")
+        seconds = float(reserve_s), float(wait_s)
         try:
-            puller = self._queue.pulls.pull(queue, int(most), float(reserve_s), float(wait_s), self._name(), deliver)
+            puller = self._queue.pulls.pull(queue, int(most), *seconds, self._name(), deliver, str(remote))
         except ValueError as error:
             self._answer(number, WRONG, str(error))
             return

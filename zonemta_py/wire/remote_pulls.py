@@ -24,9 +24,11 @@ class RemotePulls(ABC):
     async def _there(self) -> Channel:
         """Waits for a queue that is starting. Raises QueueRefusal."""
 
-    async def pull(self, queue: str, most: int = 1, reserve_s: float = 0, wait_s: float = 0) -> list[Delivery]:
+    async def pull(
+        self, queue: str, most: int = 1, reserve_s: float = 0, wait_s: float = 0, remote: str = ""
+    ) -> list[Delivery]:
         channel, token = await self._there(), next(_tokens)
-        answer = channel.request(Operation.PULL, (token, queue, most, reserve_s, wait_s))
+        answer = channel.request(Operation.PULL, (token, queue, most, reserve_s, wait_s, remote))
         try:
             return list(map(whole, await asyncio.shield(answer)))
         except asyncio.CancelledError:

@@ -105,7 +105,7 @@ class Life(RuleBasedStateMachine):
     )  # fmt: skip
     def pull(self, name: str, most: int, reserve_s: float, worker: str) -> None:
         self._run(self.home.rest())
-        found = self._run(self.home.queue.pull(name, most, reserve_s, 0, worker))
+        found = self._run(self.home.queue.pull(name, most, reserve_s, 0, worker=worker))
         expected = self._next(name)[:most]
         assert [one.body for one in found] == [one.data for one in expected]
         for one, delivery in zip(expected, found, strict=True):

@@ -108,6 +108,9 @@ def _show_recipients(found: dict[str, Any], now_ms: int) -> None:
 def _recipient_rows(row: dict[str, Any], now_ms: int) -> Iterator[Sequence[object]]:
     about = (row["recipient"], row["id"], row["zone"])
     before = f"{row['before']:,}" if row.get("counted", True) else f"{row['before']:,} or more"
+    if row["state"] == "leased" and "holder" in row:
+        yield *about, *_taken(row, now_ms), ""
+        return
     if row["state"] == "leased":
         way = f" from {row['source']}" if row["source"] else ""
         yield *about, "nothing", f"{row['worker']} delivers it to {row['site']}{way} now", _since(row, now_ms), "", ""
@@ -118,6 +121,15 @@ def _recipient_rows(row: dict[str, Any], now_ms: int) -> Iterator[Sequence[objec
         yield *about, *_reason(reason, now_ms), before if number == 0 else ""
     if not row["reasons"]:
         yield *about, "its turn", _NOTHING, "", "", before
+
+
+def _taken(row: dict[str, Any], now_ms: int) -> tuple[str, str, str, str]:
+    """waits for, why, since, until: of what somebody has pulled."""
+    who = row["holder"] or "somebody"
+    if not row["until_ms"]:
+        return "whoever takes it", f"{who} takes it now", _since(row, now_ms), "all of it is there"
+    until = when.until(row["until_ms"], now_ms)
+    return "its acknowledgement", f"{who} has reserved it", _since(row, now_ms), until
 
 
 def _since(row: dict[str, Any], now_ms: int) -> str:

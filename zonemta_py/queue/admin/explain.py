@@ -36,6 +36,7 @@ from zonemta_py.schedule.policy.state import NO_TLS
 from zonemta_py.schedule.reasons import reasons, rows_of
 from zonemta_py.schedule.time import hours
 from zonemta_py.schedule.zone import ZoneSchedule
+from zonemta_py.zones import queues
 
 Row = dict[str, Any]
 T = TypeVar("T")
@@ -76,6 +77,8 @@ async def explain(queue: QueueContext, what: str) -> dict[str, Any]:
     if zone := schedule.zones.get(what):
         return _answer(what, "zone", rows_of(schedule, zone.flow_queues.by_key.values()) or _stops(queue, what))
     answer = _ip(queue, what) or _flow_queues(queue, what) or _stopped(queue, what) or await _waiting(queue, what)
+    if answer is None and (zone := schedule.zones.get(queues.zone_of(queue.core.config, what))) is not None:
+        answer = _answer(what, "queue", rows_of(schedule, zone.flow_queues.by_key.values()))
     if answer is None:
         raise ValueError(
             f"nothing called {what!r} is waiting or stopped; give a message id, recipient, domain, campaign, tenant, "
@@ -185,6 +188,13 @@ async def _recipients(queue: QueueContext, chosen: Callable[[bytes, bytes], bool
     return rows
 
 
+def _pulled(queue: QueueContext, lease: Lease) -> Row:
+    """Who has taken it, "" if unknown, and until when it is reserved; 0: as long as that connection lasts."""
+    left_s = lease.until_s - queue.core.schedule.now()
+    until_ms = queue.core.clock.ms() + round(left_s * 1000) if lease.until_s else 0
+    return {"holder": lease.holder, "until_ms": until_ms}
+
+
 async def _slowly(walk: Iterable[T]) -> AsyncIterator[T]:
     for number, item in enumerate(walk, 1):
         if number % WALKED_AT_ONCE == 0:
@@ -200,8 +210,9 @@ async def _one(queue: QueueContext, key: bytes, value: bytes, lease: Lease | Non
     }  # fmt: skip
     if lease is not None:
         path = lease.batch.path
-        return row | {"state": str(State.LEASED), "since_ms": lease.since_ms, "worker": lease.worker,
-                      "source": path.source, "site": path.site}  # fmt: skip
+        row |= {"state": str(State.LEASED), "since_ms": lease.since_ms, "worker": lease.worker}
+        row |= {"source": path.source, "site": path.site}
+        return row | _pulled(queue, lease) if lease.zone.pulled else row
     if place.family == "held":
         cause = f"held for an operator: {note.last}" if note.last else "held for an operator"
         return row | {"reasons": [{"kind": "held", "cause": cause, "since_ms": note.last_ms, "until_ms": 0}]}

@@ -26,6 +26,7 @@ from zonemta_py.queue.core.ledger import Ledger
 from zonemta_py.queue.core.lifetime import Lifetime
 from zonemta_py.queue.core.messages import Message, Messages
 from zonemta_py.queue.core.policy_copy import PolicyCopy
+from zonemta_py.queue.core.pull_doubts import PullDoubts
 from zonemta_py.queue.core.segments import Segments
 from zonemta_py.queue.core.sizes import DEFERRED, QUEUED, Sizes
 from zonemta_py.queue.hooks import Hooks
@@ -60,7 +61,8 @@ class Core:
         uncommitted = Uncommitted(config.queue, lambda: self.space.room(clock.monotonic()))
         self.bodies = bodies or Bodies(config.folder, uncommitted, self.lines.after_sync)
         self.compaction = Compaction()
-        self.messages = Messages(store, self.bodies, self.compaction)
+        self.pull_doubts = PullDoubts(config, store)
+        self.messages = Messages(store, self.bodies, self.compaction, self.pull_doubts)
         self.router = Router(config.zones)
         self.segments = segments
         self.ids = keys.Ids(last_id)

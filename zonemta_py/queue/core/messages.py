@@ -16,6 +16,7 @@ from zonemta_py.disk.notes import Existence
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue.core.bodies import Bodies
 from zonemta_py.queue.core.compaction import Compaction
+from zonemta_py.queue.core.pull_doubts import PullDoubts
 
 WARM_BYTES_MAX = 8 * 1024 * 1024
 """Bodies of one chunk that are cached, so that the usual message is never read back from the disk."""
@@ -45,8 +46,8 @@ class Message:
 class Messages:
     """The pinned messages, by id."""
 
-    def __init__(self, store: Store, bodies: Bodies, compaction: Compaction) -> None:
-        self._store, self._bodies, self._compaction = store, bodies, compaction
+    def __init__(self, store: Store, bodies: Bodies, compaction: Compaction, doubts: PullDoubts) -> None:
+        self._store, self._bodies, self._compaction, self._doubts = store, bodies, compaction, doubts
         self._known: dict[str, Message] = {}
         self._warm = 0
         self._fewer: dict[str, Message] = {}
@@ -170,7 +171,8 @@ class Messages:
         else:
             self._compaction.ended(message.id)
         numbers = range(1, 0 if message.filed else message.chunks + 1)
-        operations: list[Operation] = [(keys.existence(message.id), None), (keys.metadata(message.id), None)]
+        operations = self._doubts.ended(message.id)
+        operations += [(keys.existence(message.id), None), (keys.metadata(message.id), None)]
         operations += [(keys.chunk(message.id, number), None) for number in numbers]
         return operations
 

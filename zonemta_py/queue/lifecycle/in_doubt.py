@@ -1,8 +1,9 @@
 """In doubt: recipients whose final reply may have been on its way when their sender process, or the queue, died.
 
-Only these can get a message twice. They are listed under keys of their own, and sent again or held for an operator,
-according to their zone's `in_doubt` setting. Recovery recognizes them by start records without a result. A recipient
-whose message has repeatedly killed its sender while being rendered (`poison`) is held in any case.
+Only these can get a message twice. They are listed under keys of their own (those of a pull zone until their message
+ends), and sent again or held for an operator, according to their zone's `in_doubt` setting. Recovery recognizes them by
+start records without a result. A recipient whose message has repeatedly killed its sender while being rendered
+(`poison`) is held in any case.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def _resolve(core: Core, lease: Lease, deadly: Set[int]) -> None:
     """Lists a lease's recipients, and releases or holds them."""
     zone, entries = lease.zone, lease.open
     operations = [
-        _listed(lease.message.id, entry.address, zone.name, lease.since_ms, _action(lease, entry, deadly))
+        _listed(core, lease.message.id, entry.address, zone.name, lease.since_ms, _action(lease, entry, deadly))
         for entry in entries
     ]
     holding = [entry for entry in entries if _action(lease, entry, deadly) == "hold"]
@@ -148,15 +149,19 @@ def apply(queue: QueueContext, rows: list[InDoubtRow]) -> None:
     """
     core, once = queue.core, {(row.id, row.zone, row.address): row for row in rows}
     for message_id, zone, address, since_ms, action, _ in once.values():
-        operations = [_listed(message_id, address, zone, since_ms, action)]
+        if core.pull_doubts.pulled(zone) and core.store.get(keys.existence(message_id)) is None:
+            continue  # it has been taken again since, and has ended
+        operations = [_listed(core, message_id, address, zone, since_ms, action)]
         entry = find_entry(core.store, zone, message_id, address) if action == "hold" else None
         if entry is not None:
             operations += _hold(core, zone, entry)
         core.lines.submit(operations, immediately, sync=False, keep=True)
 
 
-def _listed(message_id: str, address: str, zone: str, since_ms: int, action: str) -> Operation:
-    return keys.in_doubt(message_id, address), records.pack([zone, since_ms, action])
+def _listed(core: Core, message_id: str, address: str, zone: str, since_ms: int, action: str) -> Operation:
+    key = keys.in_doubt(message_id, address)
+    core.pull_doubts.listed(message_id, key, zone)
+    return key, records.pack([zone, since_ms, action])
 
 
 def _hold(core: Core, zone: str, entry: Entry) -> list[Operation]:

@@ -21,12 +21,13 @@ class Lease:
 
     answered: recipients (their index) whose result has arrived before the last part; recorded: those whose result is in
     the journal. asking: the pending call to plugins about the notifications of the latest answer that caused any.
-    tried: a server has replied about one of them.
+    tried: a server has replied about one of them. holder: the client that has pulled it, if known; until_s: how long it
+    is reserved, in steady seconds, 0: as long as its connection lasts.
     """
 
     __slots__ = (
-        "answered", "asking", "batch", "message", "number", "recorded", "sent", "settling", "since_ms", "tried",
-        "worker",
+        "answered", "asking", "batch", "holder", "message", "number", "recorded", "sent", "settling", "since_ms",
+        "tried", "until_s", "worker",
     )  # fmt: skip
 
     def __init__(self, number: int, batch: Batch, message: Message, worker: str, since_ms: int) -> None:
@@ -38,6 +39,7 @@ class Lease:
         self.recorded: set[int] = _NOBODY
         self.asking: asyncio.Future[None] | None = None
         self.tried = False
+        self.holder, self.until_s = "", 0.0
 
     @property
     def zone(self) -> Zone:

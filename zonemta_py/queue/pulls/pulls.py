@@ -49,12 +49,12 @@ def check_seconds(*values: float) -> None:
 
 
 class Puller:
-    """Somebody who waits at a zone. at_once: only as long as it takes to look."""
+    """Somebody who waits at a zone. at_once: only as long as it takes to look. remote: its address, "" if unknown."""
 
-    __slots__ = ("at_once", "reserve_s", "taker", "timer", "zone")
+    __slots__ = ("at_once", "remote", "reserve_s", "taker", "timer", "zone")
 
-    def __init__(self, zone: str, taker: Taker, reserve_s: float, at_once: bool) -> None:
-        self.zone, self.taker, self.reserve_s, self.at_once = zone, taker, reserve_s, at_once
+    def __init__(self, zone: str, taker: Taker, reserve_s: float, at_once: bool, remote: str) -> None:
+        self.zone, self.taker, self.reserve_s, self.at_once, self.remote = zone, taker, reserve_s, at_once, remote
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -72,7 +72,7 @@ class Pulls:
 
     def pull(
         self, queue: str, most: int, reserve_s: float, wait_s: float, worker: str,
-        deliver: Callable[[list[Delivery]], None],
+        deliver: Callable[[list[Delivery]], None], remote: str = "",
     ) -> Puller | None:  # fmt: skip
         """`deliver` is called once: with 1…most deliveries, or none if there are none until `wait_s` is over.
 
@@ -84,7 +84,7 @@ class Pulls:
             deliver([])
             return None
         taker = Taker(RESERVED if reserve_s else worker, min(max(1, most), MOST), deliver)
-        puller = Puller(zone, taker, reserve_s, wait_s <= 0)
+        puller = Puller(zone, taker, reserve_s, wait_s <= 0, remote)
         taker.deliver = partial(self._deliver, puller, deliver)
         puller.timer = asyncio.get_running_loop().call_later(wait_s if wait_s > 0 else AT_ONCE_S, self._over, puller)
         self._waiting.setdefault(zone, deque()).append(puller)
@@ -168,16 +168,17 @@ class Pulls:
             self._leases.end(lease, HELD, NO_BODY)
 
     def _deliver(self, puller: Puller, deliver: Callable[[list[Delivery]], None], deliveries: list[Delivery]) -> None:
-        if puller.reserve_s:
-            for delivery in deliveries:
-                self._reserve(delivery.lease, puller.reserve_s)
+        for lease in puller.taker.leases:
+            lease.holder = puller.remote
+            if puller.reserve_s:
+                self._reserve(lease, puller.reserve_s)
         deliver(deliveries)
 
     # -- what is out
 
-    def _reserve(self, number: int, seconds: float) -> None:
-        until = self._core.schedule.now() + seconds
-        self.reserved[number] = until
+    def _reserve(self, lease: Lease, seconds: float) -> None:
+        number, until = lease.number, self._core.schedule.now() + seconds
+        self.reserved[number] = lease.until_s = until
         self._core.schedule.wake_at(until, partial(self._expire, number, until))
         self._core.changed()
 
@@ -209,7 +210,7 @@ class Pulls:
         if lease is None:
             return False
         lease.worker = RESERVED
-        self._reserve(number, reserve_s)
+        self._reserve(lease, reserve_s)
         return True
 
     def ack(self, number: int, message_id: str, remote: str, done: Done) -> None:

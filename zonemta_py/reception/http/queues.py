@@ -179,7 +179,7 @@ async def _taken(request: Request, queue: str, reserve_s: float, wait_s: float) 
     until = loop.time() + wait_s
     while True:
         left_s = max(0.0, until - loop.time())
-        taken = await queues.take(queue, reserve_s, left_s)
+        taken = await queues.take(queue, reserve_s, left_s, visit(request).client)
         if taken is not None or left_s <= 0:
             return taken
         if await request.is_disconnected():
