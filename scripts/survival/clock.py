@@ -49,10 +49,14 @@ class MachineClock:
         by_s = math.exp(dice.uniform(math.log(LEAST_S), math.log(most_s)))
         back = dice.random() < 0.5 if abs(self._ahead_s) < AFAR_S else self._ahead_s > 0
         by_s = -by_s if back else by_s
+        self.move(by_s)
+        return by_s
+
+    def move(self, by_s: float) -> None:
+        """Sets it by so many seconds."""
         self._ahead_s += by_s
         self._settings.append((time.time(), self._ahead_s))
         struct.pack_into("<q", self._map, 0, int(self._ahead_s * 1e9))
-        return by_s
 
     def start_machine(self) -> None:
         """Everything is down, and what runs next runs on a machine that was started anew."""

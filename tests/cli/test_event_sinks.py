@@ -1,6 +1,8 @@
 """`zonemta events sinks|replay|dead` of a queue that need not run, and what people get wrong."""
 
 import json
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,10 +52,17 @@ def test_replay(served: Callable[..., Any], zonemta: Callable[..., Any], tmp_pat
     assert ran.out == "3 events sent\n"
     ran = zonemta("events", "replay", "--sink", "f", "--since", "2h", "--until", "1h", "--config", config)
     assert ran.out == "0 events sent\n"
+    for filters, count in (
+        (("--recipient", "1@x.test"), 1), (("--domain", "X.test"), 3), (("--zone", "default"), 6), (("--zone", "b"), 0),
+        (("--campaign", "spring"), 0), (("--tenant", "shop"), 0), (("--message", "0"), 0),
+        (("--type", "delivered"), 0),
+    ):  # fmt: skip
+        ran = zonemta("events", "replay", "--sink", "f", "--since", "1h", *filters, "--config", config)
+        assert (ran.code, ran.out) == (Exit.OK, f"{count} events sent\n"), "its own filter counts as well"
     ids = [json.loads(line)["id"] for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert ids[:6] == ids[6:12]
     assert len(set(ids)) == 6
-    assert set(ids[12:]) < set(ids)
+    assert set(ids[12:15]) < set(ids)
 
 
 @pytest.mark.parametrize(
@@ -87,4 +96,39 @@ def test_sinks_and_dead_letters(zonemta: Callable[..., Any], tmp_path: Path, con
         assert shown in ran.out
     (row,) = json.loads(zonemta("events", "dead", "f", "--config", config, "--json").out)
     assert (row["event"]["id"], row["ms"]) == ("q-7-0", LETTER.ms)
+    assert "not in this configuration" in zonemta("events", "sinks", "--folder", tmp_path).out
+    ran = zonemta("events", "forget-sink", "f", "--folder", tmp_path)
+    assert (ran.code, "name the configuration with --config" in ran.err) == (Exit.USAGE, True)
+    shutil.rmtree(folder)
     assert "none: see" in zonemta("events", "sinks", "--folder", tmp_path).out
+
+
+def test_what_is_left_of_a_sink(zonemta: Callable[..., Any], tmp_path: Path, config: Path) -> None:
+    """It is shown, and removed by a command, but not while it is configured or a process serves it."""
+    left = tmp_path / "events" / "old"
+    DeadLetters(left).add([LETTER])
+    state = left / "state.json"
+    state.write_text(json.dumps({"name": "old", "kind": "nats", "state": "down", "pid": os.getpid(), "sent": 7}))
+    forget = ("events", "forget-sink", "old", "--config", config)
+    ran = zonemta(*forget)
+    assert (ran.code, f"process {os.getpid()} still serves" in ran.err) == (Exit.TEMPORARY, True)
+    state.write_text(json.dumps({"name": "old", "kind": "nats", "state": "down", "pid": 1 << 30, "sent": 7}))
+    _, row = json.loads(zonemta("events", "sinks", "--config", config, "--json").out)
+    assert (row["name"], row["kind"], row["state"], row["dead_kept"]) == ("old", "nats", "not configured", 1)
+    assert "zonemta events forget-sink old" in row["trouble"]
+    ran = zonemta(*forget)
+    assert (ran.code, "with 1 dead letters" in ran.out, left.exists()) == (Exit.OK, True, False)
+    ran = zonemta(*forget)
+    assert (ran.code, "nothing is left of an event sink 'old'; nor of any" in ran.err) == (Exit.NO_INPUT, True)
+    ran = zonemta("events", "forget-sink", "f", "--config", config)
+    assert (ran.code, "take it out of the configuration first" in ran.err) == (Exit.USAGE, True)
+    ran = zonemta("events", "forget-sink", "../journal", "--config", config)
+    assert ran.code == Exit.NO_INPUT
+
+
+def test_a_folder_that_the_mta_cannot_use(zonemta: Callable[..., Any], tmp_path: Path, config: Path) -> None:
+    """Then there is no state either that could say so."""
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "f").write_text("")
+    (row,) = json.loads(zonemta("events", "sinks", "--config", config, "--json").out)
+    assert "cannot be written by the MTA; give the folder to the MTA's user" in row["trouble"]

@@ -75,12 +75,15 @@ class Run:
 
 
 @asynccontextmanager
-async def running(folder: Path, more: str = "", early: bool = False) -> AsyncIterator[Run]:
-    """early: mail is accepted before the feed's process is there."""
+async def running(
+    folder: Path, more: str = "", early: bool = False, environment: dict[str, str] | None = None
+) -> AsyncIterator[Run]:
+    """early: mail is accepted before the feed's process is there. environment: of the MTA."""
     hook = WebhookReceiver()
     await hook.start()
     async with sink(Ledger(), rules=()) as destination:
-        mta = Mta(folder, destination.port, more=SINK.format(name="hook", port=hook.port, more=more), processes=1)
+        text = SINK.format(name="hook", port=hook.port, more=more)
+        mta = Mta(folder, destination.port, more=text, processes=1, environment=environment)
         mta.start()
         try:
             await mta.taking()

@@ -220,6 +220,23 @@ def test_a_cursor_that_the_disk_does_not_give_is_an_error(tmp_path: Path) -> Non
         cursor.read(tmp_path)
 
 
+def test_a_cursor_that_cannot_be_written_is_said(
+    tmp_path: Path, ready: MakeReady, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, as an error with its remedy; `zonemta events sinks` shows it; and that it is written again."""
+    (tmp_path / cursor.NAME).mkdir()
+    sink = made(tmp_path, Client())
+    for now_s in (0, 1, 2):
+        sink.note(3, now_s)
+    (said,) = caplog.records
+    assert (said.levelno, "give the folder to the MTA's user" in said.getMessage()) == (logging.ERROR, True)
+    assert "a restart may miss events: Is a directory" in read_state(tmp_path)["trouble"]
+    (tmp_path / cursor.NAME).rmdir()
+    sink.note(3, 3)
+    assert (cursor.read(tmp_path), read_state(tmp_path)["trouble"]) == (0, "")
+    assert "is written again" in caplog.records[-1].getMessage()
+
+
 @pytest.mark.parametrize("data", [*BROKEN, b'{"sent": "many", "dropped": [], "missed": null, "dead": {}}'])
 def test_a_damaged_state_is_none(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "state.json").write_bytes(data)

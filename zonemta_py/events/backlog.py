@@ -25,6 +25,9 @@ from zonemta_py.events.sinks.base import Ready
 
 PORTION = 256
 """Records that are read from the journal at once."""
+SET_S = 2.0
+"""A clock that goes ahead or back by more than this was set."""
+SETS_MAX = 100
 _LAST = 1 << 62
 """A part after all parts of a record."""
 
@@ -49,6 +52,28 @@ class Phase(Enum):
     LIVE = auto()
 
 
+class Ages:
+    """How long ago records were written, although the machine's clock may have been set since then, while we ran."""
+
+    def __init__(self) -> None:
+        self._apart_s, self._sets = _apart_s(), deque[tuple[int, float]](maxlen=SETS_MAX)
+
+    def look(self, position: int) -> None:
+        """Now and then. position: the last record that was written before."""
+        by_s = (apart_s := _apart_s()) - self._apart_s
+        if abs(by_s) > SET_S:
+            self._sets.append((position, by_s))
+            self._apart_s = apart_s
+
+    def age_s(self, seq: int, ms: int) -> float:
+        """Of the record of that number, which was written then by the clock."""
+        return max(0.0, time.time() - ms / 1000 - sum(by_s for before, by_s in self._sets if seq <= before))
+
+
+def _apart_s() -> float:
+    return time.time() - time.monotonic()
+
+
 class Backlog:
     """cursor: None: the sink is new, and begins after `position`, the last record that the feed has read. history: the
     number of the first record → a reader. chosen: what of a record the sink wants, in order."""
@@ -61,7 +86,7 @@ class Backlog:
         self._position = position
         self._front: deque[Ready] = deque()
         self._from_front = False
-        self._missed = 0
+        self._missed, self._ages = 0, Ages()
         start = position if cursor is None else min(cursor, position)
         newest = queue.last()
         if newest is not None and prepared.place(newest)[0] > position:
@@ -144,10 +169,20 @@ class Backlog:
     @property
     def oldest_ms(self) -> int | None:
         """When the oldest that waits here happened, UNIX ms."""
+        oldest = self._oldest()
+        return oldest.ms if oldest else None
+
+    @property
+    def waits_s(self) -> float:
+        """How long it has been waiting; 0: nothing waits."""
+        oldest = self._oldest()
+        return self._ages.age_s(oldest.seq, oldest.ms) if oldest else 0.0
+
+    def _oldest(self) -> Ready | None:
         if self._front:
-            return self._front[0].ms
+            return self._front[0]
         first = self._waiting(1)
-        return prepared.unpack(first[0]).ms if first else None
+        return prepared.unpack(first[0]) if first else None
 
     @property
     def missed(self) -> int:
@@ -164,6 +199,7 @@ class Backlog:
     def tick(self) -> None:
         """Now and then: writes a page that was begun long ago (`ring_flush_s`)."""
         self.queue.tick(time.monotonic())
+        self._ages.look(self._position)
 
     def close(self) -> None:
         """A clean end: the ring remembers what was done with; the journal has what is in memory alone."""

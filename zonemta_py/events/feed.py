@@ -54,10 +54,12 @@ def wanted(settings: EventSink) -> EventFilter:
     return EventFilter.of(settings.types, settings.zones, settings.domains, settings.campaigns, settings.tenants)
 
 
-def chosen(settings: EventSink, source: str) -> Callable[[Record], list[Ready]]:
-    """The same of a whole record, ready to be sent. source: the queue's name."""
-    wants = wanted(settings).wants
-    return lambda record: [prepared.ready(event, source) for event in events_of(record) if wants(event)]
+def chosen(settings: EventSink, source: str, also: EventFilter | None = None) -> Callable[[Record], list[Ready]]:
+    """The same of a whole record, ready to be sent. source: the queue's name. also: what it must pass besides."""
+    filters = [one.wants for one in (wanted(settings), also) if one is not None]
+    return lambda record: [
+        prepared.ready(event, source) for event in events_of(record) if all(wants(event) for wants in filters)
+    ]
 
 
 class Feed:

@@ -34,6 +34,7 @@ RETRY_AFTER_S_MAX = 3600.0
 PAUSE_S = 0.2
 STUCK_S_MAX = 10.0
 """How long a ring that cannot be read is tried again."""
+REMEDY = "give the folder to the MTA's user, or make room on its disk"
 _TOTALS = ("sent", "dropped", "missed", "dead", "dead_dropped")
 
 
@@ -56,7 +57,7 @@ class RunningSink:
         self._sent = self._buried = self._dead_dropped = 0
         self._written: dict[str, Any] = {}
         self._cursor, self._cursor_s = -1, 0.0
-        self._lost, self._dropping = (0, 0), False
+        self._lost, self._dropping, self._trouble = (0, 0), False, ""
 
     def offer(self, seq: int, events: Iterable[Ready]) -> None:
         """Everything that is wanted of the record that the feed has read."""
@@ -205,7 +206,7 @@ class RunningSink:
     def state(self, position: int) -> dict[str, Any]:
         """For `zonemta events sinks`, and for metrics. position: the last stable record. Numbers since the sink was
         made, but for what waits now."""
-        backlog, oldest_ms = self.backlog, self.backlog.oldest_ms
+        backlog = self.backlog
         now = {
             "sent": self._sent, "dropped": backlog.queue.dropped, "missed": backlog.missed, "dead": self._buried,
             "dead_dropped": self._dead_dropped,
@@ -217,8 +218,9 @@ class RunningSink:
             "state": "down" if self._why else "ok" if backlog.live else "catching up",
             "since_ms": self._since_ms,
             "reason": self._why,
+            "trouble": self._trouble,
             "lag_records": max(0, position - backlog.cursor),
-            "lag_s": max(0, (_now_ms() - oldest_ms) / 1000) if oldest_ms is not None else 0,
+            "lag_s": round(backlog.waits_s, 3),
             "in_memory": backlog.in_memory(),
             "ring_pages": backlog.queue.pages(),
             "ring_pages_max": ring_pages(self.settings),
@@ -232,12 +234,8 @@ class RunningSink:
         """Writes state and, less often, the cursor; once a second. Failures: none; it is tried again."""
         self.backlog.tick()
         self._say_losses()
+        self._note_cursor(now_s, final)
         try:
-            seq = self.backlog.cursor
-            due = seq != self._cursor and (final or now_s >= self._cursor_s or self._cursor < 0)
-            if due or not (self._folder / cursor.NAME).exists():  # somebody may have removed it
-                cursor.write(self._folder, seq)
-                self._cursor, self._cursor_s = seq, now_s + CURSOR_S
             state = self.state(position)
             if state != self._written:
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -246,7 +244,25 @@ class RunningSink:
                 fresh.replace(self._folder / STATE)
                 self._written = state
         except OSError as error:
-            log.debug("event sink %r: %s", self.settings.name, error)
+            log.debug("event sink %r: its state cannot be written: %s", self.settings.name, error)
+
+    def _note_cursor(self, now_s: float, final: bool) -> None:
+        """Without a cursor a sink counts as new after a restart, and nobody would know what it lacks."""
+        trouble = ""
+        try:
+            seq = self.backlog.cursor
+            due = seq != self._cursor and (final or now_s >= self._cursor_s or self._cursor < 0)
+            if due or self._trouble or not (self._folder / cursor.NAME).exists():  # somebody may have removed it
+                cursor.write(self._folder, seq)
+                self._cursor, self._cursor_s = seq, now_s + CURSOR_S
+        except OSError as error:
+            where = self._folder / cursor.NAME
+            trouble = f"{where} cannot be written, so a restart may miss events: {error.strerror or error}; {REMEDY}"
+        if trouble and not self._trouble:
+            log.error("event sink %r: %s", self.settings.name, trouble)
+        elif self._trouble and not trouble:
+            log.warning("event sink %r: its cursor is written again", self.settings.name)
+        self._trouble = trouble
 
     def end(self, position: int) -> None:
         """A clean end: state and cursor are written, and in the ring what of it was delivered."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from zonemta_py.cli.events.sinks import dead, replay, sinks
+from zonemta_py.cli.events.sinks import dead, forget_sink, replay, sinks
 from zonemta_py.cli.events.tail import tail
 
 app = typer.Typer(help="What happens to mail, as it happens: docs/EVENTS.md.", no_args_is_help=True)
@@ -12,6 +12,7 @@ app.command("tail")(tail)
 app.command("sinks")(sinks)
 app.command("dead")(dead)
 app.command("replay")(replay)
+app.command("forget-sink")(forget_sink)
 
 
 @app.command()

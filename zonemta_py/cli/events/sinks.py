@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from zonemta_py.cli.events.tail import RECORDS_AT_ONCE, Types, stable
+from zonemta_py.cli.events.tail import (
+    RECORDS_AT_ONCE,
+    Campaigns,
+    Domains,
+    Messages,
+    Recipients,
+    Tenants,
+    Types,
+    Zones,
+    stable,
+)
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
@@ -19,11 +32,12 @@ from zonemta_py.cli.terminal.output import moment, print_json, print_table
 from zonemta_py.cli.terminal.progress import Move, bar
 from zonemta_py.config import Config, EventSink
 from zonemta_py.disk import identity
+from zonemta_py.disk.frame import Record
 from zonemta_py.events.cursor import FOLDER
 from zonemta_py.events.dead_letters import DeadLetters
 from zonemta_py.events.feed import chosen
-from zonemta_py.events.filter import checked_type
-from zonemta_py.events.sink import read_state
+from zonemta_py.events.filter import EventFilter
+from zonemta_py.events.sink import REMEDY, read_state
 from zonemta_py.events.sinks.base import Ready
 
 _SET_BACK_MS = 3_600_000
@@ -37,6 +51,7 @@ def sinks(config: ConfigFile = None, folder: Folder = None, json: AsJson = False
     """Show every event sink: whether it is down, what waits for it, and what was sent, dropped and refused."""
     settings = configuration(config, folder)
     rows = [_state(settings, sink) for sink in settings.event_sinks]
+    rows += [_orphan(settings.folder / FOLDER / name) for name in orphans(settings)]
     if json:
         print_json(rows)
         return
@@ -57,7 +72,7 @@ def sinks(config: ConfigFile = None, folder: Folder = None, json: AsJson = False
     shown = [
         (row["name"], row["kind"], row["state"], row.get("lag_records"), _in_words(row.get("lag_s")), _ring(row),
          row.get("sent"), row.get("dropped"), row.get("missed"), row["dead_kept"],
-         moment(row.get("last_success_ms")), row.get("reason"))
+         moment(row.get("last_success_ms")), row.get("reason") or row.get("trouble"))
         for row in rows
     ]  # fmt: skip
     print_table("Event sinks", columns, shown, "" if rows else "none: see [[event_sinks]] in docs/EVENTS.md")
@@ -68,7 +83,69 @@ def _state(config: Config, sink: EventSink) -> dict[str, Any]:
     row = {"name": sink.name, "kind": sink.kind, "state": "not started yet"} | read_state(folder)
     if "pid" in row and not _runs(row["pid"]):
         row["state"] = "not running"
-    return row | {"dead_kept": len(DeadLetters(folder).read())}
+    if not row.get("trouble") and (trouble := _closed(folder, config.folder)):
+        row["trouble"] = trouble
+    return row | {"dead_kept": _dead(folder)}
+
+
+def _dead(folder: Path) -> int:
+    try:
+        return len(DeadLetters(folder).read())
+    except OSError:
+        return 0
+
+
+def _closed(folder: Path, queue: Path) -> str:
+    """Why the MTA, to whom the queue's folder belongs, can write nothing there; "": nothing is known against it."""
+    try:
+        found, whose = folder.stat(), queue.stat().st_uid
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"{folder}: {error.strerror}; {REMEDY}"
+    mine = found.st_uid == whose and found.st_mode & 0o300 == 0o300
+    if stat.S_ISDIR(found.st_mode) and (mine or whose == 0 or found.st_mode & 0o022):
+        return ""
+    return f"{folder} cannot be written by the MTA; {REMEDY}"
+
+
+def orphans(config: Config) -> list[str]:
+    """Folders of sinks that the configuration does not have."""
+    known = {sink.name for sink in config.event_sinks}
+    try:
+        found = [path.name for path in (config.folder / FOLDER).iterdir() if path.is_dir()]
+    except OSError:
+        return []
+    return sorted(set(found) - known)
+
+
+def _orphan(folder: Path) -> dict[str, Any]:
+    row = {"name": folder.name, "kind": ""} | read_state(folder)
+    remedy = f"not in this configuration; if it is to go: zonemta events forget-sink {folder.name}"
+    if _runs(row.get("pid", "")):
+        return row | {"dead_kept": _dead(folder), "trouble": remedy}
+    return row | {"state": "not configured", "dead_kept": _dead(folder), "reason": "", "trouble": remedy}
+
+
+def forget_sink(name: Name, config: ConfigFile = None, folder: Folder = None) -> None:
+    """Remove what is left of a sink that the configuration has no longer: cursor, state, ring and dead letters."""
+    settings = configuration(config, folder)
+    place = settings.folder / FOLDER / name
+    if config is None and not settings.event_sinks:
+        raise CommandError(Exit.USAGE, "which sinks are configured is unknown; name the configuration with --config")
+    if name in {sink.name for sink in settings.event_sinks}:
+        raise CommandError(Exit.USAGE, f"event sink {name!r} is configured; take it out of the configuration first")
+    if name not in (there := orphans(settings)):
+        known = f"there is something of {', '.join(there)}" if there else "nor of any other"
+        raise CommandError(Exit.NO_INPUT, f"nothing is left of an event sink {name!r}; {known}")
+    if _runs(pid := read_state(place).get("pid", "")):
+        raise CommandError(Exit.TEMPORARY, f"process {pid} still serves event sink {name!r}; restart the MTA first")
+    dead = _dead(place)
+    try:
+        shutil.rmtree(place)
+    except OSError as error:
+        raise CommandError(Exit.PROBLEMS, f"{error.filename}: {error.strerror}; run this as the MTA's user") from None
+    print(f"{place} is removed, with {dead:,} dead letters")
 
 
 def _runs(pid: object) -> bool:
@@ -105,7 +182,7 @@ def dead(
     if replay:
         sent = set[str]()
         try:
-            _send(settings, sink, (letter.ready for letter in letters), sent, lambda _, __: None)
+            _send(settings, sink, (letter.ready for letter in letters), sent)
         finally:
             kept.remove(sent)
         return
@@ -127,10 +204,17 @@ def replay(
     since: Annotated[str, typer.Option(metavar="WHEN", help="Begin then: 10m (ago), 14:30, 2026-12-01.")],
     until: Annotated[str | None, typer.Option(metavar="WHEN", help="End then, likewise; default: now.")] = None,
     type: Types = None,
+    zone: Zones = None,
+    domain: Domains = None,
+    campaign: Campaigns = None,
+    tenant: Tenants = None,
+    message: Messages = None,
+    recipient: Recipients = None,
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Send a sink everything of a span again that its filter lets through, from journal and archive, with the same ids.
+    """Send a sink everything of a span again that its filter and these let through, from journal and archive, with the
+    same ids.
 
     It has a connection of its own, beside the MTA's, which need not run. Ctrl-C ends it.
     """
@@ -139,7 +223,9 @@ def replay(
     since_ms = when.past(since, "--since", now_ms)
     until_ms = when.past(until, "--until", now_ms) if until else now_ms
     try:
-        types = frozenset(map(checked_type, type or ()))
+        also = EventFilter.of(
+            type or (), zone or (), domain or (), campaign or (), tenant or (), message or (), recipient or ()
+        )
     except ValueError as error:
         raise CommandError(Exit.USAGE, str(error)) from None
     if until_ms < since_ms:
@@ -148,27 +234,29 @@ def replay(
         remedy = "name the MTA's folder with --folder or --config"
         raise CommandError(Exit.NO_INPUT, f"{settings.folder}: contains no journal; {remedy}")
     with bar(f"sending to {sink}") as move:
-        span = _span(settings, target, since_ms, until_ms, move)
-        _send(settings, target, (one for one in span if not types or one.type in types), None, move)
+        wants = chosen(target, _source(settings), also)
+        _send(settings, target, _span(settings, wants, since_ms, until_ms, move), None)
 
 
-def _span(config: Config, sink: EventSink, since_ms: int, until_ms: int, move: Move) -> Iterator[Ready]:
+def _span(
+    config: Config, wants: Callable[[Record], list[Ready]], since_ms: int, until_ms: int, move: Move
+) -> Iterator[Ready]:
     from zonemta_py.events.tail import JournalTail, seq_at
 
     begin, end = seq_at(config.folder, since_ms), stable(config.folder, 0, 0)
-    journal, wanted = JournalTail(config.folder, begin), chosen(sink, _source(config))
+    journal = JournalTail(config.folder, begin)
     while records := journal.read(end, RECORDS_AT_ONCE):
         move(records[-1].seq - begin, end - begin + 1)
         for record in records:
             if since_ms <= record.ms <= until_ms:
-                yield from wanted(record)
+                yield from wants(record)
         if records[-1].ms > until_ms + _SET_BACK_MS:
             break
     if journal.missed:
         print(f"zonemta: the archive no longer has {journal.missed:,} records of that time", file=sys.stderr)
 
 
-def _send(config: Config, sink: EventSink, events: Iterable[Ready], sent: set[str] | None, move: Move) -> None:
+def _send(config: Config, sink: EventSink, events: Iterable[Ready], sent: set[str] | None) -> None:
     """sent: gets, if wanted, the ids of what has arrived. Says how many that were, however it ends."""
     from zonemta_py.events.resend import resend
 

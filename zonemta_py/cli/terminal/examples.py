@@ -36,7 +36,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "zonemta events tail --type bounced --domain example.com --since 2h --no-follow",
     ),
     "events dead": ("zonemta events dead crm", "zonemta events dead crm --replay"),
-    "events replay": ("zonemta events replay --sink crm --since 2h --type bounced",),
+    "events replay": (
+        "zonemta events replay --sink crm --since 2h --type bounced",
+        "zonemta events replay --sink crm --since yesterday --until 1h --campaign spring",
+    ),
+    "events forget-sink": ("zonemta events forget-sink crm",),
     "config check": ("zonemta config check zonemta.toml", "zonemta config check new.toml --folder /var/lib/zonemta"),
     "ring show": ("zonemta ring show /var/lib/zonemta/overflow.ring",),
     "warmup set": ("zonemta warmup set 192.0.2.1 google 3",),
