@@ -53,9 +53,6 @@ _.queue_route
 _.prepend
 _.origin_name
 
-# asdict: a row of the plugins' statistics
-_.overruns
-
 # page.html.j2 shows them
 _.mood
 _.alt

@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from zonemta_py.config import Config, ConfigError, Listener, processes
+from zonemta_py.logs import setup
+from zonemta_py.metrics import report
 from zonemta_py.plugin.host import Host
 
 if TYPE_CHECKING:
     from zonemta_py.delivery.dns.destination import DnsDestinationResolver
+    from zonemta_py.queue.api import Admin
     from zonemta_py.queue.queue import LocalQueue
     from zonemta_py.zones.site import Site
 
@@ -120,23 +123,7 @@ def check_listeners(config: Config, host: Host) -> None:
 
 def listen_to_log(config: Config, host: Host) -> None:
     """Logs to standard error, from `server.log_level` on, through plugins that listen to `log_entry`."""
-    logging.basicConfig(level=config.server.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    if host.listens("log_entry"):
-        logging.getLogger().handlers[0].addFilter(lambda record: _entry(host, record))
-
-
-def _entry(host: Host, record: logging.LogRecord) -> bool:
-    """Shows a line to plugins, and applies their changes; False: one of them dropped it."""
-    if getattr(record, "unfiltered", False):
-        return True
-    entry = {"level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
-    kept = host.filter_log(entry)
-    if kept is None:
-        return False
-    record.msg, record.args = str(kept.get("message", record.getMessage())), None
-    record.levelname = str(kept.get("level", record.levelname)).upper()
-    record.name = str(kept.get("logger", record.name))
-    return True
+    setup.begin(config.server.log_level, host.filter_log if host.listens("log_entry") else None)
 
 
 def queue(config: Config, host: Host) -> None:
@@ -176,6 +163,7 @@ async def _queue(config: Config, host: Host) -> None:
     from zonemta_py.disk import identity
     from zonemta_py.disk.leveldb.store import StoreError
     from zonemta_py.plugin.queue_hooks import PluginHooks
+    from zonemta_py.queue.admin import metrics
     from zonemta_py.queue.recovery.start import begin
     from zonemta_py.wire import server
 
@@ -197,10 +185,16 @@ async def _queue(config: Config, host: Host) -> None:
     gc.enable()
     await opening.finish()
     opening.queue.start()
+    _count("queue", opening.queue, host)
     total = (await opening.queue.ask("size"))["total"]
     counts = ", ".join(f"{total[state]:,} {state}" for state in ("queued", "deferred", "held"))
     print(f"zonemta: ready; recipients: {counts}", file=sys.stderr, flush=True)
-    await asyncio.gather(_rules_soon(config), _configuration_soon(opening.queue), listening.serve_forever())
+    await asyncio.gather(
+        _rules_soon(config),
+        _configuration_soon(opening.queue),
+        metrics.watch(opening.queue),
+        listening.serve_forever(),
+    )
 
 
 async def _rules_soon(config: Config) -> None:
@@ -217,6 +211,14 @@ async def _configuration_soon(queue: LocalQueue) -> None:
         await configuration.note(queue.core)
     except OSError as error:
         print(f"zonemta: what has changed in the configuration cannot be noted: {error}", file=sys.stderr, flush=True)
+
+
+def _count(process: str, queue: Admin, host: Host) -> None:
+    """Tells the queue once a second what this process counts."""
+    from zonemta_py.queue.api import QueueRefusal
+
+    report.total(host.totals)
+    report.start(process, queue.ask, QueueRefusal)
 
 
 def _drain(queue: LocalQueue) -> None:
@@ -246,7 +248,9 @@ async def _receiver(config: Config, host: Host, sockets: list[tuple[Listener, so
     from zonemta_py.reception.listeners import serve
     from zonemta_py.wire.client import RemoteQueue
 
-    await serve(config, sockets, RemoteQueue.lasting(config.folder, "receiver"), host, share)
+    queue = RemoteQueue.lasting(config.folder, "receiver")
+    _count("receiver", queue, host)
+    await serve(config, sockets, queue, host, share)
 
 
 def http(config: Config, host: Host, bound: socket.socket) -> None:
@@ -259,7 +263,9 @@ async def _http(config: Config, host: Host, bound: socket.socket) -> None:
     from zonemta_py.reception.http.server import serve
     from zonemta_py.wire.client import RemoteQueue
 
-    await serve(config, bound, RemoteQueue.lasting(config.folder, "http"), host)
+    queue = RemoteQueue.lasting(config.folder, "http")
+    _count("http", queue, host)
+    await serve(config, bound, queue, host)
 
 
 def pull(config: Config, host: Host, bound: socket.socket) -> None:
@@ -273,7 +279,9 @@ async def _pull(config: Config, host: Host, bound: socket.socket) -> None:
     from zonemta_py.pull.server import serve
     from zonemta_py.wire.client import RemoteQueue
 
-    await serve(config, bound, RemoteQueue.lasting(config.folder, "pull", config.queue.lease_s), host)
+    queue = RemoteQueue.lasting(config.folder, "pull", config.queue.lease_s)
+    _count("pull", queue, host)
+    await serve(config, bound, queue, host)
 
 
 SERVICES = {"http": http, "pull": pull}
@@ -296,6 +304,7 @@ async def _sender(config: Config, host: Host, name: str) -> None:
     from zonemta_py.wire.client import RemoteQueue
 
     dispatch = await RemoteQueue.connect(config.folder, name, lease_s=config.queue.lease_s)
+    _count("sender", dispatch, host)
     making = Making.open(config.folder, name)
     work = asyncio.ensure_future(run(config, dispatch, host, places(config), making=making))
     await asyncio.wait([work, dispatch.gone], return_when=asyncio.FIRST_COMPLETED)
@@ -320,15 +329,17 @@ def events(config: Config, host: Host) -> None:
     _loaded(feed, client)  # at full priority, so that it is soon there on a busy machine too
     os.nice(EVENTS_NICE)
     listen_to_log(config, host)
-    uvloop.run(_events(config))
+    uvloop.run(_events(config, host))
 
 
-async def _events(config: Config) -> None:
+async def _events(config: Config, host: Host) -> None:
     from zonemta_py.events.feed import Feed
     from zonemta_py.events.sink import RingUnreadable
     from zonemta_py.wire.client import RemoteQueue
 
-    feed = Feed(config, RemoteQueue.lasting(config.folder, "events"))
+    queue = RemoteQueue.lasting(config.folder, "events")
+    _count("events", queue, host)
+    feed = Feed(config, queue)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, feed.stop)
     try:
         await feed.run()

@@ -2,11 +2,12 @@
 
 `reference()` is config/zonemta.toml: every key there is, commented out at its default. `effective(config)` is what
 `zonemta config show` prints: the same with the values in force, secrets hidden. Other files that are made from code:
-the description of the HTTP interface, and the JSON Schema of events.
+the description of the HTTP interface, the JSON Schema of events, and the table of metrics.
 
     python -m zonemta_py.reference > config/zonemta.toml
     python -m zonemta_py.reference --openapi > config/openapi.json
     python -m zonemta_py.reference --events > config/events.schema.json
+    python -m zonemta_py.reference --metrics   (between the marks in docs/METRICS.md)
 """
 
 from __future__ import annotations
@@ -181,5 +182,18 @@ def events() -> str:
     return json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
 
 
+def metrics() -> str:
+    """The table of all metrics: in docs/METRICS.md."""
+    from zonemta_py.metrics.table import METRICS
+
+    rows = [
+        f"| `{one.name}` | {one.kind} | {', '.join(f'`{label}`' for label in one.labels)} | {one.help} |"
+        for one in METRICS.values()
+    ]
+    return "\n".join(["| metric | kind | labels | what |", "|---|---|---|---|", *rows]) + "\n"
+
+
 if __name__ == "__main__":
-    print({"--openapi": openapi, "--events": events}.get("".join(sys.argv[1:]), reference)(), end="")
+    print(
+        {"--openapi": openapi, "--events": events, "--metrics": metrics}.get("".join(sys.argv[1:]), reference)(), end=""
+    )

@@ -28,6 +28,7 @@ from typing import NamedTuple, NoReturn
 
 from zonemta_py import privileges
 from zonemta_py.config import Config, Listener, processes
+from zonemta_py.metrics.processes import PROCESSES
 
 PAUSE_MAX_S = 2.0
 AGAIN_S = 60.0
@@ -163,6 +164,7 @@ class Supervisor:
                 continue
             del self._due[role]
             self._running[pid] = role
+            PROCESSES.started(role, pid)
 
     def _later_s(self, role: str) -> float:
         """Seconds until an occasional child is due, ASK_S at the most."""

@@ -32,6 +32,7 @@ from zonemta_py.delivery.tls.plan import Demands, TlsPlan, Trial
 from zonemta_py.delivery.tls.reports import rows
 from zonemta_py.mail.classify import LOCAL, TLS_POLICY, DeliveryError, TlsFailed, judge
 from zonemta_py.mail.reply import Reply
+from zonemta_py.metrics.report import count
 from zonemta_py.plugin.arguments import ConnectOptions
 from zonemta_py.plugin.verdicts import Defer, Drop, Hold, Verdict
 from zonemta_py.queue.api import (
@@ -146,6 +147,7 @@ class Attempt:
         key = self._key(options)
         session = self._context.connections.take(key)
         if session is not None and await self._over(session, key):
+            count("zonemta_connections_reused_total", (self._zone.name,))
             return
         if not self._delivery.may_connect:
             self._portions.outcomes.append(Outcome(RELEASED, NO_CONNECTION, "limit", self._portions.open))
@@ -294,6 +296,7 @@ class Attempt:
             self._trials.append(Trial(plan, route.host, route.address, options.source, "none", trouble))
             raise
         session = await open_session(route, tls.contexts, tls.memory, self._fallback(options), self._trials)
+        count("zonemta_connections_opened_total", (self._zone.name,))
         if self._demands.require_tls and not (session.tls and "requiretls" in session.keywords):
             session.dialogue.quit()
             raise TlsUnmet(f"{route.host} does not offer REQUIRETLS", "5.7.30")

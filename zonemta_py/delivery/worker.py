@@ -21,6 +21,7 @@ from zonemta_py.delivery.smtp.connections import Connections
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.mail.reply import Reply
+from zonemta_py.metrics import report
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import DEFERRED, DELIVERED, Delivery, Dispatch, Outcome, QueueRefusal, Result
 from zonemta_py.queue.poison import Making
@@ -57,6 +58,7 @@ async def run(
     names = resolver or DnsDestinationResolver(config)
     policies = TlsPolicies(config, names, contexts)
     context = SenderContext(config, dispatch, host, names, policies, Connections(), config.server.name, making)
+    report.measure(lambda: [("zonemta_connections_idle", (), len(context.connections))])
     slots = Slots(most)
     try:
         async with asyncio.TaskGroup() as group:

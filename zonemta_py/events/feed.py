@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from zonemta_py.config import Config, EventSink
@@ -28,6 +28,7 @@ from zonemta_py.events.sink import RunningSink, ring_pages
 from zonemta_py.events.sinks.base import Ready
 from zonemta_py.events.sinks.kinds import client
 from zonemta_py.events.tail import JournalTail
+from zonemta_py.metrics import report
 from zonemta_py.queue.api import QueueRefusal
 
 log = logging.getLogger(__name__)
@@ -116,6 +117,12 @@ class Feed:
             for settings, seq in zip(self._config.event_sinks, cursors, strict=True)
         ]
         self._write(0)
+        report.measure(self._gauges)
+        report.total(lambda: (row for sink, _ in self._sinks for row in sink.totals()))
+
+    def _gauges(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
+        for sink, _ in self._sinks:
+            yield from sink.gauges(self._position)
 
     async def _cursor(self, name: str) -> int | None:
         while True:

@@ -13,7 +13,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -206,11 +206,7 @@ class RunningSink:
     def state(self, position: int) -> dict[str, Any]:
         """For `zonemta events sinks`, and for metrics. position: the last stable record. Numbers since the sink was
         made, but for what waits now."""
-        backlog = self.backlog
-        now = {
-            "sent": self._sent, "dropped": backlog.queue.dropped, "missed": backlog.missed, "dead": self._buried,
-            "dead_dropped": self._dead_dropped,
-        }  # fmt: skip
+        backlog, now = self.backlog, self._counted()
         return {
             "name": self.settings.name,
             "kind": self.settings.kind,
@@ -229,6 +225,26 @@ class RunningSink:
             "last_success_ms": self._success_ms,
             **{name: self._before[name] + now[name] for name in _TOTALS},
         }
+
+    def _counted(self) -> dict[str, int]:
+        """Since the process began."""
+        backlog = self.backlog
+        return {
+            "sent": self._sent, "dropped": backlog.queue.dropped, "missed": backlog.missed, "dead": self._buried,
+            "dead_dropped": self._dead_dropped,
+        }  # fmt: skip
+
+    def totals(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
+        """Counters, for metrics."""
+        for what, value in self._counted().items():
+            yield "zonemta_event_sink_events_total", (self.settings.name, what), value
+
+    def gauges(self, position: int) -> Iterator[tuple[str, tuple[str, ...], float]]:
+        """What there is now, for metrics. position: the last stable record."""
+        sink = (self.settings.name,)
+        yield "zonemta_event_sink_lag_records", sink, max(0, position - self.backlog.cursor)
+        yield "zonemta_event_sink_lag_seconds", sink, round(self.backlog.waits_s, 3)
+        yield "zonemta_event_sink_up", sink, int(not self._why)
 
     def note(self, position: int, now_s: float, final: bool = False) -> None:
         """Writes state and, less often, the cursor; once a second. Failures: none; it is tried again."""

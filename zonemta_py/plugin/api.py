@@ -12,6 +12,9 @@ from zonemta_py.config import NAME
 log = logging.getLogger("zonemta.plugin")
 """For log lines of the host, and for plugins without a `setup`."""
 
+LABELS_MAX = 200
+"""Different labels that one plugin may count by."""
+
 
 class PluginApi:
     """Handed to `setup(api, options)`; a plugin keeps it to count and log later. `setup` runs once, before the
@@ -27,6 +30,7 @@ class PluginApi:
         self.log = log.getChild(name)
         self.commands: dict[str, Callable[..., Any]] = {}
         self.counters: dict[str, float] = {}
+        self.labelled: dict[tuple[str, str], float] = {}
 
     def command(self, name: str, function: Callable[..., Any]) -> None:
         """Adds `zonemta NAME`: a plain function whose parameters become arguments and options, as in typer.
@@ -39,7 +43,14 @@ class PluginApi:
             raise ValueError(f"command {name!r} is registered twice; give each command its own name")
         self.commands[name] = function
 
-    def count(self, name: str, n: float = 1) -> None:
+    def count(self, name: str, n: float = 1, label: str = "") -> None:
         """Adds n to a counter of this process, which begins at 0 with it: each receiver, each sender and the queue
-        count separately. `counters` returns them; to publish them, a plugin logs them."""
+        count separately. `counters` returns them; metrics have the sum of all processes, by label.
+
+        label: a part of the counter, such as a verdict; after LABELS_MAX different ones, "other".
+        """
         self.counters[name] = self.counters.get(name, 0) + n
+        key = (name, label)
+        if key not in self.labelled and len(self.labelled) >= LABELS_MAX:
+            key = (name, "other")
+        self.labelled[key] = self.labelled.get(key, 0) + n

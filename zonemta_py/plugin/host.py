@@ -11,7 +11,7 @@ where a failing plugin must stop the mail; whatever else a plugin does is logged
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -132,6 +132,18 @@ class Host:
         for api in self._apis:
             rows += ({"plugin": api.name, "counter": name, "value": value} for name, value in api.counters.items())
         return rows
+
+    def totals(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
+        """The same for metrics: name, labels, value."""
+        for hook, calls in self._calls.items():
+            for call in calls:
+                labels, tally = (call.plugin, hook), call.tally
+                yield "zonemta_plugin_calls_total", labels, tally.calls
+                yield "zonemta_plugin_seconds_total", labels, tally.seconds
+                yield "zonemta_plugin_failures_total", labels, tally.failures + tally.overruns
+        for api in self._apis:
+            for (counter, label), value in api.labelled.items():
+                yield "zonemta_plugin_count_total", (api.name, counter, label), value
 
 
 def _check_commands(source: PluginSource, api: PluginApi, apis: dict[str, PluginApi]) -> None:

@@ -14,6 +14,7 @@ import socket
 import threading
 
 from zonemta_py.config import Config, Listener
+from zonemta_py.metrics import report
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Submission
 from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
@@ -47,6 +48,7 @@ async def serve(
     for site in sites:
         await site.init()
     gate.watch(asyncio.get_running_loop())
+    report.measure(lambda: [("zonemta_smtp_sessions_open", (), len(gate))])
     loop = asyncio.get_running_loop()
     opened = [loop.create_task(_open(site, bound)) for site, (_, bound) in zip(sites, sockets, strict=True)]
     stopping = asyncio.Event()

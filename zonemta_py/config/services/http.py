@@ -12,7 +12,7 @@ from zonemta_py.config.reception import Listener
 from zonemta_py.config.section import NAME, Port, Section, ip_address, sender_patterns
 from zonemta_py.config.services.pull import queue_patterns
 
-Right = Literal["inject", "campaigns", "suppressions", "read", "events", "push", "pop"]
+Right = Literal["inject", "campaigns", "suppressions", "read", "events", "push", "pop", "metrics"]
 
 
 class HttpKey(Section):
@@ -25,7 +25,8 @@ class HttpKey(Section):
     rights: list[Right] = Field(["inject"], min_length=1)
     """What it may do: inject (hand in mail), campaigns (create and control them), suppressions (change the list,
     erase people), read (only read campaigns and suppressions; the two rights before include it for their own), events
-    (follow what happens to all mail, whoever's it is), push and pop (named queues; see queues)."""
+    (follow what happens to all mail, whoever's it is), push and pop (named queues; see queues), metrics (GET /metrics;
+    read includes it)."""
     queues: list[str] = Field(["*"], min_length=1)
     """Which named queues push and pop are for: names, or beginnings of names with * at the end."""
     senders: list[str] | None = None
@@ -66,6 +67,9 @@ class Http(Section):
     streams: int = Field(100, ge=1, le=10_000)
     """Event streams (GET /v1/events) open at once, beside these requests. One key, or with http.token one client's
     address, may open another while it has fewer than are free."""
+    metrics: Literal["key", "open"] = "key"
+    """GET /metrics, for Prometheus, needs a key with the right metrics or read; open: none from this machine itself,
+    also what a proxy on it passes on."""
     keys: list[HttpKey] = []
 
     @field_validator("address")

@@ -25,6 +25,9 @@ Questions and answers (plain dicts and lists, ready for JSON):
     campaign name, campaigns                the state of one, with its history; of all
     suppress rows, unsuppress addresses scope       orders about the suppression list (`suppressions.py`)
     suppression address, suppressions after limit kind scope        its entries
+    metrics                                 every counter, histogram and gauge (`metrics.py`)
+    now                                     what happens a second, over the last minute
+    report process counts gauges            what another process has counted
     forget address                          erases a person from the queue (`erasure.py`); how many recipients that were
 """
 
@@ -38,7 +41,7 @@ from typing import Any
 
 from zonemta_py.disk import identity, keys, records
 from zonemta_py.disk.leveldb.store import StoreDamaged, StoreError
-from zonemta_py.queue.admin import backup, listing, orders, suppressions, suspensions
+from zonemta_py.queue.admin import backup, listing, metrics, orders, suppressions, suspensions
 from zonemta_py.queue.admin.explain import explain
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.campaigns.commands import CampaignCommands
@@ -308,6 +311,7 @@ QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "warmup": _warmup,
     "warm": _warm,
     **suppressions.QUESTIONS,
+    **metrics.QUESTIONS,
 }
 OF_CAMPAIGNS: dict[str, Callable[..., Awaitable[Any]]] = {
     "campaign-put": _campaign_put,

@@ -21,6 +21,7 @@ from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.counters import REMOVED, SUPPRESSED, campaign_of
 from zonemta_py.queue.core.locator import find_any
 from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.queue.lifecycle.telling import tell
 
 DROPPED = "dropped by an operator"
 
@@ -67,6 +68,7 @@ async def _drop(queue: QueueContext, message_id: str) -> int:
     await core.lines.stable()  # the store cannot be read while its disk has errors
     for seq, one in zip(written, removed, strict=True):
         core.ledger.apply(seq, partial(apply_drop, queue, one, core.clock.ms()))
+        tell.removed(core, one.zone, len(one.recipients), one.reason)
     return await _done(queue, message_id, found)
 
 

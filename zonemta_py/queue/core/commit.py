@@ -145,6 +145,7 @@ class StoreLine:
         receipts: Receipts | None = None,
     ) -> None:
         self.store = store
+        self.syncs = 0
         self._receipts = receipts
         self.trouble: Reply | None = None
         self._closing, self._damaged = closing, damaged
@@ -239,6 +240,7 @@ class StoreLine:
 
     def _written(self, operations: list[Operation], sync: bool) -> None:
         if sync:
+            self.syncs += 1
             self._unsynced, self._unsynced_bytes = [], 0
             synced, self._after_this = self._after_this, []
             for then in synced:
@@ -307,6 +309,7 @@ class JournalLine:
     def __init__(self, writer: Writer, next_seq: int, hire: Hire = Thread) -> None:
         self.next_seq = next_seq
         self.stable_seq = next_seq - 1
+        self.syncs = 0
         self.trouble: Reply | None = None
         self._writer = writer
         self._loop = asyncio.get_running_loop()
@@ -365,6 +368,7 @@ class JournalLine:
             self.trouble = None
             log.warning("the journal can be written again; mail is accepted")
         if sync:
+            self.syncs += 1
             self.stable_seq = last
             while self._waiting and self._waiting[0][0] <= last:
                 self._waiting.popleft()[1]()

@@ -18,6 +18,8 @@ from zonemta_py.disk.receipts import Receipts
 from zonemta_py.disk.records import StandingRecord, Type
 from zonemta_py.disk.space import LEAST_BYTES, Space
 from zonemta_py.mail.envelope import Envelope
+from zonemta_py.metrics.meter import Meter
+from zonemta_py.metrics.rates import Rates
 from zonemta_py.queue.core.bodies import Bodies, Uncommitted
 from zonemta_py.queue.core.campaigns import Campaigns
 from zonemta_py.queue.core.commit import Hire, JournalLine, StoreLine, Thread
@@ -50,6 +52,10 @@ class Core:
         self.hooks = hooks
         self.config, self.store, self.journal, self.clock = config, store, journal, clock
         self.damaged = damaged
+        self.meter = Meter()
+        self.rates = Rates(self.meter)
+        self.providers: set[str] = set()
+        """Those that have a label of their own in metrics."""
         self.quarantine = Quarantine(config.folder / "quarantine")
         self.sizes = Sizes(store)
         self.campaigns = Campaigns(store)
@@ -141,6 +147,7 @@ class Core:
 
     def _clock_set(self, steps: list[list[Any]]) -> None:
         """The machine's clock was set: from now on, times of arrival are known by both clocks."""
+        self.meter.add("zonemta_clock_steps_total")
         change = StandingRecord("clock", ["clock", ""], steps, "the machine's clock was set")
         self.ledger.append(Type.STANDING, change.pack())
 

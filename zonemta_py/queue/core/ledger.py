@@ -44,6 +44,7 @@ class Ledger:
         self._closed: set[int] = set()
         """Records applied before an earlier one."""
         self._bytes = self._began_ms = 0
+        self.written_bytes = self.written_records = 0
         self._news = self._writing = False
         self.rotated = asyncio.Event()
         self.rotated.set()
@@ -53,6 +54,8 @@ class Ledger:
         if not self._writing or self._bytes > self._settings.segment_bytes:
             self.rotate()
         self._bytes += len(body) + FRAME_BYTES
+        self.written_bytes += len(body) + FRAME_BYTES
+        self.written_records += 1
         self._news |= kind != Type.POSITION
         return self._journal.append(kind, body, ms or self._clock.ms())
 

@@ -29,6 +29,7 @@ from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.lifecycle import admission, suppressed
 from zonemta_py.queue.lifecycle.requests import Requests
+from zonemta_py.queue.lifecycle.telling import tell
 from zonemta_py.queue.suppression.register import SuppressionList
 from zonemta_py.schedule.batch import Entry, FlowQueue
 from zonemta_py.schedule.flow import FlowId
@@ -341,6 +342,7 @@ class Acceptance:
         if pins:
             core.messages.add(message, body)
             core.messages.pin(message, pins)
+        tell.accepted(core, message, [row.zone.zone.name for row in placed])
         core.changed()
 
     def _hand_over(self, message: Message, row: _Placed) -> int:

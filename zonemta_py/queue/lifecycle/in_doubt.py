@@ -23,6 +23,7 @@ from zonemta_py.queue.core.locator import find_entry, leased_keys
 from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.lease import Lease
+from zonemta_py.queue.lifecycle.telling import tell
 from zonemta_py.queue.poison import checksum
 from zonemta_py.schedule.batch import Entry
 
@@ -90,6 +91,7 @@ def _in_doubt(queue: QueueContext, leases: list[Lease], deadly: Set[int] = froze
         for entry in lease.open
     ]
     for lease in leases:
+        tell.in_doubt(queue.core, lease.zone.name, len(lease.open))
         del queue.leases.out[lease.number]
         lease.batch.zone.done(lease.batch)
     if leases:
@@ -137,6 +139,8 @@ def recover(queue: QueueContext, working: list[StartRecord]) -> None:
             InDoubtRow(start.id, start.zone, address, start.since_ms, action, start.destination)
             for address, _, _ in leased_keys(core.store.get, start)
         ]
+    for row in rows:
+        tell.in_doubt(core, row.zone, 1)
     if working:
         record = InDoubtRecord([start.lease for start in working], rows)
         core.ledger.write(Type.IN_DOUBT, record.pack(), partial(apply, queue, rows))

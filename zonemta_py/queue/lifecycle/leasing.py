@@ -25,6 +25,7 @@ from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.lease import Lease, wait_s
 from zonemta_py.queue.lifecycle.lost import DamagedMessages
 from zonemta_py.queue.lifecycle.removal import remove_leased
+from zonemta_py.queue.lifecycle.telling import tell
 from zonemta_py.queue.suppression.register import SuppressionList
 from zonemta_py.schedule.batch import Batch, Blocked, EgressPath, Entry, FlowQueue
 from zonemta_py.schedule.policy.state import NO_TLS
@@ -41,8 +42,6 @@ TOO_LATE = Reply(554, "5.4.7", "its delivery deadline has passed")
 OUTLIVED = Reply(554, "5.4.7", "its time in the queue is over")
 OUT_OF_HOURS = Reply(450, "4.3.2", "outside of its sending hours")
 DAMAGED = Reply(554, "5.3.0", "the stored message was damaged and could not be sent")
-
-
 Settle = Callable[[Result, Callable[[], None]], None]
 """`Settling.settle`."""
 
@@ -277,6 +276,7 @@ class Leases:
             self.end(lease, BOUNCED, DAMAGED)
             return False
         taker.leases.append(lease)
+        tell.leased(self._core, lease)
         taker.deliveries.append(self.delivery(lease, body))
         return True
 

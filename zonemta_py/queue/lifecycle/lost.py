@@ -19,6 +19,7 @@ from zonemta_py.disk.records import LOST_CASE, FinishRecord, RemovedRecord, Type
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import REMOVED
 from zonemta_py.queue.core.state import counted_as
+from zonemta_py.queue.lifecycle.telling import tell
 from zonemta_py.schedule.batch import Batch
 
 REASON = "lost by damage"
@@ -127,6 +128,7 @@ class DamagedMessages:
         first = message_id not in self._ended
         record = body(message_id, zone, addresses, str(error), case, **where)
         core.ledger.write(Type.REMOVED, record, partial(self._gone, batch, first))
+        tell.removed(core, zone, len(addresses), REASON)
         if first:
             self._ended.add(message_id)
             core.ledger.append(Type.FINISH, FinishRecord(message_id).pack())

@@ -24,6 +24,7 @@ from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.lifecycle.lost import DamagedMessages
 from zonemta_py.queue.lifecycle.suppressed import whose
+from zonemta_py.queue.lifecycle.telling import tell
 from zonemta_py.schedule.batch import Batch, Entry, FlowQueue, ZoneFace
 from zonemta_py.schedule.zone import ZoneSchedule
 
@@ -132,6 +133,7 @@ def remove(
         if not entry.pinned:
             entry.pinned = True
             core.messages.pin(message)
+    tell.removed(core, zone, len(entries), reason)
     suppressed = reason.startswith(SUPPRESSED)
     apply = partial(_apply, core, zone, message, entries, now_ms, suppressed, done)
     core.ledger.write(Type.REMOVED, record.pack(), apply, now_ms)

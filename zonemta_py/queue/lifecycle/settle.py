@@ -46,6 +46,7 @@ from zonemta_py.queue.lifecycle.settlement import (
     mark_blocked,
     record_rows,
 )
+from zonemta_py.queue.lifecycle.telling import tell
 from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
 from zonemta_py.schedule.time import hours
 from zonemta_py.zones.retry import delay_s
@@ -137,9 +138,10 @@ class Settling:
         batch.zone.done(batch)
         self._core.changed()
 
-    def _stable(self, settlement: Settlement, done: Callable[[], None]) -> None:
+    def _stable(self, settlement: Settlement, result: Result, done: Callable[[], None]) -> None:
         self.apply(settlement)
         done()
+        tell.answered(self._core, settlement, result)
 
     def _settlement(self, lease: Lease, result: Result, classifieds: list[Classified | None]) -> Settlement:
         now_ms = self._core.clock.ms()
@@ -222,7 +224,7 @@ class Settling:
             record_rows(settlement.rows, result.outcomes, settlement.classifieds),
             trace,
         ]
-        apply = partial(self._stable, settlement, done)
+        apply = partial(self._stable, settlement, result, done)
         settlement.seq = self._core.ledger.write(Type.DELIVERY, records.pack(body), apply, settlement.ms)
 
     # -- notifications

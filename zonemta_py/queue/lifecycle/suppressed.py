@@ -19,6 +19,7 @@ from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import SUPPRESSED, campaign_of
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.lifecycle.requests import Requests
+from zonemta_py.queue.lifecycle.telling import tell
 from zonemta_py.queue.suppression.register import because
 
 
@@ -66,6 +67,7 @@ def name(
             found.setdefault((row.zone, because(suppressed_by[address])), []).append(address)
     where: dict[str, Any] = {"destination": "", "due": []} | more
     for (zone, reason), addresses in found.items():
+        tell.suppressed(core, zone, len(addresses))
         core.ledger.append(Type.REMOVED, RemovedRecord(message_id, zone, addresses, reason, where).pack())
 
 

@@ -19,6 +19,7 @@ from zonemta_py.reception.http.authentication import OPEN, answer, described, re
 from zonemta_py.reception.http.documents import models, people, queue_rows
 from zonemta_py.reception.http.documents.problem import MEDIA_TYPE, RequestProblem, of_status
 from zonemta_py.reception.http.documents.reading import of_validation
+from zonemta_py.reception.http.monitoring import metrics
 from zonemta_py.reception.named_queues import QueueProblem
 from zonemta_py.reception.receiver import MessageRefused
 
@@ -32,7 +33,7 @@ _BODIES = (
     people.Forget, models.PersonDocument, queue_rows.Acknowledgement, queue_rows.NegativeAcknowledgement,
     queue_rows.Extension,
 )  # fmt: skip
-_MODULES = (inject, campaigns, suppressions, events, queues)
+_MODULES = (inject, campaigns, suppressions, events, queues, metrics)
 _REFUSALS = (RequestProblem, QueueRefusal, QueueProblem, Verdict, MessageRefused)
 
 

@@ -7,8 +7,9 @@ import logging
 from typing import Any
 
 from fastapi import Request, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from zonemta_py.metrics.report import count
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.connection_limits import plain_ip
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 OPEN = frozenset(("/v1/health", "/v1/openapi.json"))
 """Paths that need no key."""
+METRICS = "/metrics"
 STREAM = "/v1/events"
 """What stays open, and so counts for itself."""
 _BUG = RequestProblem(
@@ -42,10 +44,11 @@ class AuthenticationMiddleware:
         here = self._request_context
         client = plain_ip(scope["client"][0]) if scope.get("client") else ""
         who = Visit(here.site.next_id(), client, scope["scheme"] == "https")
+        send = _counted(send)
         scope.setdefault("state", {})["visit"] = who
         scope["state"]["request_context"] = here
         try:
-            if scope["path"] in OPEN:
+            if scope["path"] in OPEN or (scope["path"] == METRICS and here.open_metrics(client)):
                 await self._app(scope, receive, send)
                 return
             _one_length(scope)
@@ -55,6 +58,15 @@ class AuthenticationMiddleware:
                 await self._app(scope, receive, send)
         except RequestProblem as problem:
             await told(Request(scope), problem)(scope, receive, send)
+
+
+def _counted(send: Send) -> Send:
+    async def counting(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            count("zonemta_http_requests_total", (str(message["status"]),))
+        await send(message)
+
+    return counting
 
 
 def _authorization(scope: Scope) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ from zonemta_py.reception.connection_limits import ConnectionLimits
 from zonemta_py.reception.http.columns import Columns, TemplateStore
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.http.keys import ApiKeys, Holder
+from zonemta_py.reception.http.monitoring.exposition import Certificates
 from zonemta_py.reception.http.shares import RequestShares, StreamShares
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
@@ -60,6 +62,11 @@ class RequestContext:
         self.shares = RequestShares(config.http.requests, config.http.requests_per_key)
         self.streams = StreamShares(config.http.streams)
         self.events = Hub(config.folder, queue.ask)
+        self.certificates = Certificates(config)
+
+    def open_metrics(self, client: str) -> bool:
+        """Whether this client needs no key for metrics."""
+        return self.config.http.metrics == "open" and bool(client) and ipaddress.ip_address(client).is_loopback
 
     # -- mail
 

@@ -12,6 +12,7 @@ import binascii
 from base64 import b64decode, b64encode
 
 from zonemta_py.mail.reply import Reply
+from zonemta_py.metrics.report import count
 from zonemta_py.plugin.arguments import Auth, Session
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.reception.listener import ListenerSettings
@@ -148,6 +149,7 @@ class Authentication(asyncio.Protocol):
         return bool(session.user)
 
     def _note_login(self, what: str, login: str) -> None:
+        count("zonemta_auth_failures_total", (self.site.listener.name,))
         client = self.session.client
         message = "listener %s, client %s: " + what
         self.site.notes.warn("login", client, message, self.site.listener.name, client, login)

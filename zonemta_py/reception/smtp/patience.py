@@ -9,6 +9,7 @@ import asyncio
 from typing import Any
 
 from zonemta_py.mail.reply import Reply
+from zonemta_py.metrics.report import count
 from zonemta_py.plugin.arguments import Session
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.smtp import replies
@@ -95,6 +96,7 @@ class Patience:
 
     def hang_up(self, reply: Reply) -> None:
         """Says why and closes, after what has been written is sent."""
+        count("zonemta_smtp_refusals_total", (self.site.listener.name, str(reply.code)))
         self._out.append(reply_bytes(reply))
         self._flush()
         self._closing = True

@@ -22,6 +22,7 @@ from typing import Any
 from zonemta_py.mail.limits import COMMAND_BYTES_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.trace import Trace, protocol
+from zonemta_py.metrics.report import count
 from zonemta_py.plugin.arguments import Session
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import Unanswered
@@ -88,6 +89,7 @@ class ServerSession(Patience, Authentication):
         session.senders = site.permissions.network(session.client)
         self._login_by = self.loop.time() + site.limits.login_s
         self._admitted = site.gate.enter(self, session.client, not self.may_relay)
+        count("zonemta_smtp_sessions_total", (site.listener.name,))
         if not self._admitted:
             site.notes.warn("connections", session.client, "client %s: too many connections", session.client)
         return self._admitted
@@ -252,6 +254,7 @@ class ServerSession(Patience, Authentication):
     def refuse(self, reply: Reply) -> bytes:
         """The reply's bytes; counts it as an error of the client."""
         self._errors += 1
+        count("zonemta_smtp_refusals_total", (self.site.listener.name, str(reply.code)))
         if self._errors > self.site.limits.errors_per_connection and not self._closing:
             self._out.append(reply_bytes(reply))
             self.hang_up(replies.TOO_MANY_ERRORS)

@@ -54,6 +54,8 @@ class Admission:
         self._config, self._timers, self._terms_of, self.policy = config, timers, terms_of, policy
         self.throttles = Throttles(config.throttles)
         self._waiting: dict[Limit, _Waiting] = {}
+        self.reached: dict[str, int] = {}
+        """How often mail began to wait at each limit, by its name in the configuration."""
         self._idle = IdleConnections(timers, self._room)
         self._sized = any(throttle.bytes for throttle in config.throttles)
         self._counting = any(throttle.connections for throttle in config.throttles)
@@ -275,6 +277,8 @@ class Admission:
         waiting = self._waiting.get(limit)
         if waiting is None:
             waiting = self._waiting[limit] = _Waiting()
+        name = limit.throttle.name
+        self.reached[name] = self.reached.get(name, 0) + 1
         flow_queue.hold(Blocked("limit", waiting.cause(limit), now + wait, self._timers.now_ms()))
         line = waiting.flow_queues.get(flow_queue.turn)
         if line is None:

@@ -1,0 +1,163 @@
+"""What is counted of real mail in a real queue, and how it is answered."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zonemta_py.metrics import meter as meters
+from zonemta_py.metrics.meter import CountTable, Histogram, Meter
+from zonemta_py.metrics.rates import Rates
+from zonemta_py.metrics.table import METRICS, PROVIDERS_MAX, QUEUES
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
+from zonemta_py.queue.lifecycle.telling.tell import VERDICTS, zone_label
+from zonemta_py.reference import metrics as table
+
+
+@pytest.fixture
+async def home(house: Any) -> Any:
+    """A queue that is open."""
+    return await house()
+
+
+def value(rows: list[list[Any]], *labels: str) -> Any:
+    return {tuple(row[0]): row[1] for row in rows}.get(labels, 0)
+
+
+async def test_mail_is_counted_from_acceptance_to_its_answer(home: Any) -> None:
+    """Acceptance, lease, each answer with its verdict and stage, and the time from the one to the other."""
+    await home.put("a@one.test", "b@one.test", "c@two.test")
+    await home.move(7)
+    for delivery, verdict in zip(await home.leases(), (DELIVERED, DEFERRED), strict=True):
+        await home.settle(delivery, verdict)
+    found = await home.queue.ask("metrics")
+    counters, gauges = found["counters"], found["gauges"]
+    assert value(counters["zonemta_messages_accepted_total"], "smtp") == 1
+    assert value(counters["zonemta_recipients_accepted_total"], "default") == 3
+    assert value(counters["zonemta_leases_total"], "default") == 2
+    by_verdict = {row[0][1]: row[1] for row in counters["zonemta_answers_total"]}
+    assert by_verdict == {"delivered": 2, "deferred": 1}
+    assert value(counters["zonemta_provider_answers_total"], "other", "delivered") == 2
+    assert value(gauges["zonemta_queue_recipients"], "default", "deferred") == 1
+    assert value(gauges["zonemta_queue_recipients"], "default", "queued") == 0
+    assert value(gauges["zonemta_accepting"]) == 1
+    for name, count in (("first_attempt_delay", 3), ("delivery_delay", 2)):
+        ((labels, buckets, total),) = found["histograms"][f"zonemta_{name}_seconds"]
+        assert (labels, sum(buckets), total) == (["default"], count, pytest.approx(7 * count))
+    assert value(counters["zonemta_in_doubt_recipients_total"], "default") == 0
+    assert counters["zonemta_in_doubt_recipients_total"], "a zone is there before the first one"
+
+
+async def test_nothing_is_counted_twice_by_a_replay(home: Any) -> None:
+    """Counters are those of a process: what recovery applies again has been counted before."""
+    await home.put("a@one.test")
+    await home.settle((await home.leases())[0])
+    again = await home.crash()
+    found = await again.ask("metrics")
+    assert "zonemta_answers_total" not in found["counters"]
+    assert value(found["counters"]["zonemta_recipients_accepted_total"], "default") == 0
+
+
+async def test_what_is_leased_counts_as_leased_alone(home: Any) -> None:
+    """And what a dead sender had is counted as in doubt, once."""
+    await home.put("a@one.test", "b@one.test")
+    await home.lease()
+    found = await home.queue.ask("metrics")
+    rows = found["gauges"]["zonemta_queue_recipients"]
+    assert {state: value(rows, "default", state) for state in ("queued", "leased")} == {"queued": 0, "leased": 2}
+    home.queue.lost("")
+    found = await home.queue.ask("metrics")
+    assert value(found["counters"]["zonemta_in_doubt_recipients_total"], "default") == 2
+
+
+async def test_bounces_and_orders_are_counted(home: Any) -> None:
+    """By the class of the reply; what an operator drops has a reason."""
+    await home.put("a@one.test")
+    await home.settle((await home.leases())[0], BOUNCED)
+    found = await home.queue.ask("metrics")
+    ((labels, n),) = [row for row in found["counters"]["zonemta_answers_total"] if row[0][1] == "bounced"]
+    assert (labels[0], labels[2], n) == ("default", "user-unknown", 1)
+
+
+async def test_the_answer_names_only_what_is_in_the_table(home: Any) -> None:
+    """With as many labels as the table has."""
+    await home.put("a@one.test")
+    await home.settle((await home.leases())[0])
+    found = await home.queue.ask("metrics")
+    for kind in ("counter", "gauge", "histogram"):
+        for name, rows in found[f"{kind}s"].items():
+            assert METRICS[name].kind == kind
+            assert {len(row[0]) for row in rows} <= {len(METRICS[name].labels)}, name
+
+
+async def test_other_processes_report_what_they_count(home: Any) -> None:
+    """Counters are added up over all of their lives; what they measure is forgotten when they end."""
+    for process in ("receiver 1", "receiver 1", "receiver 2"):
+        counts = [
+            ["zonemta_smtp_sessions_total", ["smtp"], 5],
+            ["nothing_known", [], 1],
+            ["zonemta_smtp_sessions_total", [], 1],
+        ]
+        await home.queue.ask("report", process=process, counts=counts, gauges=[["zonemta_smtp_sessions_open", [], 3]])
+    found = await home.queue.ask("metrics")
+    assert found["counters"]["zonemta_smtp_sessions_total"] == [[["smtp"], 15]]
+    assert found["gauges"]["zonemta_smtp_sessions_open"] == [[[], 6]]
+    home.clock.now_s += 60
+    found = await home.queue.ask("metrics")
+    assert "zonemta_smtp_sessions_open" not in found["gauges"]
+    assert found["counters"]["zonemta_smtp_sessions_total"] == [[["smtp"], 15]]
+
+
+async def test_now_says_how_much_happens_a_second(home: Any) -> None:
+    """Over the last minute, and for each second of it."""
+    assert (await home.queue.ask("now"))["in"] == 0
+    rates = home.queue.core.rates
+    rates.note(0.0)
+    await home.put("a@one.test", "b@one.test")
+    rates.note(1.0)
+    await home.settle((await home.leases())[0])
+    rates.note(2.0)
+    found = await home.queue.ask("now")
+    assert (found["in"], found["out"], found["window_s"]) == (1.0, 1.0, 2.0)
+    assert (found["history"]["in"], found["history"]["out"]) == ([2, 0], [0, 2])
+
+
+def test_rates_forget_what_is_older_than_a_minute() -> None:
+    meter = Meter()
+    rates = Rates(meter)
+    for second in range(200):
+        meter.add("zonemta_recipients_accepted_total", ("z",), 1 if second < 100 else 3)
+        rates.note(float(second))
+    assert rates.rows()["in"] == 3.0
+    assert rates.rows()["window_s"] == 60.0
+
+
+def test_labels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes after the bound is counted, as "other"."""
+    monkeypatch.setattr(meters, "SETS_MAX", 3)
+    counts, meter = CountTable(), Meter()
+    for number in range(10):
+        counts.add("zonemta_leases_total", (str(number),))
+        meter.observe("zonemta_delivery_delay_seconds", (str(number),), 1)
+    assert counts.by_name["zonemta_leases_total"] == {("0",): 1, ("1",): 1, ("2",): 1, ("other",): 7}
+    assert len(meter.histograms()["zonemta_delivery_delay_seconds"]) == 4
+    assert zone_label("queue/one") == QUEUES
+
+
+def test_a_histogram_has_each_value_in_the_bucket_that_it_fits() -> None:
+    """The bounds belong to their buckets; a clock that was set back counts as 0."""
+    one = Histogram((1, 5))
+    for seconds in (-3, 0, 1, 1.5, 5, 6):
+        one.observe(seconds)
+    assert (one.counts, one.sum) == ([3, 2, 1], 13.5)
+
+
+def test_every_verdict_has_a_name() -> None:
+    assert sorted(VERDICTS) == [1, 2, 3, 4, 5, 6]
+    assert PROVIDERS_MAX < meters.SETS_MAX
+
+
+def test_the_document_has_every_metric() -> None:
+    """docs/METRICS.md has the table that `python -m zonemta_py.reference --metrics` makes."""
+    text = (Path(__file__).parents[2] / "docs" / "METRICS.md").read_text()
+    assert table().strip() in text

@@ -1,0 +1,1 @@
+"""What is written to standard error while the server runs."""

@@ -1,0 +1,1 @@
+"""What is counted and measured: the table of all metrics, and the counters of each process."""

@@ -1,0 +1,69 @@
+"""What processes other than the queue's count: each adds to its own numbers, and tells the queue once a second what
+came since it was last told.
+
+The queue adds them up, so no counter goes backwards when a process is started again; what it counted in its last second
+is lost with it. While the queue is away, counts are kept and told later. The queue's process reports to itself what is
+not its own: what plugins count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Protocol
+
+from zonemta_py.metrics.meter import CountTable, Labels
+
+EVERY_S = 1.0
+ALIVE_S = 5.0
+"""How old a report may be before what it measured is forgotten."""
+
+LOCAL = CountTable()
+"""Of this process."""
+count = LOCAL.add
+
+Values = Iterable[tuple[str, Labels, float]]
+_gauges: list[Callable[[], Values]] = []
+_totals: list[Callable[[], Values]] = []
+_running: list[asyncio.Future[None]] = []
+"""Kept, since the loop holds tasks only weakly."""
+
+
+class Ask(Protocol):
+    def __call__(self, question: str, **arguments: Any) -> Awaitable[Any]: ...
+
+
+def measure(gauges: Callable[[], Values]) -> None:
+    """From now on they are reported."""
+    _gauges.append(gauges)
+
+
+def total(totals: Callable[[], Values]) -> None:
+    """The same for what is counted elsewhere in this process, from 0 on."""
+    _totals.append(totals)
+
+
+def start(process: str, ask: Ask, gone: type[Exception]) -> None:
+    """Reports from now on, as long as the process lives. process: its role; gone: raised while the queue is away."""
+    _running.append(asyncio.ensure_future(_run(process, ask, gone)))
+
+
+async def _run(process: str, ask: Ask, gone: type[Exception]) -> None:
+    told: dict[tuple[str, Labels], float] = {}
+    name = f"{process} {os.getpid()}"
+    while True:
+        await asyncio.sleep(EVERY_S)
+        now = {(metric, labels): value for metric, rows in LOCAL.by_name.items() for labels, value in rows.items()}
+        now |= {(metric, labels): value for totals in _totals for metric, labels, value in totals()}
+        news = [
+            [metric, list(labels), value - told.get((metric, labels), 0)]
+            for (metric, labels), value in now.items()
+            if value > told.get((metric, labels), 0)
+        ]
+        measured = [[metric, list(labels), value] for gauges in _gauges for metric, labels, value in gauges()]
+        try:
+            await ask("report", process=name, counts=news, gauges=measured)
+        except gone:
+            continue
+        told = now

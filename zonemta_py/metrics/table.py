@@ -1,0 +1,112 @@
+"""Every metric there is, in one table: name, kind, labels, and what it means. docs/METRICS.md, the dashboard and the
+alert rules are compared with it by tests.
+
+Names and units are Prometheus's conventions: counters end in _total, times are seconds, sizes bytes. Every label is
+bounded: zones, sinks, listeners and limits by the configuration, verdicts, classes and stages by the code, providers by
+config/providers.toml and PROVIDERS_MAX; whatever else may come is "other" (`meter.SETS_MAX`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Kind = Literal["counter", "gauge", "histogram"]
+OTHER = "other"
+PROVIDERS_MAX = 50
+"""Providers with a label of their own: the first ones that mail goes to."""
+QUEUES = "queue/*"
+"""The zone of all named queues that have no table of their own."""
+
+_AGE_S = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 3_600, 14_400, 43_200, 86_400, 259_200, 432_000)
+_DIALOGUE_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+_LOOP_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
+
+
+class Metric(NamedTuple):
+    """buckets: upper bounds, of a histogram."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    help: str
+    buckets: tuple[float, ...] = ()
+
+
+def _counter(name: str, help: str, *labels: str) -> Metric:
+    return Metric(f"zonemta_{name}_total", "counter", labels, help)
+
+
+def _gauge(name: str, help: str, *labels: str) -> Metric:
+    return Metric(f"zonemta_{name}", "gauge", labels, help)
+
+
+def _histogram(name: str, help: str, buckets: tuple[float, ...], *labels: str) -> Metric:
+    return Metric(f"zonemta_{name}_seconds", "histogram", labels, help, buckets)
+
+
+_ROWS = (
+    # what comes in
+    _counter("messages_accepted", "Messages that are stored, by how they came: SMTP, HTTP, pushed, own notices.", "by"),
+    _counter("message_bytes_accepted", "Bytes of these messages."),
+    _counter("recipients_accepted", "Recipients of these messages.", "zone"),
+    _counter("recipients_suppressed", "Recipients left out because they are on the suppression list.", "zone"),
+    _counter("smtp_sessions", "Connections that clients have made to the SMTP listeners.", "listener"),
+    _gauge("smtp_sessions_open", "Connections of clients that are open now."),
+    _counter("smtp_refusals", "Refusals of the SMTP listeners, by the code of the reply.", "listener", "code"),
+    _counter("auth_failures", "Logins that failed: wrong name or password, or too many tries.", "listener"),
+    _counter("http_requests", "Requests over HTTP, by the status of the answer.", "status"),
+    # what goes out
+    _counter("leases", "Deliveries given to senders.", "zone"),
+    _counter("answers", "What became of recipients that were tried, or whose turn came.", "zone", "verdict", "class",
+             "stage"),
+    _counter("provider_answers", "The same by provider of the destination.", "provider", "verdict"),
+    _counter("recipients_removed", "Recipients that left the queue without an answer.", "zone", "reason"),
+    _counter("in_doubt_recipients", "Recipients whose answer was lost with a process, so that they may get it twice.",
+             "zone"),
+    _counter("limits_reached", "How often mail began to wait because a limit was reached.", "limit"),
+    _counter("connections_opened", "Connections opened to other servers.", "zone"),
+    _counter("connections_reused", "Deliveries over a connection that was open already.", "zone"),
+    _gauge("connections_idle", "Open connections that wait for the next message."),
+    _histogram("first_attempt_delay", "From acceptance until a message is first given to a sender.", _AGE_S, "zone"),
+    _histogram("delivery_delay", "From acceptance until the recipient's server has taken it.", _AGE_S, "zone"),
+    _histogram("attempt_duration", "How long attempts took, from the first lookup to the last answer.", _DIALOGUE_S,
+               "zone"),
+    # what waits
+    _gauge("queue_recipients", "Recipients in the queue, by state: queued, deferred, leased, held.", "zone", "state"),
+    _gauge("queue_messages", "Messages in the queue."),
+    _gauge("queue_bytes", "Bytes of these messages."),
+    _gauge("leases_out", "Deliveries that senders have now; each may hold a connection.", "zone"),
+    _gauge("suspended", "Things that send nothing now, by kind: zone, destination, tenant, campaign, source, rest.",
+           "kind"),
+    _gauge("accepting", "1 while mail is accepted; 0: the disk is full or has errors."),
+    # the queue's process and its disk
+    _histogram("loop_delay", "How late the queue's process came to what was due, measured ten times a second.",
+               _LOOP_S),
+    _gauge("disk_free_bytes", "Free space on the disk of the queue."),
+    _gauge("disk_reserve_bytes", "Free space below which mail is refused."),
+    _counter("journal_bytes", "Bytes written to the journal."),
+    _counter("journal_records", "Records written to the journal."),
+    _counter("journal_syncs", "Times that the journal was synced."),
+    _counter("store_syncs", "Times that the store was synced."),
+    _counter("clock_steps", "Times that the machine's clock was set by more than two seconds."),
+    # processes
+    _counter("process_starts", "Starts of each process since `zonemta run`; more than one are restarts.", "process"),
+    _counter("process_cpu_seconds", "Time on a processor of the process that runs now.", "process"),
+    _gauge("process_resident_memory_bytes", "Memory of the process that runs now.", "process"),
+    _gauge("process_start_time_seconds", "When it was started, as UNIX time.", "process"),
+    _counter("log_lines_dropped", "Log lines lost because nobody read standard error.", "process"),
+    # around it
+    _counter("event_sink_events", "Events of each sink, by what became of them: sent, dropped, missed, dead.", "sink",
+             "what"),
+    _gauge("event_sink_lag_records", "Journal records whose events the sink is not done with.", "sink"),
+    _gauge("event_sink_lag_seconds", "Age of the oldest event that waits for the sink.", "sink"),
+    _gauge("event_sink_up", "1 while the sink takes events.", "sink"),
+    _counter("plugin_calls", "Calls of plugins.", "plugin", "hook"),
+    _counter("plugin_seconds", "Time spent in plugins.", "plugin", "hook"),
+    _counter("plugin_failures", "Calls that failed or took too long.", "plugin", "hook"),
+    _counter("plugin_count", "What plugins count by `api.count(counter, n, label)`.", "plugin", "counter", "label"),
+    _gauge("certificate_expiry_timestamp_seconds", "When a listener's certificate ends, as UNIX time.", "listener"),
+    _gauge("build_info", "Always 1; its label is the version.", "version"),
+)  # fmt: skip
+
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _ROWS}

@@ -1,0 +1,109 @@
+"""The numbers of a running queue: "metrics" for Prometheus, "now" for people, "report" from the other processes.
+
+Everything is counted already or read in O(1); what is walked is bounded by the configuration: zones, leases that are
+out, stops, processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from zonemta_py.disk.space import free_bytes
+from zonemta_py.metrics.processes import PROCESSES
+from zonemta_py.metrics.report import ALIVE_S
+from zonemta_py.metrics.table import METRICS
+from zonemta_py.queue.core import sizes
+from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.queue.lifecycle.telling.tell import zone_label
+
+_OF_ZONES = [one.name for one in METRICS.values() if one.kind == "counter" and one.labels == ("zone",)]
+LOOK_S = 0.1
+"""How often the delay of the loop is measured."""
+
+
+async def metrics(queue: QueueContext) -> dict[str, Any]:
+    """{counters, histograms, gauges}: name → rows of labels and value, as in `metrics.table`."""
+    core = queue.core
+    meter, now = core.meter, core.clock.monotonic()
+    for name in _OF_ZONES:  # so that a first one is seen as an increase
+        for zone in core.config.zones:
+            meter.add(name, (zone.name,), 0)
+    gauges = meter.gauges(now - ALIVE_S) | _gauges(queue)
+    return {"counters": meter.rows() | _counters(queue), "histograms": meter.histograms(), "gauges": gauges}
+
+
+def _counters(queue: QueueContext) -> dict[str, list[list[Any]]]:
+    """Those that are kept elsewhere."""
+    core, processes = queue.core, list(PROCESSES.rows())
+    return {
+        "zonemta_journal_bytes_total": [[[], core.ledger.written_bytes]],
+        "zonemta_journal_records_total": [[[], core.ledger.written_records]],
+        "zonemta_journal_syncs_total": [[[], core.journal.syncs]],
+        "zonemta_store_syncs_total": [[[], core.lines.syncs]],
+        "zonemta_limits_reached_total": [[[name], n] for name, n in core.schedule.admission.reached.items()],
+        "zonemta_process_starts_total": [[[one.name], one.starts] for one in processes],
+        "zonemta_process_cpu_seconds_total": [[[one.name], one.cpu_s] for one in processes if one.cpu_s],
+    }
+
+
+def _gauges(queue: QueueContext) -> dict[str, list[list[Any]]]:
+    core, processes = queue.core, [one for one in PROCESSES.rows() if one.resident_bytes]
+    out = Counter(zone_label(lease.batch.zone.zone.name) for lease in queue.leases.out.values())
+    stops = Counter(kind for kind, _ in core.schedule.policy.stops)
+    return {
+        "zonemta_queue_recipients": _recipients(queue),
+        "zonemta_queue_messages": [[[], core.message_count]],
+        "zonemta_queue_bytes": [[[], core.message_bytes]],
+        "zonemta_leases_out": [[[zone.name], out[zone.name]] for zone in core.config.zones],
+        "zonemta_suspended": [[[kind], n] for kind, n in stops.items()],
+        "zonemta_accepting": [[[], int(queue.acceptance.refusal() is None)]],
+        "zonemta_disk_free_bytes": [[[], free_bytes(core.config.folder)]],
+        "zonemta_disk_reserve_bytes": [[[], core.config.queue.reserve_bytes]],
+        "zonemta_process_resident_memory_bytes": [[[one.name], one.resident_bytes] for one in processes],
+        "zonemta_process_start_time_seconds": [[[one.name], one.started] for one in processes],
+    }
+
+
+def _recipients(queue: QueueContext) -> list[list[Any]]:
+    """By zone and state; those that are leased count as leased only."""
+    core = queue.core
+    found = {zone.name: [0, 0, 0, 0] for zone in core.config.zones}
+    for name, counts in core.sizes.zones.items():
+        row = found.setdefault(zone_label(name), [0, 0, 0, 0])
+        for state, count in enumerate(counts):
+            row[state] += count
+    for lease in queue.leases.out.values():
+        row = found.setdefault(zone_label(lease.batch.zone.zone.name), [0, 0, 0, 0])
+        for entry in lease.open:
+            row[sizes.DEFERRED if entry.key.startswith(b"deferred ") else sizes.QUEUED] -= 1
+            row[3] += 1
+    names = (*sizes.NAMES, "leased")
+    return [[[zone, state], n] for zone, row in found.items() for state, n in zip(names, row, strict=True)]
+
+
+async def now(queue: QueueContext) -> dict[str, Any]:
+    """What happens a second, over the last minute (`metrics.rates`)."""
+    return queue.core.rates.rows()
+
+
+async def report(queue: QueueContext, process: str, counts: list[list[Any]], gauges: list[list[Any]]) -> None:
+    """From another process, once a second (`metrics.report`)."""
+    queue.core.meter.reported(process, counts, gauges, queue.core.clock.monotonic())
+
+
+async def watch(queue: QueueContext) -> None:
+    """For ever: measures how late the loop comes to what is due, and notes each second what has happened."""
+    loop, meter, looks = asyncio.get_running_loop(), queue.core.meter, 0
+    while True:
+        due = loop.time() + LOOK_S
+        await asyncio.sleep(LOOK_S)
+        meter.observe("zonemta_loop_delay_seconds", (), loop.time() - due)
+        looks += 1
+        if looks % 10 == 0:
+            queue.core.rates.note(loop.time())
+
+
+QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {"metrics": metrics, "now": now, "report": report}

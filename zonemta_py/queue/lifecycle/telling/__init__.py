@@ -1,0 +1,1 @@
+"""What the queue tells of mail besides its records: numbers (`metrics`)."""

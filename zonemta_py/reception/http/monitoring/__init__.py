@@ -1,0 +1,1 @@
+"""What monitoring asks the HTTP listener for."""

@@ -1,0 +1,96 @@
+"""The numbers of the queue in the format that Prometheus reads; prometheus-client writes it.
+
+Certificates are looked at here, and not in the queue's process: reading them needs a library that mail does not.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import time
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from zonemta_py.config import Config
+from zonemta_py.metrics.table import METRICS, Metric
+
+MEDIA_TYPE = CONTENT_TYPE_LATEST
+LOOK_S = 600
+"""How long what a certificate's file said is believed."""
+
+
+class Certificates:
+    """When the listeners' certificates end."""
+
+    def __init__(self, config: Config) -> None:
+        self._paths = {
+            one.name: one.certificate for one in config.all_listeners if one.certificate and one.tls != "none"
+        }
+        self._rows: list[list[Any]] = []
+        self._looked = -float(LOOK_S)
+
+    def rows(self) -> list[list[Any]]:
+        """[[listener], UNIX time]; without those that cannot be read. Reads files."""
+        if self._paths and time.monotonic() - self._looked >= LOOK_S:
+            from cryptography import x509
+
+            self._looked, self._rows = time.monotonic(), []
+            for name, path in self._paths.items():
+                try:
+                    own = x509.load_pem_x509_certificates(path.expanduser().read_bytes())[0]
+                except (OSError, ValueError):
+                    continue
+                self._rows.append([[name], own.not_valid_after_utc.timestamp()])
+        return self._rows
+
+
+def exposition(answer: dict[str, Any], certificates: list[list[Any]]) -> bytes:
+    """answer: to the question "metrics"."""
+    gauges = answer["gauges"] | {
+        "zonemta_certificate_expiry_timestamp_seconds": certificates,
+        "zonemta_build_info": [[[importlib.metadata.version("zonemta-py")], 1]],
+    }
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Answer(answer["counters"], answer["histograms"], gauges))
+    return bytes(generate_latest(registry))
+
+
+class _Answer(Collector):
+    def __init__(self, counters: dict[str, Any], histograms: dict[str, Any], gauges: dict[str, Any]) -> None:
+        self._rows = {"counter": counters, "histogram": histograms, "gauge": gauges}
+
+    def collect(self) -> Iterator[Family]:
+        """Every metric of the table; one that has no rows yet has at least its HELP and TYPE."""
+        for metric in METRICS.values():
+            rows = self._rows[metric.kind].get(metric.name, [])
+            yield _MAKE[metric.kind](metric, rows)
+
+
+def _counter(metric: Metric, rows: list[Any]) -> Family:
+    family = CounterMetricFamily(metric.name, metric.help, labels=metric.labels)
+    for labels, value in rows or ([] if metric.labels else [[[], 0]]):
+        family.add_metric(labels, value)
+    return family
+
+
+def _gauge(metric: Metric, rows: list[Any]) -> Family:
+    family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
+    for labels, value in rows:
+        family.add_metric(labels, value)
+    return family
+
+
+def _histogram(metric: Metric, rows: list[Any]) -> Family:
+    family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+    ends = [*map(str, map(float, metric.buckets)), "+Inf"]
+    for labels, counts, total in rows:
+        family.add_metric(labels, list(zip(ends, accumulate(counts), strict=True)), total)
+    return family
+
+
+_MAKE = {"counter": _counter, "gauge": _gauge, "histogram": _histogram}

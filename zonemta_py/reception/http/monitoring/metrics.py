@@ -1,0 +1,23 @@
+"""GET /metrics: every counter, gauge and histogram, for Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Request, Response
+
+from zonemta_py.reception.http.authentication import request_context, visit
+from zonemta_py.reception.http.monitoring.exposition import MEDIA_TYPE, exposition
+
+router = APIRouter()
+
+
+@router.get("/metrics", include_in_schema=False)
+async def metrics(request: Request) -> Response:
+    """For keys with the right metrics or read; with http.metrics = "open" also for this machine without a key."""
+    here, holder = request_context(request), visit(request).holder
+    if holder is not None:
+        holder.check("metrics", "read")
+    found = await here.queue.ask("metrics")
+    certificates = await asyncio.to_thread(here.certificates.rows)
+    return Response(exposition(found, certificates), media_type=MEDIA_TYPE, headers={"cache-control": "no-store"})
