@@ -132,3 +132,20 @@ def test_a_folder_that_the_mta_cannot_use(zonemta: Callable[..., Any], tmp_path:
     (tmp_path / "events" / "f").write_text("")
     (row,) = json.loads(zonemta("events", "sinks", "--config", config, "--json").out)
     assert "cannot be written by the MTA; give the folder to the MTA's user" in row["trouble"]
+
+
+def test_forget_looks_into_what_sinks_keep(zonemta: Callable[..., Any], tmp_path: Path, config: Path) -> None:
+    """Of sinks that are configured no longer, too; and it says what it cannot reach."""
+    with config.open("a") as text:
+        text.write('[[event_sinks]]\nname = "crm"\nkind = "webhook"\nurl = "https://crm.example.com/"\n')
+    letter = LETTER._replace(ready=LETTER.ready._replace(body=BODY.replace(b"{}", b'{"recipient":"ann@x.test"}')))
+    for name in ("f", "old"):
+        DeadLetters(tmp_path / "events" / name).add([letter])
+    (tmp_path / "events.jsonl").write_bytes(letter.ready.body + b"\n")
+    forget = ("forget", "ann@x.test", "--files-only", "--plans", str(tmp_path), "--config", config)
+    ran = zonemta(*forget)
+    assert (ran.code, ran.err) == (Exit.OK, "")
+    assert "event sinks: 1 lines of 1 files and 2 dead letters rewritten\n" in ran.out
+    assert "what the event sinks crm were sent, or have in memory, is not changed" in ran.out
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"ann@x.test" in path.read_bytes()]
+    assert "rewritten" not in zonemta(*forget).out

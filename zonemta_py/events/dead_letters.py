@@ -11,7 +11,7 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,6 +62,18 @@ class DeadLetters:
             kept = [letter for letter in self.read() if letter.ready.id not in ids]
             replace_file(self._path, b"".join(map(_line, kept)), 0o640)
             self._give(self._path)
+
+    def change(self, line: Callable[[bytes], tuple[bytes, int]]) -> int:
+        """line: of the file → what stands there instead, and how much of it is new. How many were changed."""
+        if not self._path.exists():
+            return 0
+        with self._locked():
+            found = [line(one) for one in self._path.read_bytes().splitlines(keepends=True)]
+            changed = sum(bool(count) for _, count in found)
+            if changed:
+                replace_file(self._path, b"".join(fresh for fresh, _ in found), 0o640)
+                self._give(self._path)
+        return changed
 
     def _give(self, path: Path) -> None:
         """To whom the folder belongs, where a command of root's made it."""

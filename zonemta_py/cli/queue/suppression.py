@@ -18,6 +18,7 @@ import typer
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.queue.erasure import Archive, FilesOnly, InLake, Proof, Subaddresses, in_files
 from zonemta_py.cli.queue.erasure_plans import DeletePlans, Plans, in_plans
+from zonemta_py.cli.queue.erasure_sinks import in_sinks
 from zonemta_py.cli.queue.suppression_file import COLUMNS, STDIN, opened
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
@@ -208,10 +209,11 @@ def forget(
     folder: Folder = None,
 ) -> None:
     """Erase a person from the queue: all that waits for the address, and what the queue keeps about it; and from
-    archive and lake, where a random stand-in replaces the address. Plans of campaigns that name the
-    person are named, or deleted."""
+    archive, lake, and what event sinks keep on this machine, where a random stand-in replaces the address. Plans of
+    campaigns that name the person are named, or deleted."""
     chosen = configuration(config, folder)
     done = None if files_only else _forget_in_queue(chosen, address, keep)
+    in_sinks(chosen, address, subaddresses)
     if archive or lake:
         in_files(address, proof, archive, lake, chosen.folder, subaddresses, done)
     elif files_only and not plans:
