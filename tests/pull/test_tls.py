@@ -7,6 +7,7 @@ import shutil
 import socket
 import ssl
 import struct
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -125,3 +126,17 @@ def test_an_address_beyond_loopback_needs_both(tmp_path: Path) -> None:
     for more in ({}, {"certificate": tmp_path / "x.pem"}, {"tokens": [{"name": "a", "hash": "0" * 64}]}):
         with pytest.raises(ValueError, match="is not loopback: set certificate = a PEM file and add a"):
             Config.model_validate({"pull": {"enabled": True, "address": "192.0.2.1", **more}})
+
+
+def test_ncat_that_sends_slowly_over_tls(guarded: Server) -> None:
+    """As somebody who types: token, command, message, each after a while; and one who waits for what comes later."""
+    if shutil.which("ncat") is None:
+        pytest.skip("ncat is not installed (apt-get install ncat)")
+    address = f"ncat --ssl 127.0.0.1 {guarded.port}"
+    steps = "printf 'auth boss\\n'; sleep 0.3; printf 'push typed\\n'; sleep 0.3; printf one; sleep 0.3; printf two"
+    push = subprocess.run(["sh", "-c", f"({steps}) | {address}"], timeout=60, check=False)
+    taken = subprocess.run(
+        ["sh", "-c", f"(printf 'auth boss\\npop typed wait=9\\n'; sleep 1) | {address}"],
+        capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (push.returncode, taken.returncode, taken.stdout) == (0, 0, b"onetwo")

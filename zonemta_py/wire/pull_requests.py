@@ -10,7 +10,7 @@ from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.queue.api import Delivery, QueueRefusal
 from zonemta_py.queue.pulls.pulls import Puller
 from zonemta_py.queue.queue import UNREADABLE, LocalQueue
-from zonemta_py.wire.frames import OK, WRONG, Operation, delivery_row
+from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row
 
 Answer = Callable[[int, int, Any], None]
 Run = Callable[[int, Coroutine[Any, Any, Any]], Any]
@@ -54,6 +54,10 @@ class PullRequests:
             puller = self._queue.pulls.pull(queue, int(most), *seconds, self._name(), deliver, str(remote))
         except ValueError as error:
             self._answer(number, WRONG, str(error))
+            return
+        except QueueRefusal as refusal:
+            reply = refusal.reply
+            self._answer(number, REFUSED, (reply.code, reply.enhanced, reply.text))
             return
         if puller is not None:
             self._pullers[token] = (number, puller)

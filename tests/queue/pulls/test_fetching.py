@@ -53,6 +53,7 @@ async def test_mail_that_nobody_fetches_expires_and_pushes_do_not(house: Make) -
     await queue.sweep()
     (notice,) = await home.lease()
     assert (notice.sender, notice.recipients[0].address) == ("", "ann@src.test")
+    assert b"nobody has fetched it in time" in (notice.body or b"")
     await home.settle(notice, DELIVERED)
     assert await home.idle()
     assert [await pop(queue, name) for name in ("jobs", "branch", "branch")] == [b"1", b"2", None]

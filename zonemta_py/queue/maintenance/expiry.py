@@ -79,7 +79,8 @@ class Expiry:
 def waited_for(zone: ZoneSchedule, flow_queue: FlowQueue) -> str:
     """Why it waited so long; "" if nothing in memory says."""
     hold = flow_queue.held or zone.held
-    return flow_queue.path.reason or (hold.cause if hold else "")
+    unfetched = "nobody has fetched it in time" if zone.zone.pulled else ""
+    return flow_queue.path.reason or (hold.cause if hold else unfetched)
 
 
 def past_deadline(why: str) -> str:

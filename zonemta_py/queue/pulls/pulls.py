@@ -16,7 +16,7 @@ from typing import Any
 
 from zonemta_py.disk.leveldb.store import StoreError, StoreFenced
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import DEFERRED, DELIVERED, HELD, RELEASED, Delivery, Outcome, Result
+from zonemta_py.queue.api import DEFERRED, DELIVERED, HELD, RELEASED, Delivery, Outcome, QueueRefusal, Result
 from zonemta_py.queue.lifecycle import in_doubt
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.lease import Lease
@@ -36,6 +36,7 @@ STAGE = "pull"
 TAKEN = Reply(250, "2.0.0", "taken")
 GIVEN_BACK = Reply(450, "4.3.0", "given back")
 NO_BODY = Reply(450, "4.3.0", "a merged message has no body that could be taken; move it to a zone that is sent from")
+COPY = Reply(450, "4.3.2", "this is a copy of a queue, from which nothing is taken before `zonemta queue adopt`")
 
 Done = Callable[[bool], None]
 """Called with False if the lease is not out any more."""
@@ -76,9 +77,11 @@ class Pulls:
     ) -> Puller | None:  # fmt: skip
         """`deliver` is called once: with 1…most deliveries, or none if there are none until `wait_s` is over.
 
-        None: it has been called. Raises ValueError.
+        None: it has been called. Raises ValueError, QueueRefusal.
         """
         check_seconds(reserve_s, wait_s)
+        if self._core.copied:
+            raise QueueRefusal(COPY)
         zone = queues.zone_of(self._core.config, queue)
         if wait_s <= 0 and self._core.schedule.pull_zone(zone) is None:
             deliver([])
