@@ -15,7 +15,9 @@ from zonemta_py.config import Config
 from zonemta_py.zones.queues import settings_of
 
 app = typer.Typer(
-    help="What is in the queue: sizes, recipients, one message, deliveries in doubt.", no_args_is_help=True
+    help="What is in the queue: sizes, recipients, one message, deliveries in doubt. Named queues are pushed to and"
+    " popped from with ncat or HTTP: `printf 'help\\n' | ncat localhost 1234` lists how (docs/QUEUES.md).",
+    no_args_is_help=True,
 )
 
 ZoneName = Annotated[str | None, typer.Option("--zone", metavar="NAME", help="Only this zone.")]
