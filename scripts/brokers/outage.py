@@ -1,9 +1,9 @@
 """Every receiver of the event feed is killed for a while under load, and started again: is every event there after all?
 
-A real MTA sends real mail to the sink at a steady rate; its events go to RabbitMQ, Redis, NATS and an HTTP receiver at
-the same time. One after the other is killed (SIGKILL), stays away, and is started again with what it had on disk, while
-mail goes on. What came to each is compared with the journal: lost, repeated, out of order within a message; dropped by
-the sink; and how long it took to catch up.
+A real MTA sends real mail to the sink at a steady rate; its events go to RabbitMQ, Redis, NATS, a broker of Kafka's
+protocol (Tansu) and an HTTP receiver at the same time. One after the other is killed (SIGKILL), stays away, and is
+started again with what it had on disk, while mail goes on. What came to each is compared with the journal: lost,
+repeated, out of order within a message; dropped by the sink; and how long it took to catch up.
 """
 
 from __future__ import annotations

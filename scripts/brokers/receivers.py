@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 import aio_pika
 import nats
+from aiokafka import AIOKafkaConsumer
 from nats.js.api import StreamConfig
 from redis.asyncio import Redis
 
+from brokers.kafka import KafkaServer
 from brokers.servers import PASSWORD, USER, NatsServer, RabbitServer, RedisServer, Server
 
 _TABLE = """
@@ -128,7 +130,28 @@ class RedisStream(Receiver):
                 last = f"({rows[-1][0].decode()}"
 
 
-RECEIVERS: tuple[type[Receiver], ...] = (Rabbit, RedisStream, Nats, Http)
+class Kafka(Receiver):
+    """At Tansu, which knows no idempotent producers."""
+
+    name, kind, more, server_class = "kafka", "kafka", "idempotent = false\n", KafkaServer
+
+    async def prepare(self) -> None:
+        assert isinstance(self.server, KafkaServer)
+        self.server.create("zonemta")
+
+    async def collect(self) -> None:
+        address = f"127.0.0.1:{self.server.port}"
+        self.came = []
+        async with AIOKafkaConsumer("zonemta", bootstrap_servers=address) as consumer:
+            places = sorted(consumer.assignment())
+            for place, end in (await consumer.end_offsets(places)).items():
+                consumer.seek(place, 0)
+                while await consumer.position(place) < end:
+                    records = await consumer.getmany(place, timeout_ms=1000, max_records=_AT_ONCE)
+                    self.came += [_read(record.value) for record in records.get(place, [])]
+
+
+RECEIVERS: tuple[type[Receiver], ...] = (Rabbit, RedisStream, Nats, Kafka, Http)
 
 
 def _read(body: bytes) -> Came:

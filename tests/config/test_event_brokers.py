@@ -36,6 +36,19 @@ def read(tmp_path: Path, kind: str, lines: str) -> Config:
         ("redis", "url = 'rediss://h.test/mail'", "'mail' is not the number of a database; write a url such as"),
         ("nats", "url = 'tls://h.test'\nsubject = 'mail.*'", "'mail.*' must not be empty, nor have blanks, *, > or"),
         ("amqp", "url = 'amqps://h.test'\nrouting_key = '{campaign}'", "other placeholders than {type} and {zone}"),
+        (
+            "kafka",
+            "url = 'kafka://h.test'",
+            "kafka:// would carry addresses of people in the clear; use tls://, or set",
+        ),
+        (
+            "kafka",
+            "url = 'kafka://127.0.0.1'\nbootstrap = ['h.test:9092']",
+            "addresses of people in the clear; use tls",
+        ),
+        ("kafka", "url = 'tls://h.test/topic'", "the url of kafka must be such as tls://kafka.example.com:9093, and"),
+        ("kafka", "url = 'tls://h.test'\ntopic = 'mail/{type}'", "'mail/{type}' is no topic: A-Z a-z 0-9 . _ - and"),
+        ("kafka", "url = 'tls://h.test'\nbootstrap = ['h2.test']", "'h2.test' must be host:port, such as kafka2."),
         ("redis", "url = 'rediss://h.test'\nstream = ''", "write a name such as zonemta.{type}"),
     ],
 )
@@ -54,6 +67,7 @@ def test_mistakes(tmp_path: Path, kind: str, lines: str, sentence: str) -> None:
         ("amqp", "aio_pika", "amqps://h.test/v"),
         ("nats", "nats", "tls://h.test"),
         ("redis", "redis", "rediss://h.test/1"),
+        ("kafka", "aiokafka", "tls://h.test:9093"),
     ],
 )
 def test_each_kind_has_its_sink_and_says_what_is_not_installed(

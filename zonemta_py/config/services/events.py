@@ -21,7 +21,7 @@ EventType = Literal[
     "campaign_completed", "configuration_changed", "clock_set", "orders_lost", "policy_changed", "records_lost",
 ]  # fmt: skip
 """As `events.schema.TYPES`, which is a floor higher; docs/EVENTS.md says when each comes."""
-SinkKind = Literal["webhook", "file", "syslog", "amqp", "nats", "redis"]
+SinkKind = Literal["webhook", "file", "syslog", "amqp", "nats", "redis", "kafka"]
 PAGE_BYTES = 4096
 SECRET_PREFIX = "whsec_"
 SCHEMES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -30,9 +30,11 @@ SCHEMES: dict[str, tuple[tuple[str, ...], str]] = {
     "amqp": (("amqps", "amqp"), "amqps://rabbit.example.com/vhost"),
     "nats": (("tls", "nats"), "tls://nats.example.com"),
     "redis": (("rediss", "redis"), "rediss://redis.example.com/0"),
+    "kafka": (("tls", "kafka"), "tls://kafka.example.com:9093"),
 }
 """Of a kind's url: the schemes it may have, and an example."""
-BROKERS = frozenset({"amqp", "nats", "redis"})
+BROKERS = frozenset({"amqp", "nats", "redis", "kafka"})
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 SAFE = frozenset({"https", "tls", "unix", "amqps", "rediss"})
 """Schemes that nobody on the way can read."""
 
@@ -45,11 +47,12 @@ class EventSink(Section):
     name: str = Field(pattern=NAME)
     """Name, in commands, logs and of its folder."""
     kind: SinkKind
-    """What is there: webhook (HTTP), file (JSON lines), syslog (RFC 5424), amqp (RabbitMQ), nats, redis (a stream)."""
+    """What is there: webhook (HTTP), file (JSON lines), syslog (RFC 5424), amqp (RabbitMQ), nats, redis (a stream),
+    kafka."""
     url: str = ""
     """Where: https://host/path for a webhook; tls://host:6514, tcp://host:514, udp://host:514 or unix:///dev/log for
     syslog, which confirms nothing: what the network or the log server loses is lost; amqps://host/vhost, tls://host
-    (nats), rediss://host/0 (the number of the database); without TLS http, amqp, nats, redis."""
+    (nats, kafka), rediss://host/0 (the number of the database); without TLS http, amqp, nats, redis, kafka."""
     cleartext: bool = False
     """Permits a url without TLS to another machine; events have addresses of people in them."""
     types: list[EventType] = []
@@ -135,6 +138,15 @@ class EventSink(Section):
     """redis: about how many entries the stream keeps (MAXLEN ~); 0: all."""
     replicas: int = Field(0, ge=0, le=100)
     """redis: how many replicas must have an event (WAIT)."""
+    topic: str = "zonemta"
+    """kafka: topic, which must exist, with {type} and {zone} of the event; events of a message stay in order within a
+    topic."""
+    bootstrap: list[str] = []
+    """kafka: more brokers of the cluster, host:port, to ask when the one in url does not answer."""
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    """kafka: how username and password are shown."""
+    idempotent: bool = True
+    """kafka: the broker drops what the library sends twice on its own; false for brokers that cannot."""
 
     @field_validator("routing_key", "subject", "stream")
     @classmethod
@@ -143,6 +155,23 @@ class EventSink(Section):
             wrong = "must not be empty, nor have blanks, *, > or other placeholders than {type} and {zone}"
             raise ValueError(f"{value!r} {wrong}; write a name such as zonemta.{{type}}")
         return value
+
+    @field_validator("topic")
+    @classmethod
+    def _check_topic(cls, value: str) -> str:
+        if not _TOPIC.fullmatch(value.replace("{type}", "t").replace("{zone}", "z")):
+            wrong = "is no topic: A-Z a-z 0-9 . _ - and the placeholders {type} and {zone} are permitted"
+            raise ValueError(f"{value!r} {wrong}; write a name such as zonemta")
+        return value
+
+    @field_validator("bootstrap")
+    @classmethod
+    def _check_bootstrap(cls, values: list[str]) -> list[str]:
+        for value in values:
+            parts = split(f"kafka://{value}")
+            if parts is None or not parts.hostname or not parts.port or parts.netloc != value or "@" in value:
+                raise ValueError(f"{value!r} must be host:port, such as kafka2.example.com:9093")
+        return values
 
     @field_validator("domains")
     @classmethod
@@ -173,7 +202,8 @@ class EventSink(Section):
         parts = split(self.url)
         if parts is None or parts.scheme not in schemes or not (parts.hostname or parts.path.strip("/")):
             raise ValueError(f"{'an' if self.kind == 'amqp' else 'a'} {self.kind} needs a url such as {example}")
-        if parts.scheme not in SAFE and not self.cleartext and not _is_here(parts.hostname or ""):
+        hosts = [parts.hostname or "", *(urlsplit(f"kafka://{one}").hostname or "" for one in self.bootstrap)]
+        if parts.scheme not in SAFE and not self.cleartext and not all(map(_is_here, hosts)):
             raise ValueError(
                 f"{parts.scheme}:// would carry addresses of people in the clear; use {schemes[0]}://, or set"
                 " cleartext = true"
@@ -186,7 +216,7 @@ def _check_broker(kind: str, parts: SplitResult) -> None:
     path = parts.path.strip("/")
     if "@" in parts.netloc:
         raise ValueError("url must not contain a login; write username and password")
-    if not parts.hostname or parts.query or parts.fragment or (kind == "nats" and path):
+    if not parts.hostname or parts.query or parts.fragment or (kind in ("nats", "kafka") and path):
         raise ValueError(f"the url of {kind} must be such as {SCHEMES[kind][1]}, and nothing more")
     if kind == "redis" and path and not path.isdecimal():
         raise ValueError(f"{path!r} is not the number of a database; write a url such as {SCHEMES[kind][1]}")

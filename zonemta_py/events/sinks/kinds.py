@@ -10,7 +10,7 @@ from zonemta_py.config.services.events import BROKERS, EventSink
 from zonemta_py.events.sinks import tls
 from zonemta_py.events.sinks.base import SinkClient
 
-_LIBRARIES = {"amqp": "aio_pika", "nats": "nats", "redis": "redis"}
+_LIBRARIES = {"amqp": "aio_pika", "nats": "nats", "redis": "redis", "kafka": "aiokafka"}
 
 
 def check(sinks: Sequence[EventSink]) -> None:
@@ -51,6 +51,10 @@ def _broker(settings: EventSink, source: str) -> SinkClient:
             from zonemta_py.events.sinks.nats import NatsSink
 
             return NatsSink(settings, source)
+        if settings.kind == "kafka":
+            from zonemta_py.events.sinks.kafka import KafkaSink
+
+            return KafkaSink(settings, source)
         from zonemta_py.events.sinks.redis import RedisSink
 
         return RedisSink(settings, source)
