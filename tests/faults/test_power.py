@@ -9,8 +9,8 @@ from survival import powercut
 
 
 @pytest.mark.skipif(bool(powercut.missing()), reason=powercut.missing())
-async def test_four_power_cuts_lose_nothing(tmp_path: Path) -> None:
+async def test_two_power_cuts_lose_nothing(tmp_path: Path) -> None:
     """What was acknowledged was on the disk itself; store and journal open clean, without a word of damage."""
-    figures = await powercut.trial(tmp_path, cuts=4, seed=5)
+    figures = await powercut.trial(tmp_path, cuts=2, seed=5)
     assert figures["broken"] == []
     assert figures["acknowledged"] > 0
