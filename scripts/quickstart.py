@@ -143,13 +143,13 @@ def _send(console: Console, folder: Path, port: int, count: int) -> tuple[float,
                 session.result(timeout=0)
         except (OSError, smtplib.SMTPException, TimeoutError) as error:
             raise Failure(f"the server did not take everything ({error}); see {folder / 'zonemta.log'}") from None
-    deferred = {domain: row.get("deferred", 0) for domain, row in _size(folder)["domains"].items()}
+    deferred = {row["name"]: row["deferred"] for row in _size(folder, "sizes", by="domain")["rows"]}
     return time.monotonic() - start, deferred
 
 
-def _size(folder: Path) -> Any:
+def _size(folder: Path, question: str = "size", **about: str) -> Any:
     try:
-        return ask(folder, "size")
+        return ask(folder, question, **about)
     except QueueGone as error:
         raise Failure(f"{error}; see {folder / 'zonemta.log'}") from None
 

@@ -9,6 +9,9 @@
     held <zone> <id> <recipient>                     waits for an operator
     in-doubt <id> <recipient>                        its final reply was awaited at a crash
     size <zone> <domain>                             how many recipients are queued, deferred, held
+    size-flow <tenant>~<campaign>                    the same, of mail that has one of them
+    at <id> <family> <zone> <middle> <recipient>     where a deferred or parked recipient of that message is
+    tracked                                          the keys above are complete
     campaign <name> 000001 …   template, in chunks of 64 KB
     campaign <name> *          settings, and how it has been ended
     campaign <name> #          tally: what became of its recipients
@@ -29,6 +32,11 @@ from typing import NamedTuple
 
 STATE = b"state"
 SIZES = b"size "
+FLOW_SIZES = b"size-flow "
+INDEX = b"at "
+PLACED = (b"deferred ", b"parked ")
+"""The families of which the index has every key: there, those of a message are not next to one another."""
+TRACKED = b"tracked"
 IN_DOUBTS = b"in-doubt "
 MESSAGES = b"message "
 CAMPAIGNS = b"campaign "
@@ -85,6 +93,10 @@ def in_doubt(message_id: str, recipient: str) -> bytes:
 
 def size(zone: str, domain: str) -> bytes:
     return f"size {zone} {domain}".encode()
+
+
+def flow_size(pair: str) -> bytes:
+    return FLOW_SIZES + pair.encode()
 
 
 def template(campaign: str, number: int) -> bytes:
@@ -164,6 +176,22 @@ def place(key: bytes) -> Place:
     if family == "parked":
         return Place(family, zone, message_id, recipient, destination=middle)
     raise ValueError(f"not a recipient key: {key!r}")
+
+
+def index_range(message_id: str) -> bytes:
+    return b"at %s " % message_id.encode()
+
+
+def index_of(key: bytes) -> bytes:
+    """The key of the index that says where a deferred or parked recipient is."""
+    family, zone, middle, message_id, recipient = key.split(b" ", 4)
+    return b" ".join((b"at", message_id, family, zone, middle, recipient))
+
+
+def indexed(index: bytes) -> bytes:
+    """The recipient's key, of a key of the index."""
+    _, message_id, family, zone, middle, recipient = index.split(b" ", 5)
+    return b" ".join((family, zone, middle, message_id, recipient))
 
 
 class Ids:

@@ -44,6 +44,7 @@ class LocalQueue(QueueContext):
     def start(self) -> None:
         """Starts the periodic work: positions, the archive, expiry."""
         self.maintenance.start()
+        self.core.keep(asyncio.ensure_future(self.core.places.make(self.core.lines)))
         self.core.changed()
 
     def close(self) -> None:

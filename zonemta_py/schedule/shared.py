@@ -18,14 +18,15 @@ class QueueCallbacks(NamedTuple):
     """What the schedule asks of the queue.
 
     rekey(operations, done): writes to the store, synced. changed(): something may be allowed now that was not before.
-    unpin(id): a recipient of that message has left the window. requeued(zone, address): a deferred one was parked.
+    unpin(id): a recipient of that message has left the window. requeued(zone, address, flow): a deferred recipient was
+    parked.
     terms_of(id): a message's metadata, as far as it can be read. record(body): a change of policy, for the journal.
     """
 
     rekey: Callable[[list[Operation], Callable[[], None]], None]
     changed: Callable[[], None]
     unpin: Callable[[str], None]
-    requeued: Callable[[str, str], None]
+    requeued: Callable[[str, str, str], None]
     terms_of: Callable[[str], dict[str, Any]]
     record: Callable[[list[object]], None]
 

@@ -48,6 +48,8 @@ class Sites:
         self._begun = 0
         self._busy = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self.told: Callable[[str, str], None] = lambda domain, provider: None
+        """Called with the provider of each domain that was looked up."""
 
     @property
     def asks(self) -> bool:
@@ -110,6 +112,7 @@ class Sites:
     def _keep(self, domain: str, found: Found) -> None:
         if isinstance(found, NoRoute) and found.temporary:
             return
+        self.told(domain, "" if isinstance(found, NoRoute) else found.provider)
         ttl_s = REFUSED_S if isinstance(found, NoRoute) else max(1.0, found.ttl_s)
         self._known[domain] = (self._now() + ttl_s, found)
         self._known.move_to_end(domain)

@@ -231,7 +231,7 @@ class ZoneWindow:
                 flow_queue.deadline_ms = min(flow_queue.deadline_ms, entry.note.deadline_ms or NEVER_MS)
                 continue
             if entry.key.startswith(b"deferred "):
-                self._shared.requeued(self.zone.name, entry.address)
+                self._shared.requeued(self.zone.name, entry.address, entry.note.flow)
             operations += ((entry.key, None), (key, entry.note.value()))
             moved.append((flow_queue, entry.key, key, entry.note.deadline_ms))
         if operations:

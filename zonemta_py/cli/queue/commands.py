@@ -45,13 +45,40 @@ def known_zone(config: Config, zone: str | None) -> str | None:
     return zone
 
 
+By = Literal["zone", "domain", "provider", "campaign", "tenant"]
+
+
 @app.command()
 @tabled
-def size(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+def size(
+    by: Annotated[By | None, typer.Option(help="Only a table of these, the largest first.")] = None,
+    zone: ZoneName = None,
+    domain: Annotated[str | None, typer.Option(help="Only what is for this domain.")] = None,
+    provider: Annotated[str | None, typer.Option(help="Only what goes to this provider.")] = None,
+    campaign: Annotated[str | None, typer.Option(help="Only mail of this campaign.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only mail of this tenant.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Rows to show.")] = 50,
+    after: Annotated[str, typer.Option(help="With --by: continue after the cursor that it ended with.")] = "",
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
     """Count what is queued, per zone and per domain: exact, and quick at any size."""
-    sizes, copied = (answer(configuration(config, folder), question) for question in ("size", "copied"))
+    chosen = configuration(config, folder)
+    of = {"zone": known_zone(chosen, zone), "domain": domain, "provider": provider, "campaign": campaign}
+    of = {name: value for name, value in (of | {"tenant": tenant}).items() if value is not None}
+    if by:
+        return _sizes_by(answer(chosen, "sizes", by=by, limit=limit, after=after, **of), by, json)
+    if of:
+        counts = answer(chosen, "size", **of)
+        if json:
+            return print_json(counts)
+        return print_table("Recipients", [f"{name} " for name in counts], [tuple(counts.values())])
+    sizes, copied = (answer(chosen, question) for question in ("size", "copied"))
+    page = answer(chosen, "sizes", by="domain", limit=1_000 if json or as_csv() else limit)
+    sizes["domains"] = {row.pop("name"): row for row in page["rows"]}
     if json:
-        return print_json(sizes)
+        return print_json(sizes | {"domains_in_all": page["of"]})
     if copied:
         print(f"zonemta: {copied}", file=sys.stderr)
     if as_csv():
@@ -60,11 +87,21 @@ def size(config: ConfigFile = None, folder: Folder = None, json: AsJson = False)
     zones = [(name, *_counts(row)) for name, row in (*sorted(sizes["zones"].items()), ("all", total))]
     footer = f"{total['messages']:,} messages, {total['bytes']:,} bytes"
     print_table("Recipients by zone", ["zone", *(f"{name} " for name in _COUNTS)], zones, footer)
-    largest = sorted(sizes["domains"].items(), key=lambda item: -sum(item[1].values()))[:50]
-    if largest:
-        rows = [(name, *(row.get(key, 0) for key in ("queued", "deferred", "held"))) for name, row in largest]
-        print_table("Recipients by domain, the largest first", ["domain", "queued ", "deferred ", "held "], rows)
+    if sizes["domains"]:
+        names = ("queued", "deferred", "held")
+        rows = [(name, *(row[key] for key in names)) for name, row in sizes["domains"].items()]
+        more = f"{page['of']:,} domains; more: zonemta queue size --by domain" if page["next"] else ""
+        print_table("Recipients by domain, the largest first", ["domain", *(f"{name} " for name in names)], rows, more)
     return None
+
+
+def _sizes_by(page: dict[str, Any], by: str, json: bool) -> None:
+    if json:
+        return print_json(page)
+    names = [name for name in (page["rows"] or [{}])[0] if name != "name"]
+    rows = [(row["name"], *(row[name] for name in names)) for row in page["rows"]]
+    more = f"More: --after {shlex.quote(page['next'])}" if page["next"] else ""
+    return print_table(f"Recipients by {by}, the largest first", [by, *(f"{name} " for name in names)], rows, more)
 
 
 def _size_csv(sizes: dict[str, Any]) -> None:

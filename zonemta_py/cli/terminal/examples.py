@@ -18,7 +18,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "lift": ("zonemta lift destination example.com",),
     "fsck": ("zonemta fsck --folder /var/lib/zonemta", "zonemta fsck --repair"),
     "backup": ("zonemta backup /var/backups/zonemta-monday",),
-    "queue size": ("zonemta queue size", "zonemta queue size --json"),
+    "queue size": ("zonemta queue size", "zonemta queue size --by provider", "zonemta queue size --tenant acme --json"),
     "queue list": (
         "zonemta queue list --state deferred --domain example.com",
         "zonemta queue list --user shop --subject 'your order'",

@@ -23,6 +23,7 @@ from typing import Any
 
 import plyvel
 
+from zonemta_py.disk import keys
 from zonemta_py.disk.files import replace_file
 from zonemta_py.disk.leveldb import log as store_log
 from zonemta_py.disk.leveldb import mapping, remains
@@ -230,7 +231,8 @@ class Store:
             raise _named(error, self.folder) from None
 
     def write(self, operations: Iterable[Operation], sync: bool) -> None:
-        """One atomic batch. Raises StoreFailed or StoreDamaged, and is fenced from then on."""
+        """One atomic batch; the index of deferred and parked recipients follows their keys. Raises StoreFailed or
+        StoreDamaged, and is fenced from then on."""
         self._not_fenced()
         try:
             batch = self._db.write_batch(sync=sync)
@@ -241,6 +243,9 @@ class Store:
                 else:
                     put(key, value)
                     size += len(value)
+                if key.startswith(keys.PLACED):
+                    index = keys.index_of(key)
+                    delete(index) if value is None else put(index, b"")
             batch.write()
             if sync:
                 self._sync_older_logs()

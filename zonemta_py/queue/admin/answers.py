@@ -1,7 +1,8 @@
 """Answers to operators' questions. Sizes are O(1); lists walk key ranges in portions.
 
 Questions and answers (plain dicts and lists, ready for JSON):
-    size                                    zones, domains, total
+    size zone domain provider campaign tenant   how much that is; of nothing: zones, total (`counts.py`)
+    sizes by limit after zone               the same by zone, domain, provider, campaign or tenant, in pages
     list zone state domain sender recipient subject user limit after    rows, and the next page's cursor (`listing.py`)
     queues                                  pull zones: ready, delayed, held, leased, and how many pullers wait
     leased lease id                         the queue whose message a pulled lease is; None if it is not out any more
@@ -41,11 +42,10 @@ from typing import Any
 
 from zonemta_py.disk import identity, keys, records
 from zonemta_py.disk.leveldb.store import StoreDamaged, StoreError
-from zonemta_py.queue.admin import backup, listing, metrics, orders, suppressions, suspensions
+from zonemta_py.queue.admin import backup, counts, listing, metrics, orders, suppressions, suspensions
 from zonemta_py.queue.admin.explain import explain
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.campaigns.commands import CampaignCommands
-from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance import archive
@@ -80,26 +80,6 @@ async def answer(
         if isinstance(error, StoreDamaged):
             queue.core.read_failed(error)
         raise ValueError(str(error)) from None
-
-
-async def _size(queue: QueueContext) -> dict[str, Any]:
-    core = queue.core
-    leased: dict[str, int] = {}
-    for lease in queue.leases.out.values():
-        name = lease.batch.zone.zone.name
-        leased[name] = leased.get(name, 0) + len(lease.open)
-    zones = {}
-    for name in {*core.sizes.zones, *core.schedule.zones}:
-        counts = core.sizes.zones.get(name, [0, 0, 0])
-        zones[name] = dict(zip(sizes.NAMES, counts, strict=True)) | {"leased": leased.get(name, 0)}
-    domains: dict[str, dict[str, int]] = {}
-    for (_, domain), counts in core.sizes.domains.items():
-        row = domains.setdefault(domain, dict.fromkeys(sizes.NAMES, 0))
-        for name, count in zip(sizes.NAMES, counts, strict=True):
-            row[name] += count
-    total = {name: sum(row[name] for row in zones.values()) for name in (*sizes.NAMES, "leased")}
-    total |= {"messages": core.message_count, "bytes": core.message_bytes}
-    return {"zones": zones, "domains": {d: row for d, row in domains.items() if any(row.values())}, "total": total}
 
 
 async def _queues(pulls: Pulls, queue: QueueContext) -> list[dict[str, Any]]:
@@ -291,7 +271,8 @@ async def _backup(queue: QueueContext) -> str:
 
 
 QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
-    "size": _size,
+    "size": counts.size,
+    "sizes": counts.page,
     "list": listing.page,
     "show": listing.show,
     "in-doubt": _in_doubt,

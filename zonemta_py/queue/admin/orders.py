@@ -19,7 +19,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.counters import REMOVED, SUPPRESSED, campaign_of
-from zonemta_py.queue.core.locator import find_any
+from zonemta_py.queue.core.locator import Located, find_any
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.telling import tell
 
@@ -111,7 +111,7 @@ def apply_release(queue: QueueContext, moved: MovedRecord) -> None:
         if value is None:
             continue
         domain = address.rpartition("@")[2]
-        core.sizes.move(zone, domain, sizes.HELD, sizes.DEFERRED)
+        core.sizes.move(zone, domain, sizes.HELD, sizes.DEFERRED, flow=Note.of(value).flow)
         operations += [(key, None), (due, _freed(value, due_ms))]
 
     def arrived(_: Reply | None) -> None:
@@ -128,9 +128,7 @@ def _freed(value: bytes, now_ms: int) -> bytes:
     return note._replace(kept_ms=note.kept_ms + now_ms).value() if note.kept_ms < 0 else value
 
 
-def apply_drop(
-    queue: QueueContext, removed: RemovedRecord, ms: int, found: dict[str, tuple[bytes, int]] | None = None
-) -> int:
+def apply_drop(queue: QueueContext, removed: RemovedRecord, ms: int, found: dict[str, Located] | None = None) -> int:
     """Applies a REMOVED record, as far as it is not applied; with the last recipient the message ends.
 
     found: where their keys are, if known, and how they are counted. Returns how many still existed.
@@ -140,9 +138,8 @@ def apply_drop(
     for address in removed.recipients:
         entry = find_any(core.store, zone, message_id, address) if found is None else found.get(address)
         if entry is not None:
-            key, state = entry
-            operations.append((key, None))
-            core.sizes.move(zone, address.rpartition("@")[2], state, None)
+            operations.append((entry.key, None))
+            core.sizes.move(zone, address.rpartition("@")[2], entry.state, None, flow=entry.flow)
             ended += 1
     if not ended:
         return 0

@@ -125,6 +125,9 @@ class Closing(Protocol):
 
     batches: int
 
+    def first(self) -> list[Operation]:
+        """What a batch begins with."""
+
     def changes(self) -> list[Operation]: ...
 
     def again(self) -> None:
@@ -210,7 +213,8 @@ class StoreLine:
             return
         # Always all that waits: `closing` covers everything that was ever submitted.
         units, self._waiting = list(self._waiting), deque()
-        operations = [operation for unit in units for operation in unit.operations]
+        operations = self._closing.first()
+        operations += [operation for unit in units for operation in unit.operations]
         operations += self._closing.changes()
         sync = self._unsynced_bytes > UNSYNCED_BYTES_MAX or any(unit.sync for unit in units)
         number, envelopes = self._closing.batches, [unit.envelope for unit in units if unit.envelope]

@@ -26,6 +26,7 @@ from zonemta_py.queue.core.commit import Hire, JournalLine, StoreLine, Thread
 from zonemta_py.queue.core.compaction import Compaction
 from zonemta_py.queue.core.ledger import Ledger
 from zonemta_py.queue.core.lifetime import Lifetime
+from zonemta_py.queue.core.locator import Places
 from zonemta_py.queue.core.messages import Message, Messages
 from zonemta_py.queue.core.policy_copy import PolicyCopy
 from zonemta_py.queue.core.pull_doubts import PullDoubts
@@ -58,6 +59,7 @@ class Core:
         """Those that have a label of their own in metrics."""
         self.quarantine = Quarantine(config.folder / "quarantine")
         self.sizes = Sizes(store)
+        self.places = Places(store)
         self.campaigns = Campaigns(store)
         self.message_count, self.message_bytes = totals
         self.batches = batches
@@ -97,6 +99,7 @@ class Core:
             terms_of=self._terms_of, record=self._stand,
         )  # fmt: skip
         self.schedule = Schedule(config, store, marks, clock, resolver, callbacks)
+        self.schedule.sites.told = self.sizes.told
         for name, counts in self.sizes.zones.items():
             if any(counts) and queues.settings_of(config, name) and name not in self.schedule.zones:
                 self.schedule.make(name, marks.get(name))
@@ -113,9 +116,13 @@ class Core:
 
     # -- what goes into every batch last (commit.Closing)
 
+    def first(self) -> list[Operation]:
+        return self.places.portion()
+
     def changes(self) -> list[Operation]:
         operations = self.sizes.changes() + self.campaigns.counters.changes() + self.messages.changes()
         self.batches += 1
+        operations.append((keys.TRACKED, records.pack([self.batches, self.places.complete])))
         self.receipts.turn(self.journal.next_seq - 1, self.journal.stable_seq)
         state = (self.ledger.applied(), self.journal.stable_seq, self.message_count, self.message_bytes, self.batches)
         operations.append((keys.STATE, records.pack(state)))
@@ -125,6 +132,7 @@ class Core:
         self.sizes.again()
         self.campaigns.counters.again()
         self.messages.again()
+        self.places.again()
 
     def _rekey(self, operations: list[Operation], done: Callable[[], None]) -> None:
         # Synced: the journal will say that it found the recipient there.
@@ -151,10 +159,9 @@ class Core:
         change = StandingRecord("clock", ["clock", ""], steps, "the machine's clock was set")
         self.ledger.append(Type.STANDING, change.pack())
 
-    def _requeued(self, zone: str, address: str) -> None:
+    def _requeued(self, zone: str, address: str, flow: str) -> None:
         """A deferred recipient became due and was parked: it counts as queued from now on."""
-        domain = address.rpartition("@")[2]
-        self.sizes.move(zone, domain, DEFERRED, QUEUED)
+        self.sizes.move(zone, address.rpartition("@")[2], DEFERRED, QUEUED, flow=flow)
 
     def forget_queues(self) -> None:
         """Drops the queues without a table of their own of which nothing is left."""

@@ -1,4 +1,5 @@
-"""Sizes: how many recipients are queued, deferred and held, for each zone and domain; exact, and O(1) to read.
+"""Sizes: how many recipients are queued, deferred and held, for each zone and domain; exact, and O(1) to read. Those of
+tenants, campaigns and providers are in `sums.py`.
 
 They are kept in memory and written, if changed, in the same LevelDB batch as the change itself; so whichever batch a
 crash leaves as the last one, sizes and recipients agree. `fsck` recounts and compares.
@@ -9,28 +10,37 @@ from __future__ import annotations
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.queue.core.state import COUNTED, COUNTED_MOVES
+from zonemta_py.queue.core.sums import STATES, FlowSizes, ProviderSizes, tracked
+from zonemta_py.zones import queues
 
 QUEUED, DEFERRED, HELD = COUNTED.values()
 NAMES = tuple(map(str, COUNTED))
 
 
 class Sizes:
-    """Counters by (zone, domain), and their sums by zone."""
+    """Counters by (zone, domain), and their sums: by zone, of all, and by what `sums` has."""
 
     def __init__(self, store: Store) -> None:
         self.domains: dict[tuple[str, str], list[int]] = {}
         self.zones: dict[str, list[int]] = {}
+        self.total = _none()
+        self.flows = FlowSizes(store, tracked(store).flows)
+        self.providers = ProviderSizes()
         self._changed: set[tuple[str, str]] = set()
         self._written: set[tuple[str, str]] = set()
         for key, value in store.scan(keys.SIZES, keys.end(keys.SIZES)):
             zone, domain = key.decode().split(" ", 2)[1:]
-            self.domains[zone, domain] = counts = list(records.unpack(value))
-            total = self.zones.setdefault(zone, [0, 0, 0])
-            for state in range(3):
-                total[state] += counts[state]
+            self.domains[zone, domain] = counts = _none()
+            total = self.zones.setdefault(zone, _none())
+            for state, count in enumerate(records.unpack(value)):
+                counts[state] = count
+                total[state] += count
+                self.total[state] += count
 
-    def move(self, zone: str, domain: str, before: int | None, after: int | None, count: int = 1) -> None:
-        """A recipient changes its state; None: it is new, or ends. count: -1 to undo a move.
+    def move(
+        self, zone: str, domain: str, before: int | None, after: int | None, count: int = 1, flow: str = ""
+    ) -> None:
+        """A recipient changes its state; None: it is new, or ends. count: -1 to undo a move. flow: of its note.
 
         Raises ValueError for a move that is not in `state.MOVES`: nothing has been counted.
         """
@@ -39,25 +49,51 @@ class Sizes:
         key = (zone, domain)
         counts = self.domains.get(key)
         if counts is None:
-            counts = self.domains[key] = [0, 0, 0]
+            counts = self.domains[key] = _none()
         self._changed.add(key)
         total = self.zones.get(zone)
         if total is None:
-            total = self.zones[zone] = [0, 0, 0]
+            total = self.zones[zone] = _none()
         if before is not None:
             counts[before] -= count
             total[before] -= count
+            self.total[before] -= count
         if after is not None:
             counts[after] += count
             total[after] += count
+            self.total[after] += count
+        if flow:
+            self.flows.move(flow, before, after, count)
+        provider = self.providers.provider_of.get(domain)
+        if provider is not None:
+            self.providers.move(provider, before, after, count)
 
-    def rezone(self, zone: str, home: str, domain: str, before: int, after: int) -> None:
+    def rezone(self, zone: str, home: str, domain: str, before: int, after: int, flow: str = "") -> None:
         """The same for a recipient whose zone was removed from the configuration; `home` is its new zone."""
         if (before, after) not in COUNTED_MOVES:
             raise ValueError(f"{domain} in {zone}: no recipient goes from state {before} to {after}; see state.MOVES")
-        self.move(zone, domain, before, None)
-        self.move(home, domain, None, DEFERRED)
-        self.move(home, domain, DEFERRED, after)
+        self.move(zone, domain, before, None, 1, flow)
+        self.move(home, domain, None, DEFERRED, 1, flow)
+        self.move(home, domain, DEFERRED, after, 1, flow)
+
+    def of_domain(self, domain: str) -> list[int]:
+        """By state, in all zones. No mail but what is pushed is for the domain of queues, which may be very many."""
+        pushed = domain == queues.DOMAIN
+        found = list(self.total) if pushed else _none()
+        for zone, all_of_it in self.zones.items():
+            if zone.startswith(queues.PREFIX):
+                continue
+            for state, count in enumerate(self.domains.get((zone, domain), ())):
+                found[state] += count
+            if pushed:
+                for state, count in enumerate(all_of_it):
+                    found[state] -= count
+        return found
+
+    def told(self, domain: str, provider: str) -> None:
+        """DNS has said whose the domain is."""
+        if provider or domain in self.providers.provider_of:
+            self.providers.told(domain, provider, self.of_domain(domain))
 
     def changes(self) -> list[Operation]:
         """Writes what has changed since the last call."""
@@ -70,10 +106,15 @@ class Sizes:
                 operations.append((keys.size(*key), None))
                 del self.domains[key]
         self._written, self._changed = self._changed, set()
-        return operations
+        return operations + self.flows.changes()
 
     def again(self) -> None:
         """The batch with the last changes did not reach the disk: writes them with the next one."""
         for key in self._written:
-            self.domains.setdefault(key, [0, 0, 0])
+            self.domains.setdefault(key, _none())
         self._changed |= self._written
+        self.flows.again()
+
+
+def _none() -> list[int]:
+    return [0] * STATES

@@ -23,11 +23,12 @@ from zonemta_py.disk import body_file, journal, keys, records
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.notes import Existence, Note
-from zonemta_py.queue.core import sizes
+from zonemta_py.queue.core import sizes, sums
 from zonemta_py.queue.core.state import COUNTED, FAMILY
 from zonemta_py.queue.fsck import bodies as check_bodies
 from zonemta_py.queue.fsck import campaigns as check_campaigns
 from zonemta_py.queue.fsck import suppressions
+from zonemta_py.queue.fsck import tracked as check_tracked
 from zonemta_py.queue.fsck.journal_view import Truth
 from zonemta_py.schedule.flow import FlowId as Flow
 from zonemta_py.zones import queues
@@ -143,6 +144,7 @@ class Comparison:
         self.operations: list[Operation] = []
         self._counted: dict[tuple[str, str], list[int]] = {}
         self._left: dict[str, int] = {}
+        self._flows: dict[str, list[int]] = {}
         self._waiting: dict[str, int] = {}
 
     def living(self) -> list[str]:
@@ -234,8 +236,10 @@ class Comparison:
                 self._drop(place, key)
                 continue
             seen.add(who)
-            self._count(place.zone, place.recipient, _COUNTED_AS[place.family], place.id)
-            note = Note.of(value)
+            note, state = Note.of(value), _COUNTED_AS[place.family]
+            self._count(place.zone, place.recipient, state, place.id)
+            if (pair := sums.pair_of(note.flow)) not in ("", "~"):
+                self._flows.setdefault(pair, [0] * sums.STATES)[state] += 1
             if place.id in self._merged or note.counted:
                 campaign = Flow.of(note.flow).campaign
                 self._waiting[campaign] = self._waiting.get(campaign, 0) + 1
@@ -341,3 +345,6 @@ class Comparison:
         self.operations.append((keys.STATE, value))
         for name, index in (("queued", 0), ("deferred", 1), ("held", 2)):
             self.report.counts[name] = sum(counts[index] for counts in self._counted.values())
+        for found in check_tracked.findings(self.store, self._flows):
+            self.report.add(*found[:4])
+            self.operations[:0] = found.operations  # the index follows what is done to the recipients after that

@@ -330,7 +330,7 @@ class Acceptance:
         core.message_count += sign
         core.message_bytes += sign * size
         for row in placed:
-            core.sizes.move(row.zone.zone.name, row.recipient.domain, None, row.state, sign)
+            core.sizes.move(row.zone.zone.name, row.recipient.domain, None, row.state, sign, row.note.flow)
 
     def _accepted(self, message: Message, record: bytes, placed: list[_Placed], body: bytes | None) -> None:
         core = self._core

@@ -170,6 +170,6 @@ def _listed(core: Core, message_id: str, address: str, zone: str, since_ms: int,
 
 def _hold(core: Core, zone: str, entry: Entry) -> list[Operation]:
     domain = entry.address.rpartition("@")[2]
-    core.sizes.move(zone, domain, counted_as(entry.key), sizes.HELD)
+    core.sizes.move(zone, domain, counted_as(entry.key), sizes.HELD, flow=entry.note.flow)
     note = entry.note.held(core.clock.steady_ms())
     return [(entry.key, None), (keys.held(zone, entry.id, entry.address), note.value())]

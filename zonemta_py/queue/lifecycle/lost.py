@@ -18,6 +18,7 @@ from zonemta_py.disk.quarantine import Incident, Quarantine
 from zonemta_py.disk.records import LOST_CASE, FinishRecord, RemovedRecord, Type
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import REMOVED
+from zonemta_py.queue.core.locator import Located
 from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.lifecycle.telling import tell
 from zonemta_py.schedule.batch import Batch
@@ -84,7 +85,7 @@ class Aside:
 
 
 def apply(
-    core: Core, message_id: str, zone: str, found: dict[str, tuple[bytes, int]], first: bool = True, size: int = 0
+    core: Core, message_id: str, zone: str, found: dict[str, Located], first: bool = True, size: int = 0
 ) -> list[Operation]:
     """Updates the counters for the recipients that the record ends; returns the deletions. found: from
     `locator.places_of`.
@@ -92,8 +93,8 @@ def apply(
     first: no earlier record has ended the message. size: the counted size of a merged message, which has no body.
     """
     operations: list[Operation] = []
-    for address, (key, state) in found.items():
-        core.sizes.move(zone, address.rpartition("@")[2], state, None)
+    for address, (key, state, flow) in found.items():
+        core.sizes.move(zone, address.rpartition("@")[2], state, None, flow=flow)
         operations.append((key, None))
     left = rests(core.store, message_id) if first else []
     if left:
@@ -141,7 +142,7 @@ class DamagedMessages:
         for entry in batch.entries:
             if entry.note.tallied:
                 core.campaigns.counters.result(batch.flow_queue.flow_id.campaign, REMOVED, core.clock.ms())
-        found = {entry.address: (entry.key, counted_as(entry.key)) for entry in batch.entries}
+        found = {one.address: Located(one.key, counted_as(one.key), one.note.flow) for one in batch.entries}
         operations = apply(core, message_id, zone, found, first, self._merged_size(batch))
         gone = [entry.key for entry in batch.entries]
         core.lines.submit(operations, lambda _: core.schedule.busy.difference_update(gone), sync=False, keep=True)

@@ -147,7 +147,8 @@ def _apply(
     operations: list[Operation] = [(entry.key, None) for entry in entries]
     campaign = campaign_of(message.metadata)
     for entry in entries:
-        core.sizes.move(zone, entry.address.rpartition("@")[2], counted_as(entry.key), None)
+        domain = entry.address.rpartition("@")[2]
+        core.sizes.move(zone, domain, counted_as(entry.key), None, flow=entry.note.flow)
         if campaign:
             core.campaigns.counters.result(campaign, REMOVED, ms, suppressed=suppressed)
     operations += core.messages.finish(message, len(entries))

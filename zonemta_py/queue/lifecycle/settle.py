@@ -340,14 +340,14 @@ class Settling:
         operations.append((row.key, None))
         if row.verdict in WAITING:
             operations.append((deferred_key(settlement, row), row.note._replace(seq=settlement.seq).value()))
-            core.sizes.move(zone, domain, row.state, sizes.DEFERRED)
+            core.sizes.move(zone, domain, row.state, sizes.DEFERRED, flow=row.note.flow)
             return 0
         if row.verdict == HELD:
             note = row.note._replace(seq=settlement.seq).held(core.clock.steady_ms())
             operations.append((keys.held(zone, message_id, row.address), note.value()))
-            core.sizes.move(zone, domain, row.state, sizes.HELD)
+            core.sizes.move(zone, domain, row.state, sizes.HELD, flow=row.note.flow)
             return 0
-        core.sizes.move(zone, domain, row.state, None)
+        core.sizes.move(zone, domain, row.state, None, flow=row.note.flow)
         return 1
 
     def _notifications(self, settlement: Settlement) -> list[tuple[Envelope, bytes]]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation
+from zonemta_py.disk.notes import Note
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
@@ -63,7 +64,7 @@ async def _adopt_zone(core: Core, zone: str, home_of: Callable[[Core, keys.Place
                 before = counted_as(key)
                 after = sizes.DEFERRED
                 new = keys.deferred(home, max(place.due_ms, now_ms), place.id, place.recipient)
-            core.sizes.rezone(zone, home, domain, before, after)
+            core.sizes.rezone(zone, home, domain, before, after, Note.of(value).flow)
             operations += [(key, None), (new, value)]
             moved[home] += 1
             if len(operations) >= BATCH:

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from zonemta_py.disk import body_file
+from zonemta_py.disk import body_file, keys
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.journal import Writer
 from zonemta_py.disk.leveldb.store import Operation, Store
@@ -48,7 +48,10 @@ class View(Store):
         return max(self.keys(start, stop), default=None)
 
     def write(self, operations: Iterable[Operation], sync: bool) -> None:
-        self._fresh.update(operations)
+        for key, value in operations:
+            self._fresh[key] = value
+            if key.startswith(keys.PLACED):
+                self._fresh[keys.index_of(key)] = None if value is None else b""
 
     def reopen(self) -> None:
         """Nothing to do: no write fails."""

@@ -1,0 +1,177 @@
+"""Sums of sizes by what is no zone and no domain: tenant and campaign, and provider; O(1) to read.
+
+Mail with a tenant or campaign is counted by both, in memory and in a key for each pair, which is written in the same
+batch as the change itself, as the sizes are (`sizes.py`). Mail with neither costs nothing. A provider's sum is in
+memory only: it is what the domains have that are known to be the provider's, as DNS has said.
+
+A queue written by a version without these keys is counted once, at the start (`tracked`): a version that does not know
+them writes batches without changing the key `tracked`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.leveldb.store import Operation, Store
+from zonemta_py.disk.notes import Note
+from zonemta_py.queue.core.state import COUNTED, FAMILY
+
+STATES = len(COUNTED)
+_BETWEEN = "~"
+_NEITHER = _BETWEEN
+REMEMBERED_MAX = 200_000
+"""Domains whose provider is known."""
+
+
+class Sums:
+    """Counters by name; those that have come to nothing are dropped."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, list[int]] = {}
+
+    def of(self, name: str) -> list[int]:
+        """By state."""
+        return list(self.by_name.get(name) or [0] * STATES)
+
+    def move(self, name: str, before: int | None, after: int | None, count: int) -> None:
+        """As `Sizes.move`."""
+        counts = self.by_name.get(name)
+        if counts is None:
+            counts = self.by_name[name] = [0] * STATES
+        if before is not None:
+            counts[before] -= count
+        if after is not None:
+            counts[after] += count
+        if not any(counts):
+            del self.by_name[name]
+
+    def add(self, name: str, more: Iterable[int], sign: int = 1) -> None:
+        """Adds to all states, or subtracts."""
+        counts = self.by_name.setdefault(name, [0] * STATES)
+        for state, count in enumerate(more):
+            counts[state] += sign * count
+        if not any(counts):
+            del self.by_name[name]
+
+
+class FlowSizes:
+    """By tenant, by campaign, and by the pairs of both, as they stand in the store."""
+
+    def __init__(self, store: Store, counted: bool) -> None:
+        """counted: the keys of the store are complete; otherwise the recipients are counted now."""
+        self.pairs, self.tenants, self.campaigns = Sums(), Sums(), Sums()
+        self._parts: dict[str, tuple[str, str]] = {}  # of the pairs that have been seen
+        self._changed: set[str] = set()
+        self._written: set[str] = set()
+        if counted:
+            self._read(store)
+        else:
+            self._count(store)
+
+    def _read(self, store: Store) -> None:
+        for key, value in store.scan(keys.FLOW_SIZES, keys.end(keys.FLOW_SIZES)):
+            self._take(key.decode().split(" ", 1)[1], records.unpack(value))
+
+    def _count(self, store: Store) -> None:
+        self._changed.update(
+            key.decode().split(" ", 1)[1] for key in store.keys(keys.FLOW_SIZES, keys.end(keys.FLOW_SIZES))
+        )
+        for pair, counts in counted(store).items():
+            self._take(pair, counts)
+            self._changed.add(pair)
+
+    def _take(self, pair: str, counts: Iterable[int]) -> None:
+        counts = list(counts)
+        tenant, campaign = self._split(pair)
+        self.pairs.add(pair, counts)
+        if tenant:
+            self.tenants.add(tenant, counts)
+        if campaign:
+            self.campaigns.add(campaign, counts)
+
+    def _split(self, pair: str) -> tuple[str, str]:
+        tenant, _, campaign = pair.partition(_BETWEEN)
+        return tenant, campaign
+
+    def move(self, flow: str, before: int | None, after: int | None, count: int) -> None:
+        """As `Sizes.move`, of a recipient with that flow in its note."""
+        pair = pair_of(flow)
+        if pair == _NEITHER:
+            return
+        self.pairs.move(pair, before, after, count)
+        tenant, campaign = self._split(pair)
+        if tenant:
+            self.tenants.move(tenant, before, after, count)
+        if campaign:
+            self.campaigns.move(campaign, before, after, count)
+        self._changed.add(pair)
+
+    def changes(self) -> list[Operation]:
+        """Writes what has changed since the last call."""
+        operations: list[Operation] = []
+        for pair in self._changed:
+            counts = self.pairs.by_name.get(pair)
+            operations.append((keys.flow_size(pair), records.pack(counts) if counts else None))
+        self._written, self._changed = self._changed, set()
+        return operations
+
+    def again(self) -> None:
+        """The batch with the last changes did not reach the disk: writes them with the next one."""
+        self._changed |= self._written
+
+
+class ProviderSizes(Sums):
+    """By provider, of the domains of which it is known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.provider_of: dict[str, str] = {}
+
+    def told(self, domain: str, provider: str, counts: list[int]) -> None:
+        """A domain is that provider's now ("": it is nobody's); `counts` is what waits for it."""
+        before = self.provider_of.get(domain, "")
+        if before == provider:
+            return
+        if before:
+            self.add(before, counts, -1)
+            del self.provider_of[domain]
+        if provider:
+            if len(self.provider_of) >= REMEMBERED_MAX:
+                return
+            self.add(provider, counts)
+            self.provider_of[domain] = provider
+
+
+class Tracked(NamedTuple):
+    """What of the store has followed every batch: the keys of flows, and those of places (`locator.Places`)."""
+
+    flows: bool
+    places: bool
+
+
+def tracked(store: Store) -> Tracked:
+    """As the last batch left it."""
+    state, value = store.get(keys.STATE), store.get(keys.TRACKED)
+    if state is None:
+        return Tracked(True, True)  # nothing has been written yet
+    batches, places = records.unpack(value)[:2] if value else (-1, False)
+    whole = batches == (records.unpack(state) + [0] * 5)[4]
+    return Tracked(whole, whole and bool(places))
+
+
+def pair_of(flow: str) -> str:
+    """Tenant and campaign of a flow, as they stand in its key."""
+    return flow.partition(_BETWEEN)[2]
+
+
+def counted(store: Store) -> dict[str, list[int]]:
+    """What the recipients in the store come to, by pair."""
+    found: dict[str, list[int]] = {}
+    for family, state in FAMILY.items():
+        prefix, place = f"{family} ".encode(), COUNTED[state]
+        for _, value in store.scan(prefix, keys.end(prefix)):
+            if value and (flow := Note.of(value).flow) and (pair := pair_of(flow)) != _NEITHER:
+                found.setdefault(pair, [0] * STATES)[place] += 1
+    return found
