@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.sizes import Sizes
-from zonemta_py.queue.core.sums import STATES, Sums
+from zonemta_py.queue.core.sums.sums import STATES, Sums
 from zonemta_py.queue.lifecycle.context import QueueContext
 
 BY = ("zone", "domain", "provider", "campaign", "tenant")

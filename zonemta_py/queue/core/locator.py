@@ -20,7 +20,7 @@ from zonemta_py.disk.records import RemovedRecord, StartRecord, Who
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.commit import StoreLine
 from zonemta_py.queue.core.state import counted_as
-from zonemta_py.queue.core.sums import tracked
+from zonemta_py.queue.core.sums.flows import tracked
 from zonemta_py.schedule.batch import Entry
 
 Get = Callable[[bytes], bytes | None]

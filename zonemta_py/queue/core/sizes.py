@@ -10,7 +10,8 @@ from __future__ import annotations
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.queue.core.state import COUNTED, COUNTED_MOVES
-from zonemta_py.queue.core.sums import STATES, FlowSizes, ProviderSizes, tracked
+from zonemta_py.queue.core.sums.flows import FlowSizes, tracked
+from zonemta_py.queue.core.sums.sums import STATES, ProviderSizes
 from zonemta_py.zones import queues
 
 QUEUED, DEFERRED, HELD = COUNTED.values()

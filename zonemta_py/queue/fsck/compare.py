@@ -23,8 +23,10 @@ from zonemta_py.disk import body_file, journal, keys, records
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.notes import Existence, Note
-from zonemta_py.queue.core import sizes, sums
+from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.state import COUNTED, FAMILY
+from zonemta_py.queue.core.sums.flows import pair_of
+from zonemta_py.queue.core.sums.sums import STATES
 from zonemta_py.queue.fsck import bodies as check_bodies
 from zonemta_py.queue.fsck import campaigns as check_campaigns
 from zonemta_py.queue.fsck import suppressions
@@ -238,8 +240,8 @@ class Comparison:
             seen.add(who)
             note, state = Note.of(value), _COUNTED_AS[place.family]
             self._count(place.zone, place.recipient, state, place.id)
-            if (pair := sums.pair_of(note.flow)) not in ("", "~"):
-                self._flows.setdefault(pair, [0] * sums.STATES)[state] += 1
+            if (pair := pair_of(note.flow)) not in ("", "~"):
+                self._flows.setdefault(pair, [0] * STATES)[state] += 1
             if place.id in self._merged or note.counted:
                 campaign = Flow.of(note.flow).campaign
                 self._waiting[campaign] = self._waiting.get(campaign, 0) + 1

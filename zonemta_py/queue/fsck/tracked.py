@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store
-from zonemta_py.queue.core.sums import tracked
+from zonemta_py.queue.core.sums.flows import tracked
 from zonemta_py.queue.fsck.campaigns import Finding
 
 

@@ -1,8 +1,7 @@
-"""Sums of sizes by what is no zone and no domain: tenant and campaign, and provider; O(1) to read.
+"""Sums of sizes by tenant and campaign; O(1) to read.
 
 Mail with a tenant or campaign is counted by both, in memory and in a key for each pair, which is written in the same
-batch as the change itself, as the sizes are (`sizes.py`). Mail with neither costs nothing. A provider's sum is in
-memory only: it is what the domains have that are known to be the provider's, as DNS has said.
+batch as the change itself, as the sizes are (`sizes.py`). Mail with neither costs nothing.
 
 A queue written by a version without these keys is counted once, at the start (`tracked`): a version that does not know
 them writes batches without changing the key `tracked`.
@@ -17,43 +16,10 @@ from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.notes import Note
 from zonemta_py.queue.core.state import COUNTED, FAMILY
+from zonemta_py.queue.core.sums.sums import STATES, Sums
 
-STATES = len(COUNTED)
 _BETWEEN = "~"
 _NEITHER = _BETWEEN
-REMEMBERED_MAX = 200_000
-"""Domains whose provider is known."""
-
-
-class Sums:
-    """Counters by name; those that have come to nothing are dropped."""
-
-    def __init__(self) -> None:
-        self.by_name: dict[str, list[int]] = {}
-
-    def of(self, name: str) -> list[int]:
-        """By state."""
-        return list(self.by_name.get(name) or [0] * STATES)
-
-    def move(self, name: str, before: int | None, after: int | None, count: int) -> None:
-        """As `Sizes.move`."""
-        counts = self.by_name.get(name)
-        if counts is None:
-            counts = self.by_name[name] = [0] * STATES
-        if before is not None:
-            counts[before] -= count
-        if after is not None:
-            counts[after] += count
-        if not any(counts):
-            del self.by_name[name]
-
-    def add(self, name: str, more: Iterable[int], sign: int = 1) -> None:
-        """Adds to all states, or subtracts."""
-        counts = self.by_name.setdefault(name, [0] * STATES)
-        for state, count in enumerate(more):
-            counts[state] += sign * count
-        if not any(counts):
-            del self.by_name[name]
 
 
 class FlowSizes:
@@ -120,28 +86,6 @@ class FlowSizes:
     def again(self) -> None:
         """The batch with the last changes did not reach the disk: writes them with the next one."""
         self._changed |= self._written
-
-
-class ProviderSizes(Sums):
-    """By provider, of the domains of which it is known."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.provider_of: dict[str, str] = {}
-
-    def told(self, domain: str, provider: str, counts: list[int]) -> None:
-        """A domain is that provider's now ("": it is nobody's); `counts` is what waits for it."""
-        before = self.provider_of.get(domain, "")
-        if before == provider:
-            return
-        if before:
-            self.add(before, counts, -1)
-            del self.provider_of[domain]
-        if provider:
-            if len(self.provider_of) >= REMEMBERED_MAX:
-                return
-            self.add(provider, counts)
-            self.provider_of[domain] = provider
 
 
 class Tracked(NamedTuple):

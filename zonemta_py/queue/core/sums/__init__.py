@@ -1,0 +1,1 @@
+"""Sums of sizes: by tenant and campaign, by provider."""
