@@ -18,13 +18,11 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from zonemta_py.config import Config, ConfigError, Listener, processes
-from zonemta_py.logs import setup
-from zonemta_py.metrics import report
+from zonemta_py.logs import mail, setup
 from zonemta_py.plugin.host import Host
 
 if TYPE_CHECKING:
     from zonemta_py.delivery.dns.destination import DnsDestinationResolver
-    from zonemta_py.queue.api import Admin
     from zonemta_py.queue.queue import LocalQueue
     from zonemta_py.zones.site import Site
 
@@ -123,7 +121,7 @@ def check_listeners(config: Config, host: Host) -> None:
 
 def listen_to_log(config: Config, host: Host) -> None:
     """Logs to standard error, from `server.log_level` on, through plugins that listen to `log_entry`."""
-    setup.begin(config.server.log_level, host.filter_log if host.listens("log_entry") else None)
+    setup.begin(config, host.entries)
 
 
 def queue(config: Config, host: Host) -> None:
@@ -165,7 +163,7 @@ async def _queue(config: Config, host: Host) -> None:
     from zonemta_py.plugin.queue_hooks import PluginHooks
     from zonemta_py.queue.admin import metrics
     from zonemta_py.queue.recovery.start import begin
-    from zonemta_py.wire import server
+    from zonemta_py.wire import reporting, server
 
     hooks = PluginHooks(host, {zone.name for zone in config.zones})
     resolver = _LazyResolver(config) if not all(zone.host or zone.pulled for zone in config.zones) else None
@@ -178,6 +176,7 @@ async def _queue(config: Config, host: Host) -> None:
             print(f"zonemta: the queue cannot be opened: {error}; trying again", file=sys.stderr, flush=True)
             await asyncio.sleep(0.5)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _drain, opening.queue)
+    opening.queue.core.mail_log = mail.of(config, host.entries)
     opening.queue.core.copied = identity.copied(config.folder, identity.this_machine())
     if opening.queue.core.copied:
         print(f"zonemta: {opening.queue.core.copied}", file=sys.stderr, flush=True)
@@ -185,7 +184,7 @@ async def _queue(config: Config, host: Host) -> None:
     gc.enable()
     await opening.finish()
     opening.queue.start()
-    _count("queue", opening.queue, host)
+    reporting.begin("queue", opening.queue, host.totals)
     total = (await opening.queue.ask("size"))["total"]
     counts = ", ".join(f"{total[state]:,} {state}" for state in ("queued", "deferred", "held"))
     print(f"zonemta: ready; recipients: {counts}", file=sys.stderr, flush=True)
@@ -213,14 +212,6 @@ async def _configuration_soon(queue: LocalQueue) -> None:
         print(f"zonemta: what has changed in the configuration cannot be noted: {error}", file=sys.stderr, flush=True)
 
 
-def _count(process: str, queue: Admin, host: Host) -> None:
-    """Tells the queue once a second what this process counts."""
-    from zonemta_py.queue.api import QueueRefusal
-
-    report.total(host.totals)
-    report.start(process, queue.ask, QueueRefusal)
-
-
 def _drain(queue: LocalQueue) -> None:
     """Grants no more leases, and ends when all leases have their results and no receiver is left."""
     queue.core.stopping = True
@@ -234,6 +225,8 @@ async def _until_drained(queue: LocalQueue) -> None:
         await asyncio.sleep(0.02)
     await queue.core.journal.stable()
     await queue.core.lines.stable()
+    if queue.core.mail_log is not None:
+        queue.core.mail_log.flush()
     os._exit(os.EX_OK)
 
 
@@ -246,10 +239,11 @@ def receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.so
 
 async def _receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.socket]], share: int) -> None:
     from zonemta_py.reception.listeners import serve
+    from zonemta_py.wire import reporting
     from zonemta_py.wire.client import RemoteQueue
 
     queue = RemoteQueue.lasting(config.folder, "receiver")
-    _count("receiver", queue, host)
+    reporting.begin("receiver", queue, host.totals)
     await serve(config, sockets, queue, host, share)
 
 
@@ -261,10 +255,11 @@ def http(config: Config, host: Host, bound: socket.socket) -> None:
 
 async def _http(config: Config, host: Host, bound: socket.socket) -> None:
     from zonemta_py.reception.http.server import serve
+    from zonemta_py.wire import reporting
     from zonemta_py.wire.client import RemoteQueue
 
     queue = RemoteQueue.lasting(config.folder, "http")
-    _count("http", queue, host)
+    reporting.begin("http", queue, host.totals)
     await serve(config, bound, queue, host)
 
 
@@ -277,10 +272,11 @@ def pull(config: Config, host: Host, bound: socket.socket) -> None:
 
 async def _pull(config: Config, host: Host, bound: socket.socket) -> None:
     from zonemta_py.pull.server import serve
+    from zonemta_py.wire import reporting
     from zonemta_py.wire.client import RemoteQueue
 
     queue = RemoteQueue.lasting(config.folder, "pull", config.queue.lease_s)
-    _count("pull", queue, host)
+    reporting.begin("pull", queue, host.totals)
     await serve(config, bound, queue, host)
 
 
@@ -301,10 +297,11 @@ def sender(config: Config, host: Host, name: str) -> None:
 async def _sender(config: Config, host: Host, name: str) -> None:
     from zonemta_py.delivery.worker import run
     from zonemta_py.queue.poison import Making
+    from zonemta_py.wire import reporting
     from zonemta_py.wire.client import RemoteQueue
 
     dispatch = await RemoteQueue.connect(config.folder, name, lease_s=config.queue.lease_s)
-    _count("sender", dispatch, host)
+    reporting.begin("sender", dispatch, host.totals)
     making = Making.open(config.folder, name)
     work = asyncio.ensure_future(run(config, dispatch, host, places(config), making=making))
     await asyncio.wait([work, dispatch.gone], return_when=asyncio.FIRST_COMPLETED)
@@ -335,10 +332,11 @@ def events(config: Config, host: Host) -> None:
 async def _events(config: Config, host: Host) -> None:
     from zonemta_py.events.feed import Feed
     from zonemta_py.events.sink import RingUnreadable
+    from zonemta_py.wire import reporting
     from zonemta_py.wire.client import RemoteQueue
 
     queue = RemoteQueue.lasting(config.folder, "events")
-    _count("events", queue, host)
+    reporting.begin("events", queue, host.totals)
     feed = Feed(config, queue)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, feed.stop)
     try:

@@ -10,7 +10,7 @@ alone. A child that keeps ending at once is started more and more slowly, every 
 reporter is there only while there is something to report: once a day, and after AGAIN_S if it failed.
 
 Failures: a port that is taken or a bad plugin is a `StartError`, one sentence. After the start nothing is fatal, not
-even a standard error that cannot be written: `zonemta run` puts one there that raises nothing (`cli.run.log_stream`).
+even a standard error that cannot be written: `zonemta run` puts one there that raises nothing (`logs.stream`).
 """
 
 from __future__ import annotations

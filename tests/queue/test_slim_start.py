@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 LIBRARIES = {
-    "annotated_types", "google_crc32c", "idna", "msgpack", "plyvel", "pydantic", "pydantic_core", "typing_extensions",
-    "typing_inspection", "uvloop", "zstandard",
+    "annotated_types", "google_crc32c", "idna", "msgpack", "orjson", "plyvel", "pydantic", "pydantic_core",
+    "typing_extensions", "typing_inspection", "uvloop", "zstandard",
 }  # fmt: skip
 NOT_OURS_YET = (
     "cli.app", "delivery", "mail.address", "mail.dkim", "mail.mime", "mail.rules.rule", "mail.rules.rules",

@@ -11,7 +11,7 @@ from zonemta_py.config.limits import Learning, SharesSection, Throttle, Window
 from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.section import ConfigError, Section, sender_patterns
 from zonemta_py.config.security import DkimKey, ReturnPath, Signing, Tls
-from zonemta_py.config.server import Dns, Plugins, Queue, RulesSection, ServerSection
+from zonemta_py.config.server import Dns, LogSection, Plugins, Queue, RulesSection, ServerSection
 from zonemta_py.config.services.events import EventSink
 from zonemta_py.config.services.http import Http
 from zonemta_py.config.services.pull import PullSection
@@ -24,6 +24,7 @@ class Config(Section):
     """The whole file."""
 
     server: ServerSection = ServerSection.model_construct()
+    log: LogSection = LogSection.model_construct()
     listeners: list[Listener] = [Listener.model_construct()]
     users: dict[str, str] = {}
     """User name → password hash, made by `zonemta config password`."""

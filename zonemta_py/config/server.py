@@ -46,6 +46,18 @@ class ServerSection(Section):
         return self.hostname or socket.gethostname() or "localhost"
 
 
+class LogSection(Section):
+    """What is written to standard error."""
+
+    format: Literal["text", "json"] = "text"
+    """How lines are written: text for people, json for programs (one object a line)."""
+    mail: bool = True
+    """One line for each message that is accepted and each answer about a recipient, whatever server.log_level is."""
+    personal: Literal["whole", "hashed", "cut"] = "whole"
+    """Addresses in log lines, and in lines about mail also user names and clients' IP addresses: as they are; hashed,
+    with the key in the file log.key of server.folder; or cut to domains and networks."""
+
+
 class Dns(Section):
     """Resolvers of MX, address, TLSA and policy records."""
 

@@ -1,20 +1,83 @@
-"""Log lines of one process: from `server.log_level` on, through plugins that listen to `log_entry`."""
+"""Log lines of one process: from `server.log_level` on, through plugins that listen to `log_entry`, to standard error,
+all in the shape that `log.format` says; lines about mail (`mail.py`) among them.
+
+Failures: a key for hashing that cannot be made is a ConfigError.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import sys
+import time
 from collections.abc import Callable
 from typing import Any
+
+from zonemta_py.config import Config, ConfigError
+from zonemta_py.logs import persons
+from zonemta_py.logs.persons import Persons
+from zonemta_py.logs.shape import SHAPES, Shape
+from zonemta_py.logs.stream import LogStream
 
 Filter = Callable[[dict[str, Any]], dict[str, Any] | None]
 """What plugins make of an entry; None: they drop it."""
 
 
-def begin(level: str, entries: Filter | None) -> None:
-    """level: as configured. entries: None where no plugin listens."""
-    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+def begin(config: Config, entries: Filter | None) -> None:
+    """For this process. entries: None where no plugin listens."""
+    handler = _Handler(stream(config), SHAPES[config.log.format], people(config))
     if entries is not None:
-        logging.getLogger().handlers[0].addFilter(lambda record: _kept(entries, record))
+        handler.addFilter(lambda record: _kept(entries, record))
+    logging.basicConfig(level=config.server.log_level.upper(), handlers=[handler])
+
+
+def stream(config: Config) -> LogStream:
+    """Standard error; from now on also what is printed there has the shape of log lines, if that is JSON."""
+    if not isinstance(sys.stderr, LogStream):
+        sys.stderr = LogStream(sys.stderr)
+    if config.log.format == "json":
+        shape = SHAPES["json"]
+        sys.stderr.shape = lambda line: shape(_now_ms(), "info", "zonemta", line.removeprefix("zonemta: "), {})
+    return sys.stderr
+
+
+def totals(process: str) -> list[tuple[str, tuple[str, ...], float]]:
+    """What is counted here, for metrics."""
+    lost = sys.stderr.dropped if isinstance(sys.stderr, LogStream) else 0
+    return [("zonemta_log_lines_dropped_total", (process,), lost)]
+
+
+def people(config: Config) -> Persons | None:
+    try:
+        return persons.of(config.log.personal, config.folder)
+    except OSError as error:
+        raise ConfigError(
+            f"log.personal: the key {config.folder / persons.KEY_FILE} cannot be made or read ({error.strerror}); let"
+            " the server's user own server.folder"
+        ) from None
+
+
+class _Handler(logging.Handler):
+    """Lines of the logging module."""
+
+    def __init__(self, to: LogStream, shape: Shape, people: Persons | None) -> None:
+        super().__init__()
+        self._to, self._shape, self._persons = to, shape, people
+        self._tracebacks = logging.Formatter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message, fields = record.getMessage(), {}
+        if record.exc_info:
+            trace = self._tracebacks.formatException(record.exc_info)
+            if self._shape is SHAPES["json"]:
+                fields["exception"] = trace
+            else:
+                message = f"{message}\n{trace}"
+        if self._persons is not None:
+            message = self._persons.text(message)
+        ms = int(record.created * 1000)
+        with contextlib.suppress(OSError):  # the terminal has gone; who prints there is told
+            self._to.put(self._shape(ms, record.levelname.lower(), record.name, message, fields))
 
 
 def _kept(entries: Filter, record: logging.LogRecord) -> bool:
@@ -29,3 +92,7 @@ def _kept(entries: Filter, record: logging.LogRecord) -> bool:
     record.levelname = str(kept.get("level", record.levelname)).upper()
     record.name = str(kept.get("logger", record.name))
     return True
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -41,6 +41,8 @@ class Host:
         self._apis = tuple(apis)
         self.commands = {name: function for api in self._apis for name, function in api.commands.items()}
         self.listens = frozenset(self._calls).__contains__  # bound here: a method of our own would double its cost
+        self.entries = self.filter_log if self.listens("log_entry") else None
+        """What log lines pass through; None: no plugin listens."""
         self._log_lock = threading.RLock()
         self._in_log = False
 

@@ -250,4 +250,7 @@ async def queue_release(zone: str, delivery: Delivery) -> None:
 
 @hook("any", Drop, failing="pass", waits=False)
 async def log_entry(entry: dict[str, Any]) -> None:
-    """A line is about to be logged: change the dict in place, or Drop it. Must not wait. A failure leaves it as is."""
+    """A line is about to be logged: change the dict in place, or Drop it. Must not wait. A failure leaves it as is.
+
+    Every line has level, logger and message; those about mail (logger "mail") also what docs/OPERATING.md lists.
+    """

@@ -18,12 +18,13 @@ from typing import Any, NoReturn
 
 from zonemta_py import privileges
 from zonemta_py.cli.run.folder import ensure_writable, kept_to_oneself, wait_until_unlocked
-from zonemta_py.cli.run.log_stream import LogStream
 from zonemta_py.cli.run.patience import until
 from zonemta_py.cli.terminal.errors import CommandError, Exit, guarded
 from zonemta_py.cli.version import program
 from zonemta_py.config import Config, ConfigError, Listener, load, secret
 from zonemta_py.config.file import checked
+from zonemta_py.logs import setup
+from zonemta_py.logs.stream import LogStream
 
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:\s]+)):(\d{1,5})")
 
@@ -43,6 +44,7 @@ def run(arguments: list[str]) -> None:
         sys.stderr = LogStream(sys.stderr)
     os.umask(0o077)  # mail is private, whatever file it is in
     config, path = configured(arguments)
+    setup.stream(config)
     who = privileges.identity(config)
     ensure_writable(config.folder, who)
     for sentence in [secret.warning(path, config.model_dump()) if path else "", *kept_to_oneself(config.folder)]:

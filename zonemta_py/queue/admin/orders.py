@@ -68,7 +68,7 @@ async def _drop(queue: QueueContext, message_id: str) -> int:
     await core.lines.stable()  # the store cannot be read while its disk has errors
     for seq, one in zip(written, removed, strict=True):
         core.ledger.apply(seq, partial(apply_drop, queue, one, core.clock.ms()))
-        tell.removed(core, one.zone, len(one.recipients), one.reason)
+        tell.removed(core, one.id, one.zone, one.recipients, one.reason)
     return await _done(queue, message_id, found)
 
 

@@ -17,6 +17,7 @@ from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.receipts import Receipts
 from zonemta_py.disk.records import StandingRecord, Type
 from zonemta_py.disk.space import LEAST_BYTES, Space
+from zonemta_py.logs.mail import MailLog
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.metrics.meter import Meter
 from zonemta_py.metrics.rates import Rates
@@ -54,6 +55,8 @@ class Core:
         self.config, self.store, self.journal, self.clock = config, store, journal, clock
         self.damaged = damaged
         self.meter = Meter()
+        self.mail_log: MailLog | None = None
+        """Where lines about mail go; None: nowhere."""
         self.rates = Rates(self.meter)
         self.providers: set[str] = set()
         """Those that have a label of their own in metrics."""

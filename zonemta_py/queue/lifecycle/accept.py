@@ -342,7 +342,7 @@ class Acceptance:
         if pins:
             core.messages.add(message, body)
             core.messages.pin(message, pins)
-        tell.accepted(core, message, [row.zone.zone.name for row in placed])
+        tell.accepted(core, message, [row.zone.zone.name for row in placed], [row.recipient for row in placed])
         core.changed()
 
     def _hand_over(self, message: Message, row: _Placed) -> int:

@@ -91,7 +91,7 @@ def _in_doubt(queue: QueueContext, leases: list[Lease], deadly: Set[int] = froze
         for entry in lease.open
     ]
     for lease in leases:
-        tell.in_doubt(queue.core, lease.zone.name, len(lease.open))
+        tell.in_doubt(queue.core, lease.message.id, lease.zone.name, [entry.address for entry in lease.open])
         del queue.leases.out[lease.number]
         lease.batch.zone.done(lease.batch)
     if leases:
@@ -140,7 +140,7 @@ def recover(queue: QueueContext, working: list[StartRecord]) -> None:
             for address, _, _ in leased_keys(core.store.get, start)
         ]
     for row in rows:
-        tell.in_doubt(core, row.zone, 1)
+        tell.in_doubt(core, row.id, row.zone, [row.address])
     if working:
         record = InDoubtRecord([start.lease for start in working], rows)
         core.ledger.write(Type.IN_DOUBT, record.pack(), partial(apply, queue, rows))

@@ -129,7 +129,7 @@ class DamagedMessages:
         first = message_id not in self._ended
         record = body(message_id, zone, addresses, str(error), case, **where)
         core.ledger.write(Type.REMOVED, record, partial(self._gone, batch, first))
-        tell.removed(core, zone, len(addresses), REASON)
+        tell.removed(core, message_id, zone, addresses, REASON)
         if first:
             self._ended.add(message_id)
             core.ledger.append(Type.FINISH, FinishRecord(message_id).pack())

@@ -133,7 +133,7 @@ def remove(
         if not entry.pinned:
             entry.pinned = True
             core.messages.pin(message)
-    tell.removed(core, zone, len(entries), reason)
+    tell.removed(core, message.id, zone, record.recipients, reason)
     suppressed = reason.startswith(SUPPRESSED)
     apply = partial(_apply, core, zone, message, entries, now_ms, suppressed, done)
     core.ledger.write(Type.REMOVED, record.pack(), apply, now_ms)

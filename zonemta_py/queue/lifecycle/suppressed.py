@@ -67,7 +67,7 @@ def name(
             found.setdefault((row.zone, because(suppressed_by[address])), []).append(address)
     where: dict[str, Any] = {"destination": "", "due": []} | more
     for (zone, reason), addresses in found.items():
-        tell.suppressed(core, zone, len(addresses))
+        tell.suppressed(core, message_id, zone, addresses, reason)
         core.ledger.append(Type.REMOVED, RemovedRecord(message_id, zone, addresses, reason, where).pack())
 
 

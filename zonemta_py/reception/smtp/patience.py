@@ -96,7 +96,8 @@ class Patience:
 
     def hang_up(self, reply: Reply) -> None:
         """Says why and closes, after what has been written is sent."""
-        count("zonemta_smtp_refusals_total", (self.site.listener.name, str(reply.code)))
+        if not reply.positive:
+            count("zonemta_smtp_refusals_total", (self.site.listener.name, str(reply.code)))
         self._out.append(reply_bytes(reply))
         self._flush()
         self._closing = True

@@ -1,4 +1,4 @@
-"""Telling what happened to mail: counted, at once and for nobody in particular.
+"""Telling what happened to mail: counted, and logged as a line.
 
 Called once for each thing that happens, never in a replay. Promise: nothing here fails or waits, and what it costs is
 measured (`scripts/bench --contenders`).
@@ -6,17 +6,18 @@ measured (`scripts/bench --contenders`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED
+from zonemta_py.logs import mail
 from zonemta_py.metrics.table import OTHER, PROVIDERS_MAX, QUEUES
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.lifecycle.settlement import Settlement
+from zonemta_py.queue.lifecycle.settlement import Row, Settlement
 from zonemta_py.zones import queues
 
 if TYPE_CHECKING:
+    from zonemta_py.mail.envelope import Recipient
     from zonemta_py.queue.api import Result
     from zonemta_py.queue.core.messages import Message
     from zonemta_py.queue.lifecycle.lease import Lease
@@ -30,19 +31,25 @@ BY = {"ESMTP": "smtp", "SMTP": "smtp", "HTTP": "http", "HTTPS": "http", queues.P
 REASONS = {"suppressed": "suppressed", "campaign": "canceled", "dropped": "dropped", "lost": "lost"}
 """The first word of the reason in a REMOVED record, and its label."""
 
+TEXT_MAX = 300
+"""Of a reply, in a line."""
+
 
 def zone_label(name: str) -> str:
     """Named queues without a table of their own are one zone: there may be any number of them."""
     return QUEUES if name.startswith(queues.PREFIX) else name
 
 
-def accepted(core: Core, message: Message, zones: Sequence[str]) -> None:
-    """zones: of its recipients."""
-    meter = core.meter
-    meter.add("zonemta_messages_accepted_total", (BY.get(message.metadata.get("protocol", "ESMTP"), "smtp"),))
-    meter.add("zonemta_message_bytes_accepted_total", (), message.metadata["size"])
+def accepted(core: Core, message: Message, zones: list[str], recipients: list[Recipient]) -> None:
+    """zones: of the recipients."""
+    meter, metadata = core.meter, message.metadata
+    meter.add("zonemta_messages_accepted_total", (BY.get(metadata.get("protocol", "ESMTP"), "smtp"),))
+    meter.add("zonemta_message_bytes_accepted_total", (), metadata["size"])
     for zone in zones:
         meter.add("zonemta_recipients_accepted_total", (zone_label(zone),))
+    if core.mail_log is not None:
+        addresses = [recipient.address for recipient in recipients]
+        core.mail_log.line(message.created_ms, "accepted", mail.accepted(message.id, zones, addresses, metadata))
 
 
 def leased(core: Core, lease: Lease) -> None:
@@ -54,7 +61,8 @@ def leased(core: Core, lease: Lease) -> None:
 
 
 def answered(core: Core, settlement: Settlement, result: Result) -> None:
-    meter, lease, zone = core.meter, settlement.lease, zone_label(settlement.zone)
+    """A result that is in the journal."""
+    meter, lease, zone, log = core.meter, settlement.lease, zone_label(settlement.zone), core.mail_log
     provider = _provider(core, lease.batch.path.provider) if lease is not None else OTHER
     delay_s = (settlement.ms - settlement.message.created_ms) / 1000
     rows = iter(settlement.rows)
@@ -66,8 +74,39 @@ def answered(core: Core, settlement: Settlement, result: Result) -> None:
             meter.add("zonemta_provider_answers_total", (provider, verdict))
             if row.verdict == DELIVERED:
                 meter.observe("zonemta_delivery_delay_seconds", (zone,), delay_s)
+            if log is not None and row.verdict != RELEASED:
+                log.line(settlement.ms, "answered", _fields(settlement, result, row, verdict, kind, outcome.stage))
     if result.took_ms and not result.more:
         meter.observe("zonemta_attempt_duration_seconds", (zone,), result.took_ms / 1000)
+
+
+def _fields(settlement: Settlement, result: Result, row: Row, verdict: str, kind: str, stage: str) -> dict[str, Any]:
+    """Of a line about an answer."""
+    message, lease, reply = settlement.message, settlement.lease, row.reply
+    attempts = row.note.attempts
+    if row.verdict == DELIVERED and not row.relayed:  # its note ends with it
+        attempts += 1
+    fields: dict[str, Any] = {
+        "id": message.id, "zone": settlement.zone, "recipient": row.address, "sender": message.metadata["sender"],
+        "verdict": verdict, "code": reply.code, "enhanced": reply.enhanced, "stage": stage, "attempts": attempts,
+        "delay_s": (settlement.ms - message.created_ms) / 1000, "took_ms": result.took_ms,
+        "size": message.metadata["size"],
+    }  # fmt: skip
+    if kind:
+        fields["class"] = kind
+    if lease is not None:
+        path = lease.batch.path
+        fields["site"] = path.site
+        if path.source:
+            fields["source"] = path.source
+    if result.remote:
+        fields["remote"] = result.remote
+    if row.due_ms:
+        fields["again_s"] = max(0, row.due_ms - settlement.ms) // 1000
+    if "campaign" in message.metadata:
+        fields["campaign"] = message.metadata["campaign"]
+    fields["text"] = reply.text[:TEXT_MAX]
+    return fields
 
 
 def _provider(core: Core, name: str) -> str:
@@ -80,17 +119,26 @@ def _provider(core: Core, name: str) -> str:
     return name
 
 
-def removed(core: Core, zone: str, count: int, reason: str) -> None:
+def removed(core: Core, message_id: str, zone: str, addresses: list[str], reason: str) -> None:
     """Recipients that left the queue without an answer. reason: as in the REMOVED record."""
     word = reason.partition(" ")[0].rstrip(":")
-    core.meter.add("zonemta_recipients_removed_total", (zone_label(zone), REASONS.get(word, OTHER)), count)
+    core.meter.add("zonemta_recipients_removed_total", (zone_label(zone), REASONS.get(word, OTHER)), len(addresses))
+    _several(core, "removed", message_id, zone, addresses, reason)
 
 
-def suppressed(core: Core, zone: str, count: int) -> None:
+def suppressed(core: Core, message_id: str, zone: str, addresses: list[str], reason: str) -> None:
     """Recipients that were left out at acceptance."""
-    core.meter.add("zonemta_recipients_suppressed_total", (zone_label(zone),), count)
+    core.meter.add("zonemta_recipients_suppressed_total", (zone_label(zone),), len(addresses))
+    _several(core, "suppressed", message_id, zone, addresses, reason)
 
 
-def in_doubt(core: Core, zone: str, count: int) -> None:
-    if count:
-        core.meter.add("zonemta_in_doubt_recipients_total", (zone_label(zone),), count)
+def in_doubt(core: Core, message_id: str, zone: str, addresses: list[str]) -> None:
+    """Recipients whose answer may have been lost."""
+    if addresses:
+        core.meter.add("zonemta_in_doubt_recipients_total", (zone_label(zone),), len(addresses))
+        _several(core, "in doubt", message_id, zone, addresses, "its answer may have been on its way")
+
+
+def _several(core: Core, what: str, message_id: str, zone: str, addresses: list[str], reason: str) -> None:
+    if core.mail_log is not None:
+        core.mail_log.line(core.clock.ms(), what, mail.several(message_id, zone, addresses, reason=reason))

@@ -1,0 +1,82 @@
+"""One line for each message that is accepted, and for each answer about a recipient. Never of the content.
+
+Lines are made at once, gathered, and written together twenty times a second. Promise: nothing here raises or waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from zonemta_py.config import Config
+from zonemta_py.logs.persons import Persons
+from zonemta_py.logs.setup import Filter, people, stream
+from zonemta_py.logs.shape import SHAPES, Shape
+
+FLUSH_S = 0.05
+NAMED_MAX = 5
+"""Recipients that a line about several of them names."""
+LOGGER = "mail"
+
+
+class MailLog:
+    """put: writes whole lines. persons: hides personal data, None: it stays. entries: plugins, None: none listens."""
+
+    def __init__(
+        self, shape: Shape, put: Callable[[bytes], None], persons: Persons | None, entries: Filter | None
+    ) -> None:
+        self._shape, self._put, self._persons, self._entries = shape, put, persons, entries
+        self._lines: list[bytes] = []
+
+    def line(self, ms: int, message: str, fields: dict[str, Any]) -> None:
+        """fields: without empty ones. ms: UNIX time."""
+        with contextlib.suppress(Exception):  # a line is not worth a queue
+            level, logger = "info", LOGGER
+            if self._persons is not None:
+                self._persons.fields(fields)
+            if self._entries is not None:
+                kept = self._entries({"level": level, "logger": logger, "message": message} | fields)
+                if kept is None:
+                    return
+                level, logger, message = (str(kept.pop(name, "")) for name in ("level", "logger", "message"))
+                fields = kept
+            if not self._lines:
+                asyncio.get_running_loop().call_later(FLUSH_S, self.flush)
+            self._lines.append(self._shape(ms, level, logger, message, fields))
+
+    def flush(self) -> None:
+        """Writes what has been gathered."""
+        lines, self._lines = self._lines, []
+        with contextlib.suppress(OSError):
+            self._put(b"".join(lines))
+
+
+def of(config: Config, entries: Filter | None) -> MailLog | None:
+    """For the queue's process; None: no such lines are wanted. Raises ConfigError."""
+    if not config.log.mail:
+        return None
+    return MailLog(SHAPES[config.log.format], stream(config).put, people(config), entries)
+
+
+def accepted(
+    message_id: str, zones: Sequence[str], addresses: Sequence[str], metadata: dict[str, Any]
+) -> dict[str, Any]:
+    """Fields of a message that was accepted. metadata: of its envelope, as in its record."""
+    fields = {
+        "id": message_id, "zone": zones[0] if len(zones) == 1 else ",".join(dict.fromkeys(zones)),
+        "sender": metadata["sender"], "recipients": len(addresses),
+        "to": addresses[0] if len(addresses) == 1 else ",".join(addresses[:NAMED_MAX]), "size": metadata["size"],
+        "by": metadata.get("protocol", "ESMTP"),
+    }  # fmt: skip
+    for name, key in (("client", "origin"), ("user", "user"), ("campaign", "campaign"), ("tenant", "tenant")):
+        if key in metadata:
+            fields[name] = metadata[key]
+    return fields
+
+
+def several(message_id: str, zone: str, addresses: Sequence[str], **more: str) -> dict[str, Any]:
+    """Fields of recipients to whom something else happened: they were removed, suppressed, are in doubt."""
+    named = ",".join(addresses[:NAMED_MAX])
+    return {"id": message_id, "zone": zone, "recipients": len(addresses), "to": named, **more}
