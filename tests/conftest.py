@@ -1,11 +1,11 @@
 """For all tests: properties are judged by what they find, never by how long the machine took to look.
 
 A run looks at the same examples every time, so that what fails has been broken by a change and not by chance;
-`pytest --hypothesis-profile=search` looks at others. All tests that need Spark share one session, and those that wait
-for many syncs without trying any have a folder in memory.
+`pytest --hypothesis-profile=search` looks at others. Tests that need Spark share a session, and those that wait for
+many syncs without trying any have a folder in memory.
 
 `scripts/test` runs them in three processes (pytest-xdist): a file's tests stay together, since they share fixtures, and
-all that need Spark stay with its one session. What takes long begins first, so that all end together.
+so do files that share a session of Spark. What takes long begins first, so that all end together.
 """
 
 import os
@@ -25,35 +25,74 @@ if TYPE_CHECKING:
 
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 1 << 30
 LONG_S = {
-    "spark": 1000,
-    "tests/pipeline/test_cluster.py": 70,
-    "tests/scripts/test_bench.py": 60,
-    "tests/faults/test_damage.py": 50,
-    "tests/reception/http/test_document.py": 50,
-    "tests/faults/test_mixed.py": 40,
-    "tests/real/test_limits.py": 35,
-    "tests/faults/test_disk.py": 30,
+    "spark for lakes": 1000,
+    "spark for campaigns": 999,
+    "tests/scripts/test_bench.py": 75,
+    "tests/events/test_feed.py": 60,
+    "tests/pipeline/test_cluster.py": 60,
+    "tests/faults/test_disk.py": 45,
+    "tests/real/test_limits.py": 45,
+    "tests/reception/http/test_document.py": 40,
+    "tests/reception/test_hostile.py": 40,
     "tests/faults/test_crash.py": 30,
-    "tests/events/test_feed.py": 30,
-    "tests/faults/test_power.py": 30,
-    "tests/reception/test_hostile.py": 30,
-    "tests/pull/test_kills.py": 15,
-    "tests/pull/test_tls.py": 10,
-    "tests/queue/test_orders_survive.py": 25,
-    "tests/queue/test_admin_orders_life.py": 20,
-    "tests/test_readme.py": 20,
-    "tests/events/sinks/test_amqp.py": 20,
-    "tests/delivery/test_points.py": 20,
-    "tests/faults/test_start.py": 15,
+    "tests/faults/test_damage.py": 30,
+    "tests/test_readme.py": 30,
+    "tests/faults/test_mixed.py": 25,
+    "tests/delivery/test_points.py": 25,
+    "tests/queue/test_admin_orders_life.py": 25,
+    "tests/scripts/test_events.py": 20,
+    "tests/queue/test_orders_survive.py": 20,
+    "tests/reception/http/test_hostile.py": 18,
+    "tests/events/sinks/test_amqp.py": 18,
+    "tests/reception/http/test_events.py": 15,
+    "tests/faults/test_broken_off.py": 15,
+    "tests/upgrade/test_queues.py": 15,
     "tests/real/test_tls.py": 15,
+    "tests/faults/test_start.py": 15,
+    "tests/test_wheel.py": 12,
+    "tests/faults/test_power.py": 12,
+    "tests/faults/test_events.py": 12,
+    "tests/whatif/test_replay.py": 12,
+    "tests/events/sinks/test_webhook.py": 12,
+    "tests/pull/test_kills.py": 12,
+    "tests/test_dead_code.py": 10,
+    "tests/pull/test_session.py": 10,
+    "tests/pull/test_tls.py": 10,
+    "tests/scripts/test_ring.py": 10,
+    "tests/disk/test_journal.py": 10,
+    "tests/pipeline/report/test_browser.py": 10,
+    "tests/delivery/test_making.py": 10,
     "tests/real/test_receivers.py": 10,
-    "tests/scripts/test_events.py": 10,
+    "tests/delivery/test_tls_delivery.py": 9,
+    "tests/cli/test_output.py": 9,
+    "tests/queue/test_survival.py": 9,
+    "tests/test_house.py": 8,
+    "tests/zones/test_rates.py": 8,
+    "tests/queue/pulls/test_pull_model.py": 8,
+    "tests/queue/pulls/test_killed.py": 8,
+    "tests/pull/test_scripts.py": 8,
+    "tests/reception/test_session.py": 8,
+    "tests/queue/test_suppression_campaigns.py": 7,
 }
 """Seconds, about: files that begin first, the longest ahead. The others follow, those with most tests ahead."""
 
-WITH_SPARK = ("tests/pipeline/", "tests/cli/test_archive.py", "tests/cli/test_report.py", "tests/upgrade/test_lakes.py")
-WITH_THEIR_OWN = ("tests/pipeline/test_cluster.py",)
-"""Files that need the shared session, but for those that start what they need: these need not wait for it."""
+SESSIONS = {
+    "spark for lakes": (
+        "tests/pipeline/findings/", "tests/pipeline/lake/", "tests/pipeline/report/", "tests/cli/test_archive.py",
+        "tests/cli/test_report.py", "tests/upgrade/test_lakes.py",
+    ),
+    "spark for campaigns": ("tests/pipeline/",),
+}  # fmt: skip
+"""Files that share a session, and so a process: two of these, since one would be the last to end."""
+
+WITHOUT = (
+    "tests/pipeline/test_cluster.py", "tests/pipeline/test_ranges.py", "tests/pipeline/test_reader.py",
+    "tests/pipeline/test_schema.py", "tests/pipeline/findings/test_erasure.py",
+    "tests/pipeline/findings/test_erasure_proof.py", "tests/pipeline/findings/test_suppressing.py",
+    "tests/pipeline/findings/test_warmup_proposal.py", "tests/pipeline/report/test_browser.py",
+    "tests/pipeline/report/test_page.py", "tests/pipeline/report/test_plots.py",
+)  # fmt: skip
+"""Files among them that need no session, or start what they need: these go anywhere."""
 
 # Tests start hundreds of processes of the package, and none should have to compile it.
 sys.dont_write_bytecode = False
@@ -65,11 +104,11 @@ settings.load_profile("steady")
 
 
 class _Together(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives out whole files, and all files with Spark in them as one."""
+    """Gives out whole files, and those that share a session of Spark as one."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "spark" if file.startswith(WITH_SPARK) and file not in WITH_THEIR_OWN else file
+        return next((name for name, files in SESSIONS.items() if file.startswith(files) and file not in WITHOUT), file)
 
     def _assign_work_unit(self, node: Any) -> None:
         longest = max(self.workqueue, key=lambda scope: LONG_S.get(scope, 0))
