@@ -102,9 +102,9 @@ def test_orders_and_status_of_this_machines_campaigns(
     packed = prepare(load(tmp_path / "t.toml"), ["name"]).pack()
     one = served(zones=[{"name": "default", "default": True}])
     one.do(lambda queue: queue.ask("campaign-put", name="may", sender="a@b.net", template=packed))
-    assert told("campaign", "pause", "may", "--because", "too fast").out == "may is paused; 0 recipients wait\n"
+    assert told("campaign", "suspend", "may", "--because", "too fast").out == "may is suspended; 0 recipients wait\n"
     assert json.loads(told("campaign", "status", "may", "--json").out)["cause"] == "too fast"
-    assert "paused: too fast" in told("campaign", "status", "may").out
+    assert "suspended: too fast" in told("campaign", "status", "may").out
     assert told("campaign", "resume", "may").out == "may is running; 0 recipients wait\n"
     assert told("campaign", "cancel", "may", "--yes").out == "may is canceled; 0 recipients wait\n"
     assert [row["name"] for row in json.loads(told("campaign", "list", "--json").out)] == ["may"]

@@ -153,7 +153,7 @@ def test_a_name_nobody_has(served: Callable[..., Served], told: Told) -> None:
     served()
     ran = told("explain", "nowhere.org")
     assert ran.code == Exit.DATA
-    assert "nothing called 'nowhere.org' is waiting or stopped" in ran.err
+    assert "nothing called 'nowhere.org' is waiting or suspended" in ran.err
 
 
 def test_no_name_at_all(served: Callable[..., Served], told: Told) -> None:
@@ -166,13 +166,13 @@ def test_no_name_at_all(served: Callable[..., Served], told: Told) -> None:
 
 
 def test_a_deadline_is_named(served: Callable[..., Served], told: Told) -> None:
-    """What is stopped until it is lifted ends at its deadline all the same: both are shown."""
+    """What is suspended until it is lifted ends at its deadline all the same: both are shown."""
     queue = served()
-    told("stop", "destination", "x.org")
+    told("suspend", "destination", "x.org")
     deadline_ms = int(time.time() * 1000) + 600_000
     queue.do(put("a@x.org", deadline_ms=deadline_ms, deadline_mode="R"))
     out = told("explain", "a@x.org").out
-    for words in ("stopped", "lifted", "deadline", "returned to its sender", "in 10 min"):
+    for words in ("suspended", "resumed", "deadline", "returned to its sender", "in 10 min"):
         assert words in out
 
 
@@ -183,9 +183,9 @@ def test_a_source_address(served: Callable[..., Served], told: Told) -> None:
     )
     assert "Nothing is waiting for ip 127.0.0.2" in told("explain", "127.0.0.2").out
     queue.do(put("a@x.org"))
-    told("stop", "source", "127.0.0.2", "--because", "on a list")
+    told("suspend", "source", "127.0.0.2", "--because", "on a list")
     out = told("explain", "127.0.0.2").out
-    assert "source 127.0.0.2 is stopped: on a list" in out
+    assert "source 127.0.0.2 is suspended: on a list" in out
     assert "x.org" in out
 
 
@@ -211,8 +211,8 @@ def test_lanes_are_sorted_by_what_waits(served: Callable[..., Served], told: Tol
     assert out.index("x.org") < out.index("y.org")
     assert "priority 3, tenant shop" in out
     assert "0 of 5" in out
-    told("stop", "tenant", "shop")
-    assert "stopped: tenant shop is stopped: by an operator" in told("lanes").out
+    told("suspend", "tenant", "shop")
+    assert "suspended: tenant shop is suspended: by an operator" in told("lanes").out
     assert [row["zone"] for row in json.loads(told("lanes", "--zone", "default", "--json").out)] == ["default"] * 2
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.cli.app import every, tree
+from zonemta_py.cli.app import HIDDEN, NAMES, every, tree
 from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.cli.terminal.examples import EXAMPLES
 from zonemta_py.cli.terminal.habits import HABITS
@@ -65,6 +65,17 @@ def test_what_others_call_it(zonemta: Callable[..., Any], command: tuple[str, ..
 def test_slips_are_still_guessed(zonemta: Callable[..., Any]) -> None:
     """Of names that nobody types on purpose."""
     assert "Did you mean 'standing'" in zonemta("standin").err
+
+
+def test_one_verb_for_one_thing(zonemta: Callable[..., Any]) -> None:
+    """Former names are in no list; each command is loaded by its own name alone."""
+    shown = zonemta("--help").out.split()
+    assert {"suspend", "resume"} <= {*shown}
+    assert not {*HIDDEN} & {*shown}
+    assert "pause" not in zonemta("campaign", "--help").out.split()
+    assert {name for name in COMMANDS if " " not in name} == NAMES
+    for name in NAMES - {"run"}:
+        assert [*tree(name).commands] == ["run", name]
 
 
 def test_help_as_a_command(zonemta: Callable[..., Any]) -> None:

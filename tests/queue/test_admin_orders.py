@@ -145,7 +145,7 @@ async def test_tls_that_was_switched_off_is_lifted(house: Any) -> None:
     (delivery,) = await leases(home)
     assert not delivery.routing
     home.queue.core.schedule.policy.stop("no-tls", "z.test", 3600, "tls-broken")
-    with pytest.raises(ValueError, match=r"nothing called 'z\.test' is waiting or stopped"):
+    with pytest.raises(ValueError, match=r"nothing called 'z\.test' is waiting or suspended"):
         await home.queue.ask("explain", what="z.test")
 
 
@@ -266,10 +266,10 @@ async def test_a_learned_rate_says_since_when(house: Any) -> None:
 @pytest.mark.parametrize(
     ("question", "kind", "name", "said"),
     [
-        ("stop", "rest", "x", "there is no 'rest' to stop; use destination, tenant, campaign, zone or source"),
+        ("stop", "rest", "x", "there is no 'rest' to suspend; use destination, tenant, campaign, zone or source"),
         ("stop", "zone", "x", "there is no zone 'x'; there are default"),
         ("stop", "tenant", "", "which tenant"),
-        ("lift", "colour", "red", "there is no 'colour' to lift; use destination"),
+        ("lift", "colour", "red", "there is no 'colour' to resume; use destination"),
     ],
 )
 async def test_orders_that_make_no_sense(house: Any, question: str, kind: str, name: str, said: str) -> None:

@@ -74,7 +74,7 @@ async def test_suspended(house: Any, kind: str, name: str) -> None:
     reason = await first(home, "a@x.test")
     assert (reason["kind"], reason["since_ms"]) == ("suspended", home.clock.ms())
     assert reason["until_ms"] == home.clock.ms() + 600_000
-    assert reason["cause"] == f"{kind} {name} is stopped: complaints"
+    assert reason["cause"] == f"{kind} {name} is suspended: complaints"
     await look(home)
     assert await first(home, name) == reason
     (row,) = (await ask(home, "b@x.test"))["rows"]
@@ -93,7 +93,7 @@ async def test_a_provider_can_be_stopped(house: Any) -> None:
     assert await home.queue.ask("stop", kind="destination", name="giant") == 2
     await look(home)
     assert {row["reasons"][0]["cause"] for row in (await ask(home, "giant"))["rows"]} == {
-        "destination giant is stopped: by an operator"
+        "destination giant is suspended: by an operator"
     }
 
 
@@ -114,7 +114,7 @@ async def test_a_source_that_rests(house: Any) -> None:
     await look(home)
     reason = await first(home, "a@x.test")
     assert reason["kind"] == "source"
-    assert reason["cause"] == "source 127.0.0.2 at x.test is stopped: listed: 550 blocked"
+    assert reason["cause"] == "source 127.0.0.2 at x.test is suspended: listed: 550 blocked"
     answer = await ask(home, "127.0.0.2")
     assert answer["kind"] == "ip"
     assert {reason["kind"] for row in answer["rows"] for reason in row["reasons"]} == {"source", "rest"}
@@ -351,7 +351,7 @@ async def test_what_is_not_in_the_queue(house: Any) -> None:
     await home.settle((await home.lease())[0])
     assert (await ask(home, message_id))["rows"] == (await ask(home, "a@x.test"))["rows"] == []
     for name in ("x.test", "spring", "192.0.2.1"):
-        with pytest.raises(ValueError, match=f"nothing called '{name}' is waiting or stopped"):
+        with pytest.raises(ValueError, match=f"nothing called '{name}' is waiting or suspended"):
             await ask(home, name)
 
 

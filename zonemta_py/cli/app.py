@@ -12,36 +12,81 @@ from typing import Annotated, Any
 
 import typer
 
-from zonemta_py.cli import ring, sink
-from zonemta_py.cli.campaign import commands as campaign
-from zonemta_py.cli.config import address, api_key, dkim, route, rules, tls
-from zonemta_py.cli.config import commands as config
-from zonemta_py.cli.events import commands as events
-from zonemta_py.cli.lake import commands as lake
-from zonemta_py.cli.lake import report, whatif
-from zonemta_py.cli.queue import backup, explain, fsck, journal, suppression, suspensions, warmup
-from zonemta_py.cli.queue import commands as queue
-from zonemta_py.cli.send import commands as send
 from zonemta_py.cli.terminal.errors import CommandError, Exit, guarded
 from zonemta_py.cli.terminal.examples import epilog
 from zonemta_py.cli.terminal.habits import meant
-from zonemta_py.config import load
 
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "backup": backup.backup, "send": send.send, "route": route.route, "sink": sink.sink, "fsck": fsck.fsck,
-    "explain": explain.explain, "lanes": explain.lanes, "standing": suspensions.standing, "stop": suspensions.stop,
-    "lift": suspensions.lift, "whatif": whatif.whatif, "forget": suppression.forget,
+Commands = dict[str, Any]
+"""A function is a command, a Typer a group of them."""
+
+
+def _campaign() -> Commands:
+    from zonemta_py.cli.campaign import commands
+
+    return {"campaign": commands.app}
+
+
+def _config() -> Commands:
+    from zonemta_py.cli.config import address, api_key, commands, dkim, route, rules, tls
+
+    return {
+        "config": commands.app, "dkim": dkim.app, "rules": rules.app, "verp": address.verp, "srs": address.srs,
+        "tls": tls.app, "api-key": api_key.app, "route": route.route,
+    }  # fmt: skip
+
+
+def _events() -> Commands:
+    from zonemta_py.cli.events import commands
+
+    return {"events": commands.app}
+
+
+def _files() -> Commands:
+    from zonemta_py.cli import ring, sink
+
+    return {"ring": ring.app, "sink": sink.sink}
+
+
+def _lake() -> Commands:
+    from zonemta_py.cli.lake import commands, report, whatif
+
+    return {"lake": commands.app, "report": report.app, "whatif": whatif.whatif}
+
+
+def _queue() -> Commands:
+    from zonemta_py.cli.queue import backup, commands, explain, fsck, journal, suppression, suspensions, warmup
+
+    return {
+        "queue": commands.app, "suspend": suspensions.suspend, "resume": suspensions.resume,
+        "standing": suspensions.standing, "explain": explain.explain, "lanes": explain.lanes,
+        "warmup": warmup.app, "suppression": suppression.app, "forget": suppression.forget,
+        "journal": journal.app, "backup": backup.backup, "fsck": fsck.fsck,
+        "stop": suspensions.suspend, "lift": suspensions.resume,
+    }  # fmt: skip
+
+
+def _send() -> Commands:
+    from zonemta_py.cli.send import commands
+
+    return {"send": commands.send}
+
+
+_FOLDERS: dict[Callable[[], Commands], tuple[str, ...]] = {
+    _send: ("send",),
+    _queue: (
+        "queue", "suspend", "resume", "standing", "explain", "lanes", "warmup", "suppression", "forget", "journal",
+        "backup", "fsck", "stop", "lift",
+    ),
+    _campaign: ("campaign",),
+    _events: ("events",),
+    _config: ("config", "dkim", "rules", "verp", "srs", "tls", "api-key", "route"),
+    _files: ("ring", "sink"),
+    _lake: ("lake", "report", "whatif"),
 }  # fmt: skip
-_GROUPS = {"queue": queue.app, "journal": journal.app, "config": config.app, "dkim": dkim.app, "rules": rules.app}
-_GROUPS |= {"verp": address.verp, "srs": address.srs, "tls": tls.app, "warmup": warmup.app, "campaign": campaign.app}
-_GROUPS |= {
-    "ring": ring.app,
-    "events": events.app,
-    "api-key": api_key.app,
-    "lake": lake.app,
-    "report": report.app,
-    "suppression": suppression.app,
-}
+"""Commands by what imports them: only what is wanted is loaded."""
+HIDDEN = frozenset(("stop", "lift"))
+"""Former names, which still work."""
+NAMES = frozenset(("run", *(name for names in _FOLDERS.values() for name in names)))
 
 
 def main(arguments: list[str]) -> int:
@@ -109,16 +154,22 @@ def _tree(wanted: str) -> typer.Typer:
     app.callback()(_options)
     pass_on = {"allow_extra_args": True, "ignore_unknown_options": True}
     app.command("run", add_help_option=False, context_settings=pass_on)(_run)
-    ours = wanted in _COMMANDS or wanted in _GROUPS  # then no other is needed, and making one takes a millisecond
-    for name, command in _COMMANDS.items():
-        if not ours or name == wanted:
-            app.command(name)(command)
-    for name, group in _GROUPS.items():
-        if not ours or name == wanted:
-            app.add_typer(group, name=name)
-    if wanted and wanted[0] != "-" and not ours and wanted != "run":
+    ours = wanted in NAMES  # then no other is needed
+    for load in _FOLDERS:
+        if not ours or wanted in _FOLDERS[load]:
+            for name, command in load().items():
+                if not ours or name == wanted:
+                    _add(app, name, command)
+    if wanted and wanted[0] != "-" and not ours:
         _add_plugins_commands(app)
     return app
+
+
+def _add(app: typer.Typer, name: str, command: Any) -> None:
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name)
+    else:
+        app.command(name, hidden=name in HIDDEN)(command)
 
 
 def _options(
@@ -135,6 +186,7 @@ def _run(context: typer.Context) -> None:
 
 
 def _add_plugins_commands(app: typer.Typer) -> None:
+    from zonemta_py.config import load
     from zonemta_py.plugin.host import Host
 
     file = os.environ.get("ZONEMTA_CONFIG")

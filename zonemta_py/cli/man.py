@@ -29,8 +29,8 @@ _FILES = (
 def pages() -> dict[str, str]:
     """Page by file name: `zonemta.1` and one for each command and group below it."""
     commands = tree()
-    found = {"zonemta.1": _page("zonemta", commands.help, _overview(commands), sorted(commands.commands))}
-    for name, command in commands.commands.items():
+    found = {"zonemta.1": _page("zonemta", commands.help, _overview(commands), sorted(dict(_shown(commands))))}
+    for name, command in _shown(commands):
         if name == "run":
             body = _run()
         elif hasattr(command, "commands"):
@@ -51,7 +51,7 @@ def _page(title: str, summary: str, body: Iterator[str], others: list[str]) -> s
 
 def _overview(commands: Any) -> Iterator[str]:
     yield from (".SH SYNOPSIS", ".B zonemta", r".I command \fR[options]", ".SH COMMANDS")
-    for name, command in sorted(commands.commands.items()):
+    for name, command in sorted(_shown(commands)):
         yield from _term(f"zonemta {name}", command.short_help)
     yield ".SH FILES"
     for term, text in _FILES:
@@ -61,10 +61,14 @@ def _overview(commands: Any) -> Iterator[str]:
         yield from _term(str(status.value), text)
 
 
+def _shown(group: Any) -> list[tuple[str, Any]]:
+    return [(name, command) for name, command in group.commands.items() if not command.hidden]
+
+
 def _group(name: str, group: Any) -> Iterator[str]:
     if group.invoke_without_command or group.params:
         yield from _command(name, group)
-    for sub, command in group.commands.items():
+    for sub, command in _shown(group):
         yield from (
             _group(f"{name} {sub}", command) if hasattr(command, "commands") else _command(f"{name} {sub}", command)
         )

@@ -32,7 +32,7 @@ async def stop(schedule: Schedule, kind: str, name: str, seconds: float | None, 
     Raises ValueError for a kind or name that cannot be stopped.
     """
     if kind not in STOPPED:
-        raise ValueError(f"there is no {kind!r} to stop; use {', '.join(STOPPED[:-1])} or {STOPPED[-1]}")
+        raise ValueError(f"there is no {kind!r} to suspend; use {', '.join(STOPPED[:-1])} or {STOPPED[-1]}")
     if not name:
         raise ValueError(f"which {kind}? give its name")
     if kind == "zone" and name not in schedule.zones:
@@ -66,7 +66,7 @@ def lift(schedule: Schedule, kind: str, name: str, cause: str) -> bool:
     unknown kind.
     """
     if kind not in LIFTED:
-        raise ValueError(f"there is no {kind!r} to lift; use {', '.join(LIFTED[:-1])} or {LIFTED[-1]}")
+        raise ValueError(f"there is no {kind!r} to resume; use {', '.join(LIFTED[:-1])} or {LIFTED[-1]}")
     if kind == "resting":
         lifted = _end_rest(schedule, name, cause)
     else:

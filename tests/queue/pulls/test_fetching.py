@@ -88,7 +88,7 @@ async def test_operators_orders(house: Make, front: Make) -> None:
     await queue.ask("stop", kind="zone", name="queue/jobs", cause="a pause")
     assert await queue.pull("jobs") == await queue.peek("jobs") == []
     (row,) = (await queue.ask("explain", what="queue/jobs"))["rows"]
-    assert row["reasons"][0]["cause"] == "zone queue/jobs is stopped: a pause"
+    assert row["reasons"][0]["cause"] == "zone queue/jobs is suspended: a pause"
     await queue.ask("lift", kind="zone", name="queue/jobs")
     (row,) = (await queue.ask("explain", what=ids[0]))["rows"]
     assert [reason["kind"] for reason in row["reasons"]] == ["pull"]

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Send campaigns: one template to a list, each with its own fields.", no_args_is_help=True)
 app.command("send")(send.send)
-app.command("pause")(orders.pause)
+app.command("suspend")(orders.suspend)
+app.command("pause", hidden=True)(orders.suspend)
 app.command("resume")(orders.resume)
 app.command("cancel")(orders.cancel)
 app.command("status")(orders.status)

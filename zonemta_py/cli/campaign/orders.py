@@ -1,4 +1,4 @@
-"""`zonemta campaign pause|resume|cancel|status|list`: controls a running campaign, and shows its progress."""
+"""`zonemta campaign suspend|resume|cancel|status|list`: controls a running campaign, and shows its progress."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _WIDTH = 60
 _ASK_S = 5.0
 
 
-def pause(
-    name: Name, because: Cause = "paused by an operator", nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
+def suspend(
+    name: Name, because: Cause = "suspended by an operator", nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
     config: ConfigFile = None, folder: Folder = None,
 ) -> None:  # fmt: skip
-    """Pause a campaign; nothing is lost, and resume continues it."""
+    """Let a campaign's mail wait; nothing is lost, and resume continues it."""
     _order(Asked(nodes, key_file, ca, config, folder), name, "pause", because)
 
 
@@ -33,7 +33,7 @@ def resume(
     name: Name, because: Cause = "resumed by an operator", nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
     config: ConfigFile = None, folder: Folder = None,
 ) -> None:  # fmt: skip
-    """Resume a campaign that was paused, by you or by its bounds, which are counted anew from now."""
+    """Resume a campaign that was suspended, by you or by its bounds, which are counted anew from now."""
     _order(Asked(nodes, key_file, ca, config, folder), name, "resume", because)
 
 
@@ -170,12 +170,12 @@ def said(row: dict[str, Any]) -> str:
     """The state in words: all batches handed in does not mean all delivered."""
     if row["state"] == "complete":
         return "all handed in, some waiting"
-    return str(row["state"])
+    return "suspended" if row["state"] == "paused" else str(row["state"])
 
 
 def _end(row: dict[str, Any]) -> str:
     if row["state"] == "paused":
-        return "not while it is paused"
+        return "not while it is suspended"
     if row["eta_ms"]:
         return str(moment(row["eta_ms"]))
     if row["waiting"]:

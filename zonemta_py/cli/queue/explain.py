@@ -16,14 +16,14 @@ from zonemta_py.cli.terminal.output import moment, print_aside, print_json, prin
 
 _WORDS = {
     "limit": "limit", "rate": "slowed down", "resting": "cannot be reached", "probing": "a trial delivery",
-    "hours": "sending hours", "suspended": "stopped", "source": "source address", "dns": "DNS",
+    "hours": "sending hours", "suspended": "suspended", "source": "source address", "dns": "DNS",
     "concurrency": "connections to it", "connections": "connections of the zone", "deferred": "next try",
-    "held": "an operator", "rest": "source rests", "campaign": "stopped", "tenant": "stopped",
-    "destination": "stopped", "zone": "stopped", "deadline": "deadline", "pull": "somebody who takes it",
+    "held": "an operator", "rest": "source rests", "campaign": "suspended", "tenant": "suspended",
+    "destination": "suspended", "zone": "suspended", "deadline": "deadline", "pull": "somebody who takes it",
 }  # fmt: skip
 _ENDLESS = {
     "limit": "one of its connections ends", "probing": "that delivery ends", "dns": "the answer has come",
-    "suspended": "lifted", "source": "lifted", "concurrency": "one of them ends", "connections": "one of them ends",
+    "suspended": "resumed", "source": "resumed", "concurrency": "one of them ends", "connections": "one of them ends",
     "held": "released or dropped", "rate": "deliveries go well for long enough",
     "pull": "somebody comes",
 }  # fmt: skip
@@ -148,7 +148,7 @@ def _turn(row: dict[str, Any]) -> str:
 def _life(life: dict[str, Any], now_ms: int) -> str:
     """Until when it is tried. Of several recipients that of the first: most have the same."""
     chosen = life["chosen_ms"] / 1000
-    free = f" (not counting {when.length(chosen)} in which it was stopped or held by choice)" if chosen else ""
+    free = f" (not counting {when.length(chosen)} in which it was suspended or held by choice)" if chosen else ""
     return f"It is tried until {when.until(life['until_ms'], now_ms)}, then it expires{free}"
 
 
@@ -186,7 +186,7 @@ def _line_rows(row: dict[str, Any], now_ms: int) -> Iterator[Sequence[object]]:
 def _reason(reason: dict[str, Any], now_ms: int) -> tuple[str, str, str, str]:
     """waits for, why, since, until."""
     kind = reason["kind"]
-    end = when.until(reason["until_ms"], now_ms, _ENDLESS.get(kind, "lifted"))
+    end = when.until(reason["until_ms"], now_ms, _ENDLESS.get(kind, "resumed"))
     return _WORDS.get(kind, kind), reason["cause"], _since(reason, now_ms), end
 
 

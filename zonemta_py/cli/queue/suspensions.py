@@ -1,4 +1,4 @@
-"""`zonemta stop`, `lift` and `standing`: what is stopped or rests, what was learned, and how to undo each."""
+"""`zonemta suspend`, `resume` and `standing`: what is suspended or rests, what was learned, and how to undo each."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import as_csv, print_json, print_table, printable
+from zonemta_py.config import Config
 
 _WHAT = {
     "rest": "source rests", "resting": "cannot be reached", "rate": "slowed down",
@@ -21,7 +22,7 @@ _WHAT = {
 }  # fmt: skip
 
 
-def stop(
+def suspend(
     kind: Annotated[
         Literal["destination", "tenant", "campaign", "zone", "source"],
         typer.Argument(metavar="KIND", help="destination, tenant, campaign, zone or source."),
@@ -31,7 +32,7 @@ def stop(
     ],
     for_: Annotated[
         str | None,
-        typer.Option("--for", metavar="SPAN", help="For how long: 90s, 15min, 2h, 1d12h; default: until lifted."),
+        typer.Option("--for", metavar="SPAN", help="For how long: 90s, 15min, 2h, 1d12h; default: until resumed."),
     ] = None,
     because: Annotated[
         str, typer.Option("--because", metavar="TEXT", help="Reason, shown wherever mail waits for it.")
@@ -47,40 +48,53 @@ def stop(
     name = name.lower().rstrip(".") if kind == "destination" else name
     rows = (row for row in answer(chosen, "standing") if (row["kind"], row["name"]) == (kind, name))
     row: dict[str, Any] = next(rows, {"kind": kind, "name": name, "until_ms": now_ms})  # a second may be over already
-    end = when.until(row["until_ms"], now_ms, "it is lifted")
+    end = when.until(row["until_ms"], now_ms, "it is resumed")
     waiting = f"flow queues it holds: {held}" if held else "nothing is waiting now"
-    print(printable(f"{kind} {name} is stopped until {end} ({waiting}); undo: {_undo(row)}"))
+    print(printable(f"{kind} {name} is suspended until {end} ({waiting}); undo: {_undo(row)}"))
 
 
-def lift(
+def resume(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="As `zonemta standing` shows it.")],
     name: Annotated[list[str], typer.Argument(metavar="NAME", help="As `zonemta standing` shows it.")],
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Undo a stop, a rest, or what was learned about a site: mail continues at once. Acknowledges what may be lost."""
+    """End a suspension or rest, or forget what was learned about a site. Acknowledges what may be lost."""
     full = " ".join(name)
-    if not answer(configuration(config, folder), "lift", kind=kind, name=full):
-        raise CommandError(Exit.DATA, f"there is no {kind} {full!a} to lift; `zonemta standing` lists what there is")
-    print(printable(f"{kind} {full} is lifted"))
+    if not _resumed(configuration(config, folder), kind, full):
+        raise CommandError(Exit.DATA, f"there is no {kind} {full!a} to resume; `zonemta standing` lists what there is")
+    print(printable(f"{kind} {full} is resumed"))
+
+
+def _resumed(config: Config, kind: str, name: str) -> bool:
+    """False: there was nothing to resume. The thresholds of a campaign count from here on, as by `campaign resume`."""
+    if (
+        kind == "campaign"
+        and any((row["kind"], row["name"]) == (kind, name) for row in answer(config, "standing"))
+        and any(row["name"] == name for row in answer(config, "campaigns"))
+    ):
+        return bool(answer(config, "campaign-resume", name=name))
+    return bool(answer(config, "lift", kind=kind, name=name))
 
 
 @tabled
 def standing(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """List stops, rests, what was learned about sites and what damage may have lost: why, since when, until when, and
-    how to undo each."""
+    """List what is suspended or rests, what was learned about sites and what damage may have lost: why, since when,
+    until when, and how to undo each."""
     rows = answer(configuration(config, folder), "standing")
     if json:
         return print_json([row | {"undo": _undo(row)} for row in rows])
     now_ms = int(time.time() * 1000)
     cells = [
-        (_WHAT.get(row["kind"], f"{row['kind']} stopped"), row["name"], _now(row), row["cause"],
+        (_WHAT.get(row["kind"], f"{row['kind']} suspended"), row["name"], _now(row), row["cause"],
          when.since(row["since_ms"], now_ms), when.until(row["until_ms"], now_ms, _end(row)),
          *([_undo(row)] if as_csv() else ()))
         for row in rows
     ]  # fmt: skip
     columns = ("what", "name", "now", "why", "since", "until", *(["undo"] if as_csv() else ()))
-    print_table(f"Standing: {len(rows)}", columns, cells, "" if rows else "Nothing is stopped, resting or slowed down")
+    print_table(
+        f"Standing: {len(rows)}", columns, cells, "" if rows else "Nothing is suspended, resting or slowed down"
+    )
     for row in rows if not as_csv() else ():  # not in a table for people, which may have to break them
         print(printable(f"undo: {_undo(row)}"))
     return None
@@ -107,8 +121,8 @@ def _end(row: dict[str, Any]) -> str:
     """When it ends, if not at a time."""
     if row["kind"] in ("rate", "concurrency"):
         return "deliveries go well"
-    return "that one has an answer" if row["kind"] == "resting" else "lifted"
+    return "that one has an answer" if row["kind"] == "resting" else "resumed"
 
 
 def _undo(row: dict[str, Any]) -> str:
-    return f"zonemta lift {row['kind']} {shlex.join(row['name'].split(' '))}"
+    return f"zonemta resume {row['kind']} {shlex.join(row['name'].split(' '))}"

@@ -11,7 +11,7 @@ _SIZE = "`zonemta queue size` shows what waits, `zonemta lanes` and `zonemta sta
 _LIST = "`zonemta queue list` shows what waits, and finds by recipient, sender, subject and more"
 _NOW = (
     "mail is sent as soon as possible: `zonemta explain` says why something waits,"
-    " `zonemta lift` undoes a stop or a rest, `zonemta queue release` sends what is held"
+    " `zonemta resume` ends a suspension or a rest, `zonemta queue release` sends what is held"
 )
 _TAKEN_OUT = (
     "`zonemta queue drop` removes a held message, `zonemta campaign cancel` a campaign, `zonemta forget` a person"
@@ -29,17 +29,17 @@ HABITS: dict[tuple[str, ...], str] = {
     ("log",): _LOG, ("logs",): _LOG, ("tail",): _TAIL, ("follow",): _TAIL,
     ("start",): "`zonemta run` runs the MTA in the foreground", ("serve",): "`zonemta run` runs the MTA",
     ("restart",): f"{_END}; then `zonemta run`", ("reload",): f"a new configuration is read at a start; {_END}",
-    ("quit",): _END, ("shutdown",): _END, ("drain",): f"`zonemta stop zone NAME` lets mail wait; {_END}",
-    ("pause",): "`zonemta stop KIND NAME` lets mail wait, `zonemta campaign pause` a campaign",
-    ("resume",): "`zonemta lift KIND NAME` undoes a stop, `zonemta campaign resume` a pause",
-    ("unstop",): "`zonemta lift KIND NAME` undoes a stop", ("hold",): "`zonemta stop KIND NAME` lets mail wait",
+    ("quit",): _END, ("shutdown",): _END, ("drain",): f"`zonemta suspend zone NAME` lets mail wait; {_END}",
+    ("pause",): "`zonemta suspend KIND NAME` lets mail wait, that of a campaign too",
+    ("unstop",): "`zonemta resume KIND NAME` ends a suspension", ("unsuspend",): "`zonemta resume KIND NAME` does that",
+    ("hold",): "`zonemta suspend KIND NAME` lets mail wait",
     ("check",): "`zonemta config check FILE` checks a configuration, `zonemta fsck` the queue's files",
     ("sendmail",): "`zonemta send -t` takes a message as sendmail does",
     ("queue", "ls"): _LIST, ("queue", "count"): "`zonemta queue size` counts what waits",
     ("queue", "status"): _SIZE, ("queue", "stats"): _SIZE, ("queue", "find"): _LIST, ("queue", "search"): _LIST,
     ("queue", "flush"): _NOW, ("queue", "retry"): _NOW, ("queue", "requeue"): _NOW,
     ("queue", "delete"): _TAKEN_OUT, ("queue", "rm"): _TAKEN_OUT, ("queue", "remove"): _TAKEN_OUT,
-    ("queue", "purge"): _TAKEN_OUT, ("queue", "hold"): "`zonemta stop KIND NAME` lets mail wait",
+    ("queue", "purge"): _TAKEN_OUT, ("queue", "hold"): "`zonemta suspend KIND NAME` lets mail wait",
     ("queue", "cat"): "`zonemta queue show ID` shows a message",
     ("queue", "view"): "`zonemta queue show ID` shows a message",
 }  # fmt: skip

@@ -81,7 +81,7 @@ async def explain(queue: QueueContext, what: str) -> dict[str, Any]:
         answer = _answer(what, "queue", rows_of(schedule, zone.flow_queues.by_key.values()))
     if answer is None:
         raise ValueError(
-            f"nothing called {what!r} is waiting or stopped; give a message id, recipient, domain, campaign, tenant, "
+            f"nothing called {what!r} is waiting or suspended; give a message id, recipient, domain, campaign, tenant, "
             "IP address or zone, or see what was delivered with `zonemta journal dump`"
         )
     return answer

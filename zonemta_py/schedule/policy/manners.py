@@ -3,7 +3,7 @@
     recipients   so many recipients a message does it take (RFC 5321 4.5.3.1.10); no lease has more
     pipelining   a group of commands was not answered in time: it gets one at a time
 
-Each is a STANDING record with its cause; operators see them (`rows`) and may clear them (`zonemta lift`). After
+Each is a STANDING record with its cause; operators see them (`rows`) and may clear them (`zonemta resume`). After
 FORGOTTEN_S it is learned again, which costs one interrupted transaction.
 """
 

@@ -133,7 +133,7 @@ class PolicyState:
             self.pauses.add(kind, name, stop.begun_ms, at_ms)
 
     def _hold(self, kind: str, what: str, stop: Suspension) -> Blocked:
-        cause = f"{what} is stopped: {stop.cause}"
+        cause = f"{what} is suspended: {stop.cause}"
         return Blocked(kind, cause, stop.until_ms / 1000 if stop.until_ms else math.inf, stop.since_ms)
 
     def _steady(self, ms: int) -> float:
