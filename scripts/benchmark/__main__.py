@@ -23,7 +23,7 @@ from benchmark.contenders import BenchError, Contender, Postfix, Zonemta
 from benchmark.load import smtp_source
 from benchmark.report import OURS, PEER, TITLES, judge, medians, number, show, show_variants
 from benchmark.scenarios import RELAY, Bench, Figures, ceiling, dead, relay, restart, syncs, unmeasurable_syncs
-from benchmark.variants import SECTIONS, Variant
+from benchmark.variants import PREFIX, SECTIONS, Checkout, Variant
 
 console = Console(highlight=False)
 FOREIGN_SHARE = 0.1
@@ -34,7 +34,11 @@ def main(
     scenarios: Annotated[str, typer.Option(help="Which, in this order.")] = EVERYTHING,
     runs: Annotated[int, typer.Option(min=1, help="Runs of each relay scenario; medians count.")] = 3,
     contenders: Annotated[
-        str, typer.Option(help="zonemta, postfix, limits, starttls, ed25519, rsa2048, events, events-down.")
+        str,
+        typer.Option(
+            help="zonemta, postfix, limits, starttls, ed25519, rsa2048, events, events-down, zonemta-logged,"
+            " zonemta-logged-json, zonemta@DIR (another checkout)."
+        ),
     ] = "zonemta,postfix",
     only_ceiling: Annotated[bool, typer.Option("--ceiling", help="The load generator straight at the sink.")] = False,
     generator: Annotated[str, typer.Option(help="smtp-source or own; empty: smtp-source if installed.")] = "",
@@ -100,6 +104,8 @@ def _contenders(text: str, work: Path, to: Console) -> list[Contender]:
             made.append(Zonemta(work / "zonemta", free_port()))
         elif name in SECTIONS:
             made.append(Variant(name, work / name, free_port()))
+        elif name.startswith(PREFIX):
+            made.append(Checkout(Path(name.removeprefix(PREFIX)).resolve(), work / "checkout", free_port()))
         elif name != "postfix":
             known = ", ".join(("zonemta", "postfix", *SECTIONS))
             raise typer.BadParameter(f"there is no contender {name!r}; take some of {known}")

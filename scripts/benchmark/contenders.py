@@ -38,6 +38,8 @@ class Contender(ABC):
     name = ""
     starttls = False
     """Whether the sink offers it."""
+    root = ROOT
+    """The checkout that it is."""
 
     def __init__(self, folder: Path, sink_port: int) -> None:
         self.folder, self.port, self.sink_port = folder, free_port(), sink_port
@@ -60,7 +62,7 @@ class Contender(ABC):
     def start(self, group: Group, prefix: Sequence[str] = ()) -> float:
         """Returns time.monotonic() of the start, once the banner was there. Raises BenchError."""
         begun = time.monotonic()
-        process = group.start([*prefix, *self.command()], self.output, ROOT)
+        process = group.start([*prefix, *self.command()], self.output, self.root)
         while time.monotonic() - begun < START_S:
             if banner(self.port):
                 return begun
@@ -99,7 +101,7 @@ class Zonemta(Contender):
         sections: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(folder, sink_port)
-        document = tomllib.loads((ROOT / "config" / "bench.toml").read_text())
+        document = tomllib.loads((self.root / "config" / "bench.toml").read_text())
         document["server"]["folder"] = str(folder / "queue")
         document["listeners"][0]["port"] = self.port
         document["zones"][0].update({"port": sink_port, **(zone or {})})
@@ -114,7 +116,7 @@ class Zonemta(Contender):
         return [sys.executable, "-m", "zonemta_py", "run", "--config", str(self.config)]
 
     def version(self) -> str:
-        return f"{_output(['git', '-C', str(ROOT), 'describe', '--always', '--dirty']) or 'unknown'}"
+        return f"{_output(['git', '-C', str(self.root), 'describe', '--always', '--dirty']) or 'unknown'}"
 
 
 def to_toml(document: dict[str, Any]) -> str:

@@ -1,4 +1,5 @@
-"""This MTA with one thing more to do: limits, STARTTLS, signatures, events. What it costs is its figure beside plain's.
+"""This MTA with one thing more to do: limits, STARTTLS, signatures, events, lines about mail; or from another checkout.
+What it costs is its figure beside plain's.
 
 Limits: eight of them, of every kind and by every dimension, wide enough never to hold anything back. The rules are on
 in every variant, for they have no switch.
@@ -18,6 +19,7 @@ from benchmark.contenders import Zonemta
 
 SIGNED_DOMAIN = "src.test"
 _WIDE = 10**12
+PREFIX = "zonemta@"
 
 
 def limits(_: Path) -> dict[str, Any]:
@@ -62,6 +64,15 @@ def events_down(_: Path) -> dict[str, Any]:
     return {"event_sinks": [{"name": "all", "kind": "webhook", "url": "http://127.0.0.1:9/", "retry_max_s": 1}]}
 
 
+def logged(_: Path) -> dict[str, Any]:
+    """A line for each message and each answer, into a file; plain has none. Metrics are counted in both."""
+    return {"log": {"mail": True}}
+
+
+def logged_json(_: Path) -> dict[str, Any]:
+    return {"log": {"mail": True, "format": "json"}}
+
+
 SECTIONS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "limits": limits,
     "starttls": lambda _: {},
@@ -69,6 +80,8 @@ SECTIONS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "rsa2048": rsa_key,
     "events": events,
     "events-down": events_down,
+    "zonemta-logged": logged,
+    "zonemta-logged-json": logged_json,
 }
 
 
@@ -81,3 +94,12 @@ class Variant(Zonemta):
         self.starttls = name == "starttls"
         zone = {"tls": "opportunistic"} if self.starttls else {}
         super().__init__(folder, sink_port, zone, SECTIONS[name](folder))
+
+
+class Checkout(Zonemta):
+    """The MTA of another folder, such as the commit before a change: what that change costs."""
+
+    def __init__(self, root: Path, folder: Path, sink_port: int) -> None:
+        self.root = root
+        self.name = f"{PREFIX}{root.name}"
+        super().__init__(folder, sink_port)
