@@ -121,13 +121,11 @@ class Unit:
 
 
 class Closing(Protocol):
-    """What goes into every batch last: counters, and how far the journal has been applied. batches: its number."""
+    """What goes into every batch last: counters, and how far the journal has been applied; and what goes `first`."""
 
     batches: int
 
-    def first(self) -> list[Operation]:
-        """What a batch begins with."""
-
+    def first(self) -> list[Operation]: ...
     def changes(self) -> list[Operation]: ...
 
     def again(self) -> None:
