@@ -34,7 +34,7 @@ STATE = b"state"
 SIZES = b"size "
 FLOW_SIZES = b"size-flow "
 INDEX = b"at "
-PLACED = (b"deferred ", b"parked ")
+PLACED = (b"deferred ", b"deleted ", b"parked ")
 """The families of which the index has every key: there, those of a message are not next to one another."""
 TRACKED = b"tracked"
 IN_DOUBTS = b"in-doubt "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from typing import Annotated, Any, Literal
 
 import typer
@@ -141,11 +142,30 @@ def list_(
     chosen = configuration(config, folder)
     filters = {"state": state, "domain": domain, "sender": sender, "recipient": recipient, "after": after}
     filters |= {"subject": subject, "user": user}
-    page = answer(chosen, "list", zone=known_zone(chosen, zone), limit=limit, **filters)
+    page = pages(chosen, limit, zone=known_zone(chosen, zone), **filters)
     if json:
         return print_json(page)
     more = f"More: --after {shlex.quote(page['next'])}" if page.get("next") else ""
     return print_table("Recipients", _COLUMNS, [_row(row) for row in page["rows"]], footer=more)
+
+
+LOOKED_S = 1.0
+"""After so long it says how far it has looked."""
+
+
+def pages(config: Config, limit: int, after: str | None = "", **where: Any) -> dict[str, Any]:
+    """A whole page, though the queue looks only for a moment each time."""
+    rows, walked, begun = list[dict[str, Any]](), 0, time.monotonic()
+    while True:
+        page = answer(config, "list", limit=limit - len(rows), after=after, **where)
+        rows, walked, after = rows + page["rows"], walked + page["walked"], page["next"]
+        if not after or len(rows) >= limit:
+            break
+        if time.monotonic() > begun + LOOKED_S and sys.stderr.isatty():
+            print(f"\rlooked at {walked:,} recipients, found {len(rows):,}", end="", file=sys.stderr, flush=True)
+    if time.monotonic() > begun + LOOKED_S and sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    return {"rows": rows, "next": after, "walked": walked}
 
 
 _COLUMNS = (
@@ -161,6 +181,7 @@ _COLUMNS = (
     "user",
     "subject",
     "last reply",
+    "waits for",
 )
 
 
@@ -168,7 +189,7 @@ def _row(row: dict[str, Any]) -> list[object]:
     return [
         row["id"], row["zone"], row["recipient"], row.get("sender") or "<>", row["state"], row.get("attempts", 0),
         moment(row.get("due_ms")), moment(row.get("received_ms")), row.get("size", ""), row.get("user", ""),
-        row.get("subject", ""), row.get("last", ""),
+        row.get("subject", ""), row.get("last", ""), row.get("cause", ""),
     ]  # fmt: skip
 
 

@@ -1,9 +1,9 @@
 """Answers to operators' questions. Sizes are O(1); lists walk key ranges in portions.
 
 Questions and answers (plain dicts and lists, ready for JSON):
-    size zone domain provider campaign tenant   how much that is; of nothing: zones, total (`counts.py`)
+    size zone domain provider campaign tenant   how much that is; of nothing: zones, total (`browse/counts.py`)
     sizes by limit after zone               the same by zone, domain, provider, campaign or tenant, in pages
-    list zone state domain sender recipient subject user limit after    rows, and the next page's cursor (`listing.py`)
+    list limit after and a filter (`tasks/where.py`)   a page of rows, and the next one's cursor (`browse/listing.py`)
     queues                                  pull zones: ready, delayed, held, leased, and how many pullers wait
     leased lease id                         the queue whose message a pulled lease is; None if it is not out any more
     show id                                 envelope, recipients, header
@@ -42,7 +42,8 @@ from typing import Any
 
 from zonemta_py.disk import identity, keys, records
 from zonemta_py.disk.leveldb.store import StoreDamaged, StoreError
-from zonemta_py.queue.admin import backup, counts, listing, metrics, orders, suppressions, suspensions
+from zonemta_py.queue.admin import backup, metrics, orders, suppressions, suspensions
+from zonemta_py.queue.admin.browse import counts, listing
 from zonemta_py.queue.admin.explain import explain
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.campaigns.commands import CampaignCommands

@@ -1,0 +1,183 @@
+"""Browsing: pages that are disjoint and complete while mail comes and goes, filters that read as little as they can."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from zonemta_py.disk import keys
+from zonemta_py.queue.admin.browse import ranges
+from zonemta_py.queue.api import DEFERRED, HELD
+
+PACE = "zonemta_py.queue.admin.browse.pace"
+
+
+async def every(home: Any, limit: int = 7, **where: Any) -> list[dict[str, Any]]:
+    """All rows, page by page."""
+    rows: list[dict[str, Any]] = []
+    after = ""
+    while after is not None:
+        page = await home.queue.ask("list", limit=limit, after=after, **where)
+        rows, after = rows + page["rows"], page["next"]
+    return rows
+
+
+async def mixed(home: Any) -> None:
+    """Fresh, deferred and held mail of three domains, two of them with a campaign."""
+    for number in range(30):
+        more = {"campaign": f"c{number % 2}", "tenant": "acme"} if number % 3 else {}
+        await home.put(f"r{number}@d{number % 3}.test", f"s{number}@d{number % 3}.test", **more)
+    verdicts = [None, DEFERRED, HELD]
+    for number, delivery in enumerate(await home.leases()):
+        if verdict := verdicts[number % 3]:
+            await home.settle(delivery, verdict)
+    await home.rest()
+
+
+def domain_of(row: dict[str, Any]) -> str:
+    return str(row["recipient"].partition("@")[2])
+
+
+@pytest.mark.parametrize(
+    ("where", "meant"),
+    [
+        ({}, lambda row: True),
+        ({"domain": "d1.test"}, lambda row: domain_of(row) == "d1.test"),
+        ({"domain": ["D0.test", "x.test"], "zone": "default"}, lambda row: domain_of(row) == "d0.test"),
+        ({"domain": "nobody.test"}, lambda row: False),
+        ({"state": "held"}, lambda row: row["state"] == "held"),
+        ({"state": "leased"}, lambda row: row["state"] == "leased"),
+        ({"state": ["deferred", "held"]}, lambda row: row["state"] in ("deferred", "held")),
+        ({"campaign": "c1"}, lambda row: row["campaign"] == "c1"),
+        ({"campaign": "nobody"}, lambda row: False),
+        ({"campaign": ""}, lambda row: not row["campaign"]),
+        ({"tenant": "acme", "state": "deferred"}, lambda row: row["tenant"] and row["state"] == "deferred"),
+        ({"recipient": "r1*"}, lambda row: row["recipient"].startswith("r1")),
+        ({"younger_s": 3600}, lambda row: True),
+        ({"younger_s": 3600, "state": "deferred"}, lambda row: row["state"] == "deferred"),
+        ({"older_s": 3600}, lambda row: False),
+        ({"sender": "ann@*"}, lambda row: True),
+    ],
+)
+async def test_every_page_has_what_is_meant_and_nothing_twice(
+    house: Any, where: dict[str, Any], meant: Callable[[dict[str, Any]], bool]
+) -> None:
+    """Whatever is asked, and however it is found: as if every recipient had been looked at."""
+    home = await house()
+    await mixed(home)
+    rows, whole = await every(home, **where), await every(home, limit=1000)
+    assert len(whole) == 60
+    found = sorted((row["id"], row["recipient"]) for row in rows)
+    assert found == sorted((row["id"], row["recipient"]) for row in whole if meant(row))
+
+
+async def test_all_that_stays_is_in_one_page_while_others_come_and_go(house: Any) -> None:
+    """The cursor is a key: what was before it was shown, what is behind it will be."""
+    home = await house()
+    staying = {await home.put(f"stay{number}@z.test") for number in range(20)}
+    for number in range(20):
+        await home.put(f"go{number}@a.test")
+    seen: list[str] = []
+    after = ""
+    while after is not None:
+        page = await home.queue.ask("list", limit=3, after=after)
+        seen += [row["id"] for row in page["rows"]]
+        after = page["next"]
+        await home.put("new@n.test")
+        for delivery in await home.lease(1):
+            await home.settle(delivery, DEFERRED) if delivery.id in staying else await home.settle(delivery)
+        await home.rest()
+        if len(seen) > 200:
+            break
+    assert staying <= set(seen)
+
+
+async def test_one_message_is_found_without_a_walk(house: Any) -> None:
+    """Its recipients, deferred ones too, among any number of others."""
+    home = await house()
+    message = await home.put("a@a.test", "b@b.test")
+    for number in range(300):
+        await home.put(f"u{number}@x.test")
+    for delivery in await home.leases():
+        await home.settle(delivery, DEFERRED)
+    await home.rest()
+    page = await home.queue.ask("list", id=message)
+    assert [row["recipient"] for row in page["rows"]] == ["a@a.test", "b@b.test"]
+    assert page["walked"] == 2
+    shown = await home.queue.ask("show", id=message)
+    assert [row["state"] for row in shown["recipients"]] == ["deferred", "deferred"]
+
+
+async def test_a_filter_reads_only_the_parked_mail_of_its_campaign(house: Any) -> None:
+    """The others of a zone are passed over, a flow queue at a time."""
+    home = await house(queue={"window": 100})
+    for name in ("big", "small"):
+        for number in range(300 if name == "big" else 5):
+            await home.put(f"u{number}@x.test", campaign=name)
+    await home.rest()
+    found = await every(home, limit=100, campaign="small")
+    assert len(found) == 5
+    parked = sum(1 for _ in home.queue.core.store.keys(b"parked ", keys.end(b"parked ")))
+    page = await home.queue.ask("list", limit=100, campaign="small")
+    assert parked >= 100
+    assert page["walked"] < 305
+
+
+async def test_a_page_ends_when_its_time_is_over(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so, and where it goes on."""
+    monkeypatch.setattr(ranges, "AT_ONCE", 10)
+    monkeypatch.setattr(f"{PACE}.Pace.__init__.__defaults__", (0.0,))
+    home = await house()
+    await home.put(*(f"u{number}@x.test" for number in range(50)))
+    page = await home.queue.ask("list", sender="nobody@x.test")
+    assert (page["rows"], page["more"], page["walked"]) == ([], True, 10)
+    assert page["next"] is not None
+    assert len(await every(home)) == 50
+
+
+async def test_a_row_says_what_it_waits_for(house: Any) -> None:
+    """Its turn, its next try, an operator, a stop; and whose it is."""
+    home = await house()
+    await home.put("a@stopped.test", tenant="acme", campaign="spring", priority=3)
+    await home.queue.ask("stop", kind="tenant", name="acme", cause="unpaid")
+    for address in ("b@deferred.test", "c@held.test", "d@out.test"):
+        await home.put(address)
+    for delivery in await home.leases():
+        verdict = {"b": DEFERRED, "c": HELD}.get(delivery.recipients[0].address[0])
+        if verdict:
+            await home.settle(delivery, verdict)
+    await home.rest()
+    rows = {row["recipient"][0]: row for row in await every(home)}
+    assert "tenant acme is stopped: unpaid" in rows["a"]["cause"]
+    assert (rows["a"]["tenant"], rows["a"]["campaign"], rows["a"]["priority"]) == ("acme", "spring", 3)
+    assert rows["b"]["cause"] == "its next try"
+    assert rows["c"]["cause"].startswith("an operator")
+    assert rows["d"]["cause"].endswith("delivers it")
+    assert (rows["d"]["state"], rows["d"]["site"]) == ("leased", "out.test")
+
+
+async def test_a_busy_queue_gets_nine_tenths_of_the_time(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others have their turns until they have had nine times what the question took; idle, it is not held up."""
+    monkeypatch.setattr(f"{PACE}.Pace.__init__.__defaults__", (60.0,))
+    home = await house()
+    await home.put(*(f"u{number}@x.test" for number in range(3000)))
+    loop, over, worked = asyncio.get_running_loop(), False, 0.0
+
+    async def mail() -> None:
+        nonlocal worked
+        while not over:
+            begun = loop.time()
+            while loop.time() < begun + 0.001:
+                pass
+            worked += loop.time() - begun
+            await asyncio.sleep(0)
+
+    sending = asyncio.create_task(mail())
+    await asyncio.sleep(0)
+    begun, before = loop.time(), worked
+    await home.queue.ask("list", sender="nobody@x.test")
+    share = (worked - before) / (loop.time() - begun)
+    over = True
+    await sending
+    assert share > 0.7

@@ -1,0 +1,1 @@
+"""What operators ask about the queue: sizes, lists, one message, ages, stories. Each answer is bounded."""

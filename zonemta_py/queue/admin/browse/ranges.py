@@ -1,0 +1,194 @@
+"""Which keys have to be read to find what a filter means: as few as the keys and the counters allow.
+
+A message's recipients are found by its id; by age, fresh and held ones, and all others by the index, since ids grow
+with time. Zones, domains, campaigns and tenants of which the counters know nothing are left out; so are the parked
+recipients of other campaigns and tenants. Everything else is asked of each recipient (`tasks.where`).
+
+Promise: the ranges come in the order of their keys, so that a key is a cursor, whatever comes and goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from itertools import islice
+from typing import Any, NamedTuple
+
+from zonemta_py.disk import keys
+from zonemta_py.queue.admin.browse.pace import Pace
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.state import COUNTED, FAMILY, State
+from zonemta_py.queue.tasks.where import Where
+from zonemta_py.schedule.flow import FlowId, split_key
+from zonemta_py.zones import queues
+
+AT_ONCE = 256
+"""Keys that are read in one go."""
+ZONES_MAX = 500
+"""With more zones their families are read as a whole."""
+_SLACK_MS = 2_000
+_LAST = "g"
+"""After all ids."""
+
+
+class Range(NamedTuple):
+    """Keys of recipients, or of the index. wanted: whether parked recipients of that destination may be meant."""
+
+    start: bytes
+    stop: bytes
+    wanted: Callable[[str], bool] | None = None
+
+
+def of(core: Core, where: Where) -> list[Range]:
+    """All that the filter may mean."""
+    ids = where.values("id")
+    if ids is not None:
+        found = [one for message_id in dict.fromkeys(ids) for one in of_message(core, str(message_id))]
+    else:
+        found = [] if most(core, where) == 0 else _by_family(core, where)
+    return sorted(dict.fromkeys(found), key=lambda one: one[:2])
+
+
+def of_message(core: Core, message_id: str) -> list[Range]:
+    """Where recipients of that message can be."""
+    found = [_whole(prefix) for prefix in _direct(core, message_id)]
+    if core.places.complete:
+        return [_whole(keys.index_range(message_id)), *found]
+    return [*(_whole(family) for family in keys.PLACED), *found]
+
+
+def _direct(core: Core, message_id: str) -> list[bytes]:
+    families = [(family, COUNTED[state]) for family, state in FAMILY.items() if _is_direct(family)]
+    return [
+        f"{family} {zone} {message_id} ".encode()
+        for zone, counts in core.sizes.zones.items()
+        for family, at in families
+        if counts[at] and not (family == "delivery-zone" and zone.startswith(queues.PREFIX))  # pushed ones are parked
+    ]
+
+
+def _is_direct(family: str) -> bool:
+    return f"{family} ".encode() not in keys.PLACED
+
+
+def _whole(prefix: bytes) -> Range:
+    return Range(prefix, keys.end(prefix))
+
+
+def most(core: Core, where: Where) -> int | None:
+    """No more recipients than that can be meant, by the counters; None: not known."""
+    found = None
+    tables = (("campaign", core.sizes.flows.campaigns.of), ("tenant", core.sizes.flows.tenants.of),
+              ("domain", core.sizes.of_domain), ("zone", lambda zone: core.sizes.zones.get(zone, [])))  # fmt: skip
+    for name, counts in tables:
+        values = where.values(name)
+        if values is not None and "" not in values:
+            own = sum(sum(counts(value.lower() if name == "domain" else value)) for value in values)
+            found = own if found is None else min(own, found)
+    return found
+
+
+def _by_family(core: Core, where: Where) -> list[Range]:
+    states, first, last = where.values("state"), *_ids(core, where)
+    bounded = (first, last) != ("", _LAST)
+    by_index = bounded and core.places.complete and where.values("zone") is None
+    wanted, found = _wanted(where), list[Range]()
+    for family, state in FAMILY.items():
+        if not _may_be(state, states):
+            continue
+        placed = f"{family} ".encode() in keys.PLACED
+        if placed and by_index:
+            found.append(Range(keys.INDEX + first.encode(), keys.INDEX + last.encode()))
+            continue
+        for zone in _zones(core, where, state):
+            prefix = f"{family} {zone} ".encode() if zone else f"{family} ".encode()
+            if placed:
+                start = max(prefix, core.schedule.zones[zone].due.mark()) if _due(core, family, zone) else prefix
+                found.append(Range(start, keys.end(prefix), wanted if family == "parked" else None))
+            else:
+                start = prefix + first.encode()
+                if family == "delivery-zone" and zone in core.schedule.zones:
+                    start = max(start, core.schedule.zones[zone].fresh.mark())
+                stop = prefix + last.encode() if zone else keys.end(prefix)
+                found.append(Range(start if zone else prefix, stop))
+    return found
+
+
+def _may_be(state: State, states: tuple[Any, ...] | None) -> bool:
+    """Whether recipients with keys of that state are meant. What is deleted is shown to those who ask for it."""
+    if states is None:
+        return state != "deleted"
+    return state in states or (State.LEASED in states and state in (State.QUEUED, State.DEFERRED))
+
+
+def _due(core: Core, family: str, zone: str) -> bool:
+    return family == "deferred" and zone in core.schedule.zones
+
+
+def _zones(core: Core, where: Where, state: State) -> list[str]:
+    """Zones that have something of it; [""]: too many to look at each."""
+    zones, domains = where.values("zone"), where.values("domain")
+    counters, at = core.sizes, COUNTED[state]
+    names = list(counters.zones) if zones is None else [str(zone) for zone in zones]
+    if len(names) > ZONES_MAX:
+        return [""]
+    if domains is None:
+        return [zone for zone in names if zone in counters.zones and counters.zones[zone][at]]
+    there = [str(domain).lower() for domain in domains]
+    none = [0] * len(COUNTED)
+    return [zone for zone in names if any(counters.domains.get((zone, domain), none)[at] for domain in there)]
+
+
+def _ids(core: Core, where: Where) -> tuple[str, str]:
+    """The ids that the ages mean, if the clock was not set meanwhile, and a little more."""
+    step, now_ms = core.clock.steps[-1], core.clock.steady_ms()
+    first, last = "", _LAST
+    if younger := where.values("younger_s"):
+        at = keys.id_at(now_ms - int(younger[0] * 1000) - step.apart_ms - _SLACK_MS)
+        first = at if at > step.since else ""
+    if older := where.values("older_s"):
+        at = keys.id_at(now_ms - int(older[0] * 1000) - step.apart_ms + _SLACK_MS)
+        last = at if at > step.since else _LAST
+    return first, last
+
+
+def _wanted(where: Where) -> Callable[[str], bool] | None:
+    """Of the destination in a parked key: it has the flow in it."""
+    campaigns, tenants = where.values("campaign"), where.values("tenant")
+    if campaigns is None and tenants is None:
+        return None
+
+    def wanted(destination: str) -> bool:
+        _, tenant, campaign = FlowId.of(split_key(destination)[2])
+        return (campaigns is None or campaign in campaigns) and (tenants is None or tenant in tenants)
+
+    return wanted
+
+
+class RangeWalk:
+    """Reads ranges in portions. walked: keys that were read. after: the last key, of a recipient or the index."""
+
+    def __init__(self, core: Core, ranges: list[Range], after: bytes, pace: Pace) -> None:
+        self._core, self._ranges, self._pace = core, ranges, pace
+        self.after, self.walked, self.stopped = after, 0, False
+
+    async def rows(self) -> AsyncIterator[tuple[bytes, bytes]]:
+        """Keys and values of recipients, until the time is over (`stopped`)."""
+        for one in self._ranges:
+            start = max(one.start, self.after + b"\0") if self.after else one.start
+            while start < one.stop:
+                if self._pace.over and self.walked >= AT_ONCE:
+                    self.stopped = True
+                    return
+                found = list(islice(self._core.store.scan(start, one.stop), AT_ONCE))
+                self.walked += len(found)
+                start = found[-1][0] + b"\0" if len(found) == AT_ONCE else one.stop
+                for key, value in found:
+                    self.after = key
+                    if one.wanted is not None and not one.wanted(destination := keys.place(key).destination):
+                        start = keys.end(keys.parked_range(keys.place(key).zone, destination))
+                        break
+                    if not key.startswith(keys.INDEX):
+                        yield key, value
+                    elif (there := self._core.store.get(keys.indexed(key))) is not None:
+                        yield keys.indexed(key), there
+                await self._pace.turn()
