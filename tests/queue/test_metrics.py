@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from zonemta_py.logs.mail import VERDICTS
 from zonemta_py.metrics import meter as meters
 from zonemta_py.metrics.meter import CountTable, Histogram, Meter
 from zonemta_py.metrics.rates import Rates
 from zonemta_py.metrics.table import METRICS, PROVIDERS_MAX, QUEUES
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
-from zonemta_py.queue.lifecycle.telling.tell import VERDICTS, zone_label
+from zonemta_py.queue.lifecycle.telling.tell import zone_label
 from zonemta_py.reference import metrics as table
 
 

@@ -36,9 +36,9 @@ def _config() -> Commands:
 
 
 def _events() -> Commands:
-    from zonemta_py.cli.events import commands
+    from zonemta_py.cli.events import commands, log
 
-    return {"events": commands.app}
+    return {"events": commands.app, "log": log.log}
 
 
 def _files() -> Commands:
@@ -78,7 +78,7 @@ _FOLDERS: dict[Callable[[], Commands], tuple[str, ...]] = {
         "backup", "fsck", "stop", "lift",
     ),
     _campaign: ("campaign",),
-    _events: ("events",),
+    _events: ("events", "log"),
     _config: ("config", "dkim", "rules", "verp", "srs", "tls", "api-key", "route"),
     _files: ("ring", "sink"),
     _lake: ("lake", "report", "whatif"),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from zonemta_py.config import Config
+from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED
 from zonemta_py.logs.persons import Persons
 from zonemta_py.logs.setup import Filter, people, stream
 from zonemta_py.logs.shape import SHAPES, Shape
@@ -19,6 +20,10 @@ FLUSH_S = 0.05
 NAMED_MAX = 5
 """Recipients that a line about several of them names."""
 LOGGER = "mail"
+VERDICTS = {
+    DELIVERED: "delivered", DEFERRED: "deferred", BOUNCED: "bounced", HELD: "held", RELEASED: "released",
+    POSTPONED: "postponed",
+}  # fmt: skip
 
 
 class MailLog:

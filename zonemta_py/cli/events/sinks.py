@@ -14,8 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
+from zonemta_py.cli.events.follow import RECORDS_AT_ONCE, stable
 from zonemta_py.cli.events.tail import (
-    RECORDS_AT_ONCE,
     Campaigns,
     Domains,
     Messages,
@@ -23,7 +23,6 @@ from zonemta_py.cli.events.tail import (
     Tenants,
     Types,
     Zones,
-    stable,
 )
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from zonemta_py.cli.events.follow import RECORDS_AT_ONCE, checked, records, stable
 from zonemta_py.cli.events.line import line
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.disk import identity
 from zonemta_py.events.derive import events_of
-from zonemta_py.events.event import Event, encoded
+from zonemta_py.events.event import encoded
 from zonemta_py.events.filter import EventFilter
-from zonemta_py.events.tail import JournalTail, last_seq, seq_at
-from zonemta_py.wire.client import QueueGone, ask
+from zonemta_py.events.tail import JournalTail, seq_at
 
 BEFORE = 10
 """Events that are shown of what was before."""
 RECORDS_BEFORE_MAX = 200_000
 """Records that are looked through for them."""
-RECORDS_AT_ONCE = 1000
-WAIT_S = 10.0
-LOOK_S = 0.05
-ALONE_S = 0.5
-"""How often the files are looked at while no queue answers."""
 
 Types = Annotated[
     list[str] | None, typer.Option("--type", metavar="TYPE", help="Only this type: delivered, bounced …; repeatable.")
@@ -63,11 +56,7 @@ def tail(
     json: AsJson = False,
 ) -> None:
     """Show what happens to mail, as it happens: one line per event. Ends by Ctrl-C."""
-    place = configuration(config, folder).folder
-    if not (place / "journal").is_dir():
-        raise CommandError(
-            Exit.NO_INPUT, f"{place}: contains no journal; name the MTA's folder with --folder or --config"
-        )
+    place = checked(configuration(config, folder).folder)
     try:
         wanted = EventFilter.of(
             type or (), zone or (), domain or (), campaign or (), tenant or (), message or (), recipient or ()
@@ -80,39 +69,12 @@ def tail(
     before = limit if limit and not follow else BEFORE
     start = (seq_at(place, since_ms), 0) if since else _before(place, until, wanted, before)
     shown = 0
-    for event in _events(JournalTail(place, start[0]), place, until, follow):
+    for event in (one for record in records(place, start[0], until, follow) for one in events_of(record)):
         if event.place >= start and event.ms >= since_ms and wanted.wants(event):
             print(encoded(event, source).decode() if json else line(event), flush=follow)
             shown += 1
             if shown == limit:
                 return
-
-
-def _events(journal: JournalTail, folder: Path, until: int, follow: bool) -> Iterator[Event]:
-    told = 0
-    while True:
-        while records := journal.read(until, RECORDS_AT_ONCE):
-            for record in records:
-                yield from events_of(record)
-        if journal.missed > told:
-            lost = f"{journal.missed - told:,}"
-            print(f"zonemta: the archive no longer has {lost} earlier records", file=sys.stderr)
-            told = journal.missed
-        if not follow:
-            return
-        time.sleep(LOOK_S)
-        until = max(until, stable(folder, until, WAIT_S))
-
-
-def stable(folder: Path, after: int, wait_s: float) -> int:
-    """The last record that may be read. Without a queue nothing is written, and all that is there may be."""
-    try:
-        return int(ask(folder, "stable", after=after, wait_s=wait_s))
-    except QueueGone:
-        time.sleep(ALONE_S if wait_s else 0)
-        return last_seq(folder)
-    except ValueError as error:
-        raise CommandError(Exit.UNAVAILABLE, f"{error}; restart the MTA, which is of an older version") from None
 
 
 def _before(folder: Path, until: int, wanted: EventFilter, count: int) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from zonemta_py.cli.events.follow import checked, records, stable
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
@@ -84,6 +85,28 @@ def dump(
 
 
 @app.command()
+def follow(
+    type: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="Only this type: envelope, start, delivery …")
+    ] = None,
+    mentions: Annotated[
+        str | None, typer.Option(metavar="VALUE", help="Only records with this value: an id, an address, a zone.")
+    ] = None,
+    before: Annotated[int, typer.Option(min=0, help="Begin with so many records of what was before.")] = 10,
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """Print records as they are written, whether the MTA runs or not. Ends by Ctrl-C."""
+    place, kind = checked(configuration(config, folder).folder), _kind(type)
+    until = stable(place, 0, 0)
+    for record in records(place, max(1, until - before + 1), until, True):
+        body = unpack(record.body)
+        if (kind is None or record.type == kind) and (mentions is None or _mentions(body, mentions.lower())):
+            print(_line(record, body, json), flush=True)
+
+
+@app.command()
 def positions(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """List the position records, where restarts begin, oldest first."""
     for record in journal.positions(_journal(configuration(config, folder).folder)):
@@ -107,11 +130,7 @@ def _records(folder: Path, archive: bool, faults: list[journal.Fault]) -> Iterat
 
 
 def _journal(folder: Path) -> Path:
-    if not (folder / "journal").is_dir():
-        raise CommandError(
-            Exit.NO_INPUT, f"{folder}: contains no journal; name the MTA's folder with --folder or --config"
-        )
-    return folder / "journal"
+    return checked(folder) / "journal"
 
 
 def _kind(name: str | None) -> Type | None:

@@ -31,6 +31,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "zonemta journal dump --recipient ann@example.com --since 2d --archive",
         "zonemta journal dump --type delivery --since 'yesterday 9:00' --json",
     ),
+    "journal follow": ("zonemta journal follow", "zonemta journal follow --type delivery --mentions ann@example.com"),
+    "log": ("zonemta log --follow", "zonemta log --since 2h --address ann@example.com --verdict bounced"),
     "events tail": (
         "zonemta events tail",
         "zonemta events tail --type bounced --domain example.com --since 2h --no-follow",

@@ -17,7 +17,7 @@ _TAKEN_OUT = (
     "`zonemta queue drop` removes a held message, `zonemta campaign cancel` a campaign, `zonemta forget` a person"
 )
 _END = "`zonemta run` ends by SIGTERM (`kill PID`, or your service manager), and nothing is lost"
-_LOG = "`zonemta journal dump` prints every acceptance, attempt and result"
+_LOG = "`zonemta log` shows every acceptance and answer, `zonemta log --follow` those that come"
 
 _TAIL = "`zonemta events tail` shows what happens to mail as it happens"
 
@@ -26,7 +26,7 @@ HABITS: dict[tuple[str, ...], str] = {
     ("mailq",): _LIST, ("list",): _LIST, ("ls",): _LIST, ("size",): _SIZE,
     ("flush",): _NOW, ("retry",): _NOW, ("requeue",): _NOW,
     ("delete",): _TAKEN_OUT, ("remove",): _TAKEN_OUT, ("purge",): _TAKEN_OUT,
-    ("log",): _LOG, ("logs",): _LOG, ("tail",): _TAIL, ("follow",): _TAIL,
+    ("logs",): _LOG, ("tail",): _TAIL, ("follow",): _TAIL,
     ("start",): "`zonemta run` runs the MTA in the foreground", ("serve",): "`zonemta run` runs the MTA",
     ("restart",): f"{_END}; then `zonemta run`", ("reload",): f"a new configuration is read at a start; {_END}",
     ("quit",): _END, ("shutdown",): _END, ("drain",): f"`zonemta suspend zone NAME` lets mail wait; {_END}",

@@ -9,8 +9,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED
+from zonemta_py.disk.records import DELIVERED, RELEASED
 from zonemta_py.logs import mail
+from zonemta_py.logs.mail import VERDICTS
 from zonemta_py.metrics.table import OTHER, PROVIDERS_MAX, QUEUES
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.settlement import Row, Settlement
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from zonemta_py.queue.core.messages import Message
     from zonemta_py.queue.lifecycle.lease import Lease
 
-VERDICTS = {
-    DELIVERED: "delivered", DEFERRED: "deferred", BOUNCED: "bounced", HELD: "held", RELEASED: "released",
-    POSTPONED: "postponed",
-}  # fmt: skip
 BY = {"ESMTP": "smtp", "SMTP": "smtp", "HTTP": "http", "HTTPS": "http", queues.PUSHED: "push", "LOCAL": "notice"}
 """Protocols of envelopes; those of RFC 3848 that are missing are SMTP too."""
 REASONS = {"suppressed": "suppressed", "campaign": "canceled", "dropped": "dropped", "lost": "lost"}

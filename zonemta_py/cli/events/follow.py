@@ -1,0 +1,55 @@
+"""Records of the journal, and those that come, whether the MTA runs or not."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.disk.frame import Record
+from zonemta_py.events.tail import JournalTail, last_seq
+from zonemta_py.wire.client import QueueGone, ask
+
+RECORDS_AT_ONCE = 1000
+WAIT_S = 10.0
+LOOK_S = 0.05
+ALONE_S = 0.5
+"""How often the files are looked at while no queue answers."""
+
+
+def checked(folder: Path) -> Path:
+    """A queue's folder. Raises CommandError: it has no journal."""
+    if not (folder / "journal").is_dir():
+        raise CommandError(
+            Exit.NO_INPUT, f"{folder}: contains no journal; name the MTA's folder with --folder or --config"
+        )
+    return folder
+
+
+def records(folder: Path, first_seq: int, until: int, follow: bool) -> Iterator[Record]:
+    """From that number to `until`; then, if `follow`, those that come. Says what the archive no longer has."""
+    journal, told = JournalTail(folder, first_seq), 0
+    while True:
+        while found := journal.read(until, RECORDS_AT_ONCE):
+            yield from found
+        if journal.missed > told:
+            lost = f"{journal.missed - told:,}"
+            print(f"zonemta: the archive no longer has {lost} earlier records", file=sys.stderr)
+            told = journal.missed
+        if not follow:
+            return
+        time.sleep(LOOK_S)
+        until = max(until, stable(folder, until, WAIT_S))
+
+
+def stable(folder: Path, after: int, wait_s: float) -> int:
+    """The last record that may be read. Without a queue nothing is written, and all that is there may be."""
+    try:
+        return int(ask(folder, "stable", after=after, wait_s=wait_s))
+    except QueueGone:
+        time.sleep(ALONE_S if wait_s else 0)
+        return last_seq(folder)
+    except ValueError as error:
+        raise CommandError(Exit.UNAVAILABLE, f"{error}; restart the MTA, which is of an older version") from None

@@ -1,0 +1,83 @@
+"""Lines about mail, made from journal records: the same as those on standard error, but for what a record does not say.
+
+Sender and size of an answer are known while the message's acceptance is among the last KEPT_MAX that were read.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import Any
+
+from zonemta_py.disk import keys
+from zonemta_py.disk.frame import Record
+from zonemta_py.disk.records import (
+    DELIVERED,
+    RELEASED,
+    DeliveryRecord,
+    EnvelopeRecord,
+    InDoubtRecord,
+    OutcomeRow,
+    RemovedRecord,
+    Type,
+    Who,
+    unpack,
+)
+from zonemta_py.logs.mail import VERDICTS, accepted, several
+
+KEPT_MAX = 50_000
+Line = tuple[str, dict[str, Any]]
+"""Message and fields."""
+
+
+class RecordedLines:
+    """Of the records of one journal, in their order."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._of: dict[int, Callable[[Record, Any], Iterator[Line]]] = {
+            Type.ENVELOPE: self._accepted, Type.DELIVERY: self._answered, Type.REMOVED: self._removed,
+            Type.IN_DOUBT: self._in_doubt,
+        }  # fmt: skip
+
+    def of(self, record: Record) -> list[Line]:
+        make = self._of.get(record.type)
+        return list(make(record, unpack(record.body))) if make is not None else []
+
+    def _accepted(self, _: Record, body: Any) -> Iterator[Line]:
+        envelope = EnvelopeRecord.of(body)
+        rows = envelope.rows()
+        fields = accepted(envelope.id, [row.zone for row in rows], [row.address for row in rows], envelope.metadata)
+        self._known[envelope.id] = {name: fields[name] for name in ("sender", "size")}
+        if len(self._known) > KEPT_MAX:
+            self._known.popitem(last=False)
+        yield "accepted", fields
+
+    def _answered(self, record: Record, body: Any) -> Iterator[Line]:
+        delivery = DeliveryRecord.of(body)
+        for outcome in delivery.outcomes:
+            for who in map(Who.of, outcome.recipients) if outcome.verdict != RELEASED else ():
+                yield "answered", self._fields(record, delivery, outcome, who)
+
+    def _fields(self, record: Record, delivery: DeliveryRecord, outcome: OutcomeRow, who: Who) -> dict[str, Any]:
+        trace = delivery.trace
+        fields: dict[str, Any] = {
+            "id": delivery.id, "zone": delivery.zone, "recipient": who.address, **self._known.get(delivery.id, {}),
+            "verdict": VERDICTS[outcome.verdict], "code": outcome.code, "enhanced": outcome.enhanced,
+            "stage": outcome.stage, "delay_s": max(0, record.ms - keys.id_ms(delivery.id)) / 1000,
+            "took_ms": trace.took_ms,
+        }  # fmt: skip
+        more = {"class": outcome.kind, "site": trace.site, "source": trace.source, "remote": trace.remote}
+        fields |= {name: value for name, value in more.items() if value}
+        if who.due_ms and outcome.verdict != DELIVERED:
+            fields["again_s"] = max(0, who.due_ms - record.ms) // 1000
+        return fields | {"text": outcome.text}
+
+    def _removed(self, _: Record, body: Any) -> Iterator[Line]:
+        removed = RemovedRecord.of(body)
+        yield "removed", several(removed.id, removed.zone, removed.recipients, reason=removed.reason)
+
+    def _in_doubt(self, _: Record, body: Any) -> Iterator[Line]:
+        for (message_id, zone), rows in groupby(InDoubtRecord.of(body).recipients, lambda row: (row.id, row.zone)):
+            yield "in doubt", several(message_id, zone, [row.address for row in rows])
