@@ -230,7 +230,7 @@ def test_by_hand(tmp_path: Path) -> None:
     assert "Recipients by zone" in ran.stdout
     assert "envelope" in ran.stdout
     assert "you@example.com" in ran.stdout
-    assert "zone default is lifted" in ran.stdout
+    assert "zone default is resumed" in ran.stdout
 
 
 def test_operating(tmp_path: Path) -> None:

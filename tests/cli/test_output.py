@@ -1,4 +1,4 @@
-"""Tables: at a terminal of any width, in a pipe, as CSV; a row is whole, and so is each word in it."""
+"""Tables: at a terminal of any width, in a pipe, for cut and grep, as CSV; every word that is shown is whole."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from zonemta_py.cli.terminal import layout
-from zonemta_py.cli.terminal.errors import Exit
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.output import Form, print_table, printed_as
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.queue import LocalQueue
@@ -35,12 +35,17 @@ BOXES = re.compile("[\u2500-\u257f]")
 @pytest.mark.parametrize("width", [60, 72, 80, 120, 200])
 def test_words_stay_whole(width: int) -> None:
     """Ids, addresses and moments are on one line at any usual width, and no line is wider than the terminal."""
-    lines = layout.fitted(COLUMNS, [ROW, ROW], width)
+    rows = [ROW, ROW]
+    kept = layout.room(COLUMNS, rows, width, (1, 0, 4, 3, 2))
+    lines = layout.fitted([COLUMNS[one] for one in kept], [[row[one] for one in kept] for row in rows], width)
     assert all(cell_len(line) <= width for line in lines)
-    for word in (ID, ADDRESS, DUE):
-        assert sum(word in line for line in lines) == 2
+    for number, word in enumerate(ROW[:4]):
+        assert sum(word in line for line in lines) == (2 if number in kept else 0)
     text = " ".join(" ".join(lines).split())
-    assert width < 120 or all(word in text for word in REPLY.split())
+    assert 1 in kept
+    assert (0 in kept) == (width >= 72)
+    assert (4 in kept) == (width >= 120)
+    assert width < 200 or (len(kept) == 5 and all(word in text for word in REPLY.split()))
 
 
 def test_a_row_is_a_line_where_there_is_room() -> None:
@@ -51,10 +56,10 @@ def test_a_row_is_a_line_where_there_is_room() -> None:
     assert re.search(r"a@b\.org +    5$", lines[3])
 
 
-def test_what_does_not_fit_follows_with_its_name() -> None:
-    """A row of many columns keeps the first on its line; the rest is named, and what is empty is left out."""
-    lines = layout.fitted(("id", "zone", "recipient", "subject"), [(ID, "default", ADDRESS, "")], 72)
-    assert lines[2:] == [f"{ID}  default", f"    recipient: {ADDRESS}"]
+def test_the_most_important_column_always_stays() -> None:
+    """However narrow it is, its words are whole."""
+    assert layout.room(("id", "zone", "recipient"), [(ID, "default", ADDRESS)], 12, (2, 0, 1)) == [2]
+    assert ADDRESS in layout.fitted(("recipient",), [(ADDRESS,)], 12)
 
 
 TEXT = st.text(st.characters(exclude_categories=("C", "Z")) | st.just(" "), max_size=60)
@@ -62,7 +67,7 @@ TEXT = st.text(st.characters(exclude_categories=("C", "Z")) | st.just(" "), max_
 
 @given(st.lists(st.lists(TEXT, min_size=3, max_size=3), max_size=5), st.integers(20, 250))
 def test_nothing_is_lost_in_any_layout(rows: list[list[str]], width: int) -> None:
-    """Every character of every cell is there, however narrow it gets."""
+    """Every character of every cell that is shown is there, however narrow it gets."""
     for lines in (layout.fitted(("a", "b ", "c"), rows, width), layout.aligned(("a", "b ", "c"), rows)):
         shown = "".join("".join(lines).split())
         for cell in (cell for row in rows for cell in row):
@@ -73,16 +78,54 @@ def test_nothing_is_lost_in_any_layout(rows: list[list[str]], width: int) -> Non
 def test_a_pipe_gets_a_line_for_each_record(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whole, without lines drawn around, whatever COLUMNS says; what is in a cell cannot break the line."""
-    for columns in ("80", "200"):
-        monkeypatch.setenv("COLUMNS", columns)
-        print_table("Recipients", COLUMNS, [ROW, (ID, ADDRESS, 7, DUE, "two\nlines\x1b[31m")], "More: --after x")
-        out = capsys.readouterr().out
-        assert not BOXES.search(out)
-        title, head, first, second, footer = out.splitlines()
-        assert (title, head.split()[:3], footer) == ("Recipients", ["id", "recipient", "tried"], "More: --after x")
-        assert all(cell in first for cell in ROW)
-        assert second.endswith("two lines\ufffd[31m")
+    """With the columns that 80 have room for, unless COLUMNS says more; what is in a cell cannot break the line."""
+    rows = [ROW, (ID, ADDRESS, 7, DUE, "two\nlines\x1b[31m")]
+    monkeypatch.setenv("COLUMNS", "200")
+    print_table("Recipients", COLUMNS, rows, "More: --after x")
+    out, err = capsys.readouterr()
+    assert not BOXES.search(out)
+    title, head, first, second, footer = out.splitlines()
+    assert (title, head.split()[:3], footer) == ("Recipients", ["id", "recipient", "tried"], "More: --after x")
+    assert all(cell in first for cell in ROW)
+    assert second.endswith("two lines\ufffd[31m")
+    assert err == ""
+    monkeypatch.delenv("COLUMNS")
+    print_table("", COLUMNS, rows)
+    out, err = capsys.readouterr()
+    assert [line.split() for line in out.splitlines()] == [
+        ["id", "recipient", "tried"], [ID, ADDRESS, "1,234"], [ID, ADDRESS, "7"],
+    ]  # fmt: skip
+    assert err == "zonemta: left out: due, last reply; --columns NAME,... chooses, --plain and --csv have all\n"
+
+
+def test_columns_are_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the order that is asked for, spelled with a hyphen, in every form; another table shows those it has."""
+    for form, lines in (
+        (Form.FITTED, [["Recipients"], ["last", "reply", "id"], [*REPLY.split(), ID]]),
+        (Form.PLAIN, [[*REPLY.split(), ID]]),
+        (Form.CSV, [["last", "reply,id"], f'"{REPLY}",{ID}'.split()]),
+    ):
+        with printed_as(form, ["last-reply", "ID"]):
+            print_table("Recipients", COLUMNS, [ROW])
+            assert [line.split() for line in capsys.readouterr().out.splitlines()] == lines
+            print_table("", ("id", "other"), [("1", "2")])
+            assert "2" not in capsys.readouterr().out
+    with (
+        printed_as(Form.PLAIN, ["colour"]),
+        pytest.raises(CommandError, match="no column 'colour'; use some of id,recipient,tried,due,last-reply"),
+    ):
+        print_table("", COLUMNS, [ROW])
+
+
+def test_plain_is_for_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    """Fields between tabs, a line for each record and nothing else; numbers without commas, no tab in any field."""
+    with printed_as(Form.PLAIN):
+        print_table(
+            "Recipients", COLUMNS, [(ID, ADDRESS, 1234, DUE, "a\tb\nc"), (ID, "", 0, "", "")], "More: --after x"
+        )
+    out, err = capsys.readouterr()
+    assert out == f"{ID}\t{ADDRESS}\t1234\t{DUE}\ta b c\n{ID}\t\t0\t\t\n"
+    assert err == "More: --after x\n"
 
 
 def test_csv_is_records_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,7 +171,9 @@ def test_each_table_in_each_form(
     where = () if command[0] == "rules" else ("--folder", tmp_path)
     piped = zonemta(*command, *where)
     assert (piped.code, BOXES.search(piped.out)) == (Exit.OK, None)
-    assert zonemta(*command, "--plain", *where).code == Exit.OK
+    plain = zonemta(*command, "--plain", *where)
+    assert plain.code == Exit.OK
+    assert len({line.count("\t") for line in plain.out.splitlines()}) <= 1
     read = list(csv.reader(io.StringIO(zonemta(*command, "--csv", *where).out)))
     assert read
     assert all(len(row) == len(read[0]) for row in read)
@@ -145,17 +190,21 @@ def test_a_real_terminal(columns: int, busy: str, tmp_path: Path) -> None:
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     command = [sys.executable, "-m", "zonemta_py", "queue", "list", "--folder", tmp_path]
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, env=environment) as process:
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, env=environment) as process:
         os.close(theirs)
         text = b""
         while chunk := _read(ours):
             text += chunk
+        assert process.stderr
+        said = process.stderr.read().decode()
         assert process.wait(30) == 0
     os.close(ours)
     lines = text.decode().splitlines()
     assert all(cell_len(line) <= columns for line in lines)
-    for word in (busy, ADDRESS, r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d"):
+    shown = (busy, ADDRESS, *((r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d",) if columns > 80 else ()))
+    for word in shown:
         assert sum(bool(re.search(word, line)) for line in lines) == 1
+    assert said.startswith("zonemta: left out: zone, ") == (columns == 80)
 
 
 def _read(terminal: int) -> bytes:

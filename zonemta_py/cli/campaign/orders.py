@@ -83,7 +83,9 @@ def list_(
          row["waiting"], row["rate_per_s"], moment(row["created_ms"]), row["cause"])
         for row in rows
     ]  # fmt: skip
-    print_table("campaigns", names, cells)
+    print_table(
+        "campaigns", names, cells, order=("name", "state", "waiting", "delivered", "failed", "handed in", "cause")
+    )
 
 
 class Asked:

@@ -93,7 +93,9 @@ def list_(kind: Class = "", config: ConfigFile = None, as_json: AsJson = False) 
         print_json([_row(rule) for rule in rules])
         return
     rows = ((rule.name, rule.kind, conditions(rule), effects(rule.action), Path(rule.file).name) for rule in rules)
-    print_table(f"{len(rules)} rules", ("rule", "class", "asks for", "action", "file"), rows)
+    print_table(
+        f"{len(rules)} rules", ("rule", "class", "asks for", "action", "file"), rows, order=("rule", "class", "action")
+    )
 
 
 def in_force(config: Config) -> list[Path]:

@@ -74,7 +74,10 @@ def sinks(config: ConfigFile = None, folder: Folder = None, json: AsJson = False
          moment(row.get("last_success_ms")), row.get("reason") or row.get("trouble"))
         for row in rows
     ]  # fmt: skip
-    print_table("Event sinks", columns, shown, "" if rows else "none: see [[event_sinks]] in docs/EVENTS.md")
+    print_table("Event sinks", columns, shown, "" if rows else "none: see [[event_sinks]] in docs/EVENTS.md", _ORDER)
+
+
+_ORDER = ("name", "state", "reason", "waits", "dropped", "dead", "behind")
 
 
 def _state(config: Config, sink: EventSink) -> dict[str, Any]:

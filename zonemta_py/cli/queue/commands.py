@@ -11,7 +11,7 @@ import typer
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, readable, tabled
-from zonemta_py.cli.terminal.output import as_csv, moment, print_json, print_table, printable
+from zonemta_py.cli.terminal.output import as_records, moment, print_json, print_table, printable
 from zonemta_py.config import Config
 from zonemta_py.zones.queues import settings_of
 
@@ -76,13 +76,13 @@ def size(
             return print_json(counts)
         return print_table("Recipients", [f"{name} " for name in counts], [tuple(counts.values())])
     sizes, copied = (answer(chosen, question) for question in ("size", "copied"))
-    page = answer(chosen, "sizes", by="domain", limit=1_000 if json or as_csv() else limit)
+    page = answer(chosen, "sizes", by="domain", limit=1_000 if json or as_records() else limit)
     sizes["domains"] = {row.pop("name"): row for row in page["rows"]}
     if json:
         return print_json(sizes | {"domains_in_all": page["of"]})
     if copied:
         print(f"zonemta: {copied}", file=sys.stderr)
-    if as_csv():
+    if as_records():
         return _size_csv(sizes)
     total = sizes["total"]
     zones = [(name, *_counts(row)) for name, row in (*sorted(sizes["zones"].items()), ("all", total))]
@@ -146,7 +146,7 @@ def list_(
     if json:
         return print_json(page)
     more = f"More: --after {shlex.quote(page['next'])}" if page.get("next") else ""
-    return print_table("Recipients", _COLUMNS, [_row(row) for row in page["rows"]], footer=more)
+    return print_table("Recipients", _COLUMNS, [_row(row) for row in page["rows"]], footer=more, order=_ORDER)
 
 
 LOOKED_S = 1.0
@@ -185,6 +185,9 @@ _COLUMNS = (
 )
 
 
+_ORDER = ("id", "recipient", "state", "last reply", "due", "tried", "zone", "sender")
+
+
 def _row(row: dict[str, Any]) -> list[object]:
     return [
         row["id"], row["zone"], row["recipient"], row.get("sender") or "<>", row["state"], row.get("attempts", 0),
@@ -210,7 +213,12 @@ def show(
         (row["recipient"], row["zone"], row["state"], row["attempts"], moment(row["due_ms"]), row["last"])
         for row in message["recipients"]
     ]
-    print_table("\nRecipients", ("recipient", "zone", "state", "tried ", "due", "last reply"), rows)
+    print_table(
+        "\nRecipients",
+        ("recipient", "zone", "state", "tried ", "due", "last reply"),
+        rows,
+        order=("recipient", "state", "last reply"),
+    )
     print("\nHeader section")
     return print(printable(message["header"].replace("\r\n", "\n")).rstrip("\n"))
 
@@ -258,7 +266,7 @@ def in_doubt(config: ConfigFile = None, folder: Folder = None, json: AsJson = Fa
     cells = [
         (row["id"], row["zone"], row["recipient"], _sender(row), moment(row["since_ms"]), row["action"]) for row in rows
     ]
-    return print_table(f"In doubt: {len(rows)}", columns, cells)
+    return print_table(f"In doubt: {len(rows)}", columns, cells, order=("id", "recipient", "what is done"))
 
 
 def _sender(row: dict[str, Any]) -> str:

@@ -28,6 +28,9 @@ _ENDLESS = {
     "pull": "somebody comes",
 }  # fmt: skip
 _NOTHING = "nothing holds it"
+_ORDER = ("recipient", "why", "until", "waits for", "message", "since", "zone")
+_ORDER_OF_LINES = ("to", "why", "until", "waiting", "waits for", "zone", "from")
+_ORDER_OF_LANES = ("site", "waiting", "why not now", "connections", "zone", "until", "source")
 _LEARNED = {"recipients": "{} recipients per message", "pipelining": "one command at a time"}
 
 
@@ -97,7 +100,7 @@ def _idle(kind: str, about: str) -> str:
 def _show_recipients(found: dict[str, Any], now_ms: int) -> None:
     columns = ("recipient", "message", "zone", "waits for", "why", "since", "until", "before it ")
     cells = [row for recipient in found["rows"] for row in _recipient_rows(recipient, now_ms)]
-    print_table(f"Why {found['kind']} {found['about']} waits", columns, cells, _more(found))
+    print_table(f"Why {found['kind']} {found['about']} waits", columns, cells, _more(found), _ORDER)
     free = [row for row in found["rows"] if not row["reasons"] and row["state"] == "queued"]
     if free:
         print_aside(_turn(free[0]))
@@ -161,7 +164,7 @@ def _show_lines(found: dict[str, Any], now_ms: int) -> None:
     counts = found.get("counts") or {}
     rest = [f"{counts[name]:,} {name}" for name in ("queued", "deferred", "held") if counts.get(name)]
     footer = "; ".join(part for part in (_more(found), ", ".join(rest) + " in all" if rest else "") if part)
-    print_table(f"Why {found['kind']} {found['about']} waits", columns, cells, footer)
+    print_table(f"Why {found['kind']} {found['about']} waits", columns, cells, footer, _ORDER_OF_LINES)
     _show_learned(found)
     if counts.get("deferred"):
         print_aside(f"Deferred recipients: `zonemta queue list --domain {found['about']} --state deferred`")
@@ -224,7 +227,7 @@ def lanes(zone: ZoneName = None, config: ConfigFile = None, folder: Folder = Non
     )  # fmt: skip
     now_ms = int(time.time() * 1000)
     footer = "" if rows else "Nothing is waiting in memory; `zonemta queue size` counts what is deferred or held"
-    return print_table(f"Lanes: {len(rows)}", columns, [_lane(row, now_ms) for row in rows], footer)
+    return print_table(f"Lanes: {len(rows)}", columns, [_lane(row, now_ms) for row in rows], footer, _ORDER_OF_LANES)
 
 
 def _lane(row: dict[str, Any], now_ms: int) -> Sequence[object]:

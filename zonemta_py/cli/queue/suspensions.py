@@ -12,7 +12,7 @@ from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.terminal.output import as_csv, print_json, print_table, printable
+from zonemta_py.cli.terminal.output import as_records, print_json, print_table, printable
 from zonemta_py.config import Config
 
 _WHAT = {
@@ -88,14 +88,13 @@ def standing(config: ConfigFile = None, folder: Folder = None, json: AsJson = Fa
     cells = [
         (_WHAT.get(row["kind"], f"{row['kind']} suspended"), row["name"], _now(row), row["cause"],
          when.since(row["since_ms"], now_ms), when.until(row["until_ms"], now_ms, _end(row)),
-         *([_undo(row)] if as_csv() else ()))
+         *([_undo(row)] if as_records() else ()))
         for row in rows
     ]  # fmt: skip
-    columns = ("what", "name", "now", "why", "since", "until", *(["undo"] if as_csv() else ()))
-    print_table(
-        f"Standing: {len(rows)}", columns, cells, "" if rows else "Nothing is suspended, resting or slowed down"
-    )
-    for row in rows if not as_csv() else ():  # not in a table for people, which may have to break them
+    columns = ("what", "name", "now", "why", "since", "until", *(["undo"] if as_records() else ()))
+    footer = "" if rows else "Nothing is suspended, resting or slowed down"
+    print_table(f"Standing: {len(rows)}", columns, cells, footer, ("what", "name", "why", "until"))
+    for row in rows if not as_records() else ():  # not in a table for people, which may have to break them
         print(printable(f"undo: {_undo(row)}"))
     return None
 

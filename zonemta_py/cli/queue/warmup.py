@@ -11,7 +11,7 @@ import typer
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.terminal.output import as_csv, print_json, print_table, printable
+from zonemta_py.cli.terminal.output import as_records, print_json, print_table, printable
 
 BAR_CELLS = 10
 app = typer.Typer()
@@ -35,7 +35,7 @@ def warmup(
         return print_json(rows)
     columns = ("source", "provider", "schedule", "step", "sent today", "deferred ", "blocked ", "today", "next cap ")
     footer = "" if rows else "No source that is warming up has sent anything yet"
-    if not (history and as_csv()):  # CSV is one table
+    if not (history and as_records()):  # records are one table
         print_table(f"Warm-up: {len(rows)}", columns, [_row(row) for row in rows], footer)
     if history:
         days = [(row["source"], row["provider"], day) for row in rows for day in row["history"]]

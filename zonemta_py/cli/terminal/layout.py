@@ -1,23 +1,21 @@
 """How rows of cells become lines of text: pure, no terminal and no markup.
 
-Promise: no cell is ever cut off, and what is one word (an id, an address, a moment) stays on one line unless it alone
-is wider than the screen.
+Promise: no cell that is shown is ever cut off, and what is one word (an id, an address, a moment) stays on one line,
+even where it alone is wider than the screen. What does not fit is left out by whole columns, the least important first.
 
-`aligned` gives one line for each row, as wide as it must be. `fitted` gives the same where that is narrow enough; else
-it breaks sentences inside their columns; else a row keeps the columns that fit on its first line, and the others follow
-with their names, indented.
+`room` says which columns have room. `aligned` gives one line for each row, as wide as it must be; `fitted` breaks
+sentences inside their columns where that is too wide.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len
 
 GAP = "  "
-INDENT = "    "
-TEXT_LEAST = 16
+TEXT_LEAST = 20
 """Narrower than this no column of sentences is readable."""
 _WORD = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S*|\S+")
 """A moment is one word."""
@@ -31,14 +29,20 @@ def aligned(columns: Row, rows: Sequence[Row]) -> list[str]:
 
 
 def fitted(columns: Row, rows: Sequence[Row], width: int, rule: str = "-") -> list[str]:
-    """The names over a rule, then the rows, in `width` columns of a terminal."""
+    """The names over a rule, then the rows, in `width` columns of a terminal if no word is wider than its room."""
     natural = _natural(columns, rows)
-    if _total(natural) <= width:
-        return _ruled(_lines(columns, rows, natural), natural, rule)
-    narrow = _narrowed(columns, rows, natural, width)
-    if narrow:
-        return _ruled(_lines(columns, rows, narrow), narrow, rule)
-    return _stacked(columns, rows, natural, width, rule)
+    widths = natural if _total(natural) <= width else _narrowed(columns, rows, natural, width) or _least(columns, rows)
+    return _ruled(_lines(columns, rows, widths), widths, rule)
+
+
+def room(columns: Row, rows: Sequence[Row], width: int, order: Sequence[int]) -> list[int]:
+    """Which columns fit beside each other, in their own order. order: the most important first, which always stays."""
+    least, kept, total = _least(columns, rows), list[int](), -len(GAP)
+    for number in order:
+        if not kept or total + len(GAP) + least[number] <= width:
+            kept.append(number)
+            total += len(GAP) + least[number]
+    return sorted(kept)
 
 
 def _natural(columns: Row, rows: Sequence[Row]) -> list[int]:
@@ -76,10 +80,7 @@ def _joined(cells: Row, widths: Sequence[int], right: Sequence[bool]) -> str:
 
 def _narrowed(columns: Row, rows: Sequence[Row], natural: list[int], width: int) -> list[int]:
     """Widths at which only sentences are broken, between their words; [] if there is no such."""
-    widths = []
-    for number, full in enumerate(natural):
-        word = max([cell_len(columns[number].strip()), *(_longest_word(row[number]) for row in rows)])
-        widths.append(min(full, max(word, TEXT_LEAST)))
+    widths = _least(columns, rows)
     spare = width - _total(widths)
     if spare < 0:
         return []
@@ -91,42 +92,21 @@ def _narrowed(columns: Row, rows: Sequence[Row], natural: list[int], width: int)
     return widths
 
 
+def _least(columns: Row, rows: Sequence[Row]) -> list[int]:
+    """The smallest widths: no word is broken."""
+    widths = []
+    for number, full in enumerate(_natural(columns, rows)):
+        word = max([cell_len(columns[number].strip()), *(_longest_word(row[number]) for row in rows)])
+        widths.append(min(full, max(word, TEXT_LEAST)))
+    return widths
+
+
 def _longest_word(cell: str) -> int:
     return max(map(cell_len, _WORD.findall(cell)), default=0)
 
 
-def _stacked(columns: Row, rows: Sequence[Row], natural: list[int], width: int, rule: str) -> list[str]:
-    first = 1
-    while first < len(columns) and _total(natural[: first + 1]) <= width:
-        first += 1
-    widths = [min(natural[0], width), *natural[1:first]]
-    lines = _ruled(_lines(columns[:first], [], widths), widths, rule)
-    for row in rows:
-        lines += _lines(columns[:first], [row[:first]], widths)[1:]
-        lines += _rest(columns[first:], row[first:], width)
-    return lines
-
-
-def _rest(columns: Row, row: Row, width: int) -> Iterator[str]:
-    """ "name: value" pairs, as many on a line as fit; one that is longer is broken between its words."""
-    line = ""
-    for name, cell in zip(columns, row, strict=True):
-        pair = f"{name.strip()}: {cell}".removeprefix(": ")
-        if not cell:
-            continue
-        if line and cell_len(INDENT + line + GAP + pair) > width:
-            yield INDENT + line
-            line = ""
-        line = f"{line}{GAP}{pair}" if line else pair
-        if cell_len(INDENT + line) > width:
-            *whole, line = _wrapped(line, width - len(INDENT))
-            yield from (INDENT + part for part in whole)
-    if line:
-        yield INDENT + line
-
-
 def _wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` columns; only a word that is wider than that is broken."""
+    """Lines of at most `width` columns, unless a word is wider than that."""
     if cell_len(text) <= width:
         return [text]
     lines, line = list[str](), ""
@@ -135,6 +115,5 @@ def _wrapped(text: str, width: int) -> list[str]:
         if line and cell_len(longer) > width:
             lines.append(line)
             longer = word
-        *whole, line = chop_cells(longer, width) if cell_len(longer) > width else [longer]
-        lines += whole
+        line = longer
     return [*lines, line]

@@ -38,13 +38,18 @@ def configuration(file: Path | None, folder: Path | None = None) -> Config:
     return config.model_copy(update={"server": config.server.model_copy(update={"folder": folder})})
 
 
-AsPlain = Annotated[bool, typer.Option("--plain", help="Print aligned text, one record per line, at a terminal too.")]
+AsPlain = Annotated[bool, typer.Option("--plain", help="Print a line for each record, fields between tabs.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV: the names of the columns, then the records.")]
 
 
+Columns = Annotated[
+    str | None, typer.Option("--columns", metavar="NAME,…", help="Print these columns of the table, in this order.")
+]
+
+
 def tabled(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command, which prints a table, with --plain and --csv beside its own options."""
-    return _with({"plain": AsPlain, "csv": AsCsv}, command)
+    """The command, which prints a table, with --plain, --csv and --columns beside its own options."""
+    return _with({"plain": AsPlain, "csv": AsCsv, "columns": Columns}, command)
 
 
 def readable(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,15 +58,21 @@ def readable(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with(more: dict[str, Any], command: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*arguments: Any, plain: bool = False, csv: bool = False, **options: Any) -> Any:
+    def run(*arguments: Any, plain: bool = False, csv: bool = False, columns: str | None = None, **options: Any) -> Any:
         if plain + csv + any(options.get(name, False) for name in ("json", "as_json", "as_csv")) > 1:
             raise CommandError(Exit.USAGE, "--json, --plain and --csv exclude each other; leave one")
-        with printed_as(Form.CSV if csv else Form.PLAIN if plain else Form.FITTED):
+        if columns is not None and any(options.get(name, False) for name in ("json", "as_json")):
+            raise CommandError(Exit.USAGE, "--columns is for tables, and JSON has all there is; leave one")
+        wanted = [name for name in (columns or "").split(",") if name.strip()]
+        with printed_as(Form.CSV if csv else Form.PLAIN if plain else Form.FITTED, wanted):
             return command(*arguments, **options)
 
     functools.update_wrapper(run, command)
     own = inspect.signature(command, eval_str=True)
-    added = [inspect.Parameter(name, _KEYWORD, default=False, annotation=kind) for name, kind in more.items()]
+    added = [
+        inspect.Parameter(name, _KEYWORD, default=_NOTHING.get(name, False), annotation=kind)
+        for name, kind in more.items()
+    ]
     parameters = [one.replace(kind=_KEYWORD) for one in own.parameters.values()]
     signature = own.replace(parameters=[*parameters, *added])
     run.__signature__ = signature  # type: ignore[attr-defined]
@@ -69,4 +80,5 @@ def _with(more: dict[str, Any], command: Callable[..., Any]) -> Callable[..., An
     return run
 
 
+_NOTHING: dict[str, Any] = {"columns": None}
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY

@@ -1,8 +1,10 @@
-"""Output of commands: tables at a terminal, aligned text or CSV on request, JSON for programs.
+"""Output of commands: tables, lines for other programs or CSV on request, JSON for programs.
 
-At a terminal a table is fitted to its width. Elsewhere (a pipe, a file), and with `--plain`, a record is one line of
-aligned text, whole however long it is; with `--csv` there are the names of the columns and the records alone, and
-everything else goes to stderr. Moments are local time with its offset from UTC, everywhere; JSON has UNIX ms.
+A table keeps the columns that fit beside each other in a terminal, at least 80 wide if it is none, and says on stderr
+which it has left out; `--columns` chooses. In a pipe or a file it has the same columns, and one line for each record,
+however long. With `--plain` a record is one line of fields between tabs, with `--csv` there are the names of the
+columns, too; both have all columns, and everything else goes to stderr. Moments are local time with its offset from
+UTC, everywhere; JSON has UNIX ms.
 """
 
 from __future__ import annotations
@@ -18,29 +20,39 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
+from zonemta_py.cli.terminal.errors import CommandError, Exit
+
 
 class Form(Enum):
-    """How tables are printed. FITTED is for terminals alone: elsewhere it is PLAIN."""
+    """How tables are printed."""
 
     FITTED = "fitted"
     PLAIN = "plain"
     CSV = "csv"
 
 
-_FORM = ContextVar("form", default=Form.FITTED)
+class Style:
+    """columns: only these, as the user names them; none: all. tables: how many were printed."""
+
+    def __init__(self, form: Form = Form.FITTED, columns: Sequence[str] = ()) -> None:
+        self.form, self.columns, self.tables = form, columns, 0
+
+
+_STYLE: ContextVar[Style] = ContextVar("style")
 
 
 @contextmanager
-def printed_as(form: Form) -> Iterator[None]:
-    before = _FORM.set(form)
+def printed_as(form: Form, columns: Sequence[str] = ()) -> Iterator[None]:
+    before = _STYLE.set(Style(form, columns))
     try:
         yield
     finally:
-        _FORM.reset(before)
+        _STYLE.reset(before)
 
 
-def as_csv() -> bool:
-    return _FORM.get() is Form.CSV
+def as_records() -> bool:
+    """Whether stdout is for records alone."""
+    return _STYLE.get(Style()).form is not Form.FITTED
 
 
 def print_json(value: Any) -> None:
@@ -48,28 +60,80 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False, default=_plain))
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], footer: str = "") -> None:
-    """Columns whose name ends in a blank are numbers and stand to the right. Nothing in a row is markup."""
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], footer: str = "", order: Sequence[str] = ()
+) -> None:
+    """Columns whose name ends in a blank are numbers and stand to the right. Nothing in a row is markup.
+
+    order: the most important columns first, for narrow terminals; the others follow as they stand. Raises CommandError
+    for columns that there are not.
+    """
+    names, style, all_rows = [name.strip() for name in columns], _STYLE.get(Style()), [list(row) for row in rows]
+    chosen = _chosen(names, style.columns, style.tables == 0)
+    style.tables += 1
+    if style.form is Form.FITTED:
+        cells = [[_shown(cell) for cell in row] for row in all_rows]
+        shown, left_out = _fitted(columns, cells, chosen, order)
+        print("\n".join(line for line in (title, *shown, footer) if line))
+        if left_out:
+            sentence = f"left out: {', '.join(left_out)}; --columns NAME,... chooses, --plain and --csv have all"
+            print(f"zonemta: {sentence}", file=sys.stderr)
+        return
+    which = range(len(names)) if chosen is None else chosen
+    records = [[_field(row[number]) for number in which] for row in all_rows]
+    if style.form is Form.CSV:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerows([[names[number] for number in which], *records])
+    else:
+        sys.stdout.writelines("\t".join(" ".join(field.split()) for field in record) + "\n" for record in records)
+    if footer:
+        print(footer, file=sys.stderr)
+
+
+def _fitted(
+    columns: Sequence[str], cells: list[list[str]], chosen: list[int] | None, order: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """The lines; names of the columns for which there was no room."""
     from zonemta_py.cli.terminal import layout
 
-    if as_csv():
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow([name.strip() for name in columns])
-        writer.writerows([printable(cell) for cell in row] for row in rows)
-        if footer:
-            print(footer, file=sys.stderr)
-        return
-    cells = [[_shown(cell) for cell in row] for row in rows]
-    if _FORM.get() is Form.FITTED and sys.stdout.isatty():
-        lines = layout.fitted(columns, cells, shutil.get_terminal_size().columns, _encodable("\u2500", "-"))
-    else:
-        lines = layout.aligned(columns, cells)
-    print("\n".join(line for line in (title, *lines, footer) if line))
+    width, names, left_out = shutil.get_terminal_size().columns, [name.strip() for name in columns], list[str]()
+    if chosen is None:
+        ranked = [names.index(name) for name in order]
+        ranked += [number for number in range(len(names)) if number not in ranked]
+        chosen = layout.room(columns, cells, width, ranked)
+        left_out = [name for number, name in enumerate(names) if number not in chosen]
+    kept, rows = [columns[number] for number in chosen], [[row[number] for number in chosen] for row in cells]
+    if sys.stdout.isatty():
+        return layout.fitted(kept, rows, width, _encodable("\u2500", "-")), left_out
+    return layout.aligned(kept, rows), left_out
+
+
+def _chosen(names: Sequence[str], wanted: Sequence[str], first: bool) -> list[int] | None:
+    """Numbers of the columns that the user wants, in that order; None: all that fit. Raises CommandError.
+
+    first: of the tables of a command, the one whose columns they are; others show those that they have.
+    """
+    if not wanted:
+        return None
+    known = {_spelled(name): number for number, name in enumerate(names)}
+    if first and (unknown := next((name for name in wanted if _spelled(name) not in known), "")):
+        there = ",".join(_spelled(name) for name in names)
+        raise CommandError(Exit.USAGE, f"--columns: there is no column {unknown!r}; use some of {there}")
+    return [known[_spelled(name)] for name in wanted if _spelled(name) in known] or None
+
+
+def _spelled(name: str) -> str:
+    """As it is written in --columns."""
+    return name.strip().lower().replace(" ", "-").replace("_", "-")
+
+
+def _field(cell: object) -> str:
+    return printable(cell.replace("\t", " ") if isinstance(cell, str) else cell)
 
 
 def print_aside(text: str) -> None:
     """A note to a table: below it, or to stderr where stdout is for records."""
-    print(printable(text), file=sys.stderr if as_csv() else sys.stdout)
+    print(printable(text), file=sys.stderr if as_records() else sys.stdout)
 
 
 def printable(cell: object) -> str:
