@@ -16,6 +16,8 @@ _.readuntil
 # uvicorn and its h11 protocol, whose ways at a signal and at nonsense are ours
 _.capture_signals
 _.send_400_response
+_.keep_alive
+_.should_exit
 
 # html.parser.HTMLParser
 _.handle_startendtag

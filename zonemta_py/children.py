@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+from zonemta_py import queue_process
 from zonemta_py.config import Config, ConfigError, Listener, processes
-from zonemta_py.logs import mail, setup
+from zonemta_py.logs import setup
 from zonemta_py.plugin.host import Host
+from zonemta_py.queue_process import Given
 
 if TYPE_CHECKING:
-    from zonemta_py.delivery.dns.destination import DnsDestinationResolver
-    from zonemta_py.queue.queue import LocalQueue
-    from zonemta_py.zones.site import Site
+    from zonemta_py.pipe import Pipe
 
 log = logging.getLogger(__name__)
 
@@ -32,15 +32,12 @@ SWITCH_S = 0.0005
 """How long a thread that comes back from the disk may wait for the interpreter."""
 FILES_BESIDES_LEASES = 600
 """Descriptors of a sender that are not a delivery under way: idle connections, DNS queries, the queue's socket."""
-RULES_AFTER_S = 0.3
 EVENTS_NICE = 10
 """How far the event feed stands back behind processes that move mail."""
 _M_ARENA_MAX = -8
 
 
-def plugins(config: Config) -> Host:
-    """Loads and checks the plugins, once, for all children. Raises PluginError."""
-    return Host.load(config.plugins, [zone.name for zone in config.zones]) if config.plugins.enabled else Host.empty()
+plugins = queue_process.plugins
 
 
 def load_receiver() -> None:
@@ -65,6 +62,18 @@ def load_sender() -> None:
     from zonemta_py.delivery import worker
 
     _loaded(worker)
+
+
+def load_services(config: Config) -> None:
+    """The same for the processes of services, which are to be there at once when they follow others."""
+    if config.http.enabled:
+        from zonemta_py.reception.http import server
+
+        _loaded(server)
+    if config.pull.enabled:
+        from zonemta_py.pull import server as pull_server
+
+        _loaded(pull_server)
 
 
 def load_rules(config: Config) -> None:
@@ -124,110 +133,14 @@ def listen_to_log(config: Config, host: Host) -> None:
     setup.begin(config, host.entries)
 
 
-def queue(config: Config, host: Host) -> None:
-    """The process that owns the disk."""
+def queue(given: Given, host: Host, pipe: Pipe) -> None:
+    """The process that owns the disk. pipe: to the supervisor."""
     gc.disable()  # until it accepts mail: among imports and recovery's rows there is nothing to collect
-    listen_to_log(config, host)
+    listen_to_log(given.config, host)
     # One arena for LevelDB's threads and ours: memory freed by one is reused by the other, instead of fresh pages.
     ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
     sys.setswitchinterval(SWITCH_S)
-    uvloop.run(_queue(config, host))
-
-
-class _LazyResolver:
-    """DNS for the schedule, loaded on first use: accepting mail need not wait for it."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._loaded: asyncio.Task[DnsDestinationResolver] | None = None
-
-    async def site(self, domain: str, now: float) -> Site:
-        if self._loaded is None:
-            self._loaded = asyncio.ensure_future(asyncio.to_thread(self._load))
-        try:
-            resolver = await asyncio.shield(self._loaded)
-        except Exception:
-            self._loaded = None  # the next lookup tries again
-            raise
-        return await resolver.site(domain, now)
-
-    def _load(self) -> DnsDestinationResolver:
-        from zonemta_py.delivery.dns.destination import DnsDestinationResolver
-
-        return DnsDestinationResolver(self._config)
-
-
-async def _queue(config: Config, host: Host) -> None:
-    from zonemta_py.disk import identity
-    from zonemta_py.disk.leveldb.store import StoreError
-    from zonemta_py.plugin.queue_hooks import PluginHooks
-    from zonemta_py.queue.admin import metrics
-    from zonemta_py.queue.recovery.start import begin
-    from zonemta_py.wire import reporting, server
-
-    hooks = PluginHooks(host, {zone.name for zone in config.zones})
-    resolver = _LazyResolver(config) if not all(zone.host or zone.pulled for zone in config.zones) else None
-    while True:
-        try:
-            opening = await begin(config, hooks, resolver=resolver)
-            break
-        except (StoreError, OSError) as error:
-            gc.enable()
-            print(f"zonemta: the queue cannot be opened: {error}; trying again", file=sys.stderr, flush=True)
-            await asyncio.sleep(0.5)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _drain, opening.queue)
-    opening.queue.core.mail_log = mail.of(config, host.entries)
-    opening.queue.core.copied = identity.copied(config.folder, identity.this_machine())
-    if opening.queue.core.copied:
-        print(f"zonemta: {opening.queue.core.copied}", file=sys.stderr, flush=True)
-    listening = await server.serve(opening.queue, config.folder)
-    gc.enable()
-    await opening.finish()
-    opening.queue.start()
-    reporting.begin("queue", opening.queue, host.totals)
-    total = (await opening.queue.ask("size"))["total"]
-    counts = ", ".join(f"{total[state]:,} {state}" for state in ("queued", "deferred", "held"))
-    print(f"zonemta: ready; recipients: {counts}", file=sys.stderr, flush=True)
-    await asyncio.gather(
-        _rules_soon(config),
-        _configuration_soon(opening.queue),
-        metrics.watch(opening.queue),
-        listening.serve_forever(),
-    )
-
-
-async def _rules_soon(config: Config) -> None:
-    """Loads the rules once mail is being accepted; a reply that comes earlier loads them at once."""
-    await asyncio.sleep(RULES_AFTER_S)
-    await asyncio.to_thread(load_rules, config)
-
-
-async def _configuration_soon(queue: LocalQueue) -> None:
-    """Records which of its keys have changed since the last start."""
-    from zonemta_py.queue.maintenance import configuration
-
-    try:
-        await configuration.note(queue.core)
-    except OSError as error:
-        print(f"zonemta: what has changed in the configuration cannot be noted: {error}", file=sys.stderr, flush=True)
-
-
-def _drain(queue: LocalQueue) -> None:
-    """Grants no more leases, and ends when all leases have their results and no receiver is left."""
-    queue.core.stopping = True
-    queue.core.keep(asyncio.ensure_future(_until_drained(queue)))
-
-
-async def _until_drained(queue: LocalQueue) -> None:
-    from zonemta_py.wire.server import ClientConnection
-
-    while queue.leases.out.keys() - queue.pulls.reserved or ClientConnection.receivers:  # noqa: ASYNC110 (it ends soon, or is killed)
-        await asyncio.sleep(0.02)
-    await queue.core.journal.stable()
-    await queue.core.lines.stable()
-    if queue.core.mail_log is not None:
-        queue.core.mail_log.flush()
-    os._exit(os.EX_OK)
+    uvloop.run(queue_process.run(given, host, pipe))
 
 
 def receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.socket]], share: int) -> None:
@@ -284,23 +197,25 @@ SERVICES = {"http": http, "pull": pull}
 """What the listeners do that have a process of their own (`Config.services`)."""
 
 
-def sender(config: Config, host: Host, name: str) -> None:
-    """A process that delivers. It ends with the queue process: its deliveries are in doubt then.
+def sender(config: Config, host: Host, name: str, generation: int) -> None:
+    """A process that delivers. It ends with the queue process: its deliveries are in doubt then; and when the queue has
+    nothing more for this generation of the configuration.
 
     SIGTERM is left to the queue, which then leases nothing more to it.
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     listen_to_log(config, host)
-    uvloop.run(_sender(config, host, name))
+    uvloop.run(_sender(config, host, name, generation))
 
 
-async def _sender(config: Config, host: Host, name: str) -> None:
+async def _sender(config: Config, host: Host, name: str, generation: int) -> None:
     from zonemta_py.delivery.worker import run
     from zonemta_py.queue.poison import Making
     from zonemta_py.wire import reporting
     from zonemta_py.wire.client import RemoteQueue
 
-    dispatch = await RemoteQueue.connect(config.folder, name, lease_s=config.queue.lease_s)
+    dispatch = await RemoteQueue.connect(config.folder, name, lease_s=config.queue.lease_s, generation=generation)
     reporting.begin("sender", dispatch, host.totals)
     making = Making.open(config.folder, name)
     work = asyncio.ensure_future(run(config, dispatch, host, places(config), making=making))

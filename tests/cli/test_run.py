@@ -16,7 +16,7 @@ from zonemta_py.config import Config, Listener
 def test_no_arguments_mean_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     """No file is needed."""
     monkeypatch.delenv("ZONEMTA_CONFIG", raising=False)
-    assert configured([]) == (Config(), None)
+    assert configured([])[:2] == (Config(), None)
 
 
 def test_overrides_leave_the_rest_as_it_is(tmp_path: Path) -> None:
@@ -26,7 +26,8 @@ def test_overrides_leave_the_rest_as_it_is(tmp_path: Path) -> None:
         "[[listeners]]\nname='a'\n[[listeners]]\nname='b'\nport=26\n[[zones]]\nname='x'\n[[zones]]\nname='y'"
     )
     arguments = ["--config", str(path), "--folder", "/q", "--listen", "[::1]:2626", "--relay", "mx.example.com:587"]
-    config, _ = configured(arguments)
+    config, _, source = configured(arguments)
+    assert (source.path, source.text) == (str(path), path.read_text())
     assert config.folder == Path("/q")
     assert [(listener.address, listener.port) for listener in config.listeners] == [("::1", 2626), ("127.0.0.1", 26)]
     assert [(zone.name, zone.host, zone.port) for zone in config.zones] == [

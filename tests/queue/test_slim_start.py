@@ -18,7 +18,7 @@ NOT_OURS_YET = (
 ACCEPTS = """
 import asyncio, sys
 from pathlib import Path
-from zonemta_py import children, supervisor
+from zonemta_py import children, queue_process, supervisor
 from zonemta_py.cli.run import commands
 
 async def accepts(config, host):
@@ -27,14 +27,14 @@ async def accepts(config, host):
     from zonemta_py.queue.recovery.start import begin
     from zonemta_py.wire import server
 
-    opening = await begin(config, PluginHooks(host, {"default"}), resolver=children._LazyResolver(config))
+    opening = await begin(config, PluginHooks(host, {"default"}), resolver=queue_process.resolver_of(config))
     listening = await server.serve(opening.queue, config.folder)
     envelope = Envelope(sender="ann@a.test", recipients=[Recipient("bob@b.test")])
     await opening.queue.accept(envelope, b"Subject: early\\r\\n\\r\\nHello\\r\\n")
     print(*sorted(sys.modules))
     listening.close()
 
-config, _ = commands.configured(["--folder", sys.argv[1]])
+config, *_ = commands.configured(["--folder", sys.argv[1]])
 host = children.plugins(config)
 children.check(config, host)
 asyncio.run(accepts(config, host))

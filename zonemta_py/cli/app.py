@@ -65,6 +65,12 @@ def _queue() -> Commands:
     }  # fmt: skip
 
 
+def _run_commands() -> Commands:
+    from zonemta_py.cli.run import running
+
+    return {"reload": running.reload, "drain": running.drain}
+
+
 def _send() -> Commands:
     from zonemta_py.cli.send import commands
 
@@ -77,6 +83,7 @@ _FOLDERS: dict[Callable[[], Commands], tuple[str, ...]] = {
         "queue", "suspend", "resume", "standing", "explain", "lanes", "warmup", "suppression", "forget", "journal",
         "backup", "fsck", "stop", "lift",
     ),
+    _run_commands: ("reload", "drain"),
     _campaign: ("campaign",),
     _events: ("events", "log"),
     _config: ("config", "dkim", "rules", "verp", "srs", "tls", "api-key", "route"),

@@ -6,7 +6,7 @@ import difflib
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -15,16 +15,34 @@ from zonemta_py.config.secret import in_place
 from zonemta_py.config.section import ConfigError
 
 
+class SourceFile(NamedTuple):
+    """Where a configuration comes from; "" if there is no file. text: of the file."""
+
+    path: str = ""
+    text: str = ""
+
+
 def read(path: Path) -> Config:
     """Reads and checks a configuration. Raises ConfigError."""
+    return of_text(path, text_of(path))
+
+
+def text_of(path: Path) -> str:
+    """Raises ConfigError."""
     try:
-        document = tomllib.loads(path.read_text())
+        return path.read_text()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); name an existing file with --config") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: is not TOML: {error}; correct that line") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not UTF-8 text; save it as UTF-8") from None
+
+
+def of_text(path: Path, text: str) -> Config:
+    """As `read`, of what is in the file. Raises ConfigError."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: is not TOML: {error}; correct that line") from None
     _from_here(path, document.get("plugins"))
     return checked(document, str(path))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 
 from zonemta_py.config import Config
 from zonemta_py.delivery.context import SenderContext
@@ -23,7 +24,7 @@ from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.mail.reply import Reply
 from zonemta_py.metrics import report
 from zonemta_py.plugin.host import Host
-from zonemta_py.queue.api import DEFERRED, DELIVERED, Delivery, Dispatch, Outcome, QueueRefusal, Result
+from zonemta_py.queue.api import DEFERRED, DELIVERED, Delivery, Dispatch, Outcome, QueueRefusal, Result, Retired
 from zonemta_py.queue.poison import Making
 
 log = logging.getLogger(__name__)
@@ -54,18 +55,21 @@ async def run(
     config: Config, dispatch: Dispatch, host: Host, most: int, *,
     resolver: DnsDestinationResolver | None = None, contexts: TlsContexts | None = None, making: Making | None = None,
 ) -> None:  # fmt: skip
-    """Delivers until the queue is gone, at most `most` deliveries at once."""
+    """Delivers until the queue is gone, or has nothing more for this process; at most `most` deliveries at once."""
     names = resolver or DnsDestinationResolver(config)
     policies = TlsPolicies(config, names, contexts)
-    context = SenderContext(config, dispatch, host, names, policies, Connections(), config.server.name, making)
-    report.measure(lambda: [("zonemta_connections_idle", (), len(context.connections))])
+    connections = Connections()
+    context = SenderContext(config, dispatch, host, names, policies, connections, config.server.name, making)
+    report.measure(lambda: [("zonemta_connections_idle", (), len(connections))])
     slots = Slots(most)
     try:
         async with asyncio.TaskGroup() as group:
-            while True:
-                for delivery in await dispatch.lease(await slots.some()):
-                    slots.free -= 1
-                    group.create_task(_handle(context, delivery, slots))
+            with suppress(Retired):
+                while True:
+                    for delivery in await dispatch.lease(await slots.some()):
+                        slots.free -= 1
+                        group.create_task(_handle(context, delivery, slots))
+            connections.end()
     except* QueueRefusal as refusals:
         log.warning("the queue is gone (%s), stopping", refusals.exceptions[0])
 

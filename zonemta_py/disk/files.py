@@ -49,6 +49,15 @@ def write_file(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def changed(path: Path) -> tuple[int, ...]:
+    """What differs once the file has another content; () if there is none. Raises nothing."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_ino, found.st_size
+
+
 def sync(path: Path) -> None:
     """A file, or the names in a folder."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

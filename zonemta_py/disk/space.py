@@ -21,6 +21,10 @@ class Space:
         self._folder, self._reserve, self._every = folder, reserve_bytes, every_s
         self._looked, self._room = -1e9, 0
 
+    def configure(self, reserve_bytes: int) -> None:
+        """So much is kept free from now on."""
+        self._reserve, self._looked = reserve_bytes, -1e9
+
     def short(self, now: float) -> bool:
         """True while less than the reserve is free. `now`: monotonic seconds."""
         return self.room(now) < 0

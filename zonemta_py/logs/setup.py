@@ -24,17 +24,18 @@ Filter = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
 def begin(config: Config, entries: Filter | None) -> None:
-    """For this process. entries: None where no plugin listens."""
+    """For this process, instead of what was before. entries: None where no plugin listens."""
     handler = _Handler(stream(config), SHAPES[config.log.format], people(config))
     if entries is not None:
         handler.addFilter(lambda record: _kept(entries, record))
-    logging.basicConfig(level=config.server.log_level.upper(), handlers=[handler])
+    logging.basicConfig(level=config.server.log_level.upper(), handlers=[handler], force=True)
 
 
 def stream(config: Config) -> LogStream:
     """Standard error; from now on also what is printed there has the shape of log lines, if that is JSON."""
     if not isinstance(sys.stderr, LogStream):
         sys.stderr = LogStream(sys.stderr)
+    sys.stderr.shape = None
     if config.log.format == "json":
         shape = SHAPES["json"]
         sys.stderr.shape = lambda line: shape(_now_ms(), "info", "zonemta", line.removeprefix("zonemta: "), {})

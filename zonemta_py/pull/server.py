@@ -1,4 +1,5 @@
-"""The listener of `[pull]`, on a socket that is already bound, until SIGTERM; what has begun then comes to its end.
+"""The listener of `[pull]`, on a socket that is already bound, until SIGTERM or SIGUSR1
+(`reception.retirement`); what has begun then comes to its end.
 
 A client that is slow, silent or half-open is cut off by one timer that visits all connections (`connection_limits`).
 """
@@ -8,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-import signal
 import socket
-import threading
 from functools import partial
 
 from zonemta_py.config import Config
@@ -22,13 +21,16 @@ from zonemta_py.reception import tls
 from zonemta_py.reception.connection_limits import ConnectionLimits
 from zonemta_py.reception.log_throttle import LogThrottle
 from zonemta_py.reception.named_queues import NamedQueues, PullFace
+from zonemta_py.reception.retirement import Retirement
 
 log = logging.getLogger(__name__)
-_LEAVE_S = 0.05
 
 
 async def serve(config: Config, bound: socket.socket, queue: PullFace, host: Host) -> None:
-    """Serves until SIGTERM, and then until no command is in progress. bound: listening. Raises ConfigError."""
+    """Serves until SIGTERM or SIGUSR1, and then until no command is in progress. bound: listening.
+
+    Raises ConfigError.
+    """
     section = config.pull
     local = ipaddress.ip_address(section.address).is_loopback
     own = {
@@ -46,14 +48,14 @@ async def serve(config: Config, bound: socket.socket, queue: PullFace, host: Hos
         return PullConnection(gate, partial(serve_connection, site), context, least)
 
     least = config.limits.least_bytes_s
+    retirement = Retirement()
     server = await loop.create_server(connect, sock=bound, backlog=1024)
-    stopping = asyncio.Event()
-    if threading.current_thread() is threading.main_thread():
-        loop.add_signal_handler(signal.SIGTERM, stopping.set)
-    await stopping.wait()
-    server.close()
+    try:
+        await retirement.begins()
+    finally:
+        server.close()
     while len(gate):
-        for guest in gate.guests():
+        for guest in gate.guests() if retirement.hurried else ():
             if isinstance(guest, PullConnection):
                 guest.leave()
-        await asyncio.sleep(_LEAVE_S)
+        await retirement.look()

@@ -32,6 +32,17 @@ class QueueRefusal(Exception):
         self.reply = reply
 
 
+class Supervising(Protocol):
+    """What has started this process."""
+
+    async def ask(self, question: str, **arguments: Any) -> Any:
+        """Its answer. Raises ValueError with one sentence."""
+
+
+class Retired(Exception):
+    """The queue leases nothing more to this process: another one, with a newer configuration, has taken its place."""
+
+
 class Unanswered(QueueRefusal):
     """It is unknown whether the message is stored, so the client must not be told that it is not."""
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import signal
 import socket
-import threading
+from typing import Protocol
 
 from zonemta_py.config import Config, Listener
 from zonemta_py.metrics import report
@@ -21,6 +20,7 @@ from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.log_throttle import LogThrottle
 from zonemta_py.reception.login import Login
+from zonemta_py.reception.retirement import Retirement
 from zonemta_py.reception.smtp.proxy import Origin, read_origin
 from zonemta_py.reception.smtp.session import HANDSHAKE_S_MAX, ServerSession
 
@@ -29,13 +29,13 @@ log = logging.getLogger(__name__)
 _HEADER_S_MAX = 10.0
 _SHORT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _REST_S = 0.2
-_LEAVE_S = 0.05
 
 
 async def serve(
     config: Config, sockets: list[tuple[Listener, socket.socket]], submission: Submission, host: Host, share: int
 ) -> None:
-    """Serves until SIGTERM, and then until no message is in progress.
+    """Serves until SIGTERM, and then until no message is in progress; or until SIGUSR1, and then until no client is
+    left (`retirement.py`).
 
     sockets: bound and listening. share: receiver processes that divide the limits.
 
@@ -49,55 +49,89 @@ async def serve(
         await site.init()
     gate.watch(asyncio.get_running_loop())
     report.measure(lambda: [("zonemta_smtp_sessions_open", (), len(gate))])
-    loop = asyncio.get_running_loop()
-    opened = [loop.create_task(_open(site, bound)) for site, (_, bound) in zip(sites, sockets, strict=True)]
-    stopping = asyncio.Event()
-    if threading.current_thread() is threading.main_thread():
-        loop.add_signal_handler(signal.SIGTERM, stopping.set)
-    stop = loop.create_task(stopping.wait())
+    retirement = Retirement()
+    opened = [await _open(site, bound) for site, (_, bound) in zip(sites, sockets, strict=True)]
     try:
-        await asyncio.wait([*opened, stop], return_when=asyncio.FIRST_COMPLETED)
-        for task in opened:
-            if task.done():
-                task.result()
+        await retirement.begins()
     finally:
-        stop.cancel()
-        for task in opened:
-            task.cancel()
-    while len(gate):
-        for guest in gate.guests():
+        for one in opened:
+            one.close()
+    while len(gate) or any(one.busy for one in opened):
+        for guest in gate.guests() if retirement.hurried else ():
             if isinstance(guest, ServerSession):
                 guest.leave()
-        await asyncio.sleep(_LEAVE_S)
+        await retirement.look()
 
 
-async def _open(site: ListenerSettings, bound: socket.socket) -> None:
+class _Open(Protocol):
+    """A listening socket that is served."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a client has yet to be introduced."""
+
+    def close(self) -> None:
+        """Accepts no more."""
+
+
+class _Plain:
+    """One where clients are greeted at once."""
+
+    busy = False
+
+    def __init__(self, server: asyncio.AbstractServer) -> None:
+        self.close = server.close
+
+
+async def _open(site: ListenerSettings, bound: socket.socket) -> _Open:
     bound.setblocking(False)
     if site.listener.proxy_protocol or site.listener.tls == "implicit":
-        await _accept_by_hand(site, bound)
-        return
-    server = await site.loop.create_server(lambda: ServerSession(site), sock=bound, backlog=1024)
-    await server.serve_forever()
+        return _ByHand(site, bound)
+    return _Plain(await site.loop.create_server(lambda: ServerSession(site), sock=bound, backlog=1024))
 
 
-async def _accept_by_hand(site: ListenerSettings, bound: socket.socket) -> None:
-    """Where a PROXY header or a TLS handshake comes first: a client that has yet to finish one already counts."""
-    running: set[asyncio.Task[None]] = set()
-    while True:
+class _ByHand:
+    """One where a PROXY header or a TLS handshake comes first: a client that has yet to finish one already counts.
+
+    Whatever is accepted is served: nothing can come between, as it could where `sock_accept` is cancelled.
+    """
+
+    def __init__(self, site: ListenerSettings, bound: socket.socket) -> None:
+        self._site, self._bound = site, bound
+        self._running: set[asyncio.Task[None]] = set()
+        self._open = True
+        self._listen()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._running)
+
+    def close(self) -> None:
+        self._open = False
+        self._site.loop.remove_reader(self._bound)
+        self._bound.close()
+
+    def _listen(self) -> None:
+        if self._open:
+            self._site.loop.add_reader(self._bound, self._accept)
+
+    def _accept(self) -> None:
+        site = self._site
         try:
-            connection, _ = await site.loop.sock_accept(bound)
+            connection, _ = self._bound.accept()
         except OSError as error:
             if error.errno in _SHORT_OF_FILES:
                 message = "listener %s: %s; raise the limit of open files"
                 site.notes.warn("files", "", message, site.listener.name, error.strerror)
-                await asyncio.sleep(_REST_S)
-            continue
-        if len(running) >= site.gate.most:
+                site.loop.remove_reader(self._bound)
+                site.loop.call_later(_REST_S, self._listen)
+            return
+        if len(self._running) >= site.gate.most:
             connection.close()
-            continue
+            return
         task = site.loop.create_task(_introduce(site, connection))
-        running.add(task)
-        task.add_done_callback(running.discard)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
 
 async def _introduce(site: ListenerSettings, connection: socket.socket) -> None:

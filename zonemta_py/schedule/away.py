@@ -28,6 +28,10 @@ class Away:
         self.back: deque[bytes] = deque()
         """Keys to be read now. Some may have gone, or be busy."""
 
+    def configure(self, damp_s: float) -> None:
+        """Another bound from now on."""
+        self._damp_s = damp_s
+
     def add(self, site: str, source: str, key: bytes, now: float) -> None:
         """It was deferred, and is in the store."""
         if self._count < KEYS_MAX:

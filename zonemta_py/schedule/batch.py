@@ -65,6 +65,7 @@ class EgressPath:
         "flow_queues",
         "idle",
         "idle_until",
+        "old",
         "owner",
         "provider",
         "reason",
@@ -85,6 +86,8 @@ class EgressPath:
         self.idle = 0
         """Connections that were left open, as far as limits on new ones have to know; until then."""
         self.idle_until = 0.0
+        self.old = False
+        """It was there before what decides about ways was changed: what comes back to it may belong elsewhere."""
         self.owner = ""
         """The sender that has its connections, where they are limited."""
 
@@ -243,10 +246,11 @@ class IdleConnection:
     """limits: what it counts at. since: when its egress path was given it. worker: who has it. until: when it ends,
     unused."""
 
-    __slots__ = ("limits", "since", "until", "worker")
+    __slots__ = ("flow_queue", "limits", "since", "until", "worker")
 
     def __init__(self, batch: Batch, until: float) -> None:
         self.limits, self.since, self.worker, self.until = batch.limits, batch.since, batch.worker, until
+        self.flow_queue = batch.flow_queue
 
 
 class QueuesOfZone(Protocol):
@@ -259,6 +263,7 @@ class QueuesOfZone(Protocol):
     def fair(self) -> Fair: ...
 
     def where(self, message_id: str, address: str, note: Note) -> tuple[str, Target, str, str]: ...
+    def limits_of(self, path: EgressPath, flow_id: FlowId) -> tuple[Limit, ...]: ...
     def still(
         self, flow_queue: FlowQueue, message_id: str, address: str, note: Note, unknown: str = ""
     ) -> FlowQueue: ...

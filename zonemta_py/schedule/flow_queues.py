@@ -36,14 +36,42 @@ class FlowQueues:
     """Of one zone. own: where all its mail goes, if that is one place. make: a flow queue of the zone."""
 
     def __init__(self, zone: Zone, ground: Ground, shared: Shared, make: Make) -> None:
-        self.zone, self._ground, self._shared, self._new = zone, ground, shared, make
+        self._ground, self._shared, self._new = ground, shared, make
         self.paths: dict[tuple[str, str], EgressPath] = {}
         self.by_key: dict[str, FlowQueue] = {}
         self.by_flow: dict[Flow, Turn] = {}
         self.fair = Fair()
-        self.own = destination(zone, "") if zone.host or zone.pulled else None
         self._turns: dict[FlowId, Turn] = {}
-        self._sources = shared.config.sources(zone)
+        self._read(zone)
+
+    def _read(self, zone: Zone) -> None:
+        self.zone = zone
+        self.own = destination(zone, "") if zone.host or zone.pulled else None
+        self._sources = self._shared.config.sources(zone)
+
+    def configure(self, zone: Zone) -> bool:
+        """Other settings from now on. True: what waits may belong elsewhere now."""
+        before = self.own, self._sources, self.zone.port
+        self._read(zone)
+        for path in self.paths.values():
+            self._aim(path)
+            path.idle = 0
+            most = 1 << 30 if zone.pulled else zone.connections_per_destination
+            path.concurrency.configure(self._shared.config.learning, most)
+            path.crowded = False
+        for flow_id, turn in self._turns.items():
+            self.fair.add(turn.flow.path, self._shared.weights.place(*flow_id)[1])
+        for flow_queue in self.by_key.values():
+            flow_queue.limits = self.limits_of(flow_queue.path, flow_queue.flow_id)
+        moved = before != (self.own, self._sources, zone.port)
+        for path in self.paths.values():
+            path.old |= moved
+        return moved
+
+    def _aim(self, path: EgressPath) -> None:
+        """At the port of today, where no host is named."""
+        if not (path.target.host or self.zone.pulled) and path.target.port != self.zone.port:
+            path.target = Target(path.site, "", self.zone.port)
 
     def parked(self) -> Iterator[FlowQueue]:
         """Flow queues that have parked recipients in the store: one seek each."""
@@ -120,7 +148,7 @@ class FlowQueues:
             concurrency = self._concurrency(target.key, source)
             path = self.paths[target.key, source] = EgressPath(target, source, concurrency, provider)
         turn = self._turn_of(FlowId.of(flow))
-        flow_queue = self._new(key, path, turn, self._limits_of(path, turn.flow_id), Shelf(self._ground, key))
+        flow_queue = self._new(key, path, turn, self.limits_of(path, turn.flow_id), Shelf(self._ground, key))
         self.by_key[key] = path.flow_queues[turn.text] = flow_queue
         turn.members += 1
         return flow_queue
@@ -133,7 +161,7 @@ class FlowQueues:
         unlimited.window = unlimited.most
         return unlimited
 
-    def _limits_of(self, path: EgressPath, flow_id: FlowId) -> tuple[Limit, ...]:
+    def limits_of(self, path: EgressPath, flow_id: FlowId) -> tuple[Limit, ...]:
         scope = Scope(self.zone.name, path.source, path.site, path.provider, flow_id.tenant, flow_id.campaign)
         return self._shared.admission.limits(scope)
 
@@ -162,7 +190,7 @@ class FlowQueues:
         if path.provider != provider:
             path.provider = provider
             for flow_queue in path.flow_queues.values():
-                flow_queue.limits = self._limits_of(path, flow_queue.flow_id)
+                flow_queue.limits = self.limits_of(path, flow_queue.flow_id)
 
     def known(self, flow_queue: FlowQueue) -> FlowQueue:
         """It may have been forgotten meanwhile: then it is taken in again, unless there is another of its name."""
@@ -170,6 +198,8 @@ class FlowQueues:
         if known is None:
             known = self.by_key[flow_queue.key] = flow_queue
             flow_queue.path = self.paths.setdefault((flow_queue.path.site, flow_queue.path.source), flow_queue.path)
+            self._aim(flow_queue.path)
+            flow_queue.limits = self.limits_of(flow_queue.path, flow_queue.flow_id)
             flow_queue.turn = self._turn_of(flow_queue.flow_id)
             flow_queue.path.flow_queues[flow_queue.turn.text] = flow_queue
             flow_queue.turn.members += 1

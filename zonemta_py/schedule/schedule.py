@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from zonemta_py.config import Config
+from zonemta_py.config import Config, Zone
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.schedule.batch import Batch, FlowQueue
@@ -42,10 +42,42 @@ class Schedule(Shared):
         """Pull zones from which somebody waits to take something, and where there may be something."""
         self._awaited: set[str] = set()  # all those where somebody waits, also if there is no such zone yet
         for zone in config.zones:
-            kept = (store, self.busy, marks.get(zone.name, {}), self)
-            self.zones[zone.name] = PullZone(zone, *kept, self.stirred) if zone.pulled else ZoneSchedule(zone, *kept)
+            self._add(zone, marks.get(zone.name, {}))
+        self._in_turn()
+
+    def _add(self, zone: Zone, marks: dict[str, bytes]) -> None:
+        kept = (self._store, self.busy, marks, self)
+        self.zones[zone.name] = PullZone(zone, *kept, self.stirred) if zone.pulled else ZoneSchedule(zone, *kept)
+
+    def _in_turn(self) -> None:
         self._sent = [zone for zone in self.zones.values() if not zone.zone.pulled]
         self._turns = deque(self._sent)
+
+    def configure(self, config: Config, resolver: DestinationResolver | None, out: list[Batch]) -> None:
+        """Other settings from now on, all at once: what waits, what is stopped and what was learned stays.
+
+        out: the leases that are out. Zones that `config` lacks, or whose kind it changes, must be empty.
+        """
+        limits_changed = config.throttles != self.config.throttles
+        super()._configure(config, resolver)
+        for name, place in list(self.zones.items()):
+            zone = queues.settings_of(config, name)
+            if zone is None or zone.pulled != place.zone.pulled:
+                del self.zones[name]
+                self.stirred.discard(place)
+        if limits_changed:  # all limits of zones first: leases count there too
+            for name, place in self.zones.items():
+                place.limits = self.admission.zone_limits(name)
+            self.admission.count_out(out)
+        for zone in config.zones:
+            if zone.name in self.zones:
+                self.zones[zone.name].configure(zone)
+            else:
+                self._add(zone, {})
+        for name in filter(queues.is_made, self.zones):
+            self.zones[name].configure(self.zones[name].zone)
+        self._in_turn()
+        self.lift()
 
     def pull_zone(self, name: str) -> PullZone | None:
         """The pull zone of that name; None: there is none."""

@@ -37,14 +37,23 @@ class Shared:
     def __init__(
         self, config: Config, clock: Clock, resolver: DestinationResolver | None, queue: QueueCallbacks
     ) -> None:
-        self.config, self.retry, self.window = config, config.retry, config.queue.window
+        self._read(config)
         self.rekey, self.changed, self.unpin, self.requeued = queue.rekey, queue.changed, queue.unpin, queue.requeued
         self.terms_of = queue.terms_of
         self.timers = Timers(clock)
         self.now, self.now_ms = self.timers.now, self.timers.now_ms
         self.wake_at = self.timers.wake_at
         self.busy: set[bytes] = set()
-        self.weights = Weights(config.shares)
         self.sites = Sites(resolver, self.now)
         self.policy = PolicyState(config, self.now, self.now_ms, queue.record)
         self.admission = Admission(config, self.timers, self.terms_of, self.policy)
+
+    def _read(self, config: Config) -> None:
+        self.config, self.retry, self.window = config, config.retry, config.queue.window
+        self.weights = Weights(config.shares)
+
+    def _configure(self, config: Config, resolver: DestinationResolver | None) -> None:
+        self.sites.configure(resolver, anew=config.dns != self.config.dns)
+        self._read(config)
+        self.policy.configure(config)
+        self.admission.configure(config)

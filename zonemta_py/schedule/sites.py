@@ -41,6 +41,7 @@ class Sites:
 
     def __init__(self, resolver: DestinationResolver | None, now: Callable[[], float]) -> None:
         self._resolver, self._now = resolver, now
+        self.asks = resolver is not None
         self._known: OrderedDict[str, tuple[float, Found]] = OrderedDict()
         self._asked: dict[str, list[Callable[[Found], None]]] = {}
         self._queue: deque[str] = deque()
@@ -51,9 +52,12 @@ class Sites:
         self.told: Callable[[str, str], None] = lambda domain, provider: None
         """Called with the provider of each domain that was looked up."""
 
-    @property
-    def asks(self) -> bool:
-        return self._resolver is not None
+    def configure(self, resolver: DestinationResolver | None, anew: bool) -> None:
+        """Another resolver from now on; what was asked already is answered. anew: nothing is known any more."""
+        self.asks = resolver is not None
+        self._resolver = resolver or self._resolver
+        if anew:
+            self._known.clear()
 
     def known(self, domain: str) -> Found | None:
         """The domain's site, or why it has none for good; None: it has to be looked up."""

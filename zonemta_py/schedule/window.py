@@ -48,6 +48,18 @@ class ZoneWindow:
         self._flow_queue_max = max(100, shared.window // 10)
         self._hungry.extend(self.flow_queues.parked())
 
+    def configure(self, zone: Zone) -> None:
+        """Other settings from now on: what waits goes where it belongs by them."""
+        self.zone = zone
+        self._flow_queue_max = max(100, self._shared.window // 10)
+        self.away.configure(self._shared.retry.down_s)
+        moved = self.flow_queues.configure(zone)
+        for flow_queue in list(self.flow_queues.by_key.values()):
+            if moved:
+                self.reassign(flow_queue)
+            self.unpark(flow_queue)
+            flow_queue.enlist()
+
     # -- what comes in
 
     def takes(self, flow_queue: FlowQueue) -> bool:
@@ -108,6 +120,8 @@ class ZoneWindow:
             self.flow_queues.fair.charge(flow_queue.turn.flow, -len(entries))
         flow_queue.entries[:0] = entries
         self._count(flow_queue, len(entries))
+        if flow_queue.path.old:
+            self.reassign(flow_queue)
         flow_queue.enlist()
 
     # -- what is read on

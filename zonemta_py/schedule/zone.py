@@ -33,9 +33,21 @@ class ZoneSchedule(ZoneWindow):
         self.held: Blocked | None = None
         self._waiting: dict[Turn, deque[FlowQueue]] = {}  # those that may not have the zone's last connections
         self._pace = ZoneShare(zone.connections)
-        tls = shared.config.tls
+        self._read(zone)
+
+    def _read(self, zone: Zone) -> None:
+        tls = self._shared.config.tls
         self.by_domain = tls.mta_sts or tls.dane or bool(zone.tls_required_domains)
-        self.limits = shared.admission.zone_limits(zone.name)
+        self.limits = self._shared.admission.zone_limits(zone.name)
+
+    def configure(self, zone: Zone) -> None:
+        self._pace.configure(zone.connections)
+        self._read(zone)
+        own = self.flow_queues.own
+        super().configure(zone)
+        if own != self.flow_queues.own:  # what rests is a place to which nothing goes any more
+            for path in list(self.flow_queues.paths.values()):
+                self.up(path)
 
     # -- what goes out
 

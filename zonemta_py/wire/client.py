@@ -24,7 +24,17 @@ from zonemta_py.disk.bodies import Shrinker, restore, shrink
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import RELEASED, Delivery, Outcome, QueueRefusal, Receipt, Result, Unanswered, accept_whole
+from zonemta_py.queue.api import (
+    RELEASED,
+    Delivery,
+    Outcome,
+    QueueRefusal,
+    Receipt,
+    Result,
+    Retired,
+    Unanswered,
+    accept_whole,
+)
 from zonemta_py.wire.channel import GONE, Channel, Lost, ignore
 from zonemta_py.wire.frames import (
     CHUNKS_AT_ONCE,
@@ -45,6 +55,8 @@ RECONNECT_S = 0.004
 """A client may be waiting for it, and a try costs some 10 µs."""
 PATIENCE_S = 30.0
 """How long a request waits for a queue that is starting."""
+LONG_S = 300.0
+"""How long to wait for the answer to an order that loads and checks a whole configuration."""
 ASK_S = 240.0
 """How long to wait for that answer; clients wait ten minutes after the dot (RFC 5321 4.5.3.2.6)."""
 FRAMES_AHEAD_MAX = 16
@@ -66,8 +78,8 @@ class _Ahead:
 class RemoteQueue(RemotePulls):
     """The queue behind the socket."""
 
-    def __init__(self, folder: Path, name: str, reconnect: bool) -> None:
-        self._path, self._name, self._reconnect = folder / SOCKET, name, reconnect
+    def __init__(self, folder: Path, name: str, reconnect: bool, generation: int = 0) -> None:
+        self._path, self._name, self._reconnect, self._generation = folder / SOCKET, name, reconnect, generation
         self._protocol: Channel | None = None
         self._token, self._secret = 0, token_hex(6)
         self._ahead: dict[str, _Ahead] = {}
@@ -95,13 +107,15 @@ class RemoteQueue(RemotePulls):
 
     @classmethod
     async def connect(
-        cls, folder: Path, name: str, reconnect: bool = False, patience_s: float = 60, lease_s: float = 0
-    ) -> RemoteQueue:
+        cls, folder: Path, name: str, reconnect: bool = False, patience_s: float = 60, lease_s: float = 0,
+        generation: int = 0,
+    ) -> RemoteQueue:  # fmt: skip
         """Waits up to `patience_s` for the queue to be there. Raises QueueRefusal.
 
         lease_s: of one that has leases: as in the configuration, so that the queue hears in time that it runs.
+        generation: of its configuration.
         """
-        queue = cls(folder, name, reconnect)
+        queue = cls(folder, name, reconnect, generation)
         if lease_s:
             queue.pulse = Pulse(folder / SOCKET, lease_s)
         deadline = asyncio.get_running_loop().time() + patience_s
@@ -118,7 +132,7 @@ class RemoteQueue(RemotePulls):
         except OSError:
             return False
         self._protocol = protocol
-        protocol.send((Operation.HELLO, 0, self._name, self.pulse.token if self.pulse else ""))
+        protocol.send((Operation.HELLO, 0, self._name, self.pulse.token if self.pulse else "", self._generation))
         if self._back is not None:
             self._back.set_result(None)
             self._back = None
@@ -203,7 +217,10 @@ class RemoteQueue(RemotePulls):
 
     async def lease(self, most: int) -> list[Delivery]:
         asked = time.monotonic()
-        deliveries = list(map(whole, await self._request(Operation.LEASE, most)))
+        found = await self._request(Operation.LEASE, most)
+        if found is None:
+            raise Retired
+        deliveries = list(map(whole, found))
         if self.pulse is not None and self.pulse.stale(asked):
             for delivery in deliveries:  # another sender has it by now; if not, no harm is done
                 untried = Outcome(RELEASED, STOOD_STILL, "queue", list(range(len(delivery.recipients))))
@@ -344,7 +361,7 @@ def ask(folder: Path, question: str, **arguments: Any) -> Any:
     """One question, without an event loop, for the command line. Raises QueueGone, ValueError."""
     path = folder / SOCKET
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(30)
+        connection.settimeout(LONG_S if question == "reload" else 30)
         try:
             connection.connect(str(path))
             connection.sendall(pack((int(Operation.ASK), 1, question, arguments)))

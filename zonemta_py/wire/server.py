@@ -25,15 +25,16 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Delivery, QueueRefusal, Receipt
 from zonemta_py.queue.lifecycle.accept import Acceptance
 from zonemta_py.queue.lifecycle.incoming import LocalIncoming
-from zonemta_py.queue.lifecycle.leasing import Taker
+from zonemta_py.queue.lifecycle.lease import Taker
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row, pack, pack_chunks, result_of, unpacker
 from zonemta_py.wire.pull_requests import PullRequests
 from zonemta_py.wire.pulse import sibling
+from zonemta_py.wire.questions import answered, outlived, owed
 
 log = logging.getLogger(__name__)
 
-RECEIVER, PULL = "receiver", "pull"
+RECEIVER, PULL, HTTP = "receiver", "pull", "http"
 """Names of processes that may be in the middle of a message when the queue is to end."""
 SOCKET = "socket"
 """Name of the socket in the queue's folder."""
@@ -49,14 +50,23 @@ async def serve(queue: LocalQueue, folder: Path) -> asyncio.AbstractServer:
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    queue.core.keep(asyncio.ensure_future(_watch(queue.core.config.queue.lease_s)))
+    queue.core.keep(asyncio.ensure_future(_watch(queue)))
     return server
 
 
-async def _watch(lease_s: float) -> None:
+def retire(queue: LocalQueue, generation: int) -> None:
+    """Senders of earlier generations get nothing more; they are told so when they ask, or ask already."""
+    queue.generation = generation
+    for connection in list(ClientConnection.pulsed.values()):
+        connection.retire()
+
+
+async def _watch(queue: LocalQueue) -> None:
     """Senders whose pulse has stopped lose their leases."""
-    loop, step = asyncio.get_running_loop(), lease_s / 4
+    loop = asyncio.get_running_loop()
     while True:
+        lease_s = queue.core.config.queue.lease_s
+        step = lease_s / 4
         due = loop.time() + step
         await asyncio.sleep(step)
         now = loop.time()
@@ -72,7 +82,7 @@ class ClientConnection(asyncio.Protocol):
 
     count = 0
     receivers: ClassVar[set[ClientConnection]] = set()
-    """Those that hand in mail by SMTP, or messages to named queues."""
+    """Those that hand in mail, or messages to named queues."""
     pulsed: ClassVar[dict[str, ClientConnection]] = {}
     """Those whose process must send pulses, by token."""
 
@@ -87,7 +97,7 @@ class ClientConnection(asyncio.Protocol):
         self._incoming: dict[int, LocalIncoming] = {}
         self._order: dict[int, asyncio.Task[None]] = {}
         self._takers: dict[Taker, int] = {}
-        self._silent, self._pulse = False, ""
+        self._silent, self._pulse, self._generation = False, "", 0
         self.heard_at = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._transport: asyncio.Transport | None = None
@@ -177,9 +187,9 @@ class ClientConnection(asyncio.Protocol):
 
     # -- requests
 
-    def _hello(self, _: int, name: str, pulse: str = "") -> None:
-        self._name = f"{name}-{self._number}"
-        if name in (RECEIVER, PULL):
+    def _hello(self, _: int, name: str, pulse: str = "", generation: int = 0) -> None:
+        self._name, self._generation = f"{name}-{self._number}", int(generation)
+        if name in (RECEIVER, PULL, HTTP):
             self.receivers.add(self)
         if pulse:
             self._pulse, self.heard_at = pulse, self._loop.time()
@@ -222,6 +232,19 @@ class ClientConnection(asyncio.Protocol):
             for taker, number in waiting.items():
                 self._lease(number, taker.most)
 
+    @property
+    def _retired(self) -> bool:
+        return 0 < self._generation < self._queue.generation
+
+    def retire(self) -> None:
+        """If it is of an earlier generation. What it has already it ends; what was on its way to it goes back."""
+        if self._retired:
+            for taker, number in self._takers.items():
+                self._queue.leases.leave(taker)
+                self._answer(number, OK, None)
+            self._takers = {}
+            self._queue.leases.retire(self._name)
+
     def _put(self, number: int, envelope: list[Any], body: bytes) -> None:
         """Answered with the id alone."""
         self._take(number, _checked(envelope, body), body, attrgetter("id"))
@@ -243,7 +266,7 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(number, taken)
 
     def _known(self, number: int, token: str) -> None:
-        self._run(number, _owed(self._queue, token))
+        self._run(number, owed(self._queue, token))
 
     def _chunk(self, number: int, token: int, chunks: list[bytes], client: str = "") -> None:
         _bytes(*chunks)
@@ -298,6 +321,9 @@ class ClientConnection(asyncio.Protocol):
 
         if not isinstance(most, int) or most < 1:  # it would be ahead of all others for ever
             raise TypeError("the number of deliveries must be a number")
+        if self._retired:
+            self._answer(number, OK, None)
+            return
         taker = self._queue.leases.take(most, self._name, deliver)
         self._takers[taker] = number
         if self._silent:  # it speaks again when its pulse says so
@@ -333,9 +359,9 @@ class ClientConnection(asyncio.Protocol):
         self._out += pack_chunks((number, OK), chunks)
 
     def _ask(self, number: int, question: str, arguments: dict[str, Any]) -> None:
-        work = asyncio.ensure_future(_answered(self._queue, question, arguments))
+        work = asyncio.ensure_future(answered(self._queue, question, arguments))
         self._queue.core.keep(work)
-        self._run(number, _outlived(work))
+        self._run(number, outlived(work))
 
 
 async def _accepted(acceptance: Acceptance, message: Envelope, body: bytes, shape: Callable[[Receipt], Any]) -> Any:
@@ -344,38 +370,6 @@ async def _accepted(acceptance: Acceptance, message: Envelope, body: bytes, shap
 
 def _nothing() -> None:
     """Takes a part of a message; it has no answer."""
-
-
-async def _answered(queue: LocalQueue, question: str, arguments: dict[str, Any]) -> Any:
-    """Recovery comes first: until it is over the queue's contents, and the effect of an order, are unknown.
-
-    Raises ValueError for what is not a question, and for values that it cannot be answered with.
-    """
-    if not isinstance(question, str) or not isinstance(arguments, dict) or not all(map(_is_text, arguments)):
-        raise ValueError("a question must be a name and a map of arguments")
-    await queue.core.when_ready.wait()
-    try:
-        return await queue.ask(question, **arguments)
-    except (TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
-        log.exception("the question %.80s failed", question)
-        raise ValueError(
-            f"{question}: it cannot be answered ({type(error).__name__}: {error}); check its values"
-        ) from None
-
-
-def _is_text(name: Any) -> bool:
-    return isinstance(name, str)
-
-
-async def _owed(queue: LocalQueue, token: str) -> tuple[str, int, int] | None:
-    """Recovery finds out what the previous process has stored."""
-    await queue.core.when_ready.wait()
-    return queue.core.known.get(token)
-
-
-async def _outlived(work: asyncio.Future[Any]) -> Any:
-    """An order is carried out even if its client disconnects."""
-    return await asyncio.shield(work)
 
 
 def _bytes(*values: Any) -> None:

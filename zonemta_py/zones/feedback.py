@@ -38,6 +38,12 @@ class Concurrency:
         self.cause = ""
         self._success = self._failure = self._cohorts = 0.0
 
+    def configure(self, learning: Learning, most: int) -> None:
+        """Other settings from now on; what was learned stays, within the new bound."""
+        fresh, self._learning, self.most = not self.learnt, learning, max(1, most)
+        self._initial = min(learning.initial, self.most)
+        self.window = self._initial if fresh else min(self.window, self.most)
+
     @property
     def learnt(self) -> bool:
         """Whether it differs from a new one, and so is worth keeping."""

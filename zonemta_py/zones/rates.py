@@ -74,6 +74,10 @@ class Learned:
         self.cause = ""
         self._free()
 
+    def configure(self, learning: Learning) -> None:
+        """Other settings from now on; what was learned stays."""
+        self._learning, self._most = learning, _per_second(learning.rate_max)
+
     # -- the flow
 
     def wait(self, now: float, cost: float = 1) -> float:

@@ -14,14 +14,17 @@ from typing import Annotated
 import typer
 
 from zonemta_py import privileges
-from zonemta_py.cli.config import certificates, pull_zones
+from zonemta_py.cli.config import certificates, history, pull_zones
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import ConfigFile, Folder, configuration
 from zonemta_py.config import Config, ConfigError, senders
 from zonemta_py.config.secret import warning as exposed
 from zonemta_py.config.services.events import SECRET_PREFIX
 
-app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True)
+app = typer.Typer(help="Check and show the configuration, and those there were.", no_args_is_help=True)
+app.command()(history.history)
+app.command()(history.diff)
+app.command()(history.back)
 
 
 @app.command()

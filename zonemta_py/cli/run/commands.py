@@ -21,8 +21,8 @@ from zonemta_py.cli.run.folder import ensure_writable, kept_to_oneself, wait_unt
 from zonemta_py.cli.run.patience import until
 from zonemta_py.cli.terminal.errors import CommandError, Exit, guarded
 from zonemta_py.cli.version import program
-from zonemta_py.config import Config, ConfigError, Listener, load, secret
-from zonemta_py.config.file import checked
+from zonemta_py.config import Config, ConfigError, Listener, secret
+from zonemta_py.config.file import SourceFile, checked, of_text, text_of
 from zonemta_py.logs import setup
 from zonemta_py.logs.stream import LogStream
 
@@ -43,7 +43,7 @@ def run(arguments: list[str]) -> None:
     if sys.stderr is not None:
         sys.stderr = LogStream(sys.stderr)
     os.umask(0o077)  # mail is private, whatever file it is in
-    config, path = configured(arguments)
+    config, path, origin = configured(arguments)
     setup.stream(config)
     who = privileges.identity(config)
     ensure_writable(config.folder, who)
@@ -56,7 +56,7 @@ def run(arguments: list[str]) -> None:
     from zonemta_py import supervisor
 
     try:
-        supervisor.run(config, opening=opening(config, path))
+        supervisor.run(config, opening=opening(config, path), again=lambda: again(arguments), origin=origin)
     except supervisor.StartError as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
 
@@ -82,11 +82,22 @@ def opening(config: Config, path: Path | None) -> Iterator[str]:
         yield f"zonemta: zone {zone.name!r} {'waits for those who take its mail' if zone.pulled else where}"
 
 
-def configured(arguments: list[str]) -> tuple[Config, Path | None]:
+def again(arguments: list[str]) -> tuple[Config, SourceFile]:
+    """The configuration that these arguments mean now. Raises ConfigError."""
+    try:
+        config, _, origin = configured(arguments)
+    except CommandError as error:
+        raise ConfigError(str(error)) from None
+    return config, origin
+
+
+def configured(arguments: list[str]) -> tuple[Config, Path | None, SourceFile]:
     """The configuration that these arguments mean, and its file, if any: then what the command line overrides."""
     chosen = parser().parse_args(arguments)
     path = Path(chosen.config) if chosen.config else None
-    return overridden(load(path), chosen.folder, chosen.listen, chosen.relay), path
+    origin = SourceFile(str(path.absolute()), text_of(path)) if path else SourceFile()
+    config = of_text(path, origin.text) if path else Config()
+    return overridden(config, chosen.folder, chosen.listen, chosen.relay), path, origin
 
 
 def parser() -> argparse.ArgumentParser:

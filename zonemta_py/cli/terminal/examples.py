@@ -17,6 +17,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "resume": ("zonemta resume destination example.com",),
     "fsck": ("zonemta fsck --folder /var/lib/zonemta", "zonemta fsck --repair"),
+    "reload": ("zonemta reload", "zonemta reload --check"),
+    "drain": ("zonemta drain --for 5m",),
+    "config history": ("zonemta config history", "zonemta config history 12"),
+    "config back": ("zonemta config back 12",),
     "backup": ("zonemta backup /var/backups/zonemta-monday",),
     "queue size": ("zonemta queue size", "zonemta queue size --by provider", "zonemta queue size --tenant acme --json"),
     "queue list": (

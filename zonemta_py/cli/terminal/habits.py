@@ -16,7 +16,7 @@ _NOW = (
 _TAKEN_OUT = (
     "`zonemta queue drop` removes a held message, `zonemta campaign cancel` a campaign, `zonemta forget` a person"
 )
-_END = "`zonemta run` ends by SIGTERM (`kill PID`, or your service manager), and nothing is lost"
+_END = "`zonemta drain` ends what is under way and then the MTA; SIGTERM (`kill PID`) is quicker, and loses nothing"
 _LOG = "`zonemta log` shows every acceptance and answer, `zonemta log --follow` those that come"
 
 _TAIL = "`zonemta events tail` shows what happens to mail as it happens"
@@ -28,8 +28,8 @@ HABITS: dict[tuple[str, ...], str] = {
     ("delete",): _TAKEN_OUT, ("remove",): _TAKEN_OUT, ("purge",): _TAKEN_OUT,
     ("logs",): _LOG, ("tail",): _TAIL, ("follow",): _TAIL,
     ("start",): "`zonemta run` runs the MTA in the foreground", ("serve",): "`zonemta run` runs the MTA",
-    ("restart",): f"{_END}; then `zonemta run`", ("reload",): f"a new configuration is read at a start; {_END}",
-    ("quit",): _END, ("shutdown",): _END, ("drain",): f"`zonemta suspend zone NAME` lets mail wait; {_END}",
+    ("restart",): f"{_END}; then `zonemta run`",
+    ("quit",): _END, ("shutdown",): _END,
     ("pause",): "`zonemta suspend KIND NAME` lets mail wait, that of a campaign too",
     ("unstop",): "`zonemta resume KIND NAME` ends a suspension", ("unsuspend",): "`zonemta resume KIND NAME` does that",
     ("hold",): "`zonemta suspend KIND NAME` lets mail wait",

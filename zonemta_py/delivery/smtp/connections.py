@@ -24,6 +24,7 @@ class Connections:
     def __init__(self) -> None:
         self._idle: dict[Key, deque[SmtpSession]] = {}
         self._order: OrderedDict[SmtpSession, Key] = OrderedDict()
+        self._over = False
 
     def __len__(self) -> int:
         return len(self._order)
@@ -41,7 +42,7 @@ class Connections:
         """Takes a session back after a message. False: it is broken or has reached messages_max, and ends."""
         if not session.usable:
             return False
-        if session.sent >= messages_max or idle_s <= 0:
+        if session.sent >= messages_max or idle_s <= 0 or self._over:
             session.dialogue.quit()
             return False
         if len(self._order) >= IDLE_MAX:
@@ -51,6 +52,12 @@ class Connections:
         session.dialogue.on_end = lambda: self._forget(session)
         session.dialogue.rest(idle_s)
         return True
+
+    def end(self) -> None:
+        """Closes all; from now on each connection ends with its message."""
+        self._over = True
+        for session in list(self._order):
+            session.dialogue.quit()
 
     def _forget(self, session: SmtpSession) -> None:
         """No longer idle: reused, closed by the server, or timed out."""

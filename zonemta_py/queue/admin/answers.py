@@ -29,6 +29,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
     metrics                                 every counter, histogram and gauge (`metrics.py`)
     now                                     what happens a second, over the last minute
     report process counts gauges            what another process has counted
+    reload, drain, generation, draining, configurations     what runs, by which configuration (`reload/questions.py`)
     forget address                          erases a person from the queue (`erasure.py`); how many recipients that were
 """
 
@@ -51,6 +52,7 @@ from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance import archive
 from zonemta_py.queue.pulls.pulls import Pulls
+from zonemta_py.queue.reload import questions as configurations
 from zonemta_py.schedule import admin_orders
 from zonemta_py.schedule.reasons import rows_of
 
@@ -294,6 +296,7 @@ QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "warm": _warm,
     **suppressions.QUESTIONS,
     **metrics.QUESTIONS,
+    **configurations.QUESTIONS,
 }
 OF_CAMPAIGNS: dict[str, Callable[..., Awaitable[Any]]] = {
     "campaign-put": _campaign_put,

@@ -48,9 +48,14 @@ class Uncommitted:
     """Bytes received but not acknowledged. free: bytes that mail may still fill."""
 
     def __init__(self, bounds: Queue, free: Callable[[], int]) -> None:
-        self._most, self._most_per_client, self._free = bounds.arriving_bytes, bounds.arriving_bytes_per_client, free
+        self._free = free
+        self.configure(bounds)
         self.total = 0
         self._clients: dict[str, int] = {}
+
+    def configure(self, bounds: Queue) -> None:
+        """Other bounds from now on."""
+        self._most, self._most_per_client = bounds.arriving_bytes, bounds.arriving_bytes_per_client
 
     def add(self, client: str, size: int) -> Reply | None:
         """Counts them, or returns a refusal. In total they may fill half of the free space, so that other mail finds

@@ -34,6 +34,7 @@ from zonemta_py.queue.core.pull_doubts import PullDoubts
 from zonemta_py.queue.core.segments import Segments
 from zonemta_py.queue.core.sizes import DEFERRED, QUEUED, Sizes
 from zonemta_py.queue.hooks import Hooks
+from zonemta_py.schedule.batch import Batch
 from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.shared import QueueCallbacks
 from zonemta_py.schedule.sites import DestinationResolver
@@ -107,6 +108,21 @@ class Core:
             if any(counts) and queues.settings_of(config, name) and name not in self.schedule.zones:
                 self.schedule.make(name, marks.get(name))
         self.lifetime = Lifetime(config, clock, self.campaigns, self.schedule)
+
+    def configure(self, config: Config, hooks: Hooks, resolver: DestinationResolver | None, out: list[Batch]) -> None:
+        """Another configuration from now on, all at once. out: the leases that are out."""
+        self.config, self.hooks = config, hooks
+        self.router = Router(config.zones)
+        self.space.configure(max(LEAST_BYTES, config.queue.reserve_bytes))
+        self.bodies.uncommitted.configure(config.queue)
+        self.ledger.configure(config.queue)
+        self.lifetime.configure(config)
+        self.pull_doubts.configure(config)
+        self.schedule.configure(config, resolver, out)
+        for name in [name for name, counts in self.sizes.zones.items() if not any(counts)]:
+            if name not in self.schedule.zones:
+                del self.sizes.zones[name]
+        self.changed()
 
     def close(self) -> None:
         """For a process that continues: ends all threads and closes all files. No more is lost than by the process's

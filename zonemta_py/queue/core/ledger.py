@@ -49,6 +49,10 @@ class Ledger:
         self.rotated = asyncio.Event()
         self.rotated.set()
 
+    def configure(self, settings: Queue) -> None:
+        """Other settings from now on."""
+        self._settings = settings
+
     def append(self, kind: Type, body: bytes, ms: int = 0) -> int:
         """Appends a record (of now, or of `ms`), in a new segment if this one is full. Returns its number."""
         if not self._writing or self._bytes > self._settings.segment_bytes:

@@ -34,6 +34,10 @@ class Lifetime:
     def __init__(self, config: Config, clock: Steady, campaigns: Campaigns, schedule: Schedule) -> None:
         self._config, self._clock, self._campaigns, self._schedule = config, clock, campaigns, schedule
 
+    def configure(self, config: Config) -> None:
+        """Another life from now on, for all mail that names none itself."""
+        self._config = config
+
     def perhaps_over(self, message_id: str, now_ms: int) -> bool:
         """False: its lifetime is certainly not over. Does not read the message; if False, also False for all later
         ids."""

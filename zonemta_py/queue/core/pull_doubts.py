@@ -22,6 +22,10 @@ class PullDoubts:
         for key, value in store.scan(keys.IN_DOUBTS, keys.end(keys.IN_DOUBTS)):
             self.listed(key.decode().split(" ", 2)[1], key, str(records.unpack(value)[0]))
 
+    def configure(self, config: Config) -> None:
+        """Other zones from now on."""
+        self._config = config
+
     def pulled(self, zone: str) -> bool:
         """Whether it is the name of a pull zone, or once was that of a queue without a table of its own."""
         settings = self._config.zone(zone)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.config.shipped import shipped
+from zonemta_py.disk.files import changed
 from zonemta_py.mail.classify import LOCAL, TLS_POLICY
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Outcome, Result
@@ -45,13 +46,14 @@ def load(config: Config) -> Rules:
 
     own, file = config.rules.extra, config.rules.file or shipped("rules.toml")
     try:
-        return _compiled((own, file) if own else (file,))
+        paths = (own, file) if own else (file,)
+        return _compiled(paths, tuple(changed(path) for path in paths))
     except (RulesError, OSError) as error:
         raise ConfigError(str(error)) from None
 
 
 @lru_cache(4)
-def _compiled(paths: tuple[Path, ...]) -> Rules:
+def _compiled(paths: tuple[Path, ...], _: tuple[tuple[int, ...], ...]) -> Rules:
     from zonemta_py.mail.rules.rules import Rules
 
     return Rules.load(list(paths))
@@ -66,6 +68,10 @@ class Classification:
     @cached_property
     def _rules(self) -> Rules:
         return load(self._core.config)
+
+    def configure(self) -> None:
+        """The rules of the configuration of now, which were loaded before, hold from now on."""
+        self.__dict__.pop("_rules", None)
 
     def judge(self, lease: Lease, result: Result) -> list[Classified | None]:
         """Returns the rule that matched each outcome, and changes the outcomes accordingly."""

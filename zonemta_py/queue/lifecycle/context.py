@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zonemta_py.queue.api import Result
+from zonemta_py.queue.api import Result, Supervising
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.accept import Acceptance
 from zonemta_py.queue.lifecycle.leasing import Leases
@@ -25,6 +25,10 @@ class QueueContext:
         self.leases = Leases(core, first_lease, self.suppression, self.damaged, self._settle)
         self.settling = Settling(core, self.leases, self.acceptance)
         self.poison = PoisonMessages(core.config.folder)
+        self.generation = 0
+        """Of the configuration; each reload begins one."""
+        self.supervisor: Supervising | None = None
+        """None: nobody has started this process."""
 
     def _settle(self, result: Result, done: Callable[[], None]) -> None:
         """For leases that end before a sender has them. Set later, as settling needs the leases first."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys
+from zonemta_py.queue.api import Delivery
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.schedule.batch import Batch, Entry
@@ -59,6 +60,18 @@ class Lease:
         zone, place = self.batch.zone.zone.name, self.batch.flow_queue.key
         provider, size = self.batch.path.provider, self.message.metadata["size"]
         return [self.number, self.message.id, zone, place, recipients, self.since_ms, provider, size]
+
+
+class Taker:
+    """A waiting sender: how many leases it can take, and the callback to deliver them."""
+
+    __slots__ = ("deliver", "deliveries", "gone", "leases", "most", "worker")
+
+    def __init__(self, worker: str, most: int, deliver: Callable[[list[Delivery]], None]) -> None:
+        self.worker, self.most, self.deliver = worker, most, deliver
+        self.deliveries: list[Delivery] = []
+        self.leases: list[Lease] = []
+        self.gone = False
 
 
 def wait_s(core: Core, lease: Lease) -> float:

@@ -22,7 +22,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, POSTPONED, Delivery, Outcome, Result
 from zonemta_py.queue.core.campaigns import REMOTE, canceled
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.lifecycle.lease import Lease, wait_s
+from zonemta_py.queue.lifecycle.lease import Lease, Taker, wait_s
 from zonemta_py.queue.lifecycle.lost import DamagedMessages
 from zonemta_py.queue.lifecycle.removal import remove_leased
 from zonemta_py.queue.lifecycle.telling import tell
@@ -44,18 +44,6 @@ OUT_OF_HOURS = Reply(450, "4.3.2", "outside of its sending hours")
 DAMAGED = Reply(554, "5.3.0", "the stored message was damaged and could not be sent")
 Settle = Callable[[Result, Callable[[], None]], None]
 """`Settling.settle`."""
-
-
-class Taker:
-    """A waiting sender: how many leases it can take, and the callback to deliver them."""
-
-    __slots__ = ("deliver", "deliveries", "gone", "leases", "most", "worker")
-
-    def __init__(self, worker: str, most: int, deliver: Callable[[list[Delivery]], None]) -> None:
-        self.worker, self.most, self.deliver = worker, most, deliver
-        self.deliveries: list[Delivery] = []
-        self.leases: list[Lease] = []
-        self.gone = False
 
 
 class Leases:
@@ -209,8 +197,16 @@ class Leases:
 
     def gone(self, worker: str) -> None:
         """A sender has died: its egress paths pass to others."""
-        self._workers.discard(worker)
         self._core.schedule.admission.lost(worker)
+        self._pass_on(worker)
+
+    def retire(self, worker: str) -> None:
+        """A sender gets nothing more, and ends what it has: the same."""
+        self._core.schedule.admission.retire(worker)
+        self._pass_on(worker)
+
+    def _pass_on(self, worker: str) -> None:
+        self._workers.discard(worker)
         self._missed.pop(worker, None)
         self._let_go(worker)
 

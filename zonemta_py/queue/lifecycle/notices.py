@@ -24,7 +24,7 @@ class Notices:
     """Makes notifications in the name of `hostname`."""
 
     def __init__(self, messages: Messages, hostname: str) -> None:
-        self._messages, self._hostname = messages, hostname
+        self._messages, self.hostname = messages, hostname
 
     def make(
         self, kind: dsn.Kind, message: Message, failures: list[dsn.Failed], now_ms: int
@@ -41,7 +41,7 @@ class Notices:
             envelope,
             failures,
             self._original(message, whole),
-            reporting_mta=self._hostname,
+            reporting_mta=self.hostname,
             now_ms=now_ms,
             unique=secrets.token_hex(12),
             whole=whole,

@@ -69,6 +69,11 @@ class Settling:
         self._notices = Notices(core.messages, core.config.server.name)
         self._classification = Classification(core)  # reads its rules when they are first needed
 
+    def configure(self) -> None:
+        """The configuration is another one."""
+        self._notices.hostname = self._core.config.server.name
+        self._classification.configure()
+
     # -- from a result to a record
 
     def settle(self, result: Result, done: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Which keys of the configuration have changed since the queue was last started with one: a STANDING record names them.
+"""Which keys of the configuration have changed since the queue was last given one: a STANDING record names them.
 
 The record names keys and never their values; nor does the file `configuration` in the queue's folder, which has a keyed
 hash of each value, under a key of its own, so that two queues cannot be compared. The first start only writes the file,
@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from zonemta_py.config import Config
+from zonemta_py.config.difference import leaves_of
 from zonemta_py.disk.files import replace_file
 from zonemta_py.disk.records import CONFIGURATION, StandingRecord, Type
 from zonemta_py.queue.core.core import Core
@@ -25,7 +25,7 @@ NAMES_MAX = 500
 """In a record; more keys are counted by the last name."""
 
 
-async def note(core: Core) -> list[str]:
+async def note(core: Core, cause: str = "the MTA was started with them") -> list[str]:
     """Records what has changed; returns the names. Raises OSError."""
     path = core.config.folder / FILE
     salt, before = _read(path)
@@ -34,7 +34,7 @@ async def note(core: Core) -> list[str]:
     if changed:
         names = changed[:NAMES_MAX]
         names += [f"and {len(changed) - NAMES_MAX} more"] if len(changed) > NAMES_MAX else []
-        record = StandingRecord(CONFIGURATION, [CONFIGURATION, ""], names, "the MTA was started with them")
+        record = StandingRecord(CONFIGURATION, [CONFIGURATION, ""], names, cause)
         core.ledger.append(Type.STANDING, record.pack())
         await core.journal.stable()
     if now != before:
@@ -54,18 +54,10 @@ def _read(path: Path) -> tuple[bytes, dict[str, str]]:
 def _hashes(config: Config, salt: bytes) -> dict[str, str]:
     """By the key's full name: limits.connections, zones.default.retry."""
     return {
-        name: hashlib.blake2b(repr(value).encode("utf-8", "surrogatepass"), key=salt, digest_size=12).hexdigest()
-        for name, value in _leaves("", config.model_dump())
+        name: hashlib.blake2b(_written(value).encode("utf-8", "surrogatepass"), key=salt, digest_size=12).hexdigest()
+        for name, value in leaves_of("", config.model_dump(), ("name",))
     }
 
 
-def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """A table in a list goes by its name, or by its number."""
-    if isinstance(value, dict) and value:
-        for key, one in value.items():
-            yield from _leaves(f"{name}.{key}".removeprefix("."), one)
-    elif isinstance(value, list | tuple) and any(isinstance(row, dict) for row in value):
-        for number, row in enumerate(value):
-            yield from _leaves(f"{name}.{row.get('name') or number}" if isinstance(row, dict) else name, row)
-    else:
-        yield name, sorted(value, key=repr) if isinstance(value, set | frozenset) else value
+def _written(value: Any) -> str:
+    return repr(sorted(value, key=repr) if isinstance(value, set | frozenset) else value)

@@ -19,8 +19,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import DEFERRED, DELIVERED, HELD, RELEASED, Delivery, Outcome, QueueRefusal, Result
 from zonemta_py.queue.lifecycle import in_doubt
 from zonemta_py.queue.lifecycle.context import QueueContext
-from zonemta_py.queue.lifecycle.lease import Lease
-from zonemta_py.queue.lifecycle.leasing import Taker
+from zonemta_py.queue.lifecycle.lease import Lease, Taker
 from zonemta_py.schedule.batch import Batch
 from zonemta_py.schedule.pull_zone import PullZone
 from zonemta_py.zones import queues

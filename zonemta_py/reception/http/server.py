@@ -1,9 +1,9 @@
-"""Serves HTTP with uvicorn on a socket that is already bound, until the process is killed.
+"""Serves HTTP with uvicorn on a socket that is already bound, until the process is killed, or is to end
+(`reception.retirement`): then requests in progress are answered, and each connection ends with its next response.
 
 It uses uvicorn's h11 protocol, which bounds header sections and chunks, with these changes: connections are counted,
 and closed when they are silent or too slow (`connection_limits`, `pace`); expensive work takes turns (`sharing`); input
-that is not HTTP at all gets a problem document too. uvicorn's signal handling and orderly shutdown are not used: like
-all others, this process is crash-only.
+that is not HTTP at all gets a problem document too. uvicorn's signal handling is not used.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from zonemta_py.reception.http.pace import HEAD_S, LEAST_BYTES_S, WINDOW_S, Requ
 from zonemta_py.reception.http.request_context import QueueFace, RequestContext
 from zonemta_py.reception.http.sharing import Parser, TurnTaking
 from zonemta_py.reception.peer import has_now
+from zonemta_py.reception.retirement import Retirement
 
 _KEEP_ALIVE_S = 75
 HEAD_BYTES_MAX = 64 * 1024
@@ -38,20 +39,34 @@ _CROWDED = RequestProblem("unavailable", "too many connections; reuse yours, or 
 
 
 async def serve(config: Config, bound: socket.socket, queue: QueueFace, host: Host) -> None:
-    """Serves for ever. bound: listening. The token file is renewed first. Raises ConfigError, OSError."""
+    """Serves until SIGTERM or SIGUSR1. bound: listening. The token file is renewed first. Raises ConfigError,
+    OSError."""
     gate = ConnectionLimits(config.limits, 1)
     request_context = RequestContext(config, queue, host, gate, renew_token(config.folder))
     gate.watch(asyncio.get_running_loop())
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     context = request_context.site.tls
+    connections = _behind(gate)
     settings = uvicorn.Config(
-        AuthenticationMiddleware(make(), request_context), http=_behind(gate), ws="none", lifespan="off",
+        AuthenticationMiddleware(make(), request_context), http=connections, ws="none", lifespan="off",
         log_config=None, access_log=False, proxy_headers=False, server_header=False,
         timeout_keep_alive=_KEEP_ALIVE_S, backlog=1024, ssl_context_factory=(lambda *_: context) if context is not
         None else None,
     )  # fmt: skip
     bound.setblocking(False)
-    await _Server(settings).serve([bound])
+    server, retirement = _Server(settings), Retirement()
+    serving = asyncio.ensure_future(server.serve([bound]))
+    ending = asyncio.ensure_future(retirement.begins())
+    try:
+        await asyncio.wait([serving, ending], return_when=asyncio.FIRST_COMPLETED)
+        server.accept_no_more(connections)
+        while server.server_state.connections and not (retirement.hurried or serving.done()):
+            await retirement.look()
+        server.should_exit = True
+        await serving
+    finally:
+        serving.cancel()
+        ending.cancel()
 
 
 class _Server(uvicorn.Server):
@@ -60,11 +75,19 @@ class _Server(uvicorn.Server):
         """Signals keep their default effect: the process ends."""
         yield
 
+    def accept_no_more(self, connections: type[_Connection]) -> None:
+        """Others accept; those that are open end with their next response."""
+        connections.last = True
+        for one in self.servers:
+            one.close()
+
 
 class _Connection(H11Protocol):
-    """waits: for its turn. gate: the limits for all connections of this listener; `_behind` sets it."""
+    """waits: for its turn. gate: the limits for all connections of this listener; `_behind` sets it. last: each
+    response is its connection's last, and says so."""
 
     gate: ConnectionLimits
+    last = False
     conn: Parser
     flow: TurnTaking
 
@@ -101,7 +124,12 @@ class _Connection(H11Protocol):
         if self.waits:
             return
         self.conn.begin(at_least)
+        before = self.cycle
         super().handle_events()
+        if self.last and self.cycle is not None and self.cycle is not before:
+            self.cycle.keep_alive = False
+            scope = self.cycle.scope
+            scope["headers"] = [*scope["headers"], (b"connection", b"close")]  # as if it had been asked for
         if self.conn.more and not self.transport.is_closing():
             self.waits = True
             self.flow.hold()

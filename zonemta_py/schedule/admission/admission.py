@@ -11,11 +11,12 @@ Time is steady seconds (`steady.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.schedule.admission.idle_connections import IDLE_S, TURN_S, IdleConnections
+from zonemta_py.schedule.admission.waiting import Waiting
 from zonemta_py.schedule.batch import Batch, Blocked, Entry, FlowQueue, Line, Turn
 from zonemta_py.schedule.time.clock import Timers
 from zonemta_py.zones.feedback import Concurrency
@@ -28,40 +29,51 @@ WAKE_AT_LEAST_S = 0.02
 _NOTHING_SAID = Most(0, 0, None)
 
 
-class _Waiting:
-    """Flow queues that wait at a limit, by flow. when: of the timer that is set."""
-
-    __slots__ = ("_blocking", "_cause", "flow_queues", "when")
-
-    def __init__(self) -> None:
-        self.flow_queues: dict[Turn, Line] = {}
-        self.when = math.inf
-        self._blocking = self._cause = ""
-
-    def cause(self, limit: Limit) -> str:
-        """The reason given to those that begin to wait now: one text for all."""
-        if limit.blocking != self._blocking:
-            self._blocking, self._cause = limit.blocking, f"{limit.label} ({limit.blocking})"
-        return self._cause
-
-
 class Admission:
     """All limits, for all zones."""
 
     def __init__(
         self, config: Config, timers: Timers, terms_of: Callable[[str], dict[str, Any]], policy: PolicyState
     ) -> None:
-        self._config, self._timers, self._terms_of, self.policy = config, timers, terms_of, policy
-        self.throttles = Throttles(config.throttles)
-        self._waiting: dict[Limit, _Waiting] = {}
+        self._timers, self._terms_of, self.policy = timers, terms_of, policy
+        self._waiting: dict[Limit, Waiting] = {}
         self.reached: dict[str, int] = {}
         """How often mail began to wait at each limit, by its name in the configuration."""
         self._idle = IdleConnections(timers, self._room)
+        self.throttles = Throttles(config.throttles)
+        self._read(config)
+
+    def _read(self, config: Config) -> None:
+        self._config = config
         self._sized = any(throttle.bytes for throttle in config.throttles)
         self._counting = any(throttle.connections for throttle in config.throttles)
         self._connects = any(throttle.new_connections for throttle in config.throttles)
         returned = config.return_path
         self._may_be_alone = returned if returned.verp or returned.list_unsubscribe else None
+
+    def configure(self, config: Config) -> None:
+        """Other settings from now on: what is used of a limit stays used. `count_out` must follow."""
+        now, changed = self._timers.now(), config.throttles != self._config.throttles
+        self._read(config)
+        if changed:
+            for waiting in self._waiting.values():
+                waiting.end()
+            self._waiting = {}
+            used = self.throttles.state(now)
+            self.throttles = Throttles(config.throttles)
+            self.throttles.restore(used, now)
+
+    def count_out(self, batches: Iterable[Batch]) -> None:
+        """All limits are new: the leases that are out, and open connections, count at these from now on."""
+        for batch in batches:
+            batch.charge = batch.charge or (0, 0, 0, 0)
+            batch.limits = self._all_limits(batch.flow_queue)
+            for limit in batch.limits:
+                limit.hold()
+        self._idle.count_again(self._all_limits)
+
+    def _all_limits(self, flow_queue: FlowQueue) -> tuple[Limit, ...]:
+        return (*flow_queue.zone.flow_queues.limits_of(flow_queue.path, flow_queue.flow_id), *flow_queue.zone.limits)
 
     # -- what applies
 
@@ -220,6 +232,11 @@ class Admission:
         """A sender process has died."""
         self._idle.lost(worker)
 
+    def retire(self, worker: str) -> None:
+        """A sender process gets nothing more: its idle connections are used no more, but count until they are
+        closed."""
+        self._idle.retire(worker)
+
     def _room(self, limits: tuple[Limit, ...]) -> None:
         now = self._timers.now()
         for limit in limits:
@@ -260,7 +277,8 @@ class Admission:
         if tried:
             messages, recipients, size = 0, released, 0
             if kept:
-                path.idle, path.idle_until = path.idle + 1, now + batch.idle_s
+                if batch.worker not in self._idle.retired:
+                    path.idle, path.idle_until = path.idle + 1, now + batch.idle_s
                 batch.keep = self.counts_connections(batch.flow_queue)
         else:
             path.idle = 0
@@ -276,7 +294,7 @@ class Admission:
     def _wait_at(self, limit: Limit, flow_queue: FlowQueue, now: float, wait: float) -> None:
         waiting = self._waiting.get(limit)
         if waiting is None:
-            waiting = self._waiting[limit] = _Waiting()
+            waiting = self._waiting[limit] = Waiting()
         name = limit.throttle.name
         self.reached[name] = self.reached.get(name, 0) + 1
         flow_queue.hold(Blocked("limit", waiting.cause(limit), now + wait, self._timers.now_ms()))
@@ -306,7 +324,7 @@ class Admission:
                 flow_queue.free()
                 flow_queue.enlist()
 
-    def _set_timer(self, limit: Limit, waiting: _Waiting, when: float) -> None:
+    def _set_timer(self, limit: Limit, waiting: Waiting, when: float) -> None:
         if when < waiting.when:
             waiting.when = when
             self._timers.wake_at(when, lambda: self._timer(limit, when))

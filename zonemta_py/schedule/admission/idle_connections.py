@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from zonemta_py.schedule.batch import Batch, EgressPath, IdleConnection
+from zonemta_py.schedule.batch import Batch, EgressPath, FlowQueue, IdleConnection
 from zonemta_py.schedule.time.clock import Timers
 from zonemta_py.zones.throttle import Limit
 
@@ -27,6 +27,9 @@ class IdleConnections:
         self._timers, self._ended = timers, ended
         self._by_path: dict[EgressPath, list[IdleConnection]] = {}
         self._at: Counter[Limit] = Counter()
+        self._closing: list[IdleConnection] = []
+        self.retired: set[str] = set()
+        """Senders that get nothing more: they close their idle connections, which count until then."""
 
     def __contains__(self, path: EgressPath) -> bool:
         return path in self._by_path
@@ -56,13 +59,52 @@ class IdleConnections:
 
     def lost(self, worker: str) -> None:
         """A sender has died, and its connections with it."""
+        self.retired.discard(worker)
+        for connection in [one for one in self._closing if one.worker == worker]:
+            self._closed(connection)
         gone = [(path, one) for path, every in self._by_path.items() for one in every if one.worker == worker]
         for path, connection in gone:
             self._release(path, connection)
         for _, connection in gone:
             self._ended(connection.limits)
 
+    def retire(self, worker: str) -> None:
+        """None of its connections is used again."""
+        self.retired.add(worker)
+        for path, every in list(self._by_path.items()):
+            for connection in [one for one in every if one.worker == worker]:
+                for limit in connection.limits:
+                    limit.hold()
+                self._release(path, connection)
+                self._close(connection)
+
+    def count_again(self, limits_of: Callable[[FlowQueue], tuple[Limit, ...]]) -> None:
+        """All limits are new."""
+        self._at.clear()
+        idle = [one for every in self._by_path.values() for one in every]
+        for connection in (*idle, *self._closing):
+            connection.limits = limits_of(connection.flow_queue)
+            for limit in connection.limits:
+                limit.hold()
+        for connection in idle:
+            self._at.update(connection.limits)
+
+    def _close(self, connection: IdleConnection) -> None:
+        """It is being closed by its sender."""
+        self._closing.append(connection)
+        self._timers.wake_at(connection.until, lambda: self._closed(connection))
+
+    def _closed(self, connection: IdleConnection) -> None:
+        if connection in self._closing:
+            self._closing.remove(connection)
+            for limit in connection.limits:
+                limit.release()
+            self._ended(connection.limits)
+
     def _add(self, path: EgressPath, connection: IdleConnection) -> None:
+        if connection.worker in self.retired:
+            self._close(connection)
+            return
         self._by_path.setdefault(path, []).append(connection)
         self._at.update(connection.limits)
         self._timers.wake_at(connection.until, lambda: self._end(path, connection))

@@ -28,12 +28,16 @@ class ZoneShare:
     """Of one zone with that many connections."""
 
     def __init__(self, connections: int) -> None:
-        self._connections = connections
-        self.reserve = connections // SHARE
+        self.configure(connections)
         self._took: dict[str, tuple[bool, int]] = {}
         """Whether the last transaction was quick; ms that one takes, a moving mean."""
         self._bounds: dict[str, int] = {}
         """Messages of the next lease, where not all of one went."""
+
+    def configure(self, connections: int) -> None:
+        """So many from now on."""
+        self._connections = connections
+        self.reserve = connections // SHARE
 
     def learn(self, destination: str, took_ms: int, size: int) -> None:
         """A transaction with a message of `size` bytes has ended."""

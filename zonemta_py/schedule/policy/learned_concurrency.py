@@ -24,6 +24,13 @@ class LearnedConcurrency:
         self._all: OrderedDict[tuple[str, str, str], Concurrency] = OrderedDict()
         self._since_ms: dict[tuple[str, str, str], int] = {}
 
+    def configure(self, config: Config) -> None:
+        """Other settings from now on; what was learned stays."""
+        self._config = config
+        for (name, _, _), found in self._all.items():
+            zone = config.zone(name)
+            found.configure(config.learning, zone.connections_per_destination if zone else found.most)
+
     def of(self, zone: Zone, site: str, source: str) -> Concurrency:
         """What an egress path has earned; the initial window where nothing is known."""
         key = (zone.name, site, source)

@@ -67,16 +67,30 @@ class PolicyState:
         now_ms: Callable[[], int],
         record: Callable[[list[object]], None],
     ) -> None:
-        self._config, self._now, self._now_ms, self._record = config, now, now_ms, record
+        self._now, self._now_ms, self._record = now, now_ms, record
         self.stops: dict[tuple[str, str], Suspension] = {}
         self.pauses = Pauses()
         self._lost: dict[str, tuple[int, str]] = {}
         self._rates: OrderedDict[tuple[str, str], Learned] = OrderedDict()
         self._seen: OrderedDict[tuple[str, ...], deque[float]] = OrderedDict()
-        self.warmups = Warmups(config.warmups, [source for pool in config.pools for source in pool.sources])
         self.learned_concurrency = LearnedConcurrency(config, now_ms, record)
         self.manners = Manners(now_ms, record)
+        self._read(config)
+
+    def _read(self, config: Config) -> None:
+        self._config = config
+        self.warmups = Warmups(config.warmups, [source for pool in config.pools for source in pool.sources])
         self._windows = {found.name: found for found in config.windows}
+
+    def configure(self, config: Config) -> None:
+        """Other settings from now on: what is stopped and what was learned stays, as does what was sent today."""
+        self.day()
+        days = self.warmups.state()
+        self._read(config)
+        self.warmups.restore(days)
+        self.learned_concurrency.configure(config)
+        for rate in self._rates.values():
+            rate.configure(config.learning)
 
     # -- what holds
 

@@ -1,0 +1,199 @@
+"""Another configuration without a restart, and an end that cuts nothing off: the real MTA, and the real commands.
+
+`scripts/reload` does at length what the first test does in short.
+"""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from survival import reload
+from survival.client import Connection
+from survival.ledger import Ledger
+from survival.letters import Letter
+from survival.rig import TOP, Mta, sink
+
+
+async def test_reloads_under_load_break_nothing(tmp_path: Path) -> None:
+    """Five configurations, one of them wrong, while clients hand in, one in the middle of its DATA; then a drain."""
+    figures = await reload.trial(tmp_path, reloads=5)
+    assert figures["broken"] == []
+    assert figures["reloads"] == 5
+    assert figures["refused"] >= 1
+    assert figures["http"] > 0
+
+
+def zonemta(mta: Mta, *arguments: str) -> tuple[int, str]:
+    """A command's exit status, and what it says."""
+    command = [sys.executable, "-m", "zonemta_py", *arguments, "--config", str(mta.config_file)]
+    ran = subprocess.run(command, cwd=TOP, env=os.environ | {"PYTHONPATH": str(TOP)}, capture_output=True, text=True)
+    return ran.returncode, ran.stdout + ran.stderr
+
+
+@pytest.fixture
+def mta(tmp_path: Path) -> Iterator[Mta]:
+    one = Mta(tmp_path / "queue", 9, home=tmp_path, processes=1)
+    one.start()
+    asyncio.run(one.taking())
+    yield one
+    one.end()
+
+
+def accepts(port: int) -> bool:
+    with socket.socket() as client:
+        client.settimeout(30)
+        try:
+            client.connect(("127.0.0.1", port))
+            return client.recv(100).startswith(b"220")
+        except OSError:
+            return False
+
+
+def test_what_a_reload_says_and_the_way_back(mta: Mta, tmp_path: Path) -> None:
+    """Listeners come and go; a wrong configuration, one that would strand mail, and a port that is taken change
+    nothing; the history has who and what, and gives it back."""
+    text, other = mta.config_file.read_text(), Mta(tmp_path / "unused", 9)
+    mta.config_file.write_text(f'{text}[[listeners]]\nname = "second"\nport = {other.port}\n')
+    status, said = zonemta(mta, "reload", "--check")
+    assert (status, accepts(other.port)) == (0, False)
+    assert "listeners.second.port" in said
+    status, said = zonemta(mta, "reload")
+    assert status == 0
+    assert "configuration 2 of this run holds" in said
+    assert accepts(other.port)
+    assert accepts(mta.port)
+    mta.config_file.write_text(text.replace("jitter", "jiter"))
+    status, said = zonemta(mta, "reload")
+    assert status == 78
+    assert "did you mean 'jitter'?" in said
+    asyncio.run(_give(mta, "waits@bulk.test"))
+    mta.config_file.write_text(text.partition('[[zones]]\nname = "bulk"')[0])
+    status, said = zonemta(mta, "reload")
+    assert status == 78
+    assert "nothing has changed: zone 'bulk' is gone from the configuration, but 1 recipients wait" in said
+    assert "the configuration stays as it is: zone 'bulk'" in mta.log_tail()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        mta.config_file.write_text(f'{text}[[listeners]]\nname = "x"\nport = {taken.getsockname()[1]}\n')
+        status, said = zonemta(mta, "reload")
+        assert status == 78
+        assert "cannot listen on 127.0.0.1" in said
+    mta.config_file.write_text(text.replace("life_h", "life_h") + '[plugins]\nenabled = ["no-such-plugin"]\n')
+    status, said = zonemta(mta, "reload")
+    assert status == 78
+    assert "no-such-plugin" in said
+    status, said = zonemta(mta, "config", "back", "1")
+    assert status == 65
+    assert "never in force" in said
+    status, said = zonemta(mta, "config", "back", "1", "--force")
+    assert status == 0
+    assert mta.config_file.read_text() == text
+    end = time.monotonic() + 30
+    while accepts(other.port):
+        assert time.monotonic() < end
+    status, said = zonemta(mta, "config", "history", "--plain")
+    lines = said.splitlines()
+    assert (status, len(lines)) == (0, 3)
+    assert "listeners.second" in lines[-2]
+    assert "user" in lines[-2]
+    assert "at the start" in lines[-1]
+    assert mta.ask("generation") == {"generation": 3}
+
+
+async def _give(mta: Mta, to: str) -> None:
+    connection = await Connection.open(mta.port)
+    await connection.transaction(Letter("1.0", "a@b.test", [to], b"Subject: x\r\n\r\nx\r\n"))
+    connection.close()
+
+
+async def test_a_drain_ends_what_is_under_way(tmp_path: Path) -> None:
+    """The destination takes its time; the delivery ends, what waits stays, nobody is in doubt."""
+    answered, rest_s = asyncio.Event(), 1.0
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            await take(reader, writer)
+        writer.close()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 slow\r\n")
+        while line := await reader.readline():
+            if line.upper().startswith(b"DATA"):
+                writer.write(b"354 go on\r\n")
+                await reader.readuntil(b"\r\n.\r\n")
+                answered.set()
+                await asyncio.sleep(rest_s)
+            writer.write(b"250 OK\r\n")
+
+    server = await asyncio.start_server(slow, "127.0.0.1", 0)
+    mta = Mta(tmp_path / "queue", server.sockets[0].getsockname()[1], home=tmp_path, processes=1)
+    mta.config_file.write_text(mta.config_file.read_text().replace("connections = 5", "connections = 1"))
+    mta.start()
+    try:
+        await mta.taking()
+        for number in range(2):
+            await _give(mta, f"r{number}@bulk.test")
+        await asyncio.wait_for(answered.wait(), 30)
+        status, said = await asyncio.to_thread(zonemta, mta, "drain", "--for", "30s")
+        assert (status, mta.alive) == (0, False), said
+        assert mta._process is not None
+        assert mta._process.returncode == 0
+        mta.start()
+        await mta.taking()
+        await mta.drained()
+        assert mta.in_doubt() == []
+        answered.clear()
+        rest_s = 20.0
+        await _give(mta, "late@bulk.test")
+        await asyncio.wait_for(answered.wait(), 30)
+        status, said = await asyncio.to_thread(zonemta, mta, "drain", "--for", "1s")
+        assert status == 75
+        assert "1 deliveries took longer than 1s" in said
+    finally:
+        mta.end()
+        server.close()
+
+
+async def test_a_plugin_that_is_new_is_heard(tmp_path: Path) -> None:
+    """In the queue's process too, which goes on; a plugin's file that has changed is read anew."""
+    ledger = Ledger()
+    plugin = tmp_path / "marks.py"
+    code = "async def queue_route(envelope, routing):\n    routing.zone = '{zone}'\n"
+    plugin.write_text(code.format(zone="bulk"))
+    async with sink(ledger) as running:
+        mta = Mta(tmp_path / "queue", running.port, home=tmp_path, processes=1)
+        text = mta.config_file.read_text()
+        mta.config_file.write_text(text)
+        mta.start()
+        try:
+            await mta.taking()
+            assert await _zone_of(mta) == "default"
+            mta.config_file.write_text(f'{text}[plugins]\nenabled = ["{plugin}"]\n')
+            assert (await asyncio.to_thread(mta.ask, "reload"))["refused"] == []
+            assert await _zone_of(mta) == "bulk"
+            plugin.write_text(code.format(zone="default"))
+            assert (await asyncio.to_thread(mta.ask, "reload"))["refused"] == []
+            assert await _zone_of(mta) == "default"
+        finally:
+            mta.end()
+
+
+async def _zone_of(mta: Mta) -> Any:
+    """In which zone mail goes out now."""
+    mta.ask("stop", kind="zone", name="default", seconds=3600, cause="a test")
+    mta.ask("stop", kind="zone", name="bulk", seconds=3600, cause="a test")
+    await _give(mta, "somebody@one.test")
+    (row,) = mta.ask("list")["rows"]
+    for name in ("default", "bulk"):
+        mta.ask("lift", kind="zone", name=name)
+    await mta.drained()
+    return row["zone"]

@@ -1,0 +1,125 @@
+"""`zonemta config history`, `diff` and `back`: the configurations this MTA has had, and the way back to one.
+
+They are kept by the MTA itself, in its folder; the commands read them there, so that they work when it is stopped too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from zonemta_py.cli.run.folder import check_unlocked
+from zonemta_py.cli.run.running import order, tell, written
+from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.output import moment, print_json, print_table, printable
+from zonemta_py.config import Config
+from zonemta_py.config.file import of_text
+from zonemta_py.disk.files import replace_file
+from zonemta_py.queue.reload import history as kept
+
+_SHOWN = 3
+_MODE = 0o600
+
+Number = Annotated[int, typer.Argument(metavar="N", help="Its number, as `zonemta config history` shows it.")]
+
+
+@tabled
+def history(
+    number: Annotated[
+        int | None, typer.Argument(metavar="[N]", help="Only this one, with everything that it changed.")
+    ] = None,
+    config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
+) -> None:  # fmt: skip
+    """List the configurations that this MTA has had, newest first: who gave each, when, and what it changed."""
+    found = _rows(configuration(config, folder).folder)
+    if number is not None:
+        found = [row for row in found if row["number"] == number]
+        if not found:
+            raise CommandError(Exit.DATA, f"there is no configuration {number}; leave the number out to see all")
+    if json:
+        print_json(found)
+    elif number is not None:
+        changes = [tuple(map(written, change)) for change in found[0]["changes"]]
+        print_table(_title(found[0]), ["key", "before", "after"], changes)
+    else:
+        rows = [(row["number"], moment(row["ms"]), printable(row["by"]), _short(row["changes"])) for row in found]
+        print_table("", ["number ", "since", "by", "changed"], rows)
+
+
+def diff(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Show what differs between the configuration file and the configuration in force (zonemta reload --check)."""
+    tell(order(configuration(config, folder), check=True), check=True, json=json)
+
+
+def back(
+    number: Number,
+    force: Annotated[bool, typer.Option("--force", help="Also if changes of the file were never in force.")] = False,
+    config: ConfigFile = None,
+    folder: Folder = None,
+) -> None:
+    """Write an earlier configuration to its file again, and put it in force if the MTA runs."""
+    settings = configuration(config, folder)
+    try:
+        origin = kept.text(settings.folder, number)
+        if not origin.path:
+            raise CommandError(Exit.DATA, f"configuration {number} came from no file: it was the built-in defaults")
+        file = Path(origin.path)
+        of_text(file, origin.text)  # it may be of an earlier version
+        before = file.read_text() if file.exists() else ""
+        if before != kept.newest(settings.folder).text and not force:
+            raise CommandError(
+                Exit.DATA, f"{file}: has changes that were never in force; keep a copy, then use --force"
+            )
+        _write(file, origin.text)
+    except ValueError as error:
+        raise CommandError(Exit.DATA, str(error)) from None
+    except OSError as error:
+        raise from_os(error) from None
+    _put_in_force(settings, file, before, number)
+
+
+def _put_in_force(settings: Config, file: Path, before: str, number: int) -> None:
+    if _stopped(settings):
+        print(f"{file}: is configuration {number} again; it holds from the next start on")
+        return
+    try:
+        tell(order(settings), check=False)
+    except CommandError:
+        _write(file, before)
+        raise
+    print(f"{file}: is configuration {number} again")
+
+
+def _stopped(settings: Config) -> bool:
+    try:
+        check_unlocked(settings.folder)
+    except CommandError:
+        return False
+    return True
+
+
+def _write(file: Path, text: str) -> None:
+    """With the rights and the owner that it has."""
+    if file.exists():
+        file.write_text(text)
+    else:
+        replace_file(file, text.encode(), _MODE)
+
+
+def _rows(folder: Path) -> list[dict[str, Any]]:
+    try:
+        return kept.rows(folder)
+    except OSError as error:
+        raise from_os(error) from None
+
+
+def _title(row: dict[str, Any]) -> str:
+    return f"Configuration {row['number']}, since {moment(row['ms'])}, given by {printable(row['by'])}"
+
+
+def _short(changes: list[list[Any]]) -> str:
+    names = ", ".join(printable(key) for key, _, _ in changes[:_SHOWN])
+    return f"{names} and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else names

@@ -1,0 +1,295 @@
+"""The configuration that runs, and another one in its place without a restart (`zonemta reload`, SIGHUP).
+
+The whole is loaded and checked in a process of its own first: a plugin that hangs or dies there harms nobody. Then new
+ports are bound, and the queue takes it, or says why not: nothing has changed up to here. After that it holds. Each
+role's process is followed by another one, which accepts on the same listening sockets, so that no connection that waits
+there is lost; the one before accepts no more, ends what it has begun, and then itself. The event feed alone ends before
+the next one begins, since both would have the same cursors.
+
+Failures: why nothing has changed is one sentence in the log, and for whoever asked.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from zonemta_py import children
+from zonemta_py.config import Config, ConfigError, processes
+from zonemta_py.config.difference import LATER, difference, leaves
+from zonemta_py.config.file import SourceFile
+from zonemta_py.pipe import Pipe, pair
+from zonemta_py.plugin.host import Host
+from zonemta_py.ports import Ports, StartError
+from zonemta_py.processes import Processes, fork
+from zonemta_py.queue_process import Given
+
+PROBE_S = 60.0
+TAKE_S = 120.0
+"""How long the queue may take over a configuration; recovery may have to end first."""
+
+
+class Refused(Exception):
+    """Why a configuration cannot be taken: sentences."""
+
+    def __init__(self, sentences: list[str]) -> None:
+        super().__init__(" ".join(sentences))
+        self.sentences = sentences
+
+
+class Generations:
+    """What runs by which configuration. clock: UNIX time, by which the reporter's day begins."""
+
+    def __init__(
+        self, config: Config, origin: SourceFile, again: Callable[[], tuple[Config, SourceFile]], ports: Ports,
+        table: Processes, clock: Callable[[], float],
+    ) -> None:  # fmt: skip
+        self._given = Given(config, origin, f"user {_name(os.getuid())}, at the start", 1)
+        self._host = Host.empty()
+        self._again, self._ports, self._processes, self._clock = again, ports, table, clock
+        self._pipe: Pipe | None = None
+        self._theirs: Pipe | None = None
+        self._asked: list[tuple[int, str, dict[str, Any]]] = []
+        self.drain: Callable[[float, str], None]
+        """Ends all, in so many seconds at the latest; set by the supervisor."""
+
+    @property
+    def config(self) -> Config:
+        return self._given.config
+
+    # -- processes
+
+    def start(self, host: Host) -> None:
+        """All processes of the first configuration."""
+        self._host, config = host, self.config
+        self._start_queue()  # loads itself, while the receiver is loaded here
+        children.load_receiver()
+        self._start_receivers()
+        children.load_sender()
+        self._start_others()
+        children.load_queue()  # the queue that is started has its own; the next one finds it here
+        children.load_rules(config)
+
+    def _start_queue(self) -> None:
+        given, host = self._given, self._host
+
+        def work() -> None:
+            assert self._theirs is not None
+            children.queue(given, host, self._theirs)
+
+        self._processes.start("queue", work, before=self._connect, after=self._connected)
+
+    def _connect(self) -> list[Pipe]:
+        """A pipe for the queue's next process; what it must keep open."""
+        if self._pipe is not None:
+            self._processes.forget(self._pipe)
+        self._pipe, self._theirs = pair()
+        self._processes.remember(self._pipe, self._theirs)
+        return [self._theirs]
+
+    def _connected(self) -> None:
+        """The process has its end now: when it ends, so does the pipe."""
+        assert self._theirs is not None
+        self._processes.forget(self._theirs)
+
+    def _start_receivers(self) -> None:
+        given, host = self._given, self._host
+        count = processes(given.config.server.receivers)
+        for number in range(count):
+            rows = self._ports.rows(given.config.listeners, number, count)
+            work = partial(children.receiver, given.config, host, rows, count)
+            self._processes.start(f"receiver-{number + 1}", work, [bound for _, bound in rows])
+
+    def _start_others(self) -> None:
+        given, host = self._given, self._host
+        config = given.config
+        for number in range(1, processes(config.server.senders) + 1):
+            name = f"sender-{number}"
+            self._processes.start(name, partial(children.sender, config, host, name, given.generation))
+        for service in config.services:
+            bound = self._ports.of(service)
+            work = partial(children.SERVICES[service.name], config, host, bound)
+            self._processes.start(service.name, work, [bound])
+        if config.event_sinks:
+            self._processes.start("events", partial(children.events, config, host), alone=True)
+        if config.tls.reports:
+            report = lambda: children.reporter(config, host, self._clock())  # noqa: E731
+            self._processes.start("reporter", report, due_s=lambda: children.report_wait_s(config, self._clock()))
+
+    def _roles(self) -> set[str]:
+        config = self.config
+        roles = {"queue", *(f"receiver-{n + 1}" for n in range(processes(config.server.receivers)))}
+        roles |= {f"sender-{n + 1}" for n in range(processes(config.server.senders))}
+        roles |= {service.name for service in config.services}
+        return roles | ({"events"} if config.event_sinks else set()) | ({"reporter"} if config.tls.reports else set())
+
+    # -- what the queue passes on
+
+    def told(self, uid: int, pid: int) -> None:
+        """SIGHUP: from the queue, which has a question, or from anybody, who wants the configuration to be read anew.
+
+        uid, pid: whose it is.
+        """
+        asked = self._read()
+        while self._asked:
+            number, question, arguments = self._asked.pop(0)
+            self._say(number, question, arguments)
+            self._read()
+        if not asked and pid != self._processes.pid("queue"):
+            self.reload(f"user {_name(uid)}, by SIGHUP")
+
+    def _read(self) -> bool:
+        """Takes in questions; True: there were some."""
+        before = len(self._asked)
+        with suppress(EOFError, OSError):
+            while self._pipe is not None and self._pipe.poll(0):
+                self._sort(self._pipe.recv())
+        return len(self._asked) > before
+
+    def _sort(self, message: tuple[Any, ...]) -> list[str] | None:
+        """A question waits for its turn; what became of a configuration is returned."""
+        if message[0] == "ask":
+            self._asked.append(message[1:])
+            return None
+        refused: list[str] = message[2]
+        return refused
+
+    def _say(self, number: int, question: str, arguments: dict[str, Any]) -> None:
+        if question == "reload":
+            answer: tuple[str, int, Any] = ("answer", number, self.reload(**arguments))
+        elif question == "drain":
+            answer = ("answer", number, {"for_s": arguments["for_s"]})
+        else:
+            answer = ("wrong", number, f"the supervisor does not know {question!r}")
+        with suppress(OSError):
+            assert self._pipe is not None
+            self._pipe.send(answer)
+        if question == "drain":
+            self.drain(arguments["for_s"], arguments["by"])
+
+    # -- another configuration
+
+    def reload(self, by: str = "", check: bool = False) -> dict[str, Any]:
+        """changes: [key, old, new]; refused: why nothing has changed; later: keys that hold from the next start on;
+        generation: of the configuration that runs. check: only says so."""
+        changes: list[Any] = []
+        try:
+            config, origin = self._again()
+            changes = [list(change) for change in difference(leaves(self.config), leaves(config))]
+            self._try(config)
+            given = Given(config, origin, by or "somebody", self._given.generation + 1)
+            self._change(given, check)
+        except (ConfigError, StartError) as error:
+            return self._told(changes, [str(error)], by)
+        except Refused as error:
+            return self._told(changes, error.sentences, by)
+        return self._told(changes, [], "" if check else by)
+
+    def _told(self, changes: list[Any], refused: list[str], by: str) -> dict[str, Any]:
+        for sentence in refused if by else ():
+            _log(f"the configuration stays as it is: {sentence}")
+        if by and not refused:
+            names = ", ".join(key for key, _, _ in changes[:10]) + (" …" if len(changes) > 10 else "")
+            _log(f"configuration {self._given.generation} holds, given by {by}; changed: {names or 'nothing'}")
+        later = [key for key, _, _ in changes if key in LATER]
+        return {"changes": changes, "refused": refused, "later": later, "generation": self._given.generation}
+
+    def _try(self, config: Config) -> None:
+        """Loads and checks all of it elsewhere. Raises Refused."""
+        ours, theirs = pair()
+        pid = fork(partial(_probe, config, theirs))
+        theirs.close()
+        try:
+            said = ours.recv() if ours.poll(PROBE_S) else f"loading it took more than {PROBE_S:g} s; check its plugins"
+        except (EOFError, OSError):
+            said = "a process that loaded it died; check its plugins with `zonemta config check`"
+        finally:
+            ours.close()
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        if said:
+            raise Refused([said])
+
+    def _change(self, given: Given, check: bool) -> None:
+        """Raises Refused, ConfigError, StartError: nothing has changed."""
+        added = self._ports.bind(given.config)
+        try:
+            host = self._host if check else children.plugins(given.config)
+            if not check:
+                children.load_services(given.config)
+            if refused := self._offer(given, check):
+                raise Refused(refused)
+        except BaseException:
+            self._ports.drop(added)
+            raise
+        if check:
+            self._ports.drop(added)
+            return
+        self._hold(given, host)
+
+    def _offer(self, given: Given, check: bool) -> list[str]:
+        """Why the queue does not take it."""
+        busy = ["the queue's process is starting; try again in a moment"]
+        if self._pipe is None or not self._processes.pid("queue"):
+            return busy
+        try:
+            self._pipe.send(("take", 0, (given, check)))
+            until = time.monotonic() + TAKE_S
+            while self._pipe.poll(max(0.0, until - time.monotonic())):
+                refused = self._sort(self._pipe.recv())
+                if refused is not None:
+                    return refused
+        except (EOFError, OSError):
+            return busy
+        os.kill(self._processes.pid("queue"), signal.SIGKILL)  # what it has taken is unknown: its next process knows
+        return ["the queue's process did not answer; it is restarted with the configuration as it was"]
+
+    def _hold(self, given: Given, host: Host) -> None:
+        """It is the one that runs from now on."""
+        before = self._roles()
+        self._given, self._host = given, host
+        self._processes.stop_s = given.config.server.stop_s
+        if given.config.event_sinks:
+            children.begin_events(given.config)
+        with suppress(ConfigError):
+            children.load_rules(given.config)
+        self._processes.remember(*self._ports.all)
+        self._start_queue()
+        self._start_receivers()
+        self._start_others()
+        for role in before - self._roles():
+            self._processes.end(role)
+        for bound in self._ports.close_unused(given.config):
+            self._processes.forget(bound)
+
+
+def _probe(config: Config, pipe: Pipe) -> None:
+    """In a process of its own: says what is wrong, or ""."""
+    try:
+        children.check(config, children.plugins(config))
+        children.load_rules(config)
+        pipe.send("")
+    except ConfigError as error:
+        pipe.send(str(error))
+    except BaseException as error:
+        pipe.send(f"it cannot be loaded ({type(error).__name__}: {error}); `zonemta config check` says where")
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _log(sentence: str) -> None:
+    print(f"zonemta: {sentence}", file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""Another configuration for a queue that runs, and what it had before."""

@@ -1,0 +1,58 @@
+"""Takes another configuration while the queue runs: all of it in one turn of the event loop, or nothing.
+
+Nothing is rebuilt: recipients in memory, leases that are out and batches on their way to a disk keep the zone, flow
+queue and egress path they have; these take the new settings, and what waits moves to where it belongs by them. What is
+used of a limit stays used, as after a restart; leases and open connections count at the new limits at once.
+
+Promise: `faults` says everything that would lose or strand mail; if it says nothing, `take` succeeds. tests/queue walk
+over all objects of a queue after a reload: none may know the old configuration any more.
+"""
+
+from __future__ import annotations
+
+from zonemta_py.config import Config
+from zonemta_py.config.difference import FIXED, leaves
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.hooks import Hooks
+from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.schedule.sites import DestinationResolver
+from zonemta_py.zones import queues
+
+
+def faults(queue: QueueContext, config: Config) -> list[str]:
+    """Why it cannot be taken, each in one sentence with its remedy."""
+    core = queue.core
+    before, after = leaves(core.config), leaves(config)
+    found = [
+        f"{key} cannot be changed while the MTA runs: put it back, or stop the MTA, change it and start again"
+        for key in FIXED
+        if before.get(key) != after.get(key)
+    ]
+    for name, place in core.schedule.zones.items():
+        zone = queues.settings_of(config, name)
+        if zone is not None and zone.pulled == place.zone.pulled:
+            continue
+        if sentence := _not_empty(core, name):
+            what = "is gone from the configuration" if zone is None else f"is to have delivery = {zone.delivery!r}"
+            if queues.is_made(name):
+                what = "is to be the zone of that name in the configuration"
+            found.append(f"zone {name!r} {what}, but {sentence}")
+    return found
+
+
+def _not_empty(core: Core, name: str) -> str:
+    """What is still in a zone, and the remedy; "" if nothing is."""
+    place, counts = core.schedule.zones[name], core.sizes.zones.get(name, (0, 0, 0))
+    remedy = "give the zone back, wait until it is empty, or restart the MTA, which moves its mail to the default zone"
+    if any(counts):
+        return f"{sum(counts):,} recipients wait in it; {remedy}"
+    if place.active or place.loaded:
+        return f"mail of it is just being delivered; {remedy}"
+    return ""
+
+
+def take(queue: QueueContext, config: Config, hooks: Hooks, resolver: DestinationResolver | None) -> None:
+    """The configuration is this one from now on. Not for one with `faults`."""
+    out = [lease.batch for lease in queue.leases.out.values()]
+    queue.core.configure(config, hooks, resolver, out)
+    queue.settling.configure()

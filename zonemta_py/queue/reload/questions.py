@@ -1,0 +1,59 @@
+"""Questions about the configuration, and orders to the supervisor:
+
+reload check by         another configuration, from where the first came: changes, refused, later, generation
+                        (`generations.py`); check: only says what it would do
+generation              that of the configuration: 1 at a start, one more with each reload
+drain for_s by          takes nothing new, ends what is under way, and then itself
+draining                how many deliveries are out, and whether the queue is to end
+configurations          those it has had, newest first (`history.py`)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from zonemta_py.queue.api import Supervising
+from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.queue.reload import history
+
+
+async def _reload(queue: QueueContext, check: bool = False, by: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = await _supervisor(queue).ask("reload", check=bool(check), by=str(by))
+    return found
+
+
+async def _drain(queue: QueueContext, for_s: float, by: str = "") -> dict[str, Any]:
+    if not 0 <= float(for_s) < 1e6:
+        raise ValueError(f"a drain cannot take {for_s} seconds; give it 0 to 1,000,000")
+    found: dict[str, Any] = await _supervisor(queue).ask("drain", for_s=float(for_s), by=str(by))
+    return found
+
+
+async def _generation(queue: QueueContext) -> dict[str, Any]:
+    return {"generation": queue.generation}
+
+
+async def _draining(queue: QueueContext) -> dict[str, Any]:
+    out = list(queue.leases.out.values())
+    return {"leases": len(out), "recipients": sum(len(lease.open) for lease in out), "ending": queue.core.stopping}
+
+
+async def _configurations(queue: QueueContext) -> list[dict[str, Any]]:
+    return await asyncio.to_thread(history.rows, queue.core.config.folder)
+
+
+def _supervisor(queue: QueueContext) -> Supervising:
+    if queue.supervisor is None:
+        raise ValueError("this queue was not started by `zonemta run`, which alone can do that")
+    return queue.supervisor
+
+
+QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
+    "reload": _reload,
+    "drain": _drain,
+    "generation": _generation,
+    "draining": _draining,
+    "configurations": _configurations,
+}

@@ -1,0 +1,258 @@
+"""The process that owns the disk, and what the supervisor says to it.
+
+The two are connected by a pipe of messages (`pipe.py`), which ends with either. The queue passes on what
+operators ask of the supervisor, and wakes it by SIGHUP; the supervisor hands over another configuration, which is taken
+whole or refused (`queue/reload/apply.py`). Senders of earlier configurations get no more leases from that moment on
+(`wire.server.retire`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import logging
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from zonemta_py.config import Config, ConfigError
+from zonemta_py.config.file import SourceFile
+from zonemta_py.logs import mail, setup
+from zonemta_py.metrics import report
+from zonemta_py.metrics.meter import Labels
+from zonemta_py.pipe import Pipe
+from zonemta_py.plugin.host import Host
+
+if TYPE_CHECKING:
+    from zonemta_py.delivery.dns.destination import DnsDestinationResolver
+    from zonemta_py.queue.queue import LocalQueue
+    from zonemta_py.zones.site import Site
+
+log = logging.getLogger(__name__)
+
+RULES_AFTER_S = 0.3
+_NOTING = asyncio.Lock()
+READY_S = 60.0
+"""How long a new configuration waits for recovery."""
+
+
+class Given(NamedTuple):
+    """A configuration, and who gave it. generation: a number that grows with each."""
+
+    config: Config
+    origin: SourceFile
+    by: str
+    generation: int
+
+
+class Plugged:
+    """The plugins of this process; their counts go on when others take their place."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._before: dict[tuple[str, Labels], float] = {}
+
+    def totals(self) -> report.Values:
+        found = dict(self._before)
+        for metric, labels, value in self._host.totals():
+            found[metric, labels] = found.get((metric, labels), 0) + value
+        return [(metric, labels, value) for (metric, labels), value in found.items()]
+
+    def instead(self, host: Host) -> None:
+        self._before, self._host = {(metric, labels): value for metric, labels, value in self.totals()}, host
+
+
+class Supervision:
+    """The queue's end of the pipe."""
+
+    def __init__(self, queue: LocalQueue, pipe: Pipe, plugged: Plugged) -> None:
+        self._queue, self._pipe, self._plugged = queue, pipe, plugged
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+        asyncio.get_running_loop().add_reader(pipe.fileno(), self._heard)
+
+    async def ask(self, question: str, **arguments: Any) -> Any:
+        """As `Supervising.ask`."""
+        number = next(self._numbers)
+        answer = self._asked[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._pipe.send(("ask", number, question, arguments))
+            os.kill(os.getppid(), signal.SIGHUP)
+        except OSError:
+            raise ValueError("the supervisor has ended; start the MTA again") from None
+        return await answer
+
+    def _heard(self) -> None:
+        try:
+            kind, number, payload = self._pipe.recv()
+        except (EOFError, OSError):  # the supervisor has died, and this process dies with it
+            asyncio.get_running_loop().remove_reader(self._pipe.fileno())
+            return
+        if kind == "take":
+            self._queue.core.keep(asyncio.ensure_future(self._take(*payload)))
+        elif (answer := self._asked.pop(number, None)) is not None and not answer.done():
+            if kind == "wrong":
+                answer.set_exception(ValueError(payload))
+            else:
+                answer.set_result(payload)
+
+    async def _take(self, given: Given, check: bool) -> None:
+        """Tells the supervisor why not; an empty list: it is taken, or (check) would be."""
+        try:
+            refused = await _taken(self._queue, self._plugged, given, check)
+        except (ConfigError, TimeoutError) as error:
+            refused = [str(error) or "the queue is still being recovered; try again when it is ready"]
+        except Exception as error:
+            log.exception("the configuration could not be taken over")
+            refused = [f"the queue failed on it ({type(error).__name__}: {error}), see the log; restart the MTA"]
+        self._pipe.send(("taken", 0, refused))
+
+
+async def _taken(queue: LocalQueue, plugged: Plugged, given: Given, check: bool) -> list[str]:
+    """Raises ConfigError, TimeoutError."""
+    from zonemta_py.queue.lifecycle import classification
+    from zonemta_py.queue.reload import apply
+
+    await asyncio.wait_for(queue.core.when_ready.wait(), READY_S)
+    if (refused := apply.faults(queue, given.config)) or check:
+        return refused
+    config = given.config
+    host = await asyncio.to_thread(plugins, config)
+    await asyncio.to_thread(classification.load, config)
+    mail_log = mail.of(config, host.entries)
+    if refused := apply.faults(queue, config):  # mail may have come meanwhile
+        return refused
+    _take_now(queue, config, host, given.generation)
+    if queue.core.mail_log is not None:
+        queue.core.mail_log.flush()
+    queue.core.mail_log = mail_log
+    setup.begin(config, host.entries)
+    plugged.instead(host)
+    await note(queue, given, f"reloaded by {given.by}")
+    return []
+
+
+def _take_now(queue: LocalQueue, config: Config, host: Host, generation: int) -> None:
+    from zonemta_py.plugin.queue_hooks import PluginHooks
+    from zonemta_py.queue.reload import apply
+    from zonemta_py.wire import server
+
+    server.retire(queue, generation)
+    apply.take(queue, config, PluginHooks(host, {zone.name for zone in config.zones}), resolver_of(config))
+
+
+def plugins(config: Config) -> Host:
+    """Loads and checks the plugins. Raises PluginError."""
+    return Host.load(config.plugins, [zone.name for zone in config.zones]) if config.plugins.enabled else Host.empty()
+
+
+class _LazyResolver:
+    """DNS for the schedule, loaded on first use: accepting mail need not wait for it."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._loaded: asyncio.Task[DnsDestinationResolver] | None = None
+
+    async def site(self, domain: str, now: float) -> Site:
+        if self._loaded is None:
+            self._loaded = asyncio.ensure_future(asyncio.to_thread(self._load))
+        try:
+            resolver = await asyncio.shield(self._loaded)
+        except Exception:
+            self._loaded = None  # the next lookup tries again
+            raise
+        return await resolver.site(domain, now)
+
+    def _load(self) -> DnsDestinationResolver:
+        from zonemta_py.delivery.dns.destination import DnsDestinationResolver
+
+        return DnsDestinationResolver(self._config)
+
+
+def resolver_of(config: Config) -> _LazyResolver | None:
+    """None where nothing is ever looked up."""
+    return None if all(zone.host or zone.pulled for zone in config.zones) else _LazyResolver(config)
+
+
+async def run(given: Given, host: Host, pipe: Pipe) -> None:
+    """For ever. pipe: to the supervisor."""
+    from zonemta_py.disk import identity
+    from zonemta_py.disk.leveldb.store import StoreError
+    from zonemta_py.plugin.queue_hooks import PluginHooks
+    from zonemta_py.queue.admin import metrics
+    from zonemta_py.queue.recovery.start import begin
+    from zonemta_py.wire import reporting, server
+
+    config = given.config
+    hooks = PluginHooks(host, {zone.name for zone in config.zones})
+    while True:
+        try:
+            opening = await begin(config, hooks, resolver=resolver_of(config))
+            break
+        except (StoreError, OSError) as error:
+            gc.enable()
+            print(f"zonemta: the queue cannot be opened: {error}; trying again", file=sys.stderr, flush=True)
+            await asyncio.sleep(0.5)
+    queue = opening.queue
+    plugged = Plugged(host)
+    queue.generation, queue.supervisor = given.generation, Supervision(queue, pipe, plugged)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _drain, queue)
+    queue.core.mail_log = mail.of(config, host.entries)
+    queue.core.copied = identity.copied(config.folder, identity.this_machine())
+    if queue.core.copied:
+        print(f"zonemta: {queue.core.copied}", file=sys.stderr, flush=True)
+    listening = await server.serve(queue, config.folder)
+    gc.enable()
+    await opening.finish()
+    noting = asyncio.ensure_future(note(queue, given, "the MTA was started with them"))
+    queue.start()
+    reporting.begin("queue", queue, plugged.totals)
+    total = (await queue.ask("size"))["total"]
+    counts = ", ".join(f"{total[state]:,} {state}" for state in ("queued", "deferred", "held"))
+    print(f"zonemta: ready; recipients: {counts}", file=sys.stderr, flush=True)
+    await asyncio.gather(
+        _rules_soon(config), noting, metrics.watch(queue), listening.serve_forever()
+    )  # fmt: skip
+
+
+async def _rules_soon(config: Config) -> None:
+    """Loads the rules once mail is being accepted; a reply that comes earlier loads them at once."""
+    from zonemta_py.queue.lifecycle import classification
+
+    await asyncio.sleep(RULES_AFTER_S)
+    await asyncio.to_thread(classification.load, config)
+
+
+async def note(queue: LocalQueue, given: Given, cause: str) -> None:
+    """Records which of its keys have changed since the last configuration, and keeps this one."""
+    from zonemta_py.queue.maintenance import configuration
+    from zonemta_py.queue.reload import history
+
+    core = queue.core
+    try:
+        async with _NOTING:
+            await configuration.note(core, cause)
+            row = (core.config.folder, given.config, given.origin, given.by, core.clock.ms())
+            await asyncio.to_thread(history.add, *row)
+    except OSError as error:
+        print(f"zonemta: what has changed in the configuration cannot be noted: {error}", file=sys.stderr, flush=True)
+
+
+def _drain(queue: LocalQueue) -> None:
+    """Grants no more leases, and ends when all leases have their results and no receiver is left."""
+    queue.core.stopping = True
+    queue.core.keep(asyncio.ensure_future(_until_drained(queue)))
+
+
+async def _until_drained(queue: LocalQueue) -> None:
+    from zonemta_py.wire.server import ClientConnection
+
+    while queue.leases.out.keys() - queue.pulls.reserved or ClientConnection.receivers:  # noqa: ASYNC110 (it ends soon, or is killed)
+        await asyncio.sleep(0.02)
+    await queue.core.journal.stable()
+    await queue.core.lines.stable()
+    if queue.core.mail_log is not None:
+        queue.core.mail_log.flush()
+    os._exit(os.EX_OK)

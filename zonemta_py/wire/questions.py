@@ -1,0 +1,43 @@
+"""Questions and orders that come over the socket: answered when recovery is over, whatever becomes of who asked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from zonemta_py.queue.queue import LocalQueue
+
+log = logging.getLogger(__name__)
+
+
+async def answered(queue: LocalQueue, question: str, arguments: dict[str, Any]) -> Any:
+    """Recovery comes first: until it is over the queue's contents, and the effect of an order, are unknown.
+
+    Raises ValueError for what is not a question, and for values that it cannot be answered with.
+    """
+    if not isinstance(question, str) or not isinstance(arguments, dict) or not all(map(_is_text, arguments)):
+        raise ValueError("a question must be a name and a map of arguments")
+    await queue.core.when_ready.wait()
+    try:
+        return await queue.ask(question, **arguments)
+    except (TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
+        log.exception("the question %.80s failed", question)
+        raise ValueError(
+            f"{question}: it cannot be answered ({type(error).__name__}: {error}); check its values"
+        ) from None
+
+
+def _is_text(name: Any) -> bool:
+    return isinstance(name, str)
+
+
+async def owed(queue: LocalQueue, token: str) -> tuple[str, int, int] | None:
+    """Recovery finds out what the previous process has stored."""
+    await queue.core.when_ready.wait()
+    return queue.core.known.get(token)
+
+
+async def outlived(work: asyncio.Future[Any]) -> Any:
+    """An order is carried out even if its client disconnects."""
+    return await asyncio.shield(work)
