@@ -25,6 +25,8 @@ notes = st.builds(
     kept_ms=st.integers(-(2**44), 2**44),
     seq=st.integers(0, 2**50),
     away=st.booleans(),
+    done=st.none() | st.lists(st.lists(st.integers(0, 9))),
+    life_h=st.integers(0, 99),
 )
 
 
@@ -61,7 +63,7 @@ def test_type_numbers_are_for_ever() -> None:
     assert {kind.name: int(kind) for kind in Type} == {
         "SEGMENT": 0, "ENVELOPE": 1, "OPEN": 2, "START": 3, "DELIVERY": 4, "FINISH": 5, "POSITION": 6, "IN_DOUBT": 7,
         "REMOVED": 8, "MOVED": 9, "END": 10, "LOST": 11,
-        "STANDING": 12, "SUPPRESS": 13, "UNSUPPRESS": 14,
+        "STANDING": 12, "SUPPRESS": 13, "UNSUPPRESS": 14, "TASK": 15,
     }  # fmt: skip
     assert unpack(pack({"a": [1, None, b"x", "y"]})) == {"a": [1, None, b"x", "y"]}
 

@@ -12,7 +12,7 @@ CLASSES = [
     (records.RecipientRow, 2), (records.EnvelopeRecord, 3), (records.OpenRecord, 1), (records.StartRecord, 6),
     (records.OutcomeRow, 6), (records.DeliveryTrace, 0), (records.FinishRecord, 1), (records.InDoubtRow, 5),
     (records.RemovedRecord, 4), (records.MovedRecord, 4), (records.LostRecord, 2), (records.StandingRecord, 4),
-    (records.UnsuppressRecord, 2),
+    (records.UnsuppressRecord, 2), (records.TaskRecord, 3),
 ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from zonemta_py.queue.core.locator import placed
 from zonemta_py.queue.core.state import FAMILY
 
 DOMAINS, TENANTS, CAMPAIGNS = ("a.test", "b.test", "c.test"), ("", "acme", "umbrella"), ("", "spring", "autumn")
-NONE = {"queued": 0, "deferred": 0, "held": 0}
+NONE = {"queued": 0, "deferred": 0, "held": 0, "deleted": 0}
 
 
 async def filled(home: Any, die: random.Random, count: int = 60) -> None:

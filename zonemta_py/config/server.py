@@ -107,6 +107,9 @@ class Queue(Section):
     """LevelDB's write buffer. Two may exist at once: with this size a large message costs the process < 16 MB."""
     request_h: float = Field(24, gt=0)
     """Hours for which a client's idempotency key is kept; that of a campaign as long as the campaign."""
+    undo_s: float = Field(600, ge=0, le=2_592_000)
+    """Seconds for which a task (delete, hold, move …) can be undone after it was done, and what was deleted is kept; 0:
+    not at all."""
     campaign_days: float = Field(7, gt=0)
     """How long a campaign that has ended is listed, and its template and the keys of its requests are kept."""
 

@@ -7,8 +7,10 @@
     deferred <zone> <due> <id> <recipient>           waits for its next attempt, by due time
     parked <zone> <destination> <id> <recipient>     may go, but its destination cannot take it now
     held <zone> <id> <recipient>                     waits for an operator
+    deleted <zone> <task> <id> <recipient>           deleted by that task, which can still be undone
     in-doubt <id> <recipient>                        its final reply was awaited at a crash
-    size <zone> <domain>                             how many recipients are queued, deferred, held
+    task <number>                                    what an operator does to many recipients, and how far it is
+    size <zone> <domain>                             how many recipients are queued, deferred, held, deleted
     size-flow <tenant>~<campaign>                    the same, of mail that has one of them
     at <id> <family> <zone> <middle> <recipient>     where a deferred or parked recipient of that message is
     tracked                                          the keys above are complete
@@ -23,7 +25,7 @@
     state                                            how far the journal has been applied
 
 Ids are 16 hexadecimal digits that grow with time (44 bits of milliseconds, 20 of sequence), so a slice of time is a
-range of keys. `due` is milliseconds since 1970 in 12 hexadecimal digits.
+range of keys. `due` is milliseconds since 1970 in 12 hexadecimal digits, a task's number has 16 decimal digits.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ PLACED = (b"deferred ", b"deleted ", b"parked ")
 """The families of which the index has every key: there, those of a message are not next to one another."""
 TRACKED = b"tracked"
 IN_DOUBTS = b"in-doubt "
+TASKS = b"task "
 MESSAGES = b"message "
 CAMPAIGNS = b"campaign "
 REQUESTS = b"request "
@@ -49,7 +52,8 @@ STANDING_STATE = STANDING + b"*"
 
 
 class Place(NamedTuple):
-    """A recipient key taken apart. due_ms is 0 but for deferred keys; destination "" but for parked ones."""
+    """A recipient key taken apart. due_ms is 0 but for deferred keys; destination "" but for parked ones; task 0 but
+    for deleted ones."""
 
     family: str
     zone: str
@@ -57,6 +61,7 @@ class Place(NamedTuple):
     recipient: str
     due_ms: int = 0
     destination: str = ""
+    task: int = 0
 
 
 def chunk(message_id: str, number: int) -> bytes:
@@ -85,6 +90,14 @@ def parked(zone: str, destination: str, message_id: str, recipient: str) -> byte
 
 def held(zone: str, message_id: str, recipient: str) -> bytes:
     return f"held {zone} {message_id} {recipient}".encode()
+
+
+def deleted(zone: str, task: int, message_id: str, recipient: str) -> bytes:
+    return f"deleted {zone} {task:016d} {message_id} {recipient}".encode()
+
+
+def task(number: int) -> bytes:
+    return TASKS + b"%016d" % number
 
 
 def in_doubt(message_id: str, recipient: str) -> bytes:
@@ -155,6 +168,10 @@ def held_range(zone: str) -> bytes:
     return f"held {zone} ".encode()
 
 
+def deleted_range(zone: str, task: int) -> bytes:
+    return f"deleted {zone} {task:016d} ".encode()
+
+
 def message_range(message_id: str) -> bytes:
     return b"message %s " % message_id.encode()
 
@@ -175,6 +192,8 @@ def place(key: bytes) -> Place:
         return Place(family, zone, message_id, recipient, due_ms=int(middle, 16))
     if family == "parked":
         return Place(family, zone, message_id, recipient, destination=middle)
+    if family == "deleted":
+        return Place(family, zone, message_id, recipient, task=int(middle))
     raise ValueError(f"not a recipient key: {key!r}")
 
 

@@ -21,7 +21,9 @@ class Note(NamedTuple):
     message, what its template is filled with; else None. kept_ms: how long it was held by choice, which does not count
     toward its lifetime; below 0 while held: that, less the (steady) time at which it was held. seq: number of the
     record that put it where it is. away: the latest try failed only because its destination was away. counted: it is in
-    the tally of its campaign although it is not merged.
+    the tally of its campaign although it is not merged. done: what tasks have done to it that can be undone, the latest
+    last (`queue.tasks.change`). life_h: its lifetime, if a task has set it; 0: that of its message. early: a task has
+    said when it goes, so that its message's hold (X-Deliver-After) is over for it.
     """
 
     notify: int = 0
@@ -40,6 +42,9 @@ class Note(NamedTuple):
     seq: int = 0
     away: bool = False
     counted: bool = False
+    done: list[Any] | None = None
+    life_h: float = 0
+    early: bool = False
 
     def value(self) -> bytes:
         return b"" if self == _PLAIN else pack(self)
@@ -62,6 +67,10 @@ class Note(NamedTuple):
     def held(self, now_ms: int) -> Note:
         """From that (steady) time on it is held by choice."""
         return self._replace(kept_ms=max(0, self.kept_ms) - now_ms)
+
+    def freed(self, now_ms: int) -> Note:
+        """It is held no longer. Older versions did not record since when it was held."""
+        return self._replace(kept_ms=self.kept_ms + now_ms) if self.kept_ms < 0 else self
 
     @classmethod
     def of(cls, value: bytes) -> Note:

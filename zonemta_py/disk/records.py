@@ -36,6 +36,7 @@ class Type(IntEnum):
     STANDING = 12  # a stop, a rest, what was learned
     SUPPRESS = 13  # gets no mail
     UNSUPPRESS = 14  # taken off that list
+    TASK = 15  # an operator's order about many recipients, and what was done for it
     LOST = 11  # records lost to damage, replaced by this one, which has the number of the last
 
 
@@ -367,6 +368,21 @@ class StandingRecord(NamedTuple):
 
 CONFIGURATION = "configuration"
 """What, and kind, of a STANDING record that names the keys of the configuration that have changed."""
+
+
+class TaskRecord(NamedTuple):
+    """About a task. number: of the record that ordered it, 0: it is this one. what, value: see FORMAT.md."""
+
+    what: str
+    number: int
+    value: Any
+
+    def pack(self) -> bytes:
+        return pack(self)
+
+    @classmethod
+    def of(cls, fields: Sequence[Any]) -> TaskRecord:
+        return cls(*fields[:3])
 
 
 class UnsuppressRecord(NamedTuple):

@@ -35,7 +35,8 @@ def events_of(record: Record) -> list[Event]:
     if tell is None:
         return []
     try:
-        told = list(tell(unpack(record.body)))
+        body = unpack(record.body)
+        told = list(_task(body, record.seq) if record.type == Type.TASK else tell(body))
     except _MISFITS:
         return []
     seq, ms = record.seq, record.ms
@@ -171,7 +172,7 @@ def _removed(body: list[Any]) -> Iterator[Told]:
     where = (body[4] if len(body) > 4 else None) or {}
     data = _way(where.get("destination") or "") | _of_metadata(where.get("envelope") or {})
     data |= _known({name: where.get(name) for name in ("campaign", "tenant")})
-    data |= _known({"reason": reason, "case": where.get("lost")})
+    data |= _known({"reason": reason, "case": where.get("lost"), "task": where.get("task")})
     for address in recipients:
         yield "removed", _who(message, zone, address) | data
 
@@ -184,6 +185,39 @@ def _moved(body: list[Any]) -> Iterator[Told]:
 
 
 _NO_MOVED = (None, "", (), 0, "")
+
+
+# -- tasks
+
+
+def _task(body: list[Any], seq: int = 0) -> Iterator[Told]:
+    """seq: of the record, which is the number of a task that it orders."""
+    what, number, value = body[:3]
+    if what in ("did", "undid"):
+        yield from _done(number, value, what == "undid")
+        return
+    data = {"task": number or seq, "what": what}
+    data |= _known({name: value.get(name) for name in ("verb", "by", "cause", "state")})
+    count = value.get("undone" if value.get("state") == "undone" else "done", value.get("count"))
+    yield "task", data | _known({"count": count})
+
+
+_BECOMES = {"delete": "deleted", "purge": "deleted", "hold": "held", "release": "released"}
+
+
+def _done(number: int, value: list[Any], undone: bool) -> Iterator[Told]:
+    zone, rows, now_ms, verb, change = value[:5]
+    kind = _BECOMES.get(verb, "requeued")
+    if undone:
+        kind = "held" if verb == "release" else "requeued"
+    zone = change.get("zone", zone) if not undone else zone
+    for row in rows:
+        data = _who(row[0], zone, row[1]) | (_flow(row[4]) if len(row) > 4 else {}) | {"task": number}
+        if kind == "released":
+            data["due_ms"] = now_ms + 1
+        elif kind != "deleted":
+            data["reason"] = f"{verb} by task {number}" + (" was undone" if undone else "")
+        yield kind, data
 
 
 # -- people
@@ -236,4 +270,5 @@ _TELLERS: dict[int, Callable[[Any], Iterator[Told]]] = {
     Type.SUPPRESS: _suppress,
     Type.UNSUPPRESS: _unsuppress,
     Type.LOST: _lost,
+    Type.TASK: _task,
 }

@@ -68,6 +68,11 @@ FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "scope": (_TEXT, "which mail a suppression stops: all, campaigns, tenant:NAME …"),
     "evidence": (_TEXT, "where the reason can be looked up"),
     "by": (_TEXT, "who did it"),
+    "task": (_NUMBER, "number of the task"),
+    "what": (_TEXT, "what became of it: created, canceled, undone, ended"),
+    "verb": (_TEXT, "what is done: delete, hold, release, flush, move, set …"),
+    "state": (_TEXT, "how it has ended: undoable, done, canceled, undone"),
+    "count": (_NUMBER, "to how many recipients it was done"),
     "changed": (_TEXTS, "names of the keys that changed, never their values"),
     "first": (_NUMBER, "number of the first record"),
     "last": (_NUMBER, "number of the last record"),
@@ -124,12 +129,13 @@ TYPES: dict[str, EventType] = {
         " the enhanced code is our own 5.4.7.", ("message", "recipient"), ("domain", "zone", *_RESULT, "relayed"),
     ),
     "held": EventType(
-        "DELIVERY, verdict 4; IN_DOUBT, action hold", "It is kept for an operator.", ("message", "recipient"),
-        ("domain", "zone", *_RESULT, "relayed", "reason"),
+        "DELIVERY, verdict 4; IN_DOUBT, action hold; TASK", "It is kept for an operator.", ("message", "recipient"),
+        ("domain", "zone", *_RESULT, "relayed", "reason", "task"),
     ),
     "requeued": EventType(
-        "DELIVERY, verdict 5; IN_DOUBT without recipients", "It was not tried after all, and waits again: no attempt is"
-        " counted. Without a recipient: all of that lease.", (), (*_RECIPIENT, *_RESULT, "relayed", "reason"),
+        "DELIVERY, verdict 5; IN_DOUBT without recipients; TASK", "It was not tried after all, and waits again: no"
+        " attempt is counted; or a task let it wait in another way. Without a recipient: all of that lease.", (),
+        (*_RECIPIENT, *_RESULT, "relayed", "reason", "task"),
     ),
     "postponed": EventType(
         "DELIVERY, verdict 6", "It was not tried: we chose to try it later.", ("message", "recipient"),
@@ -140,12 +146,20 @@ TYPES: dict[str, EventType] = {
         ("message", "recipient"), ("domain", "zone", *_PATH[:2], *_FLOW, "started_ms", "action"),
     ),
     "released": EventType(
-        "MOVED", "An operator released it from being held.", ("message", "recipient"),
-        ("domain", "zone", *_FLOW, "due_ms"),
+        "MOVED; TASK", "An operator released it from being held.", ("message", "recipient"),
+        ("domain", "zone", *_FLOW, "due_ms", "task"),
+    ),
+    "deleted": EventType(
+        "TASK", "A task has deleted it, which can still be undone; then `requeued` follows, otherwise `removed`.",
+        ("message", "recipient", "task"), ("domain", "zone", *_FLOW),
     ),
     "removed": EventType(
         "REMOVED", "It left the queue without a delivery or a bounce: dropped, suppressed, canceled, lost to damage.",
-        ("message", "recipient", "reason"), ("domain", "zone", "site", "source", *_MESSAGE, "case"),
+        ("message", "recipient", "reason"), ("domain", "zone", "site", "source", *_MESSAGE, "case", "task"),
+    ),
+    "task": EventType(
+        "TASK", "What is done to many recipients at once was ordered, stopped, undone, or has come to its end.",
+        ("task", "what"), ("verb", "by", "cause", "state", "count"),
     ),
     "finished": EventType("FINISH", "No recipient of the message is left.", ("message",), ("campaign",)),
     "suppressed": EventType(

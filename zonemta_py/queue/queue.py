@@ -26,6 +26,7 @@ from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.incoming import LocalIncoming
 from zonemta_py.queue.maintenance.maintenance import Maintenance
 from zonemta_py.queue.pulls.pulls import Done, Pulls
+from zonemta_py.queue.tasks.orders import TaskOrders
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ class LocalQueue(QueueContext):
 
     def __init__(self, core: Core, first_lease: int) -> None:
         super().__init__(core, first_lease)
+        self.tasks = TaskOrders(self)
         self.pulls = Pulls(self)
         self.campaign_commands = CampaignCommands(core)
         self.maintenance = Maintenance(self, self.campaign_commands.tick)
@@ -173,7 +175,7 @@ class LocalQueue(QueueContext):
     # -- Admin
 
     async def ask(self, question: str, **arguments: Any) -> Any:
-        return await answers.answer(self, self.campaign_commands, self.pulls, question, arguments)
+        return await answers.answer(self, self.campaign_commands, self.pulls, self.tasks, question, arguments)
 
     # -- failures
 

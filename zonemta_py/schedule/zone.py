@@ -293,6 +293,12 @@ class ZoneSchedule(ZoneWindow):
             path.failures, path.down_until, path.down_since_ms, path.reason = 0, 0.0, 0, ""
             self._go_on(path)
 
+    def probe(self, path: EgressPath) -> None:
+        """By an order its rest is over now."""
+        if path.down_until:
+            path.down_until = 0.0
+            self._go_on(path)
+
     def _probe(self, path: EgressPath) -> None:
         """Its rest is over: one delivery may try."""
         if path.down_until and path.down_until <= self._shared.now():

@@ -127,6 +127,7 @@ def bodies(address: str) -> list[tuple[Type, Any]]:
         (Type.IN_DOUBT, [[1], [[ID, "default", address, 1, "retry"]]]),
         (Type.REMOVED, [ID, "default", [address], "order"]),
         (Type.MOVED, [ID, "default", [address], 1]),
+        (Type.TASK, ["did", 9, ["default", [[ID, address, 0, None]], 1, "hold", {}]]),
         (Type.STANDING, ["stop", ["tenant", "t"], [1, 1], f"asked for by {address}"]),
         (Type.POSITION, {"working": [[1, ID, "default", "mx", who, 1]], "marks": {}}),
         (Type.END, None),
@@ -159,7 +160,7 @@ def test_segments_keep_numbers_times_and_types(tmp_path: Path, address: str) -> 
     [place] = list(erase_archive(tmp_path / "a", ann(address)))
     assert heads(mine) == before
     assert (other.stat().st_ino, other.stat().st_mtime_ns) == (untouched.st_ino, untouched.st_mtime_ns)
-    assert (place.entries, place.damage) == (18, [])
+    assert (place.entries, place.damage) == (20, [])
     assert place.before == hashlib.sha256(was).hexdigest()
     assert place.after == hashlib.sha256(mine.read_bytes()).hexdigest()
     assert search(mine, ann(address)) == 0

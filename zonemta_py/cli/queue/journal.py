@@ -27,6 +27,7 @@ from zonemta_py.disk.records import (
     OpenRecord,
     RemovedRecord,
     StartRecord,
+    TaskRecord,
     Type,
     unpack,
 )
@@ -42,6 +43,7 @@ _FIELDS: dict[int, tuple[str, ...]] = {
     Type.IN_DOUBT: InDoubtRecord._fields,
     Type.REMOVED: RemovedRecord._fields[:4],
     Type.MOVED: ("id", "zone", "recipients", "state"),
+    Type.TASK: TaskRecord._fields,
     Type.STANDING: ("change", "about", "value", "cause"),
 }
 """As they have been printed ever since; others are printed as they are written."""

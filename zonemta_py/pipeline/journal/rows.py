@@ -266,6 +266,20 @@ def _unsuppress(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
     return rows
 
 
+def _task(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    for (seq, ms), body in zip(heads, bodies, strict=True):
+        what, number, value = body[:3]
+        if what in ("did", "undid"):
+            zone, found, _, verb = value[:4]
+            known: tuple[Any, ...] = (what, verb, str(number), None, None)
+            rows += [(seq, part, ms, row[0], zone, row[1], *known) for part, row in enumerate(found or [(None, None)])]
+        else:
+            known = what, value.get("verb"), str(number or seq), _json(value), value.get("cause")
+            rows.append((seq, 0, ms, None, None, None, *known))
+    return rows
+
+
 def _value(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
     return [(seq, 0, ms, _json(body)) for (seq, ms), body in zip(heads, bodies, strict=True)]
 
@@ -302,4 +316,5 @@ _FORMS: dict[int, _Form] = {
     Type.STANDING: _Form(("what", "kind", "name", "value", "reason"), _standing),
     Type.SUPPRESS: _Form(("recipient", "kind", "reason", "name", "campaign", "value"), _suppress),
     Type.UNSUPPRESS: _Form(("recipient", "name", "value"), _unsuppress),
+    Type.TASK: _Form(("id", "zone", "recipient", "what", "kind", "name", "value", "reason"), _task),
 }  # fmt: skip

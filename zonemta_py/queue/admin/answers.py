@@ -30,6 +30,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
     now                                     what happens a second, over the last minute
     report process counts gauges            what another process has counted
     reload, drain, generation, draining, configurations     what runs, by which configuration (`reload/questions.py`)
+    task …, tasks                           what is done to many recipients at once (`queue/tasks/orders.py`)
     forget address                          erases a person from the queue (`erasure.py`); how many recipients that were
 """
 
@@ -53,6 +54,7 @@ from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance import archive
 from zonemta_py.queue.pulls.pulls import Pulls
 from zonemta_py.queue.reload import questions as configurations
+from zonemta_py.queue.tasks.orders import TaskOrders
 from zonemta_py.schedule import admin_orders
 from zonemta_py.schedule.reasons import rows_of
 
@@ -64,16 +66,19 @@ CAUGHT_UP_S = 1.0
 
 
 async def answer(
-    queue: QueueContext, campaigns: CampaignCommands, pulls: Pulls, question: str, arguments: dict[str, Any]
-) -> Any:
+    queue: QueueContext, campaigns: CampaignCommands, pulls: Pulls, tasks: TaskOrders, question: str,
+    arguments: dict[str, Any],
+) -> Any:  # fmt: skip
     """Raises ValueError with one sentence for an invalid question."""
     handler = QUESTIONS.get(question)
     if handler is None and question in OF_CAMPAIGNS:
         handler = partial(OF_CAMPAIGNS[question], campaigns)
     if handler is None and question in OF_PULLS:
         handler = partial(OF_PULLS[question], pulls)
+    if handler is None and question in OF_TASKS:
+        handler = partial(OF_TASKS[question], tasks)
     if handler is None:
-        known = ", ".join(sorted((*QUESTIONS, *OF_CAMPAIGNS, *OF_PULLS)))
+        known = ", ".join(sorted((*QUESTIONS, *OF_CAMPAIGNS, *OF_PULLS, *OF_TASKS)))
         raise ValueError(f"the queue does not know the question {question!r}; it knows {known}")
     try:
         return await handler(queue, **arguments)
@@ -106,6 +111,24 @@ async def _leased(pulls: Pulls, _: QueueContext, lease: int, id: str) -> str | N
 
 
 OF_PULLS: dict[str, Callable[..., Awaitable[Any]]] = {"queues": _queues, "leased": _leased}
+
+
+def _of_tasks(ask: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    async def asked(tasks: TaskOrders, _: QueueContext, **arguments: Any) -> Any:
+        return await ask(tasks, **arguments)
+
+    return asked
+
+
+OF_TASKS = {
+    "task-preview": _of_tasks(TaskOrders.preview),
+    "task": _of_tasks(TaskOrders.order),
+    "task-start": _of_tasks(TaskOrders.start),
+    "tasks": _of_tasks(TaskOrders.rows),
+    "task-row": _of_tasks(TaskOrders.one),
+    "task-cancel": _of_tasks(TaskOrders.cancel),
+    "task-undo": _of_tasks(TaskOrders.undo),
+}
 
 
 async def _in_doubt(queue: QueueContext) -> list[dict[str, Any]]:

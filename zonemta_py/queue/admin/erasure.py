@@ -74,20 +74,20 @@ class _Pass:
             for family in FAMILY:
                 prefix = f"{family} {zone.zone.name} ".encode()
                 async for rows in _portions(self._core, prefix):
-                    self._walk(zone, family, rows)
+                    self._walk(zone, rows)
         return self._count
 
     def _is_theirs(self, address: str) -> bool:
         return person(address) == self._who
 
-    def _walk(self, zone: ZoneSchedule, family: str, rows: list[tuple[bytes, bytes]]) -> None:
+    def _walk(self, zone: ZoneSchedule, rows: list[tuple[bytes, bytes]]) -> None:
         busy, found = self._core.schedule.busy, list[Entry]()
         for key, value in rows:
             if self._part in key.lower() and key not in busy:
                 place = keys.place(key)
                 if self._is_theirs(place.recipient):
                     found.append(Entry(key, place.id, place.recipient, Note.of(value)))
-        self._count += remove_walked(self._core, zone, family, found, _erased)
+        self._count += len(found) - len(remove_walked(self._core, zone, found, _erased))
 
 
 def _erased(_: Entry) -> str:

@@ -70,17 +70,17 @@ def _gauges(queue: QueueContext) -> dict[str, list[list[Any]]]:
 def _recipients(queue: QueueContext) -> list[list[Any]]:
     """By zone and state; those that are leased count as leased only."""
     core = queue.core
-    found = {zone.name: [0, 0, 0, 0] for zone in core.config.zones}
+    names = (*sizes.NAMES, "leased")
+    found = {zone.name: [0] * len(names) for zone in core.config.zones}
     for name, counts in core.sizes.zones.items():
-        row = found.setdefault(zone_label(name), [0, 0, 0, 0])
+        row = found.setdefault(zone_label(name), [0] * len(names))
         for state, count in enumerate(counts):
             row[state] += count
     for lease in queue.leases.out.values():
-        row = found.setdefault(zone_label(lease.batch.zone.zone.name), [0, 0, 0, 0])
+        row = found.setdefault(zone_label(lease.batch.zone.zone.name), [0] * len(names))
         for entry in lease.open:
             row[sizes.DEFERRED if entry.key.startswith(b"deferred ") else sizes.QUEUED] -= 1
-            row[3] += 1
-    names = (*sizes.NAMES, "leased")
+            row[-1] += 1
     return [[[zone, state], n] for zone, row in found.items() for state, n in zip(names, row, strict=True)]
 
 

@@ -111,21 +111,18 @@ def apply_release(queue: QueueContext, moved: MovedRecord) -> None:
         if value is None:
             continue
         domain = address.rpartition("@")[2]
-        core.sizes.move(zone, domain, sizes.HELD, sizes.DEFERRED, flow=Note.of(value).flow)
-        operations += [(key, None), (due, _freed(value, due_ms))]
+        note = Note.of(value)
+        core.sizes.move(zone, domain, sizes.HELD, sizes.DEFERRED, flow=note.flow)
+        operations += [(key, None), (due, note.freed(due_ms).value())]
 
     def arrived(_: Reply | None) -> None:
         core.schedule.busy.difference_update(promised)
         if zone in core.schedule.zones:
             core.schedule.zones[zone].due_at(due_ms)
+        if core.tasks.active:
+            core.tasks.moved(operations)
 
     core.lines.submit(operations, arrived, sync=False, keep=True)
-
-
-def _freed(value: bytes, now_ms: int) -> bytes:
-    """The note of a recipient that is held no longer. Older versions did not record since when it was held."""
-    note = Note.of(value)
-    return note._replace(kept_ms=note.kept_ms + now_ms).value() if note.kept_ms < 0 else value
 
 
 def apply_drop(queue: QueueContext, removed: RemovedRecord, ms: int, found: dict[str, Located] | None = None) -> int:
@@ -133,7 +130,7 @@ def apply_drop(queue: QueueContext, removed: RemovedRecord, ms: int, found: dict
 
     found: where their keys are, if known, and how they are counted. Returns how many still existed.
     """
-    core, operations, ended = queue.core, list[Operation](), 0
+    core, operations, ended, left = queue.core, list[Operation](), 0, 0
     message_id, zone = removed.id, removed.zone
     for address in removed.recipients:
         entry = find_any(core.store, zone, message_id, address) if found is None else found.get(address)
@@ -141,8 +138,11 @@ def apply_drop(queue: QueueContext, removed: RemovedRecord, ms: int, found: dict
             operations.append((entry.key, None))
             core.sizes.move(zone, address.rpartition("@")[2], entry.state, None, flow=entry.flow)
             ended += 1
+            left += entry.state == sizes.DELETED
     if not ended:
         return 0
+    if removed.where and "task" in removed.where:
+        core.tasks.removed(removed.where["task"], ended - left)
     try:
         message = core.messages.get(message_id)
     except StoreDamaged:

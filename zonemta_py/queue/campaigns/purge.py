@@ -79,7 +79,7 @@ class Sweep:
             if key not in busy and self._is_canceled(note := Note.of(value)):
                 place = keys.place(key)
                 found.append(Entry(key, place.id, place.recipient, note))
-        remove_walked(self._core, walk.zone, walk.family, found, self._reason)
+        remove_walked(self._core, walk.zone, found, self._reason)
         return rest
 
     def _is_tallied(self, entry: Entry) -> bool:

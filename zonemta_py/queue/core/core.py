@@ -33,6 +33,7 @@ from zonemta_py.queue.core.policy_copy import PolicyCopy
 from zonemta_py.queue.core.pull_doubts import PullDoubts
 from zonemta_py.queue.core.segments import Segments
 from zonemta_py.queue.core.sizes import DEFERRED, QUEUED, Sizes
+from zonemta_py.queue.core.tasks.table import Tasks
 from zonemta_py.queue.hooks import Hooks
 from zonemta_py.schedule.batch import Batch
 from zonemta_py.schedule.schedule import Schedule
@@ -65,6 +66,7 @@ class Core:
         self.sizes = Sizes(store)
         self.places = Places(store)
         self.campaigns = Campaigns(store)
+        self.tasks = Tasks(store)
         self.message_count, self.message_bytes = totals
         self.batches = batches
         self.receipts = receipts or Receipts(config.folder)
@@ -107,7 +109,7 @@ class Core:
         for name, counts in self.sizes.zones.items():
             if any(counts) and queues.settings_of(config, name) and name not in self.schedule.zones:
                 self.schedule.make(name, marks.get(name))
-        self.lifetime = Lifetime(config, clock, self.campaigns, self.schedule)
+        self.lifetime = Lifetime(config, clock, self.campaigns, self.tasks, self.schedule)
 
     def configure(self, config: Config, hooks: Hooks, resolver: DestinationResolver | None, out: list[Batch]) -> None:
         """Another configuration from now on, all at once. out: the leases that are out."""
@@ -140,6 +142,7 @@ class Core:
 
     def changes(self) -> list[Operation]:
         operations = self.sizes.changes() + self.campaigns.counters.changes() + self.messages.changes()
+        operations += self.tasks.changes()
         self.batches += 1
         operations.append((keys.TRACKED, records.pack([self.batches, self.places.complete])))
         self.receipts.turn(self.journal.next_seq - 1, self.journal.stable_seq)
@@ -150,12 +153,18 @@ class Core:
     def again(self) -> None:
         self.sizes.again()
         self.campaigns.counters.again()
+        self.tasks.again()
         self.messages.again()
         self.places.again()
 
     def _rekey(self, operations: list[Operation], done: Callable[[], None]) -> None:
         # Synced: the journal will say that it found the recipient there.
-        self.lines.submit(operations, lambda _: done(), sync=True, keep=True)
+        def written(_: object) -> None:
+            done()
+            if self.tasks.active:
+                self.tasks.moved(operations)
+
+        self.lines.submit(operations, written, sync=True, keep=True)
 
     def _unpin(self, message_id: str) -> None:
         self.messages.unpin(self.messages.get(message_id))

@@ -17,6 +17,7 @@ from zonemta_py.config import Config
 from zonemta_py.disk.notes import Note
 from zonemta_py.queue.core.campaigns import Campaigns
 from zonemta_py.queue.core.messages import Message
+from zonemta_py.queue.core.tasks.table import Tasks
 from zonemta_py.schedule.batch import FlowQueue
 from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.time import hours
@@ -31,8 +32,11 @@ EVER_H = 1000 * 366 * 24
 class Lifetime:
     """Lifetimes of all mail in the queue. Times are steady."""
 
-    def __init__(self, config: Config, clock: Steady, campaigns: Campaigns, schedule: Schedule) -> None:
-        self._config, self._clock, self._campaigns, self._schedule = config, clock, campaigns, schedule
+    def __init__(
+        self, config: Config, clock: Steady, campaigns: Campaigns, tasks: Tasks, schedule: Schedule
+    ) -> None:  # fmt: skip
+        self._config, self._clock, self._schedule = config, clock, schedule
+        self._campaigns, self._tasks = campaigns, tasks
 
     def configure(self, config: Config) -> None:
         """Another life from now on, for all mail that names none itself."""
@@ -43,12 +47,13 @@ class Lifetime:
         ids."""
         config = self._config
         shortest_h = min(config.retry.life_h, self._campaigns.shortest_life_h, config.pull.life_h or EVER_H)
+        shortest_h = min(shortest_h, self._tasks.shortest_life_h)
         return now_ms - self._clock.born_ms(message_id) >= shortest_h * HOUR_MS
 
     def over(self, flow_queue: FlowQueue, message: Message, note: Note, now_ms: int) -> bool:
         """Whether its lifetime is over."""
         begins_ms = self._begins_ms(flow_queue, message, note)
-        life_ms = self._life_ms(message)
+        life_ms = self._life_ms(message, note)
         if now_ms - begins_ms < life_ms or now_ms < self._clock.grace_until_ms:
             return False
         return now_ms - begins_ms - self._chosen_ms(flow_queue, note, begins_ms, now_ms) >= life_ms
@@ -56,14 +61,16 @@ class Lifetime:
     def ends_ms(self, flow_queue: FlowQueue, message: Message, note: Note, now_ms: int) -> int:
         """When its lifetime ends, if nothing is stopped or held from now on."""
         begins_ms = self._begins_ms(flow_queue, message, note)
-        ends_ms = begins_ms + self._life_ms(message) + self._chosen_ms(flow_queue, note, begins_ms, now_ms)
+        ends_ms = begins_ms + self._life_ms(message, note) + self._chosen_ms(flow_queue, note, begins_ms, now_ms)
         return max(ends_ms, self._clock.grace_until_ms)
 
     def chosen_ms(self, flow_queue: FlowQueue, message: Message, note: Note, now_ms: int) -> int:
         """How much of its waiting does not count, because it was stopped or held."""
         return self._chosen_ms(flow_queue, note, self._begins_ms(flow_queue, message, note), now_ms)
 
-    def _life_ms(self, message: Message) -> int:
+    def _life_ms(self, message: Message, note: Note) -> int:
+        if note.life_h:
+            return int(note.life_h * HOUR_MS)
         terms = message.metadata
         life_h = terms.get("life_h") or self._config.retry.life_h
         if terms.get("protocol") == PUSHED and not terms.get("life_h"):

@@ -65,10 +65,14 @@ def places_of(get: Get, removed: RemovedRecord) -> dict[str, Located]:
     """The recipients that are still where the record found them, by address."""
     found: dict[str, Located] = {}
     where = removed.where or {"destination": "", "due": []}
+    task = where.get("task", 0)
     for place, address in enumerate(removed.recipients):
         before = where["due"][place] if where["due"] else 0
         held = keys.held(removed.zone, removed.id, address)
-        if (entry := find(get, removed.zone, where["destination"], removed.id, address, before)) is not None:
+        deleted = keys.deleted(removed.zone, task, removed.id, address)
+        if task and (value := get(deleted)) is not None:
+            found[address] = _found(deleted, value)
+        elif (entry := find(get, removed.zone, where["destination"], removed.id, address, before)) is not None:
             found[address] = _found(*entry)
         elif (value := get(held)) is not None:
             found[address] = _found(held, value)
@@ -96,7 +100,8 @@ def find_entry(store: Store, zone: str, message_id: str, address: str) -> Entry 
         return Entry(key, message_id, address, Note.of(value))
     for found, note in (*placed(store, message_id), *_if_not_indexed(store, message_id)):
         place = keys.place(found)
-        if (place.id, place.recipient, place.zone) == (message_id, address, zone) and place.family != "held":
+        waits = place.family not in ("held", "deleted")
+        if waits and (place.id, place.recipient, place.zone) == (message_id, address, zone):
             return Entry(found, message_id, address, Note.of(note))
     return None
 

@@ -1,5 +1,5 @@
-"""Sizes: how many recipients are queued, deferred and held, for each zone and domain; exact, and O(1) to read. Those of
-tenants, campaigns and providers are in `sums.py`.
+"""Sizes: how many recipients are queued, deferred, held and deleted, for each zone and domain; exact, and O(1) to read.
+Those of tenants, campaigns and providers are in `sums.py`.
 
 They are kept in memory and written, if changed, in the same LevelDB batch as the change itself; so whichever batch a
 crash leaves as the last one, sizes and recipients agree. `fsck` recounts and compares.
@@ -14,7 +14,9 @@ from zonemta_py.queue.core.sums.flows import FlowSizes, tracked
 from zonemta_py.queue.core.sums.sums import STATES, ProviderSizes
 from zonemta_py.zones import queues
 
-QUEUED, DEFERRED, HELD = COUNTED.values()
+QUEUED, DEFERRED, HELD, DELETED = COUNTED.values()
+NONE = (0,) * len(COUNTED)
+"""The counts where there is nothing."""
 NAMES = tuple(map(str, COUNTED))
 
 

@@ -4,7 +4,8 @@
 A recipient is in one state. QUEUED: may go as soon as its destination can take it (its key is in `delivery-zone`, or in
 `parked` while the destination cannot). DEFERRED: waits for its due time, and is leased directly when that has come.
 LEASED: a sender has it; a start record says so, and its key stays in place, so that after a lost sender or a crash only
-the move back is needed. HELD: waits for an operator. NEW is the beginning, and all others are ends: the recipient has
+the move back is needed. HELD: waits for an operator. DELETED: deleted by a task that can
+still be undone. NEW is the beginning, and all others are ends: the recipient has
 no key, and with a message's last recipient all the message's keys are deleted.
 
     NEW ─ accepted ► QUEUED ──────── lease ───────► LEASED ─ delivered ► DELIVERED
@@ -35,6 +36,7 @@ class State(StrEnum):
     LEASED = "leased"
     DEFERRED = "deferred"
     HELD = "held"
+    DELETED = "deleted"
     DELIVERED = "delivered"
     BOUNCED = "bounced"
     REMOVED = "removed"
@@ -68,17 +70,36 @@ MOVES = (
     Move("its zone is gone", State.QUEUED, State.DEFERRED, None),
     Move("its zone is gone", State.DEFERRED, State.DEFERRED, None),
     Move("its zone is gone", State.HELD, State.HELD, None),
+    Move("its zone is gone", State.DELETED, State.DELETED, None),
     Move("release", State.HELD, State.DEFERRED, Type.MOVED),
+    Move("deleted", State.QUEUED, State.DELETED, Type.TASK),
+    Move("deleted", State.DEFERRED, State.DELETED, Type.TASK),
+    Move("deleted", State.HELD, State.DELETED, Type.TASK),
+    Move("deletion undone", State.DELETED, State.DEFERRED, Type.TASK),
+    Move("deletion undone", State.DELETED, State.HELD, Type.TASK),
+    Move("held by a task", State.QUEUED, State.HELD, Type.TASK),
+    Move("held by a task", State.DEFERRED, State.HELD, Type.TASK),
+    Move("hold undone", State.HELD, State.DEFERRED, Type.TASK),
+    Move("release undone", State.DEFERRED, State.HELD, Type.TASK),
+    Move("flush", State.DEFERRED, State.DEFERRED, Type.TASK),
+    Move("set, or moved", State.QUEUED, State.DEFERRED, Type.TASK),
+    Move("removed", State.DELETED, State.REMOVED, Type.REMOVED),
     Move("removed", State.QUEUED, State.REMOVED, Type.REMOVED),
     Move("removed", State.LEASED, State.REMOVED, Type.REMOVED),
     Move("removed", State.DEFERRED, State.REMOVED, Type.REMOVED),
     Move("removed", State.HELD, State.REMOVED, Type.REMOVED),
 )
 
-FAMILY = {"delivery-zone": State.QUEUED, "parked": State.QUEUED, "deferred": State.DEFERRED, "held": State.HELD}
+FAMILY = {
+    "delivery-zone": State.QUEUED,
+    "parked": State.QUEUED,
+    "deferred": State.DEFERRED,
+    "held": State.HELD,
+    "deleted": State.DELETED,
+}
 """The state for each family of recipient keys (a leased recipient keeps its key)."""
 
-COUNTED = {State.QUEUED: 0, State.DEFERRED: 1, State.HELD: 2}
+COUNTED = {State.QUEUED: 0, State.DEFERRED: 1, State.HELD: 2, State.DELETED: 3}
 """The states that have a key, and each one's place in the value of `size` keys."""
 
 
@@ -86,7 +107,9 @@ def counted_as(key: bytes) -> int:
     """How the recipient of that key is counted."""
     if key.startswith(b"deferred "):
         return 1
-    return 2 if key.startswith(b"held ") else 0
+    if key.startswith(b"held "):
+        return 2
+    return 3 if key.startswith(b"deleted ") else 0
 
 
 def _places(state: State) -> tuple[int | None, ...]:

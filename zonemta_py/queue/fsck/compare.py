@@ -295,7 +295,7 @@ class Comparison:
         self._count(home.name, address, sizes.QUEUED, message_id)
 
     def _count(self, zone: str, address: str, state: int, message_id: str) -> None:
-        self._counted.setdefault((zone, address.rpartition("@")[2]), [0, 0, 0])[state] += 1
+        self._counted.setdefault((zone, address.rpartition("@")[2]), list(sizes.NONE))[state] += 1
         self._left[message_id] = self._left.get(message_id, 0) + 1
 
     def _settle_left(self, message_id: str, existence: Existence) -> None:
@@ -345,7 +345,7 @@ class Comparison:
             self.report.add("repairable", what, "sizes", "counted again")
         value = records.pack(state._replace(messages=len(living), bytes=size))
         self.operations.append((keys.STATE, value))
-        for name, index in (("queued", 0), ("deferred", 1), ("held", 2)):
+        for name, index in (("queued", 0), ("deferred", 1), ("held", 2), ("deleted", 3)):
             self.report.counts[name] = sum(counts[index] for counts in self._counted.values())
         for found in check_tracked.findings(self.store, self._flows):
             self.report.add(*found[:4])

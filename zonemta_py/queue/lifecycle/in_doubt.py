@@ -125,6 +125,8 @@ def _resolve(core: Core, lease: Lease, deadly: Set[int]) -> None:
     def held(_: Reply | None) -> None:
         core.schedule.busy.difference_update([entry.key for entry in holding])
         core.messages.unpin(lease.message, len(holding))
+        if core.tasks.active:
+            core.tasks.moved(operations)
 
     core.lines.submit(operations, held, sync=False, keep=True)
 

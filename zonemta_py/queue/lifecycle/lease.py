@@ -1,20 +1,26 @@
-"""A lease: which batch a sender has, since when, and how much of it has been answered."""
+"""A lease: which batch a sender has, since when, how much of it has been answered; and what its sender is told."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys
+from zonemta_py.mail.envelope import Notify, Recipient
 from zonemta_py.queue.api import Delivery
+from zonemta_py.queue.core.campaigns import REMOTE
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.schedule.batch import Batch, Entry
+from zonemta_py.schedule.policy.state import NO_TLS
 from zonemta_py.schedule.time import hours
+from zonemta_py.zones.site import order
 
 _NOBODY: set[int] = set()
+_CHANCE = random.Random()
 
 
 class Lease:
@@ -77,6 +83,8 @@ class Taker:
 def wait_s(core: Core, lease: Lease) -> float:
     """Seconds until a leased message may be sent (sending hours, hold time); 0: now."""
     terms, zone = lease.message.metadata, lease.zone
+    if terms.get("hold_until_ms") and all(entry.note.early for entry in lease.batch.entries):
+        terms = terms | {"hold_until_ms": 0}
     if not (terms.get("window") or zone.window or terms.get("hold_until_ms")):
         return 0.0
     now_ms = core.clock.ms()  # it was deferred in steady time, and the clock may have been set since
@@ -93,3 +101,71 @@ def _who(entry: Entry) -> str | list[Any]:
     if entry.key.startswith(b"deferred "):
         return [entry.address, keys.place(entry.key).due_ms]
     return entry.address
+
+
+def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
+    """body: as it is stored, if it is short."""
+    batch, message = lease.batch, lease.message
+    first, path, flow_id, site = batch.entries[0].note, batch.path, batch.flow_queue.flow_id, batch.site
+    routing, metadata, merged = first.routing or {}, message.metadata, first.values is not None
+    if core.schedule.policy.stopped(NO_TLS, path.site):
+        routing = routing | {"no_tls": True}
+    most, manners = core.schedule.admission.most(batch.flow_queue), core.schedule.policy.manners
+    return Delivery(
+        lease=lease.number,
+        id=message.id,
+        zone=batch.zone.zone.name,
+        destination=_domain(batch) if site else path.target.key,
+        sender=metadata["sender"],
+        recipients=[_merged(core, batch, entry) if merged else _recipient(entry) for entry in batch.entries],
+        size=metadata["size"],
+        chunks=metadata["chunks"],
+        body=body,
+        host=path.target.host,
+        port=path.target.port,
+        source=path.source,
+        ret=metadata.get("ret"),
+        envid=metadata.get("envid"),
+        smtputf8=metadata.get("smtputf8", False),
+        eightbit=metadata.get("body") == "8BITMIME",
+        attempts=[entry.note.attempts for entry in batch.entries],
+        routing=routing,
+        hosts=order(site, _CHANCE) if site else [],
+        secure=site.secure if site else False,
+        site=path.site,
+        provider=path.provider,
+        tenant=flow_id.tenant,
+        campaign=flow_id.campaign,
+        priority=flow_id.priority,
+        may_connect=batch.connect,
+        require_tls=metadata.get("require_tls", False),
+        tls_optional=metadata.get("tls_optional", False),
+        messages_per_connection=most.messages_per_connection,
+        idle_s=core.schedule.admission.idle_s(batch, most.idle_s),
+        hashes=metadata.get("hashes") or {},
+        unsubscribe=metadata.get("unsubscribe", False),
+        columns=metadata.get("columns") or [],
+        values=[entry.note.values or [] for entry in batch.entries] if merged else None,
+        template=metadata.get("template", ""),
+        received_ms=metadata.get("received_ms", 0),
+        stepwise=bool(manners.known) and manners.stepwise(path.site),
+        counted=batch.charge is not None,
+        unsigned=metadata.get("unsigned", False),
+    )
+
+
+def _merged(core: Core, batch: Batch, entry: Entry) -> Recipient:
+    """The NOTIFY value to pass on: NEVER only if the campaign wants no notifications from remote servers either."""
+    campaign = core.campaigns.by_name.get(batch.flow_queue.flow_id.campaign)
+    note = entry.note
+    quiet = note.notify == Notify.NEVER and campaign is not None and campaign.notify == REMOTE
+    return Recipient(entry.address, 0 if quiet else note.notify, note.orcpt)
+
+
+def _recipient(entry: Entry) -> Recipient:
+    return Recipient(entry.address, entry.note.notify, entry.note.orcpt)
+
+
+def _domain(batch: Batch) -> str:
+    """The domain that was looked up in DNS; policies and reports are about it."""
+    return batch.entries[0].address.rpartition("@")[2].lower().rstrip(".")

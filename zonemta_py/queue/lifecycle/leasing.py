@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -17,25 +16,22 @@ from zlib import crc32
 from zonemta_py.disk import records
 from zonemta_py.disk.leveldb.store import StoreError, StoreFenced
 from zonemta_py.disk.records import InDoubtRecord, Type
-from zonemta_py.mail.envelope import Notify, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, POSTPONED, Delivery, Outcome, Result
-from zonemta_py.queue.core.campaigns import REMOTE, canceled
+from zonemta_py.queue.core.campaigns import canceled
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.lifecycle.lease import Lease, Taker, wait_s
+from zonemta_py.queue.lifecycle.lease import Lease, Taker, delivery_of, wait_s
 from zonemta_py.queue.lifecycle.lost import DamagedMessages
 from zonemta_py.queue.lifecycle.removal import remove_leased
-from zonemta_py.queue.lifecycle.telling import tell
+from zonemta_py.queue.lifecycle.telling import tries
 from zonemta_py.queue.suppression.register import SuppressionList
 from zonemta_py.schedule.batch import Batch, Blocked, EgressPath, Entry, FlowQueue
-from zonemta_py.schedule.policy.state import NO_TLS
 from zonemta_py.schedule.time import hours
-from zonemta_py.zones.site import order
 
 log = logging.getLogger(__name__)
-_CHANCE = random.Random()
 PATIENCE_S = 1.0
 LATE_MAX = 10_000
+FRUITLESS_MAX = 50
 FENCED_S = 0.1
 """How soon to check whether the store can be read again."""
 TOO_LATE = Reply(554, "5.4.7", "its delivery deadline has passed")
@@ -65,6 +61,8 @@ class Leases:
         self._workers: set[str] = set()
         self._held: dict[str, list[FlowQueue]] = {}
         """Flow queues that wait for their sender to ask for more."""
+        self._fruitless = 0
+        """Batches of this round of which tasks have left nothing."""
         self._missed: dict[str, float] = {}
         """Since when a sender was needed and did not ask."""
 
@@ -140,8 +138,11 @@ class Leases:
     def _serve(self, now_ms: int) -> tuple[list[Taker], bool]:
         """The senders that were served; False: the disk has an error, try again in a moment."""
         served: dict[int, Taker] = {}
-        readable = True
+        readable, self._fruitless = True, 0
         while self._takers:
+            if self._fruitless >= FRUITLESS_MAX:  # the loop has its turn, however much was deleted
+                self._core.changed()
+                break
             batch = self._core.schedule.next()
             if batch is None:
                 break
@@ -220,6 +221,8 @@ class Leases:
         """Raises StoreFenced, OSError: the disk has an error; the batch is back where it was."""
         lease = None
         try:
+            if self._core.tasks.active and self._diverted(batch):
+                return False
             if self._canceled(batch) and not self._remove(batch, batch.entries, self._reason(batch)):
                 return False
             for reason, entries in self._suppression.listed(batch).items():
@@ -233,6 +236,16 @@ class Leases:
             else:
                 self.take_back(lease)
             raise
+
+    def _diverted(self, batch: Batch) -> bool:
+        """Leaves to tasks what they apply to; True: nothing of the batch is left."""
+        batch.entries = self._core.tasks.divert(batch.zone, batch.entries)
+        if batch.entries:
+            return False
+        self._core.schedule.admission.untouched(batch)
+        batch.zone.done(batch)
+        self._fruitless += 1
+        return True
 
     def _remove(self, batch: Batch, entries: list[Entry], reason: str) -> bool:
         return remove_leased(self._core, self._damaged, batch, entries, reason)
@@ -256,7 +269,8 @@ class Leases:
         if hours.too_late(lease.message.metadata, now_ms):
             self.end(lease, BOUNCED, TOO_LATE)
             return False
-        if lease.message.metadata.get("life_h") and self._outlived(lease, now_ms):
+        lived = lease.message.metadata.get("life_h") or batch.entries[0].note.life_h
+        if lived and self._outlived(lease, now_ms):
             self.end(lease, BOUNCED, OUTLIVED)
             return False
         seconds = wait_s(self._core, lease)
@@ -272,8 +286,8 @@ class Leases:
             self.end(lease, BOUNCED, DAMAGED)
             return False
         taker.leases.append(lease)
-        tell.leased(self._core, lease)
-        taker.deliveries.append(self.delivery(lease, body))
+        tries.leased(self._core, lease)
+        taker.deliveries.append(delivery_of(self._core, lease, body))
         return True
 
     def end(self, lease: Lease, verdict: int, reply: Reply, delay_s: float | None = None) -> None:
@@ -321,62 +335,6 @@ class Leases:
             lease.sent = True
         taker.deliver(taker.deliveries)
 
-    def delivery(self, lease: Lease, body: bytes | None) -> Delivery:
-        batch, message = lease.batch, lease.message
-        first, path, flow_id, site = batch.entries[0].note, batch.path, batch.flow_queue.flow_id, batch.site
-        routing, metadata, merged = first.routing or {}, message.metadata, first.values is not None
-        if self._core.schedule.policy.stopped(NO_TLS, path.site):
-            routing = routing | {"no_tls": True}
-        most, manners = self._core.schedule.admission.most(batch.flow_queue), self._core.schedule.policy.manners
-        return Delivery(
-            lease=lease.number,
-            id=message.id,
-            zone=batch.zone.zone.name,
-            destination=_domain(batch) if site else path.target.key,
-            sender=metadata["sender"],
-            recipients=[self._merged(batch, entry) if merged else _recipient(entry) for entry in batch.entries],
-            size=metadata["size"],
-            chunks=metadata["chunks"],
-            body=body,
-            host=path.target.host,
-            port=path.target.port,
-            source=path.source,
-            ret=metadata.get("ret"),
-            envid=metadata.get("envid"),
-            smtputf8=metadata.get("smtputf8", False),
-            eightbit=metadata.get("body") == "8BITMIME",
-            attempts=[entry.note.attempts for entry in batch.entries],
-            routing=routing,
-            hosts=order(site, _CHANCE) if site else [],
-            secure=site.secure if site else False,
-            site=path.site,
-            provider=path.provider,
-            tenant=flow_id.tenant,
-            campaign=flow_id.campaign,
-            priority=flow_id.priority,
-            may_connect=batch.connect,
-            require_tls=metadata.get("require_tls", False),
-            tls_optional=metadata.get("tls_optional", False),
-            messages_per_connection=most.messages_per_connection,
-            idle_s=self._core.schedule.admission.idle_s(batch, most.idle_s),
-            hashes=metadata.get("hashes") or {},
-            unsubscribe=metadata.get("unsubscribe", False),
-            columns=metadata.get("columns") or [],
-            values=[entry.note.values or [] for entry in batch.entries] if merged else None,
-            template=metadata.get("template", ""),
-            received_ms=metadata.get("received_ms", 0),
-            stepwise=bool(manners.known) and manners.stepwise(path.site),
-            counted=batch.charge is not None,
-            unsigned=metadata.get("unsigned", False),
-        )
-
-    def _merged(self, batch: Batch, entry: Entry) -> Recipient:
-        """The NOTIFY value to pass on: NEVER only if the campaign wants no notifications from remote servers either."""
-        campaign = self._core.campaigns.by_name.get(batch.flow_queue.flow_id.campaign)
-        note = entry.note
-        quiet = note.notify == Notify.NEVER and campaign is not None and campaign.notify == REMOTE
-        return Recipient(entry.address, 0 if quiet else note.notify, note.orcpt)
-
     def remember(self, leases: list[Lease]) -> None:
         """Their sender may still report results."""
         self.late |= {lease.number: lease for lease in leases}
@@ -385,12 +343,3 @@ class Leases:
 
     def of(self, worker: str) -> list[Lease]:
         return [lease for lease in self.out.values() if lease.worker == worker]
-
-
-def _recipient(entry: Entry) -> Recipient:
-    return Recipient(entry.address, entry.note.notify, entry.note.orcpt)
-
-
-def _domain(batch: Batch) -> str:
-    """The domain that was looked up in DNS; policies and reports are about it."""
-    return batch.entries[0].address.rpartition("@")[2].lower().rstrip(".")

@@ -65,21 +65,21 @@ def remove_in_memory(
 
 
 def remove_walked(
-    core: Core, zone: ZoneSchedule, family: str, entries: list[Entry], reason: Callable[[Entry], str]
-) -> int:
-    """Removes entries found by a walk over that family, none of them busy; how many. Raises StoreError."""
+    core: Core, zone: ZoneSchedule, entries: list[Entry], reason: Callable[[Entry], str], task: int = 0
+) -> list[Entry]:
+    """Removes entries that are in nobody's hands; returns those of damaged messages, which leasing
+    deals with. task: for which that is done. Raises StoreError."""
     messages = _messages_of(core, entries)
     found = [entry for entry in entries if entry.id in messages]
-    gone = [entry.key for entry in found]
-    core.schedule.busy.update(gone)
+    core.schedule.busy.update([entry.key for entry in found])
     # Until their end is written no low-water mark may pass them: after a crash they must be found again.
-    if family == "deferred":
-        zone.promise(gone)
-    elif family == "delivery-zone":
-        for key in gone:
-            zone.fresh.promise(key)
-    _remove_each(core, zone, messages, found, reason)
-    return len(found)
+    for entry in found:
+        if entry.key.startswith(b"deferred "):
+            zone.due.promise(entry.key)
+        elif entry.key.startswith(b"delivery-zone "):
+            zone.fresh.promise(entry.key)
+    _remove_each(core, zone, messages, found, reason, task)
+    return [entry for entry in entries if entry.id not in messages]
 
 
 def _messages_of(core: Core, entries: list[Entry]) -> dict[str, Message]:
@@ -100,15 +100,17 @@ def _messages_of(core: Core, entries: list[Entry]) -> dict[str, Message]:
 
 
 def _remove_each(
-    core: Core, zone: ZoneFace, messages: dict[str, Message], entries: list[Entry], reason: Callable[[Entry], str]
-) -> None:
+    core: Core, zone: ZoneFace, messages: dict[str, Message], entries: list[Entry], reason: Callable[[Entry], str],
+    task: int = 0,
+) -> None:  # fmt: skip
     """One record for the recipients of a message on one flow queue that leave for the same reason."""
 
-    def together(entry: Entry) -> tuple[str, str, str]:
-        return entry.id, keys.place(entry.key).destination, reason(entry)
+    def together(entry: Entry) -> tuple[str, str, int, str]:
+        place = keys.place(entry.key)
+        return entry.id, place.destination, place.task or task, reason(entry)
 
-    for (message_id, destination, why), rows in groupby(entries, together):
-        remove(core, zone.zone.name, messages[message_id], list(rows), why, destination)
+    for (message_id, destination, number, why), rows in groupby(entries, together):
+        remove(core, zone.zone.name, messages[message_id], list(rows), why, destination, task=number)
 
 
 def remove(
@@ -119,14 +121,15 @@ def remove(
     reason: str,
     destination: str = "",
     done: Callable[[Reply | None], None] = immediately,
+    task: int = 0,
 ) -> None:
     """Ends recipients of one message, whose keys are busy; calls `done` once the store has it.
 
-    destination: key of their flow queue, if they may be parked.
+    destination: key of their flow queue, if they may be parked. task: for which that is done, if it is for one.
     """
     due = [keys.place(entry.key).due_ms for entry in entries]
     where: dict[str, Any] = {"destination": destination, "due": due if any(due) else []}
-    where |= whose(message.metadata)
+    where |= whose(message.metadata) | ({"task": task} if task else {})
     now_ms = core.clock.ms()
     record = RemovedRecord(message.id, zone, [entry.address for entry in entries], reason, where)
     for entry in entries:
@@ -135,13 +138,13 @@ def remove(
             core.messages.pin(message)
     tell.removed(core, message.id, zone, record.recipients, reason)
     suppressed = reason.startswith(SUPPRESSED)
-    apply = partial(_apply, core, zone, message, entries, now_ms, suppressed, done)
+    apply = partial(_apply, core, zone, message, entries, now_ms, suppressed, done, task)
     core.ledger.write(Type.REMOVED, record.pack(), apply, now_ms)
 
 
 def _apply(
     core: Core, zone: str, message: Message, entries: list[Entry], ms: int, suppressed: bool,
-    done: Callable[[Reply | None], None],
+    done: Callable[[Reply | None], None], task: int,
 ) -> None:  # fmt: skip
     """Applies the record to the store. Called in the order of the records."""
     operations: list[Operation] = [(entry.key, None) for entry in entries]
@@ -151,6 +154,7 @@ def _apply(
         core.sizes.move(zone, domain, counted_as(entry.key), None, flow=entry.note.flow)
         if campaign:
             core.campaigns.counters.result(campaign, REMOVED, ms, suppressed=suppressed)
+    core.tasks.removed(task, sum(not entry.key.startswith(b"deleted ") for entry in entries))
     operations += core.messages.finish(message, len(entries))
     if message.left <= 0:
         core.finish(message, zone)

@@ -46,7 +46,7 @@ from zonemta_py.queue.lifecycle.settlement import (
     mark_blocked,
     record_rows,
 )
-from zonemta_py.queue.lifecycle.telling import tell
+from zonemta_py.queue.lifecycle.telling import tries
 from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
 from zonemta_py.schedule.time import hours
 from zonemta_py.zones.retry import delay_s
@@ -146,7 +146,7 @@ class Settling:
     def _stable(self, settlement: Settlement, result: Result, done: Callable[[], None]) -> None:
         self.apply(settlement)
         done()
-        tell.answered(self._core, settlement, result)
+        tries.answered(self._core, settlement, result)
 
     def _settlement(self, lease: Lease, result: Result, classifieds: list[Classified | None]) -> Settlement:
         now_ms = self._core.clock.ms()
@@ -314,6 +314,8 @@ class Settling:
 
         def written(_: Reply | None) -> None:
             self._written(settlement, due)
+            if core.tasks.active:
+                core.tasks.moved(operations)
 
         self._submit(settlement, operations, written)
 

@@ -61,6 +61,8 @@ class Expiry:
     def end(self, zone: ZoneSchedule, flow_queue: FlowQueue, dead: list[Entry], late: bool = False) -> None:
         """Bounces them; they are not leased otherwise. late: because of their deadline."""
         self._core.schedule.busy.update([entry.key for entry in dead])  # each end lets the flow queue read on
+        if self._core.tasks.active:
+            dead = self._core.tasks.divert(zone, dead)
         for entry in dead:
             batch = Batch(flow_queue, [entry])
             zone.begin(batch)

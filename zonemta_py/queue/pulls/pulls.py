@@ -17,9 +17,10 @@ from typing import Any
 from zonemta_py.disk.leveldb.store import StoreError, StoreFenced
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import DEFERRED, DELIVERED, HELD, RELEASED, Delivery, Outcome, QueueRefusal, Result
+from zonemta_py.queue.core import sizes
 from zonemta_py.queue.lifecycle import in_doubt
 from zonemta_py.queue.lifecycle.context import QueueContext
-from zonemta_py.queue.lifecycle.lease import Lease, Taker
+from zonemta_py.queue.lifecycle.lease import Lease, Taker, delivery_of
 from zonemta_py.schedule.batch import Batch
 from zonemta_py.schedule.pull_zone import PullZone
 from zonemta_py.zones import queues
@@ -269,9 +270,11 @@ class Pulls:
             await self._core.lines.stable()
         messages, found = self._core.messages, list[Delivery]()
         for flow_queue, entry in zone.peek(min(most, MOST)):
+            if self._core.tasks.active and self._core.tasks.meant(entry):
+                continue  # a task is about to take it away
             message = messages.look(entry.id)
             lease = Lease(0, Batch(flow_queue, [entry]), message, "", 0)
-            found.append(self._leases.delivery(lease, messages.body(message)))
+            found.append(delivery_of(self._core, lease, messages.body(message)))
         return found
 
     async def _bring_due(self) -> None:
@@ -299,12 +302,12 @@ class Pulls:
             zone = core.schedule.pull_zone(name)
             if zone is None:
                 continue
-            ready, delayed, held = core.sizes.zones.get(name, [0, 0, 0])
+            ready, delayed, held, deleted = core.sizes.zones.get(name, sizes.NONE)
             out = leased.get(name, [0, 0])
             due = sum(entry.key.startswith(b"deferred ") for entry in zone.in_memory())
             ready, delayed = ready + due, delayed - due
             row = {"queue": queues.queue_of(zone.zone), "zone": name, "ready": ready - out[0]}
-            row |= {"delayed": delayed - out[1], "held": held, "leased": sum(out)}
+            row |= {"delayed": delayed - out[1], "held": held, "deleted": deleted, "leased": sum(out)}
             row["pushed"] = sum(core.sizes.domains.get((name, queues.DOMAIN), ()))  # in all; the others came as mail
             rows.append(row | {"pullers": len(self._waiting.get(name, ()))})
         return sorted(rows, key=lambda row: str(row["queue"]))

@@ -61,6 +61,8 @@ def _about(record: Record) -> str:
             return f" of message {message}"
         case ((Type.ENVELOPE | Type.FINISH | Type.REMOVED | Type.MOVED | Type.OPEN), [message, *_]):
             return f" of message {message}"
+        case Type.TASK, [what, number, *_]:
+            return f" ({what} of task {number or record.seq})"
         case ((Type.SUPPRESS | Type.UNSUPPRESS), [rows, *_]):
             return f" of {rows[:20]}"
     return ""

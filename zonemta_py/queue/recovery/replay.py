@@ -20,6 +20,7 @@ from zonemta_py.disk.records import (
     OutcomeRow,
     RemovedRecord,
     StandingRecord,
+    TaskRecord,
     Type,
     Who,
 )
@@ -30,12 +31,14 @@ from zonemta_py.queue.api import DEFERRED, POSTPONED, RELEASED
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.locator import find, places_of
 from zonemta_py.queue.core.state import counted_as
+from zonemta_py.queue.core.tasks.table import DID, UNDID
 from zonemta_py.queue.fsck.compare import state_of
 from zonemta_py.queue.lifecycle import in_doubt, lost
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.notices import due
 from zonemta_py.queue.lifecycle.settle import AWAY
 from zonemta_py.queue.lifecycle.settlement import Row, Settlement
+from zonemta_py.queue.tasks import apply as tasks
 
 AT_ONCE = 100
 """Records that are replayed before the event loop runs."""
@@ -83,6 +86,9 @@ class Replay:
             elif record.type == Type.MOVED:
                 await self._flush()
                 apply_release(self._queue, MovedRecord.of(body))
+            elif record.type == Type.TASK:
+                await self._flush()
+                self._task(record, TaskRecord.of(body))
             elif record.type in (Type.SUPPRESS, Type.UNSUPPRESS) and record.seq > self._applied:
                 self._queue.suppression.again(Type(record.type), body)
             elif record.type == Type.STANDING:
@@ -92,6 +98,12 @@ class Replay:
         await self._flush()
         self._queue.suppression.foreseen.clear()
         self._core.finished = set()
+
+    def _task(self, record: Record, task: TaskRecord) -> None:
+        if task.what in (DID, UNDID):
+            tasks.replay(self._core, record.seq, task)
+        else:
+            self._core.tasks.take(record.seq, record.ms, task)
 
     def _removed(self, record: Record, removed: RemovedRecord) -> None:
         if removed.envelope is not None:

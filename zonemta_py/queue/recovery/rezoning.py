@@ -60,6 +60,9 @@ async def _adopt_zone(core: Core, zone: str, home_of: Callable[[Core, keys.Place
             if family == "held":
                 before = after = sizes.HELD
                 new = keys.held(home, place.id, place.recipient)
+            elif family == "deleted":
+                before = after = sizes.DELETED
+                new = keys.deleted(home, place.task, place.id, place.recipient)
             else:
                 before = counted_as(key)
                 after = sizes.DEFERRED

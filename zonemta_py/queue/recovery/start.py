@@ -152,6 +152,7 @@ class Opening:
         await core.lines.stable()
         core.receipts.forget()
         Once(core.config.folder / "quarantine").done()
+        self.queue.tasks.engine.begin()
         core.recovered()
 
 

@@ -28,7 +28,7 @@ from zonemta_py.disk.records import (
 from zonemta_py.queue.core.campaigns import BEGIN, ORDERS
 from zonemta_py.queue.core.segments import Segments
 
-RESULTS = (Type.DELIVERY, Type.IN_DOUBT, Type.REMOVED, Type.MOVED, Type.SUPPRESS, Type.UNSUPPRESS)
+RESULTS = (Type.DELIVERY, Type.IN_DOUBT, Type.REMOVED, Type.MOVED, Type.SUPPRESS, Type.UNSUPPRESS, Type.TASK)
 
 
 class Suffix:

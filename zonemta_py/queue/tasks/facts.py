@@ -15,7 +15,7 @@ from zonemta_py.mail.headers import Headers
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message
-from zonemta_py.queue.core.state import FAMILY
+from zonemta_py.queue.core.state import FAMILY, State
 from zonemta_py.queue.lifecycle.classification import load
 from zonemta_py.schedule.flow import FlowId, split_key
 
@@ -25,17 +25,18 @@ _STAGES = "rcpt", "dot"
 
 
 class Sight:
-    """The queue as filters see it. now_ms: steady time by which ages count."""
+    """The queue as filters see it. now_ms: steady time by which ages count. seq: of the record that ordered a task, for
+    which states are those of that moment; 0: of now."""
 
-    __slots__ = ("_header", "core", "now_ms")
+    __slots__ = ("_header", "core", "now_ms", "seq")
 
-    def __init__(self, core: Core, now_ms: int) -> None:
-        self.core, self.now_ms = core, now_ms
+    def __init__(self, core: Core, now_ms: int, seq: int = 0) -> None:
+        self.core, self.now_ms, self.seq = core, now_ms, seq
         self._header: tuple[str, Headers] = ("", Headers())
 
     def of(self, key: bytes, value: bytes, state: str = "") -> Candidate:
         """Of a recipient's key and value. state: if that is not its key's."""
-        return Candidate(self, keys.place(key), Note.of(value), state)
+        return Candidate(self, keys.place(key), value, state)
 
     def header(self, message_id: str) -> Headers:
         """The last one asked for is remembered: a message's recipients come together."""
@@ -59,16 +60,32 @@ class Sight:
 class Candidate:
     """One recipient: `where.Facts`."""
 
-    __slots__ = ("_flow", "_metadata", "_sight", "_way", "domain", "id", "note", "place", "recipient", "state", "zone")
+    __slots__ = ("_flow", "_metadata", "_note", "_sight", "_state", "_way", "id", "place", "recipient", "zone")
 
-    def __init__(self, sight: Sight, place: keys.Place, note: Note, state: str = "") -> None:
-        self._sight, self.place, self.note = sight, place, note
+    def __init__(self, sight: Sight, place: keys.Place, note: bytes | Note, state: str = "") -> None:
+        self._sight, self.place, self._note, self._state = sight, place, note, state
         self.id, self.zone, self.recipient = place.id, place.zone, place.recipient
-        self.domain = place.recipient.rpartition("@")[2]
-        self.state: str = state or FAMILY[place.family]
         self._flow: FlowId | None = None
         self._metadata: dict[str, Any] | None = None
         self._way: tuple[str, str, str] | None = None
+
+    @property
+    def note(self) -> Note:
+        if isinstance(self._note, bytes):
+            self._note = Note.of(self._note)
+        return self._note
+
+    @property
+    def domain(self) -> str:
+        return self.recipient.rpartition("@")[2]
+
+    @property
+    def state(self) -> str:
+        """As its key says; but what was leased when a task was ordered is so for that task, wherever it is now."""
+        if self._state:
+            return self._state
+        later = 0 < self._sight.seq < self.note.seq
+        return State.LEASED if later else FAMILY[self.place.family]
 
     @property
     def age_s(self) -> float:
@@ -124,18 +141,19 @@ class Candidate:
     def _going(self) -> tuple[str, str, str]:
         """Site, source, provider, as far as they are known now."""
         if self._way is None:
-            zone = self._sight.core.schedule.zones.get(self.zone)
-            if zone is None:
-                self._way = self.domain, "", ""
-            else:
-                _, target, source, provider = zone.flow_queues.where(self.id, self.recipient, self.note)
-                site = target.key
-                if self.place.destination and site == self.domain:  # its site was known when it was parked
-                    site, source, _ = split_key(self.place.destination)
-                if not provider and (path := zone.flow_queues.paths.get((site, source))) is not None:
-                    provider = path.provider
-                self._way = site, source, provider
+            self._way = self._looked_up()
         return self._way
+
+    def _looked_up(self) -> tuple[str, str, str]:
+        zone = self._sight.core.schedule.zones.get(self.zone)
+        if zone is None:
+            return self.domain, "", ""
+        _, target, source, provider = zone.flow_queues.where(self.id, self.recipient, self.note)
+        site = target.key
+        if self.place.destination and site == self.domain:  # its site was known when it was parked
+            site, source, _ = split_key(self.place.destination)
+        path = zone.flow_queues.paths.get((site, source))
+        return site, source, provider or (path.provider if path is not None else "")
 
     # -- of its message
 

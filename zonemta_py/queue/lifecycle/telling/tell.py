@@ -6,30 +6,21 @@ measured (`scripts/bench --contenders`).
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from zonemta_py.disk.records import DELIVERED, RELEASED
 from zonemta_py.logs import mail
-from zonemta_py.logs.mail import VERDICTS
-from zonemta_py.metrics.table import OTHER, PROVIDERS_MAX, QUEUES
+from zonemta_py.metrics.table import OTHER, QUEUES
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.lifecycle.settlement import Row, Settlement
 from zonemta_py.zones import queues
 
 if TYPE_CHECKING:
     from zonemta_py.mail.envelope import Recipient
-    from zonemta_py.queue.api import Result
     from zonemta_py.queue.core.messages import Message
-    from zonemta_py.queue.lifecycle.lease import Lease
 
 BY = {"ESMTP": "smtp", "SMTP": "smtp", "HTTP": "http", "HTTPS": "http", queues.PUSHED: "push", "LOCAL": "notice"}
 """Protocols of envelopes; those of RFC 3848 that are missing are SMTP too."""
 REASONS = {"suppressed": "suppressed", "campaign": "canceled", "dropped": "dropped", "lost": "lost"}
 """The first word of the reason in a REMOVED record, and its label."""
-
-TEXT_MAX = 300
-"""Of a reply, in a line."""
 
 
 def zone_label(name: str) -> str:
@@ -47,73 +38,6 @@ def accepted(core: Core, message: Message, zones: list[str], recipients: list[Re
     if core.mail_log is not None:
         addresses = [recipient.address for recipient in recipients]
         core.mail_log.line(message.created_ms, "accepted", mail.accepted(message.id, zones, addresses, metadata))
-
-
-def leased(core: Core, lease: Lease) -> None:
-    zone, entries = (zone_label(lease.batch.zone.zone.name),), lease.batch.entries
-    core.meter.add("zonemta_leases_total", zone)
-    if not entries[0].note.attempts:
-        delay_s = (lease.since_ms - lease.message.created_ms) / 1000
-        core.meter.observe("zonemta_first_attempt_delay_seconds", zone, delay_s, len(entries))
-
-
-def answered(core: Core, settlement: Settlement, result: Result) -> None:
-    """A result that is in the journal."""
-    meter, lease, zone, log = core.meter, settlement.lease, zone_label(settlement.zone), core.mail_log
-    provider = _provider(core, lease.batch.path.provider) if lease is not None else OTHER
-    delay_s = (settlement.ms - settlement.message.created_ms) / 1000
-    rows = iter(settlement.rows)
-    for outcome, classified in zip(result.outcomes, settlement.classifieds, strict=True):
-        kind = classified.kind if classified is not None else ""
-        for row in islice(rows, len(outcome.recipients)):
-            verdict = VERDICTS[row.verdict]
-            meter.add("zonemta_answers_total", (zone, verdict, kind, outcome.stage))
-            meter.add("zonemta_provider_answers_total", (provider, verdict))
-            if row.verdict == DELIVERED:
-                meter.observe("zonemta_delivery_delay_seconds", (zone,), delay_s)
-            if log is not None and row.verdict != RELEASED:
-                log.line(settlement.ms, "answered", _fields(settlement, result, row, verdict, kind, outcome.stage))
-    if result.took_ms and not result.more:
-        meter.observe("zonemta_attempt_duration_seconds", (zone,), result.took_ms / 1000)
-
-
-def _fields(settlement: Settlement, result: Result, row: Row, verdict: str, kind: str, stage: str) -> dict[str, Any]:
-    """Of a line about an answer."""
-    message, lease, reply = settlement.message, settlement.lease, row.reply
-    attempts = row.note.attempts
-    if row.verdict == DELIVERED and not row.relayed:  # its note ends with it
-        attempts += 1
-    fields: dict[str, Any] = {
-        "id": message.id, "zone": settlement.zone, "recipient": row.address, "sender": message.metadata["sender"],
-        "verdict": verdict, "code": reply.code, "enhanced": reply.enhanced, "stage": stage, "attempts": attempts,
-        "delay_s": (settlement.ms - message.created_ms) / 1000, "took_ms": result.took_ms,
-        "size": message.metadata["size"],
-    }  # fmt: skip
-    if kind:
-        fields["class"] = kind
-    if lease is not None:
-        path = lease.batch.path
-        fields["site"] = path.site
-        if path.source:
-            fields["source"] = path.source
-    if result.remote:
-        fields["remote"] = result.remote
-    if row.due_ms:
-        fields["again_s"] = max(0, row.due_ms - settlement.ms) // 1000
-    if "campaign" in message.metadata:
-        fields["campaign"] = message.metadata["campaign"]
-    fields["text"] = reply.text[:TEXT_MAX]
-    return fields
-
-
-def _provider(core: Core, name: str) -> str:
-    known = core.providers
-    if not name or name in known:
-        return name or OTHER
-    if len(known) >= PROVIDERS_MAX:
-        return OTHER
-    known.add(name)
-    return name
 
 
 def removed(core: Core, message_id: str, zone: str, addresses: list[str], reason: str) -> None:

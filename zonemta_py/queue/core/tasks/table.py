@@ -1,0 +1,151 @@
+"""The table of tasks: what operators ordered for many recipients at once, and how far each is.
+
+It is kept in memory and written, where it has changed, in the same LevelDB batch as the recipients themselves; so what
+a task has done is counted once, whichever batch a crash leaves as the last. Each row says which record of the journal
+it has: replay applies later ones only. What is done for a task, and when: `queue.tasks`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.leveldb.store import Operation, Store
+from zonemta_py.disk.records import TaskRecord
+from zonemta_py.schedule.batch import Entry, ZoneFace
+
+RUNNING, UNDOABLE, DONE = "running", "undoable", "done"
+CANCELED, UNDOING, UNDONE, ENDING = "canceled", "undoing", "undone", "ending"
+WORK = (RUNNING, UNDOING, ENDING)
+"""States in which there is something to do for it."""
+CREATED, DID, UNDID, CANCEL, UNDO, ENDED = "created", "did", "undid", "canceled", "undone", "ended"
+"""What a TASK record says."""
+
+
+@dataclass(slots=True)
+class Task:
+    """One of them. number, seq: of the records that ordered it and that changed its row last.
+
+    where, change: the filter, and what is set. until_id: the last message id that was given out before it; but: those
+    of them that were not accepted yet. now_ms: steady time of the order. undo_s: how long it can be undone after its
+    end. state: one of this module. count: recipients of its preview, None: not known; done: recipients to whom it was
+    done, undone: and undone again. until_ms: steady time until which it can be undone.
+    """
+
+    number: int
+    verb: str
+    where: dict[str, Any]
+    change: dict[str, Any]
+    by: str
+    cause: str
+    until_id: str
+    but: list[str]
+    now_ms: int
+    created_ms: int
+    undo_s: float
+    state: str = RUNNING
+    seq: int = 0
+    count: int | None = None
+    done: int = 0
+    undone: int = 0
+    ended_ms: int = 0
+    until_ms: int = 0
+    zones: dict[str, int] = field(default_factory=dict)
+    examples: list[dict[str, Any]] = field(default_factory=list)
+    stopped: bool = False
+
+    def row(self) -> bytes:
+        return records.pack(asdict(self))
+
+    @classmethod
+    def of(cls, row: dict[str, Any]) -> Task:
+        known = cls.__dataclass_fields__
+        return cls(**{name: value for name, value in row.items() if name in known})
+
+
+class Tasks:
+    """By number. active: some have not been done to the end. moved: hears of new keys of recipients meanwhile.
+
+    divert: takes those of some entries that an active task takes away; returns the others. meant: whether it does.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.by_number: dict[int, Task] = {}
+        self._changed: set[int] = set()
+        self._written: set[int] = set()
+        self.active = False
+        self.shortest_life_h = math.inf
+        """The shortest lifetime that one of them has set."""
+        self.divert: Callable[[ZoneFace, list[Entry]], list[Entry]] = lambda _, entries: entries
+        self.meant: Callable[[Entry], bool] = lambda _: False
+        self.moved: Callable[[list[Operation]], None] = lambda _: None
+        for _, value in store.scan(keys.TASKS, keys.end(keys.TASKS)):
+            task = Task.of(records.unpack(value))
+            self._take(task)
+
+    def add(self, task: Task) -> None:
+        """It was ordered, and that is stable."""
+        self._take(task)
+        self.changed(task)
+
+    def _take(self, task: Task) -> None:
+        self.by_number[task.number] = task
+        self.shortest_life_h = min(self.shortest_life_h, task.change.get("life_h", math.inf))
+
+    def changed(self, task: Task) -> None:
+        """Its row is written with the next batch."""
+        self._changed.add(task.number)
+
+    def forget(self, task: Task) -> None:
+        """Its row is deleted with the next batch."""
+        del self.by_number[task.number]
+        self._changed.add(task.number)
+
+    def changes(self) -> list[Operation]:
+        """Writes what has changed since the last call."""
+        if not self._changed and not self._written:
+            return []
+        found = [(number, self.by_number.get(number)) for number in self._changed]
+        self._written, self._changed = self._changed, set()
+        return [(keys.task(number), task.row() if task is not None else None) for number, task in found]
+
+    def again(self) -> None:
+        """The batch with the last changes did not reach the disk: writes them with the next one."""
+        self._changed |= self._written
+
+    def removed(self, number: int, count: int) -> None:
+        """So many recipients ended at once for that task; 0: for none."""
+        task = self.by_number.get(number)
+        if task is not None and count:
+            task.done += count
+            self.changed(task)
+
+    # -- records
+
+    def take(self, seq: int, ms: int, record: TaskRecord) -> Task | None:
+        """Applies a record about the task itself, once; None: nothing has changed."""
+        if record.what == CREATED:
+            if seq in self.by_number:
+                return None
+            task = Task.of(record.value | {"number": seq, "created_ms": ms, "seq": seq})
+            self._take(task)
+        else:
+            known = self.by_number.get(record.number)
+            if known is None or known.seq >= seq:
+                return None
+            task, task.seq = known, seq
+            self._turn(task, ms, record)
+        self.changed(task)
+        return task
+
+    def _turn(self, task: Task, ms: int, record: TaskRecord) -> None:
+        value = record.value
+        if record.what == CANCEL:
+            task.stopped = True
+        elif record.what == UNDO:
+            task.state = UNDOING
+        elif record.what == ENDED:
+            task.state, task.ended_ms, task.until_ms = value["state"], task.ended_ms or ms, value["until_ms"]

@@ -1,0 +1,105 @@
+"""To whom a task applies: its filter, for mail that was accepted before it, as far as its verb has something to do.
+
+`Aim` is asked for every recipient of the queue, so it looks at the key first, and reads what else it needs only then.
+"""
+
+from __future__ import annotations
+
+from zonemta_py.disk import keys
+from zonemta_py.disk.notes import Note
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.state import FAMILY
+from zonemta_py.queue.core.tasks.table import Task
+from zonemta_py.queue.tasks import change
+from zonemta_py.queue.tasks.change import DELETING, REACH
+from zonemta_py.queue.tasks.facts import Candidate, Sight
+from zonemta_py.queue.tasks.where import Where
+from zonemta_py.zones import queues
+
+DIVERTING = (*DELETING, "hold", "move", "set")
+"""Verbs that keep a recipient from being leased."""
+
+
+class Aim:
+    """Of a task that is being done. families: in which it is looked for; waits: also what is leased now, once it is
+    back."""
+
+    waits = True
+
+    def __init__(self, core: Core, task: Task) -> None:
+        self.core, self.task = core, task
+        self.where = Where.of(task.where)
+        self._sight = Sight(core, task.now_ms, task.number)
+        self._but = frozenset(task.but)
+        states = self.where.values("state")
+        self.families = REACH[task.verb]
+        if states is not None and "leased" not in states:
+            self.families = tuple(family for family in self.families if FAMILY[family] in states or family == "parked")
+        self.ids = tuple(one.encode() for one in self.where.values("id") or ())
+        """If there are any, keys without one of them are passed over."""
+
+    def zones(self) -> list[str]:
+        """Where it is looked for."""
+        known, named = list(self.core.schedule.zones), self.where.values("zone")
+        return known if named is None else [name for name in named if name in known]
+
+    def prefix(self, zone: str, family: str) -> bytes:
+        """The range of keys to be walked."""
+        return f"{family} {zone} ".encode()
+
+    def applies(self, key: bytes, value: bytes | Note) -> bool:
+        """Raises StoreError."""
+        place = keys.place(key)
+        task = self.task
+        if place.family not in self.families or place.id > task.until_id or place.id in self._but:
+            return False
+        candidate = Candidate(self._sight, place, value)
+        if not self.where.matches(candidate):
+            return False
+        return not change.was_done(candidate.note, task) and self._fits(candidate)
+
+    def covers(self, key: bytes, value: bytes) -> bool:
+        """Whether its filter does, whatever there is to do."""
+        return self.where.matches(Candidate(self._sight, keys.place(key), value))
+
+    def _fits(self, one: Candidate) -> bool:
+        """Whether there is something to do. What was pushed stays in its queue, and merged mail is made by senders."""
+        task = self.task
+        if task.verb == "flush":
+            return one.place.due_ms > task.now_ms or not one.note.early
+        if task.verb == "move":
+            home = task.change["zone"]
+            pulled = self.core.schedule.pull_zone(home) is not None
+            pushed = one.recipient.endswith(f"@{queues.DOMAIN}") and one.metadata.get("protocol") == queues.PUSHED
+            return one.zone != home and not pushed and not (pulled and one.note.values is not None)
+        return True
+
+
+class UndoAim(Aim):
+    """Of a task that is being undone: what it was the last to change, and what nobody has tried since."""
+
+    waits = False
+
+    def __init__(self, core: Core, task: Task) -> None:
+        super().__init__(core, task)
+        self.families = ("deleted",) if task.verb in DELETING else ("held", "deferred", "parked")
+        self.ids = ()
+
+    def zones(self) -> list[str]:
+        return list(self.core.schedule.zones)
+
+    def prefix(self, zone: str, family: str) -> bytes:
+        return keys.deleted_range(zone, self.task.number) if family == "deleted" else super().prefix(zone, family)
+
+    def applies(self, key: bytes, value: bytes | Note) -> bool:
+        note = Note.of(value) if isinstance(value, bytes) else value
+        if not change.undoable(self.task, note):
+            return False
+        return keys.place(key).family in self.families
+
+
+class EndAim(UndoAim):
+    """Of a deletion that is final now."""
+
+    def applies(self, key: bytes, value: bytes | Note) -> bool:
+        return key.startswith(b"deleted ") and keys.place(key).task == self.task.number

@@ -1,0 +1,139 @@
+"""What a task makes of one recipient, and how that is undone: from key and note alone, so a replay gives the same.
+
+Whatever goes on waiting after it becomes deferred, due when it was, or at once: so it gets a key that it never had
+before, and recovery can tell whether an older record about it has been applied (as `queue.admin.orders`).
+
+The note keeps what was changed, the latest last: [task, family, middle, attempts, {field: value before}]. It can be
+undone as long as it has not been tried since, and no later task has changed it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from zonemta_py.disk import keys
+from zonemta_py.disk.notes import Note
+from zonemta_py.queue.core.tasks.table import Task
+from zonemta_py.schedule.flow import FlowId
+
+FAMILIES = ("delivery-zone", "deferred", "held", "deleted", "parked")
+"""As they are numbered in TASK records. The order must not change."""
+_DELETED, _HELD = FAMILIES.index("deleted"), FAMILIES.index("held")
+_RESTING = ("held", "deleted")
+"""Families in which time does not count toward the lifetime."""
+KEPT_MAX = 4
+"""How many tasks one recipient remembers."""
+
+DELETING = ("delete", "purge")
+_WAITING = ("delivery-zone", "deferred", "parked")
+REACH: dict[str, tuple[str, ...]] = {
+    "delete": (*_WAITING, "held"), "purge": (*_WAITING, "held"), "hold": _WAITING, "release": ("held",),
+    "flush": ("deferred",), "move": (*_WAITING, "held"), "set": (*_WAITING, "held"), "requeue": ("deferred", "held"),
+}  # fmt: skip
+"""The families of keys in which a verb finds something to do."""
+
+
+class Changed(NamedTuple):
+    """Where a recipient is afterwards."""
+
+    zone: str
+    key: bytes
+    note: Note
+
+
+def middle_of(place: keys.Place) -> Any:
+    """What a key has between zone and id."""
+    return place.due_ms or place.destination or place.task or None
+
+
+def key_of(zone: str, row: list[Any]) -> bytes:
+    """The key of a recipient in a TASK record: [id, address, family, middle, …]."""
+    message_id, address, family, middle = row[:4]
+    name = FAMILIES[family]
+    if name == "delivery-zone":
+        return keys.fresh(zone, message_id, address)
+    if name == "deferred":
+        return keys.deferred(zone, middle, message_id, address)
+    if name == "held":
+        return keys.held(zone, message_id, address)
+    if name == "deleted":
+        return keys.deleted(zone, middle, message_id, address)
+    return keys.parked(zone, middle, message_id, address)
+
+
+def was_done(note: Note, task: Task) -> bool:
+    """Whether the task has changed it, which was not undone."""
+    return bool(note.done) and any(one[0] == task.number for one in note.done or ())
+
+
+def done(task: Task, place: keys.Place, note: Note, now_ms: int) -> Changed:
+    """What the task makes of it. now_ms: steady time."""
+    before: dict[str, Any] = {}
+    zone, after = place.zone, place.family
+    due_ms = max(place.due_ms, now_ms + 1)
+    if task.verb in DELETING:
+        after = "deleted"
+    elif task.verb == "hold":
+        after = "held"
+    elif task.verb in ("release", "flush", "requeue"):
+        after, due_ms = "deferred", now_ms + 1
+        if task.verb != "release":
+            before["early"], note = note.early, note._replace(early=True)
+    elif task.verb == "move":
+        before["zone"], zone = zone, task.change["zone"]
+        after = after if after == "held" else "deferred"
+    elif task.verb == "set":
+        note, due_ms = _set(task, note, due_ms, now_ms, before)
+        after = after if after == "held" else "deferred"
+    step = [task.number, FAMILIES.index(place.family), middle_of(place), note.attempts, before]
+    note = note._replace(done=[*(note.done or ()), step][-KEPT_MAX:])
+    return _placed(task, place, zone, after, due_ms, note, now_ms)
+
+
+def _set(task: Task, note: Note, due_ms: int, now_ms: int, before: dict[str, Any]) -> tuple[Note, int]:
+    change = task.change
+    if "priority" in change:
+        before["flow"] = note.flow
+        note = note._replace(flow=FlowId.of(note.flow)._replace(priority=change["priority"]).text())
+    if "life_h" in change:
+        before["life_h"], note = note.life_h, note._replace(life_h=change["life_h"])
+    if "at_ms" in change:
+        before["early"], note = note.early, note._replace(early=True)
+        due_ms = max(change["at_ms"], now_ms + 1)
+    return note, due_ms
+
+
+def undoable(task: Task, note: Note) -> bool:
+    """Whether the task was the last to change it, and it has not been tried since."""
+    if not note.done:
+        return False
+    number, _, _, attempts, _ = note.done[-1]
+    return bool(number == task.number and attempts == note.attempts)
+
+
+def undone(task: Task, place: keys.Place, note: Note, now_ms: int) -> Changed:
+    """What it was before the task."""
+    assert note.done
+    _, family, middle, _, before = note.done[-1]
+    zone = before.get("zone", place.zone)
+    fields = {name: value for name, value in before.items() if name != "zone"}
+    note = note._replace(done=note.done[:-1] or None, **fields)
+    after = "held" if family == _HELD else "deferred"
+    due_ms = max(middle if FAMILIES[family] == "deferred" else 0, now_ms + 1)
+    return _placed(task, place, zone, after, due_ms, note, now_ms)
+
+
+def _placed(
+    task: Task, place: keys.Place, zone: str, after: str, due_ms: int, note: Note, now_ms: int
+) -> Changed:  # fmt: skip
+    if after in _RESTING and place.family not in _RESTING:
+        note = note.held(now_ms)
+    elif after not in _RESTING and place.family in _RESTING:
+        note = note.freed(now_ms)
+    if after == "deleted":
+        key = keys.deleted(zone, task.number, place.id, place.recipient)
+    elif after == "held":
+        key = keys.held(zone, place.id, place.recipient)
+    else:
+        key = keys.deferred(zone, due_ms, place.id, place.recipient)
+    return Changed(zone, key, note)

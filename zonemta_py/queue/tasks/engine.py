@@ -1,0 +1,321 @@
+"""The engine of tasks: an order is in effect at once, and done in the background, one task after another.
+
+While a task is being done, what it applies to is taken out of each batch that is about to be leased (`Engine.divert`);
+a sweep does the rest (`sweep.py`), in at most a fifth of the loop's time, and no faster than the disks take it. Then
+it can be undone for a while; after that a deletion is final: REMOVED records end its recipients.
+
+Failures: after a disk error a sweep begins again; a crash leaves tasks where the journal says, and they go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from time import perf_counter
+from typing import Any
+
+from zonemta_py.disk import keys
+from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
+from zonemta_py.disk.records import TaskRecord, Type
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.tasks import table
+from zonemta_py.queue.core.tasks.table import CANCELED, DONE, ENDING, RUNNING, UNDOABLE, UNDOING, UNDONE, WORK, Task
+from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.queue.lifecycle.removal import remove_walked
+from zonemta_py.queue.tasks import apply
+from zonemta_py.queue.tasks.aim import DIVERTING, Aim, EndAim, UndoAim
+from zonemta_py.queue.tasks.change import DELETING
+from zonemta_py.queue.tasks.sweep import WAIT, TaskSweep
+from zonemta_py.schedule.batch import Entry, ZoneFace
+from zonemta_py.schedule.zone import ZoneSchedule
+
+log = logging.getLogger(__name__)
+
+AT_ONCE_S = 0.003
+"""How long the event loop waits for a sweep, at most about."""
+SHARE = 4
+"""For each second of work it rests so many."""
+AHEAD_MAX = 2_000
+"""Recipients whose changes are not in the store yet."""
+WAIT_S = 0.05
+LOOK_S = 0.5
+PROBED = 100
+"""Recipients that are looked at to see whether a destination is meant."""
+KEPT_MS = 30 * 86_400_000
+KEPT_MOST = 1_000
+"""How long, and how many, tasks that have ended are listed."""
+
+
+class Engine:
+    """Does what the table of tasks says. One for each queue."""
+
+    def __init__(self, queue: QueueContext) -> None:
+        self._queue, self._core = queue, queue.core
+        self._aims: dict[int, Aim] = {}
+        """Of the tasks that are being done, in their order."""
+        self._sweep: TaskSweep | None = None
+        self._again = asyncio.Event()
+        self._stop: set[int] = set()
+        self._worker: asyncio.Task[None] | None = None
+        tasks = self._core.tasks
+        tasks.divert, tasks.meant, tasks.moved = self.divert, self.meant, self.moved
+
+    # -- orders
+
+    def begin(self) -> None:
+        """After recovery: goes on with what has not been done, before anything is leased."""
+        for task in sorted(self._core.tasks.by_number.values(), key=lambda one: one.number):
+            if task.state == RUNNING:
+                self._aims[task.number] = Aim(self._core, task)
+            if task.stopped:
+                self._stop.add(task.number)
+        if self._core.tasks.by_number:
+            self._work_on()
+
+    def order(self, task: Task, value: dict[str, Any]) -> Task:
+        """In effect from now on; permanent once its record is stable."""
+        core = self._core
+        ms = core.clock.ms()
+        record = TaskRecord(table.CREATED, 0, value)
+        seq = core.ledger.open(Type.TASK, record.pack(), ms)
+        task.number = task.seq = seq
+        task.created_ms = ms
+        self._aims[seq] = Aim(core, task)
+        core.journal.when_stable(partial(core.ledger.apply, seq, partial(self._created, task)))
+        self._work_on()
+        return task
+
+    def _created(self, task: Task) -> None:
+        self._core.tasks.add(task)
+        self._again.set()
+
+    def turn(self, task: Task, what: str, value: dict[str, Any]) -> None:
+        """Records what becomes of the task (`core.tasks.Tasks.take`)."""
+        core = self._core
+        ms, record = core.clock.ms(), TaskRecord(what, task.number, value)
+        seq = core.ledger.open(Type.TASK, record.pack(), ms)
+        core.journal.when_stable(partial(core.ledger.apply, seq, partial(self._turned, seq, ms, record)))
+        if what in (table.CANCEL, table.UNDO):
+            self._stop.add(task.number)
+        self._work_on()
+
+    def _turned(self, seq: int, ms: int, record: TaskRecord) -> None:
+        self._core.tasks.take(seq, ms, record)
+        self._again.set()
+
+    def _work_on(self) -> None:
+        self._set_active()
+        self._again.set()
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.ensure_future(self._work())
+            self._core.keep(self._worker)
+
+    def _set_active(self) -> None:
+        self._core.tasks.active = bool(self._aims) or self._sweep is not None
+
+    # -- what is about to be leased
+
+    def meant(self, entry: Entry) -> bool:
+        """Whether a task is about to take it away."""
+        return any(aim.task.verb in DIVERTING and aim.applies(entry.key, entry.note) for aim in self._aims.values())
+
+    def divert(self, zone: ZoneFace, entries: list[Entry]) -> list[Entry]:
+        """Raises StoreError: nothing has been done."""
+        for aim in self._aims.values():
+            if aim.task.verb not in DIVERTING or aim.task.number in self._stop:
+                continue
+            found = [entry for entry in entries if aim.applies(entry.key, entry.note)]
+            if found:
+                home = self._core.schedule.zones[zone.zone.name]
+                left = self._do(aim.task, home, found)
+                gone = {id(entry) for entry in found} - {id(entry) for entry in left}
+                entries = [entry for entry in entries if id(entry) not in gone]
+        return entries
+
+    def moved(self, operations: list[Operation]) -> None:
+        """Recipients have new keys."""
+        if self._sweep is not None:
+            self._sweep.moved(operations)
+
+    # -- what is done
+
+    def _do(self, task: Task, zone: ZoneSchedule, entries: list[Entry]) -> list[Entry]:
+        """Returns those to which nothing can be done."""
+        if task.verb not in DELETING or task.undo_s > 0:
+            apply.write(self._core, task, zone.zone.name, entries)
+            return []
+        return remove_walked(self._core, zone, entries, partial(reason, task), task.number)
+
+    def _act(self, task: Task, zone: ZoneSchedule, entries: list[Entry]) -> None:
+        for entry in self._do(task, zone, entries):
+            self._put_back(zone, entry)
+
+    def _undo(self, task: Task, zone: ZoneSchedule, entries: list[Entry]) -> None:
+        apply.write(self._core, task, zone.zone.name, entries, undo=True)
+
+    def _end(self, task: Task, zone: ZoneSchedule, entries: list[Entry]) -> None:
+        remove_walked(self._core, zone, entries, partial(reason, task))
+
+    def _put_back(self, zone: ZoneSchedule, entry: Entry) -> None:
+        """A recipient of a damaged message that was in the window."""
+        if entry.key in self._core.schedule.busy:
+            zone.put(zone.flow_queues.of(entry.id, entry.address, entry.note), entry)
+
+    def _leased(self) -> set[bytes]:
+        return {entry.key for lease in self._queue.leases.out.values() for entry in lease.open}
+
+    # -- the worker
+
+    async def _work(self) -> None:
+        core = self._core
+        await core.when_ready.wait()
+        while not core.closed:
+            self._again.clear()
+            task = self._next()
+            if task is not None:
+                await self._one(task)
+            elif not await self._look():
+                return
+            else:
+                await self._pause()
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(LOOK_S):
+                await self._again.wait()
+        except TimeoutError:
+            return
+
+    def _next(self) -> Task | None:
+        """What was ordered first."""
+        known = self._core.tasks.by_number
+        return min((task for task in known.values() if task.state in WORK), key=lambda one: one.number, default=None)
+
+    async def _look(self) -> bool:
+        """Whether there is something to wait for: an order that is not stable yet, an undo whose time will be over."""
+        core, waiting = self._core, bool(self._aims)
+        now_ms = core.clock.steady_ms()
+        for task in list(core.tasks.by_number.values()):
+            if task.state in (UNDOABLE, CANCELED) and task.until_ms:
+                waiting = True
+                if now_ms >= task.until_ms:
+                    last = CANCELED if task.stopped else DONE
+                    state = ENDING if task.verb in DELETING and task.done > task.undone else last
+                    self._ended(task, state)
+        self._forget()
+        await core.journal.stable()
+        return waiting
+
+    def _forget(self) -> None:
+        """Those that ended long ago are listed no longer."""
+        tasks, now_ms = self._core.tasks, self._core.clock.ms()
+        over = [task for task in tasks.by_number.values() if task.state not in WORK and not task.until_ms]
+        over.sort(key=lambda one: -one.number)
+        for place, task in enumerate(over):
+            if place >= KEPT_MOST or now_ms - task.ended_ms > KEPT_MS:
+                tasks.forget(task)
+
+    async def _one(self, task: Task) -> None:
+        """One pass for one task."""
+        core = self._core
+        state, aim, act = task.state, self._aim(task), self._acts()[task.state]
+        await core.lines.stable()  # what was taken out of batches meanwhile
+        if task.state == RUNNING and task.verb == "flush":
+            await probe(core, aim)
+        self._sweep = sweep = TaskSweep(core, aim, partial(act, task), self._leased)
+        self._set_active()
+        try:
+            whole = await self._drive(task, sweep.run())
+        except StoreDamaged as error:
+            core.read_failed(error)
+            await asyncio.sleep(LOOK_S)
+            return
+        except StoreError as error:
+            log.info("%s; task %d is tried again", error, task.number)
+            await asyncio.sleep(LOOK_S)
+            return
+        finally:
+            self._sweep = None
+            self._set_active()
+        await core.journal.stable()  # what was done is counted
+        await core.lines.stable()
+        if task.state != state:  # an undo has come meanwhile
+            self._drop(task)
+        elif whole or task.number in self._stop:
+            self._over(task)
+        await core.journal.stable()
+
+    def _aim(self, task: Task) -> Aim:
+        if task.state == RUNNING:
+            return self._aims.setdefault(task.number, Aim(self._core, task))
+        return (UndoAim if task.state == UNDOING else EndAim)(self._core, task)
+
+    def _acts(self) -> dict[str, Callable[[Task, ZoneSchedule, list[Entry]], None]]:
+        return {RUNNING: self._act, UNDOING: self._undo, ENDING: self._end}
+
+    async def _drive(self, task: Task, steps: Iterator[int]) -> bool:
+        """Lets the sweep go on a little at a time; False: it was stopped."""
+        core, ahead = self._core, 0
+        begin = perf_counter()
+        for step in steps:
+            if core.closed or (task.state == RUNNING and task.number in self._stop):
+                return False
+            if step == WAIT:
+                await asyncio.sleep(WAIT_S)
+                begin = perf_counter()
+                continue
+            ahead += step
+            took = perf_counter() - begin
+            if took >= AT_ONCE_S or ahead >= AHEAD_MAX:
+                await asyncio.sleep(took * SHARE)
+                if ahead >= AHEAD_MAX:
+                    await core.journal.stable()
+                    await core.lines.stable()
+                    ahead = 0
+                begin = perf_counter()
+        return True
+
+    def _drop(self, task: Task) -> None:
+        self._aims.pop(task.number, None)
+        self._stop.discard(task.number)
+        self._set_active()
+
+    def _over(self, task: Task) -> None:
+        """Its sweep has come to the end, or was stopped."""
+        stopped = task.number in self._stop or task.stopped
+        self._drop(task)
+        undoable = task.undo_s > 0 and task.done > task.undone
+        if task.state == RUNNING:
+            self._ended(task, CANCELED if stopped else UNDOABLE if undoable else DONE, undoable)
+        elif task.state == UNDOING:
+            self._ended(task, UNDONE)
+        else:
+            self._ended(task, CANCELED if task.stopped else DONE)
+
+    def _ended(self, task: Task, state: str, undoable: bool = False) -> None:
+        until_ms = self._core.clock.steady_ms() + int(task.undo_s * 1000) if undoable else 0
+        self.turn(task, table.ENDED, {"state": state, "until_ms": until_ms, "done": task.done, "undone": task.undone})
+
+
+async def probe(core: Core, aim: Aim) -> None:
+    """Destinations that rest are tried now, if the first of those that wait for them are meant."""
+    for zone in [core.schedule.zones[name] for name in aim.zones()]:
+        for path in [path for path in zone.flow_queues.paths.values() if path.down_until]:
+            await asyncio.sleep(0)
+            if any(_is_meant(core, aim, zone, name) for name in [one.key for one in path.flow_queues.values()]):
+                zone.probe(path)
+    core.changed()
+
+
+def _is_meant(core: Core, aim: Aim, zone: ZoneSchedule, flow_queue: str) -> bool:
+    prefix = keys.parked_range(zone.zone.name, flow_queue)
+    rows = islice(core.store.scan(prefix, keys.end(prefix)), PROBED)
+    return any(aim.covers(key, value) for key, value in rows)
+
+
+def reason(task: Task, _: Entry) -> str:
+    """As REMOVED records say it."""
+    return f"deleted by {task.by}" + (f": {task.cause}" if task.cause else "")

@@ -1,0 +1,186 @@
+"""Orders about tasks, checked, and what is told of them: the questions of `queue.admin.answers`.
+
+    task-preview verb where set by                  counts what it would do; its row, "counting", then "previewed"
+    task verb where set by cause undo_s             ordered: its row, once that is on stable storage
+    task-start id cause undo_s                      orders what was previewed
+    tasks, task-row id                              rows, the newest first; one of them
+    task-cancel id by, task-undo id by              stops it; puts back what it changed, as far as nothing was sent
+
+A row: id, verb, where, words (a sentence), set, by, cause, state (counting, previewed, running, undoable, done,
+canceled, undone), count (None: not known yet), done, undone, zones, examples, created_ms, ended_ms, undoable,
+undo_until_ms. Failures: ValueError, one sentence.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from zonemta_py.disk import records
+from zonemta_py.queue.core.tasks import table
+from zonemta_py.queue.core.tasks.table import CANCELED, RUNNING, UNDOABLE, Task
+from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.queue.tasks.change import REACH
+from zonemta_py.queue.tasks.engine import Engine
+from zonemta_py.queue.tasks.preview import Previews
+from zonemta_py.queue.tasks.rows import Row, row
+from zonemta_py.queue.tasks.where import Where
+
+OPERATOR = "an operator"
+WAITING_MOST = 100
+_TEXT_MAX = 1_000
+_WHERE_MAX = 64 * 1024
+_UNDO_S_MAX = 30 * 86_400
+
+
+class TaskOrders:
+    """Of one queue."""
+
+    def __init__(self, queue: QueueContext) -> None:
+        self._core = queue.core
+        self.engine, self._previews = Engine(queue), Previews(queue)
+
+    # -- orders
+
+    async def preview(
+        self, verb: str, where: dict[str, Any], set: dict[str, Any] | None = None, by: str = "", cause: str = ""
+    ) -> Row:
+        await self._core.when_ready.wait()
+        task = self._checked(verb, where, set, by, cause, None)
+        return self._previewed(self._previews.begin(task), task)
+
+    async def order(
+        self, verb: str, where: dict[str, Any], set: dict[str, Any] | None = None, by: str = "", cause: str = "",
+        undo_s: float | None = None,
+    ) -> Row:  # fmt: skip
+        await self._core.when_ready.wait()
+        return await self._ordered(self._checked(verb, where, set, by, cause, undo_s))
+
+    async def start(self, id: str, by: str = "", cause: str = "", undo_s: float | None = None) -> Row:
+        seen = self._previews.take(id)
+        task = self._checked(seen.verb, seen.where, seen.change, by or seen.by, cause or seen.cause, undo_s)
+        task.count = seen.count
+        return await self._ordered(task)
+
+    async def _ordered(self, task: Task) -> Row:
+        core = self._core
+        if sum(one.state == RUNNING for one in core.tasks.by_number.values()) >= WAITING_MOST:
+            raise ValueError(f"{WAITING_MOST} tasks are waiting to be done; wait for them, or cancel some")
+        task.until_id, task.but = core.ids.last, sorted(core.arriving)
+        names = "verb", "where", "change", "by", "cause", "until_id", "but", "now_ms", "undo_s", "count"
+        self.engine.order(task, {name: getattr(task, name) for name in names})
+        await core.journal.stable()
+        return self._row(task)
+
+    async def cancel(self, id: str, by: str = "") -> Row:
+        task = self._task(id)
+        if task.state != RUNNING:
+            raise ValueError(f"task {id} is {self._row(task)['state']}: there is nothing left of it to cancel")
+        self.engine.turn(task, table.CANCEL, {"by": _text("by", by) or OPERATOR})
+        await self._core.journal.stable()
+        return self._row(task)
+
+    async def undo(self, id: str, by: str = "") -> Row:
+        task = self._task(id)
+        if not self._undoable(task):
+            why = (
+                "it was undone already" if task.state in (table.UNDOING, table.UNDONE) else "the time for that is over"
+            )
+            raise ValueError(f"task {id} cannot be undone: {why}")
+        self.engine.turn(task, table.UNDO, {"by": _text("by", by) or OPERATOR})
+        await self._core.journal.stable()
+        return self._row(task)
+
+    def _undoable(self, task: Task) -> bool:
+        if task.undo_s <= 0:
+            return False
+        ended = task.state in (UNDOABLE, CANCELED) and task.until_ms > self._core.clock.steady_ms()
+        return task.state == RUNNING or ended
+
+    # -- what is told
+
+    async def rows(self, limit: int = 100) -> list[Row]:
+        known = sorted(self._core.tasks.by_number.values(), key=lambda one: -one.number)
+        found = [self._previewed(ident, task) for ident, task in reversed(self._previews.kept.items())]
+        return (found + [self._row(task) for task in known[:limit]])[:limit]
+
+    async def one(self, id: str) -> Row:
+        if id in self._previews.kept:
+            return self._previewed(id, self._previews.kept[id])
+        return self._row(self._task(id))
+
+    def _task(self, ident: str) -> Task:
+        text = str(ident)
+        task = self._core.tasks.by_number.get(int(text)) if text.isascii() and text.isdigit() else None
+        if task is None:
+            raise ValueError(f"there is no task {ident!r}; `zonemta task list` shows all of the last 30 days")
+        return task
+
+    def _row(self, task: Task) -> Row:
+        return row(task, str(task.number), self._core.clock.apart_ms(), undoable=self._undoable(task))
+
+    def _previewed(self, ident: str, task: Task) -> Row:
+        return row(task, ident, 0, task.state)
+
+    # -- checks
+
+    def _checked(
+        self, verb: str, where: dict[str, Any], change: dict[str, Any] | None, by: str, cause: str,
+        undo_s: float | None,
+    ) -> Task:  # fmt: skip
+        if verb not in REACH:
+            raise ValueError(f"there is no verb {verb!r}; use {', '.join(REACH)}")
+        chosen = Where.of(where)
+        if len(records.pack(chosen.given)) > _WHERE_MAX:
+            raise ValueError(f"the filter is longer than {_WHERE_MAX:,} bytes; order it in several tasks")
+        self._check_zones(chosen)
+        states = chosen.values("state")
+        if states is not None and "deleted" in states:
+            raise ValueError("what is deleted comes back when its task is undone: `zonemta task undo ID`")
+        core = self._core
+        if undo_s is None:
+            undo_s = core.config.queue.undo_s
+        if isinstance(undo_s, bool) or not isinstance(undo_s, (int, float)) or not 0 <= undo_s <= _UNDO_S_MAX:
+            raise ValueError(f"undo_s is {undo_s!r}; write seconds, from 0 to {_UNDO_S_MAX:,}")
+        return Task(
+            0, verb, chosen.given, self._change(verb, change or {}), _text("by", by) or OPERATOR, _text("cause", cause),
+            core.ids.last, [], core.clock.steady_ms(), core.clock.ms(), undo_s,
+        )  # fmt: skip
+
+    def _check_zones(self, where: Where) -> None:
+        for name in where.values("zone") or ():
+            if name not in self._core.schedule.zones:
+                raise ValueError(f"there is no zone {name!r}; there are {', '.join(self._core.schedule.zones)}")
+
+    def _change(self, verb: str, given: dict[str, Any]) -> dict[str, Any]:
+        given = {name: value for name, value in given.items() if value is not None}
+        known = {"move": ("zone",), "set": ("priority", "at_ms", "life_h")}.get(verb, ())
+        if odd := [name for name in given if name not in known]:
+            raise ValueError(f"{verb} sets no {odd[0]!r}" + (f"; it sets {', '.join(known)}" if known else ""))
+        if known and not given:
+            raise ValueError(f"{verb} needs what is to be set: {', '.join(known)}")
+        if verb == "move" and given["zone"] not in self._core.schedule.zones:
+            raise ValueError(f"there is no zone {given['zone']!r}; there are {', '.join(self._core.schedule.zones)}")
+        if "priority" in given and (not _whole(given["priority"]) or not -9 <= given["priority"] <= 9):
+            raise ValueError(f"the priority is {given['priority']!r}; use -9 to 9")
+        if "life_h" in given and (not _number(given["life_h"]) or not 0 < given["life_h"] < math.inf):
+            raise ValueError(f"life_h is {given['life_h']!r}; give hours, more than 0")
+        if "at_ms" in given:
+            if not _whole(given["at_ms"]) or not 0 <= given["at_ms"] < 1 << 48:
+                raise ValueError(f"at_ms is {given['at_ms']!r}; give UNIX milliseconds")
+            return given | {"at_ms": min(given["at_ms"] + self._core.clock.apart_ms(), (1 << 48) - 1)}
+        return given
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _text(name: str, value: str) -> str:
+    if not isinstance(value, str) or len(value) > _TEXT_MAX or any(ord(one) < 32 for one in value):
+        raise ValueError(f"{name} is no short text without control characters")
+    return value

@@ -1,0 +1,37 @@
+"""Tasks as rows and sentences, for whoever asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zonemta_py.queue.core.tasks import table
+from zonemta_py.queue.core.tasks.table import Task
+from zonemta_py.queue.tasks.where import Where
+
+Row = dict[str, Any]
+_SHOWN = {table.UNDOING: table.RUNNING, table.ENDING: table.DONE}
+_VERBS = {"flush": "send now", "requeue": "queue again", "purge": "purge"}
+
+
+def row(task: Task, ident: str, apart_ms: int, state: str = "", undoable: bool = False) -> Row:
+    """As `tasks` shows it. apart_ms: how far steady time is ahead of the clock. undoable: now."""
+    shown = state or ("canceled" if task.stopped and task.state == table.ENDING else _SHOWN.get(task.state, task.state))
+    over = shown in ("done", "undone") or (shown == "undoable" and not task.stopped)
+    count = task.count if task.count is not None or not over else task.done
+    return {
+        "id": ident, "verb": task.verb, "where": task.where, "words": words(task.verb, task.where, task.change),
+        "set": task.change, "by": task.by, "cause": task.cause, "state": shown, "count": count, "done": task.done,
+        "undone": task.undone, "zones": task.zones, "examples": task.examples, "created_ms": task.created_ms,
+        "ended_ms": task.ended_ms, "undo_until_ms": task.until_ms - apart_ms if task.until_ms and undoable else 0,
+        "undoable": undoable,
+    }  # fmt: skip
+
+
+def words(verb: str, where: dict[str, Any], change: dict[str, Any]) -> str:
+    """The order as a sentence."""
+    said = _VERBS.get(verb, verb)
+    if verb == "move":
+        said = f"move to zone {change['zone']}"
+    elif verb == "set":
+        said = "set " + ", ".join(f"{name} {value}" for name, value in change.items())
+    return f"{said}: {Where.of(where).words()}"
