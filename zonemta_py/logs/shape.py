@@ -10,6 +10,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -17,42 +18,62 @@ import orjson
 Shape = Callable[[int, str, str, str, dict[str, Any]], bytes]
 """(UNIX ms, level, logger, message, fields) → a line."""
 
-_PLAIN = re.compile(r"[!#-~ ]*").fullmatch
 _STEERING = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_second, _begin = -1, ""
+FREE = "text"
+"""The field that has words of others; it comes last, and is always quoted."""
 
 
+@lru_cache(1024)
 def moment(ms: int) -> str:
-    """RFC 3339, in UTC."""
-    global _second, _begin
+    """RFC 3339, in UTC. Many lines are of the same millisecond."""
     second, rest = divmod(ms, 1000)
-    if second != _second:
-        _second, _begin = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-    return f"{_begin}.{rest:03d}Z"
+    return f"{_second(second)}.{rest:03d}Z"
+
+
+@lru_cache(16)
+def _second(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
 
 
 def as_json(ms: int, level: str, logger: str, message: str, fields: dict[str, Any]) -> bytes:
-    entry = {"time": moment(ms), "level": level, "logger": logger, "message": message}
     try:
-        return orjson.dumps(entry | fields, option=orjson.OPT_APPEND_NEWLINE)
+        said = orjson.dumps(message).decode()
+        head = f'{{"time":"{moment(ms)}","level":"{level}","logger":"{logger}","message":{said}'.encode()
+        return b"%b,%b\n" % (head, orjson.dumps(fields)[1:]) if fields else b"%b}\n" % head
     except (TypeError, ValueError):  # a plugin put something into it
-        return orjson.dumps(entry | {name: repr(one) for name, one in fields.items()}, option=orjson.OPT_APPEND_NEWLINE)
+        entry = {"time": moment(ms), "level": level, "logger": logger, "message": message} | fields
+        return orjson.dumps({name: repr(one) for name, one in entry.items()}, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def as_text(ms: int, level: str, logger: str, message: str, fields: dict[str, Any]) -> bytes:
+    """A value is quoted as in JSON where it would not be clear otherwise."""
     head = f"{moment(ms)} {level.upper()} {logger}: {_one_line(message)}"
     if not fields:
         return f"{head}\n".encode(errors="backslashreplace")
-    rest = " ".join([f"{name}={value}" for name, value in fields.items()])
-    if rest.count(" ") >= len(fields) or not _PLAIN(rest):
-        rest = " ".join([f"{name}={_quoted(value)}" for name, value in fields.items()])
-    return f"{head} {rest}\n".encode(errors="backslashreplace")
+    free = fields.pop(FREE, None)
+    template, spaces = _template(tuple(fields))
+    line = template % (*fields.values(),)
+    if line.count(" ") > spaces or '"' in line or not (line.isascii() and line.isprintable()):
+        line = template % tuple(map(_quoted, fields.values()))
+    if free is not None:
+        line = f"{line} {FREE}={_quoted(free, always=True)}"
+    return f"{head} {line}\n".encode(errors="backslashreplace")
 
 
-def _quoted(value: Any) -> str:
+@lru_cache(1024)
+def _template(names: tuple[str, ...]) -> tuple[str, int]:
+    """What the values go into, and how many spaces it has."""
+    template = " ".join(f"{_one_line(name).replace('%', '%%')}=%s" for name in names)
+    return template, template.count(" ")
+
+
+def _quoted(value: Any, always: bool = False) -> str:
     text = str(value)
-    if text and " " not in text and _PLAIN(text):
-        return text
+    if text.isascii() and text.isprintable() and '"' not in text:
+        if " " not in text and not always:
+            return text
+        if "\\" not in text:
+            return f'"{text}"'
     return json.dumps(text).replace("\x7f", "\\u007f")
 
 

@@ -8,6 +8,7 @@ ends what runs in it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
@@ -28,7 +29,7 @@ class LogStream(io.TextIOBase):
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._write = _writer(stream)
+        self._write, self._piece = _writer(stream)
         self.shape: Callable[[str], bytes] | None = None
         self.dropped = 0
         """Lines that were lost."""
@@ -84,8 +85,8 @@ class LogStream(io.TextIOBase):
         waiting = self._waiting
         while waiting:
             end = len(waiting)
-            if end > _PIECE_BYTES:
-                end = waiting.rfind(b"\n", 0, _PIECE_BYTES) + 1 or waiting.find(b"\n") + 1 or end
+            if end > self._piece:
+                end = waiting.rfind(b"\n", 0, self._piece) + 1 or waiting.find(b"\n") + 1 or end
             try:
                 written = self._write(bytes(waiting[:end]))
             except OSError as error:
@@ -99,25 +100,25 @@ class LogStream(io.TextIOBase):
             del waiting[:written]
 
 
-def _writer(stream: TextIO) -> Callable[[bytes], int]:
-    """Writes to what is behind the stream without waiting, whoever else has it open; (bytes) → how many were taken."""
+def _writer(stream: TextIO) -> tuple[Callable[[bytes], int], int]:
+    """Writes to what is behind the stream without waiting, whoever else has it open: (bytes) → how many were taken; and
+    how many bytes may be given at once."""
     try:
         number = stream.fileno()
         mode = os.fstat(number).st_mode
     except (OSError, ValueError, AttributeError):  # no file, in a test
-        return lambda data: _through(stream, data)
+        return lambda data: _through(stream, data), WAITING_BYTES_MAX
+    if stat.S_ISREG(mode):
+        return lambda data: os.write(number, data), WAITING_BYTES_MAX
     if stat.S_ISSOCK(mode):
         try:
             journal = socket.socket(fileno=os.dup(number))
         except OSError:
-            return lambda data: os.write(number, data)
-        return lambda data: journal.send(data, socket.MSG_DONTWAIT)
-    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
-        try:  # a description of our own: others who have the same one shall not find it changed
-            number = os.open(f"/proc/self/fd/{number}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        except OSError:
-            return lambda data: os.write(number, data)
-    return lambda data: os.write(number, data)
+            return lambda data: os.write(number, data), _PIECE_BYTES
+        return lambda data: journal.send(data, socket.MSG_DONTWAIT), _PIECE_BYTES
+    with contextlib.suppress(OSError):  # a description of our own: others who have the same one shall find it unchanged
+        number = os.open(f"/proc/self/fd/{number}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    return lambda data: os.write(number, data), _PIECE_BYTES
 
 
 def _through(stream: TextIO, data: bytes) -> int:
