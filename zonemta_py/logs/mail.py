@@ -37,19 +37,22 @@ class MailLog:
 
     def line(self, ms: int, message: str, fields: dict[str, Any]) -> None:
         """fields: without empty ones. ms: UNIX time."""
-        with contextlib.suppress(Exception):  # a line is not worth a queue
-            level, logger = "info", LOGGER
+        try:
             if self._persons is not None:
                 self._persons.fields(fields)
-            if self._entries is not None:
-                kept = self._entries({"level": level, "logger": logger, "message": message} | fields)
+            if self._entries is None:
+                line = self._shape(ms, "info", LOGGER, message, fields)
+            else:
+                kept = self._entries({"level": "info", "logger": LOGGER, "message": message} | fields)
                 if kept is None:
                     return
                 level, logger, message = (str(kept.pop(name, "")) for name in ("level", "logger", "message"))
-                fields = kept
-            if not self._lines:
-                asyncio.get_running_loop().call_later(FLUSH_S, self.flush)
-            self._lines.append(self._shape(ms, level, logger, message, fields))
+                line = self._shape(ms, level, logger, message, kept)
+        except Exception:  # a line is not worth a queue
+            return
+        if not self._lines:
+            asyncio.get_running_loop().call_later(FLUSH_S, self.flush)
+        self._lines.append(line)
 
     def flush(self) -> None:
         """Writes what has been gathered."""
