@@ -42,6 +42,8 @@ async def serve(config: Config, bound: socket.socket, queue: PullFace, host: Hos
     context = tls.context(section.listener, host)
     loop = asyncio.get_running_loop()
     gate.watch(loop)
+    if context is not None:
+        tls.Renewal(section.listener, context).watch(loop)
     bound.setblocking(False)
 
     def connect() -> PullConnection:

@@ -62,6 +62,8 @@ class ListenerSettings:
         self.submission, self.host, self.gate, self.login, self.clock_ms = submission, host, gate, login, clock_ms
         self.loop, self.turns = asyncio.get_running_loop(), gate.turns
         self.tls: ssl.SSLContext | None = tls.context(listener, host)
+        if self.tls is not None:
+            tls.Renewal(listener, self.tls).watch(self.loop)
         self.may_relay = Networks(listener.relay_networks).contain
         self.permissions = Permissions(config, listener)
         self.may_proxy = Networks(listener.proxy_networks).contain

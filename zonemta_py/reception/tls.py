@@ -1,14 +1,25 @@
 """TLS contexts of listeners, built once at start so that a bad certificate is reported then and not to the first
-client."""
+client.
+
+A certificate that is renewed is taken for new connections, within LOOK_S and without a reload; one that cannot be used
+leaves the one before in force, and the log says so.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import ssl
 from typing import Any
 
 from zonemta_py.config import ConfigError, Listener
+from zonemta_py.disk.files import changed
 from zonemta_py.plugin.arguments import Sni
 from zonemta_py.plugin.host import Host
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 30.0
 
 
 def context(listener: Listener, host: Host) -> ssl.SSLContext | None:
@@ -22,18 +33,56 @@ def context(listener: Listener, host: Host) -> ssl.SSLContext | None:
     made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     made.options |= ssl.OP_NO_RENEGOTIATION
-    try:
-        own_key = listener.key.expanduser() if listener.key else None
-        made.load_cert_chain(listener.certificate.expanduser(), own_key, password=_no_password)
-    except (ssl.SSLError, OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise ConfigError(
-            f"{where}.certificate: {listener.certificate} cannot be used ({reason});"
-            " give a PEM file with the chain, and the key that belongs to it without a password"
-        ) from None
+    _load(made, listener)
     if host.listens("smtp_sni"):
         _ask_plugins(made, listener, host)
     return made
+
+
+def _load(context: ssl.SSLContext, listener: Listener) -> None:
+    """Raises ConfigError."""
+    assert listener.certificate is not None
+    try:
+        own_key = listener.key.expanduser() if listener.key else None
+        context.load_cert_chain(listener.certificate.expanduser(), own_key, password=_no_password)
+    except (ssl.SSLError, OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise ConfigError(
+            f"listeners.{listener.name}.certificate: {listener.certificate} cannot be used ({reason});"
+            " give a PEM file with the chain, and the key that belongs to it without a password"
+        ) from None
+
+
+class Renewal:
+    """Looks after the certificate of one listener's context."""
+
+    def __init__(self, listener: Listener, context: ssl.SSLContext) -> None:
+        self._listener, self._context = listener, context
+        self._seen = self._files()
+
+    def _files(self) -> list[tuple[int, ...]]:
+        return [changed(path.expanduser()) for path in (self._listener.certificate, self._listener.key) if path]
+
+    def look(self) -> None:
+        """Takes what has changed. Tried on a context of its own first: half a change would break the one in use."""
+        if (found := self._files()) == self._seen:
+            return
+        self._seen = found
+        try:
+            for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self._context):
+                _load(context, self._listener)
+        except ConfigError as error:
+            log.error("%s; the previous one stays in force", error)
+        else:
+            log.info("listener %s: new connections get the renewed certificate", self._listener.name)
+
+    def watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on, as long as the loop runs."""
+        loop.call_later(LOOK_S, self._again, loop)
+
+    def _again(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.look()
+        self.watch(loop)
 
 
 def _no_password() -> str:

@@ -1,0 +1,69 @@
+"""Certificates that are renewed while the server runs, as certbot does it."""
+
+import asyncio
+import logging
+import ssl
+from pathlib import Path
+
+import pytest
+import trustme
+
+from zonemta_py.config import Listener
+from zonemta_py.plugin.host import Host
+from zonemta_py.reception import tls
+
+
+def issue(chain: Path, key: Path) -> str:
+    """A certificate in both files; its serial number."""
+    issued = trustme.CA().issue_cert("mta.test")
+    chain.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+    key.write_bytes(issued.private_key_pem.bytes())
+    return ssl.PEM_cert_to_DER_cert(issued.cert_chain_pems[0].bytes().decode()).hex()
+
+
+async def shown(port: int) -> str:
+    """The certificate that a new connection gets."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    found: bytes = writer.get_extra_info("ssl_object").getpeercert(True)
+    writer.close()
+    return found.hex()
+
+
+async def test_new_connections_get_what_is_renewed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Not while only one of two files is there, nor where one is broken; a connection that is open stays."""
+    chain, key = tmp_path / "fullchain.pem", tmp_path / "privkey.pem"
+    first = issue(chain, key)
+    listener = Listener(name="in", tls="starttls", certificate=chain, key=key)
+    context = tls.context(listener, Host.empty())
+    assert context is not None
+    renewal = tls.Renewal(listener, context)
+    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        assert await shown(port) == first
+        old_key = key.read_bytes()
+        second = issue(chain, key)
+        new_key = key.read_bytes()
+        key.write_bytes(old_key)
+        with caplog.at_level(logging.INFO):
+            renewal.look()
+            assert await shown(port) == first
+            assert "cannot be used" in caplog.text
+            assert "the previous one stays in force" in caplog.text
+            key.write_bytes(new_key)
+            renewal.look()
+            assert await shown(port) == second
+            assert "the renewed certificate" in caplog.text
+            chain.write_text("nonsense")
+            renewal.look()
+            chain.unlink()
+            renewal.look()
+        assert await shown(port) == second
+        assert len(caplog.records) == 4
+        third = issue(chain, key)
+        renewal.look()
+        assert await shown(port) == third
+    finally:
+        server.close()
