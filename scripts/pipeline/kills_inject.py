@@ -32,6 +32,7 @@ from ports import free_port  # noqa: E402
 from zonemta_py.disk import journal  # noqa: E402
 from zonemta_py.disk.records import Type, unpack  # noqa: E402
 from zonemta_py.wire.client import QueueGone, ask  # noqa: E402
+from zonemta_py.wire.pages import ask_all  # noqa: E402
 
 ZONEMTA = [sys.executable, "-m", "zonemta_py"]
 PATIENCE_S = 120.0
@@ -207,7 +208,7 @@ def judge(node: Node, campaign: str, everyone: set[str]) -> list[str]:
 def judge_sink(node: Node, everyone: set[str], times: int) -> list[str]:
     """What is wrong with what came at the sink: only who was in doubt when the node died may have got it once more."""
     came = node.came(times * len(everyone))
-    doubtful = {row["recipient"] for row in ask(node.folder, "in-doubt")}
+    doubtful = {row["recipient"] for row in ask_all(node.folder, "in-doubt")}
     short = sorted(who for who in everyone if came[who] < times)
     more = sorted(who for who in everyone if came[who] > times)
     unlisted = [who for who in more if who not in doubtful]

@@ -20,6 +20,7 @@ from survival.ledger import Ledger
 from survival.recover import problems
 from zonemta_py.sink import Sink, SinkOptions
 from zonemta_py.wire.client import QueueGone, ask
+from zonemta_py.wire.pages import ask_all
 
 TOP = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0
@@ -221,7 +222,8 @@ class Mta:
             await asyncio.sleep(0.1)
 
     def in_doubt(self) -> list[str]:
-        return [row["recipient"] for row in self.ask("in-doubt")]
+        self.ask("copied")  # waits until somebody answers
+        return [row["recipient"] for row in ask_all(self.folder, "in-doubt")]
 
     async def problems(self) -> list[str]:
         """What a check of the ended MTA's queue finds after one more recovery."""

@@ -149,7 +149,7 @@ async def test_a_row_says_what_it_waits_for(house: Any) -> None:
             await home.settle(delivery, verdict)
     await home.rest()
     rows = {row["recipient"][0]: row for row in await every(home)}
-    assert "tenant acme is stopped: unpaid" in rows["a"]["cause"]
+    assert "tenant acme is suspended: unpaid" in rows["a"]["cause"]
     assert (rows["a"]["tenant"], rows["a"]["campaign"], rows["a"]["priority"]) == ("acme", "spring", 3)
     assert rows["b"]["cause"] == "its next try"
     assert rows["c"]["cause"].startswith("an operator")

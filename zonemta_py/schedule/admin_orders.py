@@ -26,8 +26,8 @@ STOPPED = ("destination", "tenant", "campaign", "zone", "source")
 LIFTED = (*STOPPED, "rest", "resting", "rate", "concurrency", *MANNERS, NO_TLS, LOST)
 
 
-async def stop(schedule: Schedule, kind: str, name: str, seconds: float | None, cause: str) -> int:
-    """Stops it from now on; seconds None: until it is lifted. Returns how many flow queues in memory it holds.
+def stop(schedule: Schedule, kind: str, name: str, seconds: float | None, cause: str) -> None:
+    """Stops it from now on; seconds None: until it is lifted.
 
     Raises ValueError for a kind or name that cannot be stopped.
     """
@@ -40,10 +40,9 @@ async def stop(schedule: Schedule, kind: str, name: str, seconds: float | None, 
     if kind == "destination":
         name = name.lower().rstrip(".")
     schedule.policy.stop(kind, name, math.inf if seconds is None else seconds, cause, chosen=True)
-    return sum(name in _names(flow_queue)[kind] for flow_queue in schedule.flow_queues())
 
 
-def _names(flow_queue: FlowQueue) -> dict[str, tuple[str, ...]]:
+def names(flow_queue: FlowQueue) -> dict[str, tuple[str, ...]]:
     """What a flow queue is called, by kind."""
     path, flow_id = flow_queue.path, flow_queue.flow_id
     return {
@@ -122,20 +121,17 @@ async def _check_provider(schedule: Schedule, name: str) -> None:
         raise ValueError(f"what goes to {name} counts for {site.provider or site.key}: set the step there")
 
 
-def rows(schedule: Schedule) -> list[dict[str, Any]]:
+def rows(schedule: Schedule) -> Iterator[dict[str, Any]]:
     """All of it: kind, name, cause, since_ms, until_ms (0: until it is lifted, or something happens)."""
-    resting = [
-        {
-            "kind": "resting", "name": _path_name(zone, path), "cause": path.reason, "since_ms": path.down_since_ms,
-            "until_ms": zone.ms_at(path.down_until) if path.down_until else 0,
-        }
-        for zone, path in _resting(schedule)
-    ]  # fmt: skip
-    return [*schedule.policy.rows(), *resting]
+    yield from schedule.policy.each_row()
+    for zone, path in _resting(schedule):
+        until_ms = zone.ms_at(path.down_until) if path.down_until else 0
+        yield {"kind": "resting", "name": _path_name(zone, path), "cause": path.reason,
+               "since_ms": path.down_since_ms, "until_ms": until_ms}  # fmt: skip
 
 
 def _resting(schedule: Schedule) -> Iterator[tuple[ZoneSchedule, EgressPath]]:
-    for zone in schedule.zones.values():
+    for zone in list(schedule.zones.values()):
         yield from ((zone, path) for path in list(zone.flow_queues.paths.values()) if path.failures)
 
 

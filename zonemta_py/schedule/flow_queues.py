@@ -73,6 +73,10 @@ class FlowQueues:
         if not (path.target.host or self.zone.pulled) and path.target.port != self.zone.port:
             path.target = Target(path.site, "", self.zone.port)
 
+    def flows(self) -> list[FlowId]:
+        """Those that have a flow queue."""
+        return list(self._turns)
+
     def parked(self) -> Iterator[FlowQueue]:
         """Flow queues that have parked recipients in the store: one seek each."""
         start, stop = keys.parked_range(self.zone.name), keys.end(keys.parked_range(self.zone.name))

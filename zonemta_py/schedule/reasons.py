@@ -13,7 +13,7 @@ A reason is {kind, cause, since_ms, until_ms}; since_ms 0: unknown; until_ms 0: 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from zonemta_py.disk.leveldb.store import StoreError
@@ -25,13 +25,7 @@ _ROUNDING_MS = 0.01
 """What sums of seconds as floating-point numbers may be off by."""
 
 
-def rows_of(schedule: Schedule, flow_queues: Iterable[FlowQueue]) -> list[dict[str, Any]]:
-    """Those with mail waiting or being delivered, or that something holds."""
-    rows = (_row(schedule, flow_queue) for flow_queue in flow_queues)
-    return [row for row in rows if row["waiting"] or row["parked"] or row["active"] or row["reasons"]]
-
-
-def _row(schedule: Schedule, flow_queue: FlowQueue) -> dict[str, Any]:
+def row_of(schedule: Schedule, flow_queue: FlowQueue) -> dict[str, Any]:
     """A flow queue: who it is, what waits on it in memory, and why."""
     path, flow_id, zone = flow_queue.path, flow_queue.flow_id, flow_queue.zone
     window = 0 if zone.zone.pulled else path.concurrency.window

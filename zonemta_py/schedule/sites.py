@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol, TypeAlias
 
 from zonemta_py.mail.classify import NoRoute
@@ -66,11 +66,12 @@ class Sites:
             return None
         return found[1]
 
-    @property
-    def names(self) -> set[str]:
-        """Keys and providers of the sites that are known."""
-        found = [site for _, site in self._known.values() if isinstance(site, Site)]
-        return {name for site in found for name in (site.key, site.provider) if name}
+    def names(self) -> Iterator[str]:
+        """Keys and providers of the sites that are known, as often as they are; "" for none."""
+        for _, site in list(self._known.values()):
+            if isinstance(site, Site):
+                yield site.key
+                yield site.provider
 
     def look(self, domain: str, then: Callable[[Found], None]) -> None:
         """Calls `then` with what DNS says."""

@@ -119,11 +119,12 @@ class Asked:
         return None
 
     def _local(self, question: str, **arguments: Any) -> Any:
-        from zonemta_py.wire.client import QueueGone, ask
+        from zonemta_py.wire.client import QueueGone
+        from zonemta_py.wire.pages import ask_all
 
         assert self._folder is not None
         try:
-            return ask(self._folder, question, **arguments)
+            return ask_all(self._folder, question, **arguments)
         except QueueGone as gone:
             raise CommandError(Exit.UNAVAILABLE, str(gone)) from None
         except ValueError as error:

@@ -28,10 +28,11 @@ _COUNTS = ("queued", "leased", "deferred", "held")
 
 def answer(config: Config, question: str, **arguments: Any) -> Any:
     """Asks the queue process. Raises CommandError if it does not run, or with its refusal."""
-    from zonemta_py.wire.client import QueueGone, ask
+    from zonemta_py.wire.client import QueueGone
+    from zonemta_py.wire.pages import ask_all
 
     try:
-        return ask(config.folder, question, **arguments)
+        return ask_all(config.folder, question, **arguments)
     except QueueGone as error:
         raise CommandError(Exit.UNAVAILABLE, f"{error}, or name the MTA's folder with --folder") from None
     except ValueError as error:

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
 
-from zonemta_py.cli.queue.commands import ZoneName, answer, known_zone
+from zonemta_py.cli.queue.commands import LOOKED_S, ZoneName, answer, known_zone
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
+from zonemta_py.config import Config
 
 _WORDS = {
     "limit": "limit", "rate": "slowed down", "resting": "cannot be reached", "probing": "a trial delivery",
     "hours": "sending hours", "suspended": "suspended", "source": "source address", "dns": "DNS",
     "concurrency": "connections to it", "connections": "connections of the zone", "deferred": "next try",
-    "held": "an operator", "rest": "source rests", "campaign": "suspended", "tenant": "suspended",
+    "held": "an operator", "deleted": "nothing", "rest": "source rests", "campaign": "suspended", "tenant": "suspended",
     "destination": "suspended", "zone": "suspended", "deadline": "deadline", "pull": "somebody who takes it",
 }  # fmt: skip
 _ENDLESS = {
     "limit": "one of its connections ends", "probing": "that delivery ends", "dns": "the answer has come",
     "suspended": "resumed", "source": "resumed", "concurrency": "one of them ends", "connections": "one of them ends",
-    "held": "released or dropped", "rate": "deliveries go well for long enough",
+    "held": "released or dropped", "deleted": "the task is undone", "rate": "deliveries go well for long enough",
     "pull": "somebody comes",
 }  # fmt: skip
+ROWS_MAX, LANES = 200, 1_000
 _NOTHING = "nothing holds it"
 _ORDER = ("recipient", "why", "until", "waits for", "message", "since", "zone")
 _ORDER_OF_LINES = ("to", "why", "until", "waiting", "waits for", "zone", "from")
@@ -47,7 +50,7 @@ def explain(
     json: AsJson = False,
 ) -> None:
     """Show why mail waits: what holds it, since when, until when, and what goes first."""
-    found = answer(configuration(config, folder), "explain", what=what)
+    found = _explained(configuration(config, folder), what)
     listed = found.get("suppressed", [])
     if not found["rows"] and not listed and found["kind"] in ("message", "recipient"):
         raise CommandError(Exit.DATA, printable(_absent(found["kind"], found["about"])))
@@ -67,6 +70,21 @@ def explain(
     else:
         _show_lines(found, now_ms)
     return None
+
+
+def _explained(config: Config, what: str) -> dict[str, Any]:
+    """The whole answer, though the queue looks only for a moment each time."""
+    found: dict[str, Any] = answer(config, "explain", what=what)
+    page, begun, looked = found, time.monotonic(), found["looked"]
+    while page["next"] and len(found["rows"]) < ROWS_MAX:
+        if time.monotonic() > begun + LOOKED_S and sys.stderr.isatty():
+            print(f"\r\x1b[Klooked at {looked:,} recipients", end="", file=sys.stderr, flush=True)
+        page = answer(config, "explain", what=what, after=page["next"])
+        found["rows"] += page["rows"]
+        looked += page["looked"]
+    if time.monotonic() > begun + LOOKED_S and sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    return found | {"next": page["next"], "looked": looked}
 
 
 def _absent(kind: str, about: str) -> str:
@@ -227,6 +245,7 @@ def lanes(zone: ZoneName = None, config: ConfigFile = None, folder: Folder = Non
     )  # fmt: skip
     now_ms = int(time.time() * 1000)
     footer = "" if rows else "Nothing is waiting in memory; `zonemta queue size` counts what is deferred or held"
+    footer = f"These are the {len(rows):,} longest; --zone shows those of one zone" if len(rows) >= LANES else footer
     return print_table(f"Lanes: {len(rows)}", columns, [_lane(row, now_ms) for row in rows], footer, _ORDER_OF_LANES)
 
 

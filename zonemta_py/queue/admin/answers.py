@@ -40,12 +40,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from zonemta_py.disk import identity, keys, records
 from zonemta_py.disk.leveldb.store import StoreDamaged, StoreError
 from zonemta_py.queue.admin import backup, metrics, orders, suppressions, suspensions
-from zonemta_py.queue.admin.browse import counts, listing
+from zonemta_py.queue.admin.browse import counts, lanes, listing
+from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.admin.explain import explain
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.campaigns.commands import CampaignCommands
@@ -56,8 +58,9 @@ from zonemta_py.queue.pulls.pulls import Pulls
 from zonemta_py.queue.reload import questions as configurations
 from zonemta_py.queue.tasks.orders import TaskOrders
 from zonemta_py.schedule import admin_orders
-from zonemta_py.schedule.reasons import rows_of
 
+LANES, STANDING, IN_DOUBT, CAMPAIGNS = 1_000, 1_000, 1_000, 1_000
+"""Rows of one answer."""
 STABLE_WAIT_S_MAX = 20.0
 UNSYNCED_S = 1.0
 _LOOK_S = 0.05
@@ -131,9 +134,12 @@ OF_TASKS = {
 }
 
 
-async def _in_doubt(queue: QueueContext) -> list[dict[str, Any]]:
-    rows = []
-    for key, value in queue.core.store.scan(keys.IN_DOUBTS, keys.end(keys.IN_DOUBTS)):
+async def _in_doubt(queue: QueueContext, limit: int = IN_DOUBT, after: str = "") -> list[dict[str, Any]]:
+    """The oldest first. after: id and recipient of the last one that an earlier answer had, with a space between."""
+    rows, pace, limit = list[dict[str, Any]](), Pace(), max(1, min(limit, IN_DOUBT))
+    start = keys.IN_DOUBTS + after.encode() + b"\0" if after else keys.IN_DOUBTS
+    for key, value in list(islice(queue.core.store.scan(start, keys.end(keys.IN_DOUBTS)), limit)):
+        await pace.turn()
         _, message_id, recipient = key.decode().split(" ", 2)
         zone, since_ms, action = records.unpack(value)[:3]
         try:
@@ -194,20 +200,28 @@ async def _rotate(queue: QueueContext) -> dict[str, str]:
     return {"closed": await archive.rotate(queue.core)}
 
 
-async def _explain(queue: QueueContext, what: str) -> dict[str, Any]:
-    return await explain(queue, what)
+async def _paths(
+    queue: QueueContext, zone: str | None = None, limit: int = LANES, after: int = 0
+) -> list[dict[str, Any]]:
+    """Flow queues in memory with waiting recipients, or that are blocked: the longest first. after: how many of them an
+    earlier answer had."""
+    schedule, pace = queue.core.schedule, Pace()
+    if zone is not None and zone not in schedule.zones:
+        return []
+    found = await lanes.found(schedule, lambda _: True, pace, zone or "")
+    return (await lanes.rows(schedule, found, pace, max(1, min(limit, LANES)), max(0, after)))[0]
 
 
-async def _paths(queue: QueueContext, zone: str | None = None) -> list[dict[str, Any]]:
-    """Every flow queue in memory with waiting recipients, or that is blocked."""
-    schedule = queue.core.schedule
-    return rows_of(
-        schedule, (flow_queue for flow_queue in schedule.flow_queues() if zone in (None, flow_queue.zone.zone.name))
-    )
-
-
-async def _policy(queue: QueueContext) -> list[dict[str, Any]]:
-    return admin_orders.rows(queue.core.schedule)
+async def _policy(queue: QueueContext, limit: int = STANDING, after: int = 0) -> list[dict[str, Any]]:
+    """after: how many an earlier answer had."""
+    rows, pace = list[dict[str, Any]](), Pace()
+    for number, row in enumerate(admin_orders.rows(queue.core.schedule)):
+        if number >= after + limit:
+            break
+        if number >= after:
+            rows.append(row)
+        await pace.turn()
+    return rows
 
 
 async def _stop(queue: QueueContext, kind: str, name: str, seconds: float | None = None, cause: str = "") -> int:
@@ -268,8 +282,13 @@ async def _campaign(campaigns: CampaignCommands, _: QueueContext, name: str) -> 
     return await campaigns.full_row(name)
 
 
-async def _campaigns(campaigns: CampaignCommands, _: QueueContext) -> list[dict[str, Any]]:
-    return campaigns.rows()
+async def _campaigns(
+    campaigns: CampaignCommands, _: QueueContext, limit: int = CAMPAIGNS, after: str = ""
+) -> list[dict[str, Any]]:
+    """The newest first. after: the name of the last one that an earlier answer had."""
+    pace = Pace()
+    chosen = campaigns.newest(max(1, min(limit, CAMPAIGNS)), after)
+    return [campaigns.row(campaign) async for campaign in pace.each(chosen)]
 
 
 async def _copied(queue: QueueContext) -> str:
@@ -310,7 +329,7 @@ QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "positions": _positions,
     "stable": _stable,
     "rotate": _rotate,
-    "explain": _explain,
+    "explain": explain,
     "lanes": _paths,
     "standing": _policy,
     "stop": _stop,

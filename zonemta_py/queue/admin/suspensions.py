@@ -8,24 +8,24 @@ Failures: ValueError, one sentence with the names that exist.
 
 from __future__ import annotations
 
-import asyncio
 import difflib
+import heapq
 import re
 from collections.abc import Iterable
+from itertools import islice
 
 from zonemta_py.config import ConfigError
 from zonemta_py.config.shipped import shipped
-from zonemta_py.disk import keys
-from zonemta_py.disk.notes import Note
-from zonemta_py.queue.core.state import FAMILY
+from zonemta_py.queue.admin.browse import lanes
+from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.schedule import admin_orders
-from zonemta_py.schedule.flow import FlowId
 from zonemta_py.schedule.flow_queues import NO_SOURCE
 from zonemta_py.zones.site import Providers, Site
 
 _SHOWN_MAX = 10
-_WALKED_AT_ONCE = 500
+_ALIKE_MAX, _LOOKED_MAX = 500, 20_000
+"""Names among which the one is looked for that was probably meant."""
 _HASHED = re.compile(r"\+[0-9a-f]{8}$")
 """The name of a site with several hosts, as `lanes` shows it: such a name is not typed by mistake."""
 
@@ -37,30 +37,29 @@ async def stop(queue: QueueContext, kind: str, name: str, seconds: float | None,
             name = name.lower().rstrip(".")
             await _check_destination(queue, name)
         elif kind == "source":
-            _check_source(queue, name)
+            await _check_source(queue, name)
         elif kind in ("tenant", "campaign"):
             await _check_flow(queue, kind, name)
-    return await admin_orders.stop(queue.core.schedule, kind, name, seconds, cause)
+    schedule = queue.core.schedule
+    admin_orders.stop(schedule, kind, name, seconds, cause)
+    return len(await lanes.found(schedule, lambda flow_queue: name in admin_orders.names(flow_queue)[kind], Pace()))
 
 
 # -- sources
 
 
-def _check_source(queue: QueueContext, name: str) -> None:
-    known = _sources(queue)
+async def _check_source(queue: QueueContext, name: str) -> None:
+    """It is in the configuration, or named by a plugin for waiting mail."""
+    config = queue.core.config
+    known = {source.address for zone in config.zones for source in config.sources(zone)}
+    known |= {source.address for pool in config.pools for source in pool.sources}
+    if name in known:
+        return
+    others = await lanes.found(queue.core.schedule, lambda flow_queue: flow_queue.path.source not in known, Pace())
+    known |= {flow_queue.path.source for flow_queue in others} - {"", NO_SOURCE}
     if name not in known:
         there = f"there are {', '.join(sorted(known))}" if known else "none is configured; the system chooses one"
         raise ValueError(f"there is no source {name!r}; {there}")
-
-
-def _sources(queue: QueueContext) -> set[str]:
-    """Source addresses from the configuration, or named by a plugin for waiting mail."""
-    config, schedule = queue.core.config, queue.core.schedule
-    known = {source.address for zone in config.zones for source in config.sources(zone)}
-    known |= {source.address for pool in config.pools for source in pool.sources}
-    return known | {
-        flow_queue.path.source for flow_queue in schedule.flow_queues() if flow_queue.path.source not in ("", NO_SOURCE)
-    }
 
 
 # -- destinations
@@ -69,13 +68,14 @@ def _sources(queue: QueueContext) -> set[str]:
 async def _check_destination(queue: QueueContext, name: str) -> None:
     schedule = queue.core.schedule
     own = {zone.flow_queues.own.key for zone in schedule.zones.values() if zone.flow_queues.own is not None}
-    paths = [flow_queue.path for flow_queue in schedule.flow_queues()]
-    known = own | schedule.sites.names | {place for path in paths for place in (path.site, path.provider) if place}
     site = schedule.sites.known(name)
     elsewhere = isinstance(site, Site) and site.key != name  # a name from before DNS had answered
-    if (name in known and not elsewhere) or _HASHED.search(name):
+    if _HASHED.search(name) or (name in own and not elsewhere):
         return
-    named = next((key for key in sorted(known) if key.rpartition(":")[0] == name), "")
+    known = own | await _places(queue)
+    if name in known and not elsewhere:
+        return
+    named = min((key for key in known if key.rpartition(":")[0] == name), default="")
     if named:
         raise ValueError(f"there is no destination {name!r}; its name is {named!r}")
     if all(zone.flow_queues.own is not None for zone in schedule.zones.values()):
@@ -86,6 +86,17 @@ async def _check_destination(queue: QueueContext, name: str) -> None:
         providers = set(_providers(queue))
         if name not in providers:
             await _ask_dns(queue, name, known | providers)
+
+
+async def _places(queue: QueueContext) -> set[str]:
+    """Sites and providers of which something is known, or waits."""
+    found, pace, schedule = set[str](), Pace(), queue.core.schedule
+    async for path in pace.each([path for zone in schedule.zones.values() for path in zone.flow_queues.paths.values()]):
+        found.add(path.site)
+        found.add(path.provider)
+    async for name in pace.each(schedule.sites.names()):
+        found.add(name)
+    return found - {""}
 
 
 async def _ask_dns(queue: QueueContext, name: str, known: set[str]) -> None:
@@ -111,37 +122,26 @@ def _providers(queue: QueueContext) -> list[str]:
 
 async def _check_flow(queue: QueueContext, kind: str, name: str) -> None:
     core = queue.core
-    known = {getattr(flow_queue.flow_id, kind) for flow_queue in core.schedule.flow_queues()}
-    known |= set(core.config.shares.tenants if kind == "tenant" else core.config.shares.campaigns)
+    waiting = (core.sizes.flows.tenants if kind == "tenant" else core.sizes.flows.campaigns).by_name
+    of_config = set(core.config.shares.tenants if kind == "tenant" else core.config.shares.campaigns)
     campaigns = core.campaigns.by_name
-    known |= {campaign.tenant for campaign in campaigns.values()} if kind == "tenant" else set(campaigns)
-    if name in known or any(one.endswith("*") and name.startswith(one[:-1]) for one in known):
+    if name in waiting or name in of_config or (kind == "campaign" and name in campaigns):
         return
-    known |= await _waiting(queue, kind, name)
-    known -= {""}
+    if any(one.endswith("*") and name.startswith(one[:-1]) for one in of_config):
+        return
+    known = of_config | set(waiting)
+    known |= {campaign.tenant for campaign in campaigns.values()} if kind == "tenant" else set(campaigns)
+    known |= {getattr(turn, kind) for zone in core.schedule.zones.values() for turn in zone.flow_queues.flows()}
+    known.discard("")
     if name not in known:
-        shown = f"; there are {_and(sorted(known)[:_SHOWN_MAX])}" if known else ""
+        shown = f"; there are {_and(heapq.nsmallest(_SHOWN_MAX, known))}" if known else ""
         raise ValueError(f"no mail of a {kind} {name!r} has come in{_meant(name, known) or shown}")
 
 
-async def _waiting(queue: QueueContext, kind: str, name: str) -> set[str]:
-    """Names of mail that waits in the store only; stops once the given name has been seen."""
-    store, found, looked = queue.core.store, set[str](), 0
-    for family in sorted(FAMILY):
-        prefix = f"{family} ".encode()
-        for _, value in store.scan(prefix, keys.end(prefix)):
-            looked += 1
-            if looked % _WALKED_AT_ONCE == 0:
-                await asyncio.sleep(0)
-            if value:
-                found.add(getattr(FlowId.of(Note.of(value).flow), kind))
-            if name in found:
-                return found
-    return found
-
-
 def _meant(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, sorted(known), n=1)
+    """Of very many names only those are compared that are about as long."""
+    alike = heapq.nsmallest(_ALIKE_MAX, islice(known, _LOOKED_MAX), key=lambda one: abs(len(one) - len(name)))
+    close = difflib.get_close_matches(name, sorted(alike), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

@@ -6,6 +6,7 @@ any more, and waiting recipients are removed in the background (`monitor.py`, by
 
 from __future__ import annotations
 
+import heapq
 import math
 from dataclasses import asdict
 from typing import Any
@@ -130,7 +131,7 @@ class CampaignCommands:
         """All figures, without the history."""
         tally, now_ms = self._core.campaigns.tally(campaign.name), self._core.clock.ms()
         stop = stop_of(self._core, campaign)
-        rate = self._monitor.history(campaign).rate_per_s(now_ms, tally)
+        rate = 0.0 if campaign.ended_ms else self._monitor.history(campaign).rate_per_s(now_ms, tally)
         state = self._state(campaign, stop)
         eta_ms = now_ms + int(1000 * tally.waiting / rate) if rate > 0 and tally.waiting > 0 else None
         return {
@@ -161,10 +162,13 @@ class CampaignCommands:
             "notify": campaign.notify,
         }
 
-    def rows(self) -> list[dict[str, Any]]:
-        """The newest first."""
-        campaigns = sorted(self._core.campaigns.by_name.values(), key=lambda one: -one.created_ms)
-        return [self.row(campaign) for campaign in campaigns]
+    def newest(self, most: int, after: str = "") -> list[Campaign]:
+        """The newest first. after: the name of the last one that is not wanted any more."""
+        known, last = self._core.campaigns.by_name, self._core.campaigns.by_name.get(after)
+        if after and last is None:
+            raise ValueError(f"there is no campaign {after!r} any more, after which to go on; begin again")
+        older = known.values() if last is None else (one for one in known.values() if _age(one) > _age(last))
+        return heapq.nsmallest(most, older, key=_age)
 
     def _state(self, campaign: Campaign, stop: Suspension | None) -> str:
         if campaign.canceled_ms:
@@ -174,6 +178,11 @@ class CampaignCommands:
         if stop is not None:
             return "paused"
         return "complete" if campaign.complete_ms else "running"
+
+
+def _age(campaign: Campaign) -> tuple[int, str]:
+    """Grows with it."""
+    return -campaign.created_ms, campaign.name
 
 
 def begun(core: Core, campaign: Campaign) -> None:

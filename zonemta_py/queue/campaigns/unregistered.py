@@ -1,30 +1,24 @@
 """Mail that names a campaign (X-Campaign) that is not registered with the queue: it came by SMTP, and has no counters.
 
-Its waiting recipients are found by a walk over the whole queue, so that it can be counted, paused and canceled like
-other campaigns. A cancel removes what is there; later mail of that name is accepted as before.
+How many of its recipients wait is counted (`core/sums`), so it can be shown, paused and canceled like other campaigns.
+A cancel removes what is there; later mail of that name is accepted as before.
 """
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import asdict
 from typing import Any
 
-from zonemta_py.disk import keys
-from zonemta_py.disk.notes import Note
 from zonemta_py.queue.campaigns.purge import Sweep
 from zonemta_py.queue.core.campaigns import Campaign
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import CampaignCounts
-from zonemta_py.queue.core.state import FAMILY
-from zonemta_py.schedule.flow import FlowId
-
-WALKED_AT_ONCE = 2_000
 
 
 async def row(core: Core, name: str, state: str = "", removed: int = 0) -> dict[str, Any]:
     """As for campaigns, with what is known: how many recipients wait. Empty if none does, or did."""
-    waiting = await _waiting(core, name)
+    await core.lines.stable()  # recently ended recipients should be out of the store
+    waiting = sum(core.sizes.flows.campaigns.of(name))
     if not waiting and not removed:
         return {}
     stop = core.schedule.policy.stops.get(("campaign", name))
@@ -38,7 +32,7 @@ async def row(core: Core, name: str, state: str = "", removed: int = 0) -> dict[
 
 async def cancel(core: Core, name: str, cause: str) -> dict[str, Any]:
     """Removes its waiting recipients; returns its row, empty if there were none. Raises StoreError."""
-    before = await _waiting(core, name)
+    before = sum(core.sizes.flows.campaigns.of(name))
     if not before:
         return {}
     now_ms = core.clock.ms()
@@ -48,17 +42,4 @@ async def cancel(core: Core, name: str, cause: str) -> dict[str, Any]:
         await core.lines.stable()
     await core.journal.stable()
     await core.lines.stable()
-    return await row(core, name, "canceled", before - await _waiting(core, name))
-
-
-async def _waiting(core: Core, name: str) -> int:
-    count = looked = 0
-    await core.lines.stable()  # recently ended recipients should be out of the store
-    for family in FAMILY:
-        prefix = f"{family} ".encode()
-        for _, value in core.store.scan(prefix, keys.end(prefix)):
-            looked += 1
-            count += bool(value) and FlowId.of(Note.of(value).flow).campaign == name
-            if looked % WALKED_AT_ONCE == 0:
-                await asyncio.sleep(0)
-    return count
+    return await row(core, name, "canceled", before - sum(core.sizes.flows.campaigns.of(name)))

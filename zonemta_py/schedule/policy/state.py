@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zonemta_py.config import Config, Zone
@@ -340,26 +340,26 @@ class PolicyState:
         self.manners.restore(state.get("manners", []))
         self._lost.update((name, (since_ms, cause)) for name, since_ms, cause in state.get("lost", []))
 
-    def rows(self) -> list[dict[str, Any]]:
-        """All stops, and what was learned and limits sending, for operators."""
+    def rows(self, about: str = "") -> list[dict[str, Any]]:
+        """All stops, and what was learned and limits sending, for operators. about: only names that contain it."""
+        return list(self.each_row(about))
+
+    def each_row(self, about: str = "") -> Iterator[dict[str, Any]]:
+        """The same, one by one; it may change meanwhile."""
         apart_ms = self._steady_ms() - self._now_ms()
-        rows: list[dict[str, Any]] = [
-            {
-                "kind": kind, "name": name, "until_ms": stop.until_ms and stop.until_ms - apart_ms,
-                "since_ms": stop.since_ms, "cause": stop.cause,
-            }
-            for (kind, name), stop in list(self.stops.items())
-            if self._stop(kind, name)
-        ]  # fmt: skip
+        for name, (since_ms, cause) in list(self._lost.items()):
+            if about in name:
+                yield {"kind": LOST, "name": name, "cause": cause, "since_ms": since_ms, "until_ms": 0}
+        for (kind, name), stop in list(self.stops.items()):
+            if about in name and self._stop(kind, name):
+                until_ms = stop.until_ms and stop.until_ms - apart_ms
+                row = {"kind": kind, "name": name, "until_ms": until_ms, "since_ms": stop.since_ms}
+                yield row | {"cause": stop.cause}
         now = self._now()
-        for (source, provider), found in self._rates.items():
-            rate = found.rate(now)
-            if rate is not None:
-                name = f"{source} {provider}".strip()
+        for (source, provider), found in list(self._rates.items()):
+            name = f"{source} {provider}".strip()
+            if about in name and (rate := found.rate(now)) is not None:
                 row = {"kind": "rate", "name": name, "rate": round(rate, 3), "cause": found.cause}
-                rows.append(row | {"since_ms": max(0, int(found.lowered * 1000)), "until_ms": 0})
-        lost = [
-            {"kind": LOST, "name": name, "cause": cause, "since_ms": since_ms, "until_ms": 0}
-            for name, (since_ms, cause) in self._lost.items()
-        ]
-        return [*lost, *rows, *self.learned_concurrency.rows(), *self.manners.rows()]
+                yield row | {"since_ms": max(0, int(found.lowered * 1000)), "until_ms": 0}
+        yield from (row for row in self.learned_concurrency.rows() if about in row["name"])
+        yield from (row for row in self.manners.rows() if about in row["name"])

@@ -38,13 +38,13 @@ async def page(queue: QueueContext, limit: int = 100, after: str = "", **given: 
     _check(core, where, after)
     rows, limit = list[Row](), max(1, min(limit, LIST_MAX))
     most = ranges.most(core, where) if not after else None
-    maker = Rows(queue)
+    maker, shown = Rows(queue), where.values("state") is not None or where.values("id") is not None
     if where.values("state") == _LEASED:
         return await _leased(maker, where, limit, after, pace)
     walk, stop = RangeWalk(core, ranges.of(core, where), after.encode(), pace), ""
     async for key, value in walk.rows():
         one = maker.of(key, value)
-        if where.matches(one):
+        if where.matches(one) and (shown or one.state != State.DELETED):
             rows.append(maker.row(one, key))
             if len(rows) >= limit:
                 stop = walk.after.decode()
@@ -79,8 +79,8 @@ def _check(core: Core, where: Where, after: str) -> None:
 
 def _is_cursor(after: str) -> bool:
     """Whether it is a recipient's key, or one of the index, existing or not."""
-    key = after.encode()
     try:
+        key = after.encode()
         return keys.place(keys.indexed(key) if key.startswith(keys.INDEX) else key).family in FAMILY
     except ValueError:
         return False

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from itertools import islice
 from time import perf_counter
 from typing import TypeVar
 
@@ -24,7 +23,7 @@ OTHERS = 9.0
 """How much of the time others get, if they need it, for each second of a question's work."""
 _IDLE_S = 0.0002
 """A turn of the event loop in which nobody else had anything to do takes no longer."""
-AT_ONCE = 1_000
+AT_ONCE = 100
 
 
 class Pace:
@@ -54,8 +53,7 @@ class Pace:
 
     async def each(self, items: Iterable[T]) -> AsyncIterator[T]:
         """All of them, with turns in between. Not for what others change meanwhile, nor for iterators of the store."""
-        rest = iter(items)
-        while portion := list(islice(rest, AT_ONCE)):
-            for item in portion:
-                yield item
-            await self.turn()
+        for number, item in enumerate(items, 1):
+            yield item
+            if number % AT_ONCE == 0:
+                await self.turn()

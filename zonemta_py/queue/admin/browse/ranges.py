@@ -116,7 +116,7 @@ def _by_family(core: Core, where: Where) -> list[Range]:
 def _may_be(state: State, states: tuple[Any, ...] | None) -> bool:
     """Whether recipients with keys of that state are meant. What is deleted is shown to those who ask for it."""
     if states is None:
-        return state != "deleted"
+        return state != State.DELETED
     return state in states or (State.LEASED in states and state in (State.QUEUED, State.DEFERRED))
 
 

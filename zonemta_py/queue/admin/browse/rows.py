@@ -80,6 +80,8 @@ class Rows:
             return f"{lease.worker or 'a sender'} delivers it"
         if place.family == "held":
             return f"an operator: {note.last}" if note.last else "an operator"
+        if place.family == "deleted":
+            return f"nothing: task {place.task} has deleted it, which can be undone"
         if place.family == "deferred" and place.due_ms > core.clock.steady_ms():
             if note.attempts:
                 return "its next try"
@@ -90,7 +92,7 @@ class Rows:
     def _queued(self, one: Candidate) -> str:
         zone = self._core.schedule.zones.get(one.zone)
         if zone is None:
-            return ITS_TURN if one.state != "deleted" else "its task can be undone"
+            return ITS_TURN
         name = one.place.destination or zone.flow_queues.where(one.id, one.recipient, one.note)[0]
         known = self._causes.get((one.zone, name))
         if known is None:
