@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -102,6 +103,33 @@ async def test_no_process_stays_root_and_mail_goes_through(home: Path) -> None:
     assert {path.stat().st_uid for path in mta.folder.rglob("*")} == {NOBODY}
     assert run(mta, "fsck", "--config", str(mta.config_file))[0] == 0
     assert {path.stat().st_uid for path in mta.folder.rglob("*")} == {NOBODY}
+
+
+def test_a_reload_when_root_was_given_up(home: Path) -> None:
+    """What only root can do is said, with the remedy; the rest works, with the listener below 1024 that is there."""
+    low = f'[[listeners]]\nname = "low"\naddress = "{LOW}"\nport = 587\n'
+    mta = as_nobody(home, 9, low)
+    text = mta.config_file.read_text()
+    mta.start()
+    try:
+        asyncio.run(mta.taking())
+        mta.config_file.chmod(0o600)
+        (said,) = mta.ask("reload")["refused"]
+        assert said == f"{mta.config_file}: user 'nobody' may not read it; let that user read the file"
+        mta.config_file.chmod(0o644)
+        mta.config_file.write_text(text + low.replace("587", "588").replace('"low"', '"lower"'))
+        (said,) = mta.ask("reload")["refused"]
+        assert f"cannot listen on {LOW}:588 (Permission denied: ports below 1024 are opened by root" in said
+        assert said.endswith("; restart the MTA")
+        mta.config_file.write_text(text.replace('"nobody"', '"daemon"'))
+        assert "server.user cannot be changed while the MTA runs" in mta.ask("reload")["refused"][0]
+        mta.config_file.write_text(text.replace("receivers = 2", "receivers = 3"))
+        assert mta.ask("reload")["refused"] == []
+        for _ in range(6):
+            with socket.create_connection((LOW, 587), timeout=30) as client:
+                assert client.recv(100).startswith(b"220")
+    finally:
+        mta.end()
 
 
 def test_a_folder_of_somebody_else_is_refused_with_the_remedy(home: Path) -> None:

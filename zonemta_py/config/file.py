@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import os
+import pwd
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,10 +33,19 @@ def text_of(path: Path) -> str:
     """Raises ConfigError."""
     try:
         return path.read_text()
+    except PermissionError:
+        raise ConfigError(f"{path}: user {_me()!r} may not read it; let that user read the file") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); name an existing file with --config") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not UTF-8 text; save it as UTF-8") from None
+
+
+def _me() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def of_text(path: Path, text: str) -> Config:

@@ -17,10 +17,11 @@ class ServerSection(Section):
     hostname: str = ""
     """Name in banner, EHLO and trace fields; empty: the machine's own name."""
     folder: Path = Path("~/.local/state/zonemta")
-    """Where the queue lives: store/, bodies/, journal/, archive/, receipts/, quarantine/, events/, identity and the
-    socket."""
+    """Where the queue lives: store/, bodies/, journal/, archive/, receipts/, quarantine/, events/, configurations/,
+    identity and the socket."""
     user: str = ""
-    """User that root becomes once the ports are open, and who must own the folder; empty: the user does not change."""
+    """User that root becomes once the ports are open, who must own the folder, and be able to read the configuration
+    for a reload; empty: the user does not change."""
     group: str = ""
     """Group that goes with it; empty: all groups of that user."""
     receivers: int = Field(0, ge=0, le=64)
