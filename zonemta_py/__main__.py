@@ -1,13 +1,19 @@
-"""The `zonemta` command. `run` goes straight to its own module: the server's processes never load typer or rich."""
+"""The `zonemta` command. `run` goes straight to its own module: the server's processes never load typer or rich.
+
+Called by the name of another program, as by a link /usr/sbin/sendmail, it is that program.
+"""
 
 from __future__ import annotations
 
 import gc
+import os
 import sys
+
+_CALLED = {"sendmail": ["sendmail"], "newaliases": ["sendmail", "-bi"], "mailq": ["mailq"]}
 
 
 def main() -> int:
-    arguments = sys.argv[1:]
+    arguments = [*_CALLED.get(os.path.basename(sys.argv[0]), ()), *sys.argv[1:]]
     if arguments[:1] in (["--version"], ["-V"]):
         from zonemta_py.cli.version import program
 
@@ -18,6 +24,10 @@ def main() -> int:
         from zonemta_py.cli.run.commands import main as run
 
         return run(arguments[1:])
+    if arguments[:1] == ["sendmail"] and arguments[1:] != ["--help"]:
+        from zonemta_py.cli.send.sendmail import main as sendmail
+
+        return sendmail(arguments[1:])
     from zonemta_py.cli.app import main as command
 
     return command(arguments)

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from zonemta_py.cli.terminal import completion
 from zonemta_py.cli.terminal.errors import CommandError, Exit, guarded
 from zonemta_py.cli.terminal.examples import epilog
 from zonemta_py.cli.terminal.habits import meant
@@ -72,13 +73,18 @@ def _run_commands() -> Commands:
 
 
 def _send() -> Commands:
-    from zonemta_py.cli.send import commands
+    from zonemta_py.cli.send import commands, mailq, sendmail
 
-    return {"send": commands.send}
+    return {"send": commands.send, "sendmail": sendmail.sendmail, "mailq": mailq.mailq}
+
+
+def _shell() -> Commands:
+    return {"completion": completion.completion}
 
 
 _FOLDERS: dict[Callable[[], Commands], tuple[str, ...]] = {
-    _send: ("send",),
+    _send: ("send", "sendmail", "mailq"),
+    _shell: ("completion",),
     _queue: (
         "queue", "suspend", "resume", "standing", "explain", "lanes", "warmup", "suppression", "forget", "journal",
         "backup", "fsck", "stop", "lift",
@@ -104,12 +110,19 @@ def main(arguments: list[str]) -> int:
 def _dispatch(arguments: list[str]) -> None:
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
+    completed = completion.wanted()
+    if completed is not None:
+        completion.complete(tree(completed) if completed else _names())
     command = tree(arguments[0] if arguments else "")
     instead = meant(arguments)
     if instead and not _is_there(command, arguments):  # a plugin may have one of that name
         raise CommandError(Exit.USAGE, instead)
     try:
         code: Any = command.main(arguments, prog_name="zonemta", standalone_mode=False)
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # typer makes 1 of it
+            raise BrokenPipeError from None
+        raise
     except typer.Abort:
         raise CommandError(Exit.INTERRUPTED) from None
     except Exception as error:
@@ -148,6 +161,15 @@ def every(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from every(one, full)
 
 
+def _names() -> Any:
+    """Commands by name alone."""
+    app = typer.Typer(add_completion=False)
+    app.callback()(_options)
+    for name in sorted(NAMES - HIDDEN):
+        app.command(name)(lambda: None)
+    return typer.main.get_command(app)
+
+
 def _tree(wanted: str) -> typer.Typer:
     app = typer.Typer(
         name="zonemta",
@@ -176,7 +198,9 @@ def _add(app: typer.Typer, name: str, command: Any) -> None:
     if isinstance(command, typer.Typer):
         app.add_typer(command, name=name)
     else:
-        app.command(name, hidden=name in HIDDEN)(command)
+        raw = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["--help"]}
+        settings = raw if name == "sendmail" else None  # which reads its arguments itself
+        app.command(name, hidden=name in HIDDEN, context_settings=settings)(command)
 
 
 def _options(

@@ -7,6 +7,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "zonemta send -t --file letter.eml",
         "zonemta send ann@example.com --at 'tomorrow 9:00' --by 2d --file letter.eml",
     ),
+    "sendmail": (
+        "zonemta sendmail -t -i < letter.eml",
+        "zonemta sendmail -f news@example.org ann@example.com < letter.eml",
+    ),
+    "mailq": ("zonemta mailq",),
+    "completion": (
+        "zonemta completion bash > ~/.local/share/bash-completion/completions/zonemta",
+        "zonemta completion zsh > ~/.zfunc/_zonemta",
+        "zonemta completion fish > ~/.config/fish/completions/zonemta.fish",
+    ),
     "route": ("zonemta route --from news@example.org --to ann@example.com --dns",),
     "explain": ("zonemta explain ann@example.com", "zonemta explain example.com"),
     "lanes": ("zonemta lanes --zone default", "zonemta lanes --csv > lanes.csv"),

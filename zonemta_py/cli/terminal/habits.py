@@ -23,7 +23,7 @@ _TAIL = "`zonemta events tail` shows what happens to mail as it happens"
 
 HABITS: dict[tuple[str, ...], str] = {
     ("status",): _SIZE, ("stats",): _SIZE, ("top",): _SIZE, ("info",): _SIZE, ("ps",): _SIZE,
-    ("mailq",): _LIST, ("list",): _LIST, ("ls",): _LIST, ("size",): _SIZE,
+    ("list",): _LIST, ("ls",): _LIST, ("size",): _SIZE,
     ("flush",): _NOW, ("retry",): _NOW, ("requeue",): _NOW,
     ("delete",): _TAKEN_OUT, ("remove",): _TAKEN_OUT, ("purge",): _TAKEN_OUT,
     ("logs",): _LOG, ("tail",): _TAIL, ("follow",): _TAIL,
@@ -34,7 +34,9 @@ HABITS: dict[tuple[str, ...], str] = {
     ("unstop",): "`zonemta resume KIND NAME` ends a suspension", ("unsuspend",): "`zonemta resume KIND NAME` does that",
     ("hold",): "`zonemta suspend KIND NAME` lets mail wait",
     ("check",): "`zonemta config check FILE` checks a configuration, `zonemta fsck` the queue's files",
-    ("sendmail",): "`zonemta send -t` takes a message as sendmail does",
+    ("postqueue",): "`zonemta mailq` lists the queue as `postqueue -p` does",
+    ("newaliases",): "there are no aliases to rebuild; `zonemta route` shows where mail goes",
+    ("postcat",): "`zonemta queue show ID` shows a message",
     ("queue", "ls"): _LIST, ("queue", "count"): "`zonemta queue size` counts what waits",
     ("queue", "status"): _SIZE, ("queue", "stats"): _SIZE, ("queue", "find"): _LIST, ("queue", "search"): _LIST,
     ("queue", "flush"): _NOW, ("queue", "retry"): _NOW, ("queue", "requeue"): _NOW,

@@ -1,0 +1,154 @@
+"""`zonemta sendmail`: for programs that call /usr/sbin/sendmail, whose flags it knows.
+
+A link of that name to `zonemta` is the same. Without ZONEMTA_CONFIG or -C the configuration is FILES[0], of which only
+listeners matter and which everybody may read, else FILES[1], if the user may. Exit status 0 means that the message is
+on stable storage. Failures are those of `zonemta send`, with the numbers of sysexits.h.
+"""
+
+from __future__ import annotations
+
+import getopt
+import os
+import re
+import socket
+import sys
+import threading
+from email.utils import formataddr
+from pathlib import Path
+
+import typer
+
+from zonemta_py.cli.send.commands import OutgoingMail, compose, door, hand_in
+from zonemta_py.cli.send.mailq import print_queue
+from zonemta_py.cli.terminal.errors import CommandError, Exit, guarded
+from zonemta_py.config import Config, load
+from zonemta_py.mail.headers import split
+
+FILES = (Path("/etc/zonemta/sendmail.toml"), Path("/etc/zonemta/zonemta.toml"))
+_FLAGS = "A:B:b:C:d:Ee:F:f:Gh:Iimn" + "N:O:o:p:q:R:r:sTtUV:vX:L:"
+_OPTIONAL = re.compile(r"-[qd]")
+"""Flags whose value may be missing."""
+_NOT_HERE = {"d": "`zonemta run` is the server", "D": "`zonemta run` is the server"} | dict.fromkeys(
+    "vt", "`zonemta route` shows where mail goes"
+)
+
+
+def sendmail(context: typer.Context) -> None:
+    """Do what other programs call sendmail for: take a message from stdin, and send it to the addresses given.
+
+    -t: to those in To, Cc and Bcc, too; Bcc is removed. -i, -oi: a line with a single dot does not end the message.
+    -f ADDRESS, -r ADDRESS: the return path; default: From, else user@host. -F NAME: for a From field, where there is
+    none. -bs: speak SMTP on stdin and stdout. -bp: list the queue, as `zonemta mailq`. -bi: nothing, since there are no
+    aliases; nor does -q, since the queue is always worked at. -C FILE: the configuration. Other flags of sendmail are
+    taken, and change nothing.
+    """
+    run(context.args)
+
+
+def main(arguments: list[str]) -> int:
+    return guarded(lambda: run(arguments))
+
+
+def run(arguments: list[str]) -> None:
+    """Raises CommandError, ConfigError."""
+    flags, recipients = _parsed(arguments)
+    mode = "i" if "I" in flags or "q" in flags else flags.get("b", "m")[:1]
+    config = _config(flags.get("C"))
+    if mode == "p":
+        print_queue(config)
+    elif mode == "s":
+        _speak(config)
+    elif mode == "m":
+        _send(config, flags, recipients)
+    elif mode != "i":
+        instead = _NOT_HERE.get(mode, "see `zonemta sendmail --help`")
+        raise CommandError(Exit.USAGE, f"sendmail -b{mode} is not supported; {instead}")
+
+
+def _parsed(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
+    """Flags by letter, those that stand alone with ""; what follows them. Raises CommandError."""
+    words = list(arguments)
+    for number, word in enumerate(words):
+        if word == "--":
+            break
+        if _OPTIONAL.fullmatch(word):
+            words[number] = f"{word}0"
+    try:
+        found, rest = getopt.gnu_getopt(words, _FLAGS)
+    except getopt.GetoptError as error:
+        raise CommandError(Exit.USAGE, f"sendmail: {error}; see `zonemta sendmail --help`") from None
+    flags: dict[str, str] = {}
+    for name, value in found:
+        letter = name[1:]
+        if letter == "o" and value[:1] == "i":
+            letter = "i"
+        flags["f" if letter == "r" else letter] = value
+    return flags, rest
+
+
+def _config(file: str | None) -> Config:
+    """Raises ConfigError."""
+    named = file or os.environ.get("ZONEMTA_CONFIG")
+    if named:
+        return load(Path(named))
+    return load(next((path for path in FILES if os.access(path, os.R_OK)), None))
+
+
+def _send(config: Config, flags: dict[str, str], recipients: list[str]) -> None:
+    whole, sender = "i" in flags, flags.get("f")
+    composed = compose(
+        _read(whole), [_full(one, config) for one in recipients], from_header="t" in flags,
+        sender=_full(sender.strip("<> "), config) if sender is not None else None, whole=whole,
+    )  # fmt: skip
+    mail = composed._replace(
+        sender=_full(composed.sender, config), recipients=[_full(one, config) for one in composed.recipients]
+    )
+    hand_in(_with_from(mail, flags.get("F", "")), door(config, None, None), config.limits.recipients)
+
+
+def _full(address: str, config: Config) -> str:
+    """A user's name means one on this machine; "" is the null return path."""
+    return address if "@" in address or not address else f"{address}@{config.server.name}"
+
+
+def _with_from(mail: OutgoingMail, name: str) -> OutgoingMail:
+    headers, _ = split(mail.message)
+    if headers.all("from") or not mail.sender:
+        return mail
+    end = b"" if headers or mail.message.startswith(b"\r\n") else b"\r\n"
+    field = f"From: {formataddr((name, mail.sender))}\r\n".encode()
+    return mail._replace(message=field + end + mail.message)
+
+
+def _read(whole: bool) -> bytes:
+    """Up to the end, or to a line with a single dot: who types a message need not press Ctrl-D."""
+    if whole:
+        return sys.stdin.buffer.read()
+    lines = []
+    for line in sys.stdin.buffer:
+        lines.append(line)
+        if line in (b".\n", b".\r\n"):
+            break
+    return b"".join(lines)
+
+
+def _speak(config: Config) -> None:
+    """SMTP between stdin, stdout and the MTA. Raises CommandError if that does not run."""
+    way = door(config, None, None)
+    try:
+        server = socket.create_connection((way.host, way.port), timeout=30)
+    except OSError as error:
+        sentence = f"no mail server answers at {way.host} port {way.port} ({error}); start the MTA with `zonemta run`"
+        raise CommandError(Exit.TEMPORARY, sentence) from None
+    server.settimeout(None)
+
+    def pass_on() -> None:
+        while block := os.read(sys.stdin.fileno(), 65_536):
+            server.sendall(block)
+        server.shutdown(socket.SHUT_WR)
+
+    threading.Thread(target=pass_on, daemon=True).start()
+    with server:
+        while block := server.recv(65_536):
+            sys.stdout.buffer.write(block)
+            sys.stdout.buffer.flush()
