@@ -186,6 +186,7 @@ class Processes:
             if status:
                 _say(f"{role} (process {pid}) ended, {_how(status)}; restarting it in {AGAIN_S:g} s")
             return
+        PROCESSES.failed(role)
         if now - self._started[role] > 5:
             self._pause[role] = 0.0
         pause = self._pause.get(role, 0.0)

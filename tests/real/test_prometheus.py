@@ -164,6 +164,7 @@ def test_the_restart_of_a_receiver_takes_nothing_back(watched: Watched) -> None:
     before = until(lambda: watched.sample(sessions))
     assert watched.mta.kill("receiver")
     until(lambda: watched.sample('zonemta_process_starts_total{process="receiver-1"}') == 2)
+    assert watched.sample('zonemta_process_failures_total{process="receiver-1"}') == 1
     assert watched.sample(sessions) >= before
     watched.send()
     until(lambda: watched.sample(sessions) > before)

@@ -1,8 +1,8 @@
-"""Which processes run, how often each was started, and what they use.
+"""Which processes run, how often each was started or has failed, and what they use.
 
-The supervisor writes name, number, starts and time into memory that all its children share; the queue's process reads
-it, and from /proc what each uses. One slot has one writer; a reader may see a start half written, and the next time
-it is whole. Failures: none; a process that has just ended is left out.
+The supervisor writes name, number, starts, failures and time into memory that all its children share; the queue's
+process reads it, and from /proc what each uses. One slot has one writer; a reader may see a start half written, and the
+next time it is whole. Failures: none; a process that has just ended is left out.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_SLOT = struct.Struct("<32sIId")
+_SLOT = struct.Struct("<32sIIId")
 SLOTS = 256
 """The supervisor's processes: up to 64 receivers and as many senders, and some more."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Process(NamedTuple):
-    """started: UNIX time. cpu_s: of the one that runs now."""
+    """failures: ends that nobody asked for. started: UNIX time. cpu_s: of the one that runs now."""
 
     name: str
     pid: int
     starts: int
+    failures: int
     started: float
     cpu_s: float
     resident_bytes: int
@@ -40,19 +41,31 @@ class ProcessTable:
 
     def started(self, name: str, pid: int) -> None:
         """For the supervisor alone."""
+        _, _, starts, failures, _ = self._of(name)
+        self._put(name, pid, starts + 1, failures, time.time())
+
+    def failed(self, name: str) -> None:
+        """The same, of one that has ended by itself."""
+        _, pid, starts, failures, started = self._of(name)
+        self._put(name, pid, starts, failures + 1, started)
+
+    def _of(self, name: str) -> tuple[bytes, int, int, int, float]:
         slot = self._slots.setdefault(name, len(self._slots))
-        if slot < SLOTS:
-            at = slot * _SLOT.size
-            starts = _SLOT.unpack_from(self._memory, at)[2] + 1
-            _SLOT.pack_into(self._memory, at, name.encode()[:32], pid, starts, time.time())
+        return _SLOT.unpack_from(self._memory, slot * _SLOT.size) if slot < SLOTS else (b"", 0, 0, 0, 0.0)
+
+    def _put(self, name: str, *values: float) -> None:
+        if self._slots[name] < SLOTS:
+            _SLOT.pack_into(self._memory, self._slots[name] * _SLOT.size, name.encode()[:32], *values)
 
     def rows(self) -> Iterator[Process]:
         for slot in range(SLOTS):
-            name, pid, starts, started = _SLOT.unpack_from(self._memory, slot * _SLOT.size)
+            name, pid, starts, failures, started = _SLOT.unpack_from(self._memory, slot * _SLOT.size)
             if not starts:
                 return
             cpu_s, resident = used(pid)
-            yield Process(name.rstrip(b"\0").decode("ascii", "replace"), pid, starts, started, cpu_s, resident)
+            yield Process(
+                name.rstrip(b"\0").decode("ascii", "replace"), pid, starts, failures, started, cpu_s, resident
+            )
 
 
 def used(pid: int) -> tuple[float, int]:

@@ -72,7 +72,8 @@ _ROWS = (
     _histogram("attempt_duration", "How long attempts took, from the first lookup to the last answer.", _DIALOGUE_S,
                "zone"),
     # what waits
-    _gauge("queue_recipients", "Recipients in the queue, by state: queued, deferred, leased, held.", "zone", "state"),
+    _gauge("queue_recipients", "Recipients in the queue, by state: queued, deferred, held, deleted, leased.", "zone",
+           "state"),
     _gauge("queue_messages", "Messages in the queue."),
     _gauge("queue_bytes", "Bytes of these messages."),
     _gauge("leases_out", "Deliveries that senders have now; each may hold a connection.", "zone"),
@@ -90,7 +91,8 @@ _ROWS = (
     _counter("store_syncs", "Times that the store was synced."),
     _counter("clock_steps", "Times that the machine's clock was set by more than two seconds."),
     # processes
-    _counter("process_starts", "Starts of each process since `zonemta run`; more than one are restarts.", "process"),
+    _counter("process_starts", "Starts of each process since `zonemta run`; a reload starts it again.", "process"),
+    _counter("process_failures", "Ends of processes that nobody had asked for.", "process"),
     _counter("process_cpu_seconds", "Time on a processor of the process that runs now.", "process"),
     _gauge("process_resident_memory_bytes", "Memory of the process that runs now.", "process"),
     _gauge("process_start_time_seconds", "When it was started, as UNIX time.", "process"),

@@ -45,6 +45,7 @@ def _counters(queue: QueueContext) -> dict[str, list[list[Any]]]:
         "zonemta_store_syncs_total": [[[], core.lines.syncs]],
         "zonemta_limits_reached_total": [[[name], n] for name, n in core.schedule.admission.reached.items()],
         "zonemta_process_starts_total": [[[one.name], one.starts] for one in processes],
+        "zonemta_process_failures_total": [[[one.name], one.failures] for one in processes],
         "zonemta_process_cpu_seconds_total": [[[one.name], one.cpu_s] for one in processes if one.resident_bytes],
     }
 

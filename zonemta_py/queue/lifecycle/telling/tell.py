@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
 BY = {"ESMTP": "smtp", "SMTP": "smtp", "HTTP": "http", "HTTPS": "http", queues.PUSHED: "push", "LOCAL": "notice"}
 """Protocols of envelopes; those of RFC 3848 that are missing are SMTP too."""
-REASONS = {"suppressed": "suppressed", "campaign": "canceled", "dropped": "dropped", "lost": "lost"}
+REASONS = {
+    "suppressed": "suppressed",
+    "campaign": "canceled",
+    "dropped": "dropped",
+    "lost": "lost",
+    "deleted": "deleted",
+}
 """The first word of the reason in a REMOVED record, and its label."""
 
 
