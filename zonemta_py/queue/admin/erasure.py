@@ -26,6 +26,7 @@ from zonemta_py.queue.lifecycle.removal import remove_in_memory, remove_walked
 from zonemta_py.queue.maintenance.deadlines import flow_queues_in_turn
 from zonemta_py.queue.suppression.entry import ERASED
 from zonemta_py.queue.suppression.register import because
+from zonemta_py.queue.tasks import erasing
 from zonemta_py.schedule.batch import Entry
 from zonemta_py.schedule.zone import ZoneSchedule
 
@@ -51,6 +52,7 @@ async def forget(queue: QueueContext, who: str) -> dict[str, int]:
             if not found:
                 break
         await _forget_doubts(core, who)
+        erasing.forget(core.tasks, who)
     finally:
         queue.suppression.leaving.discard(who)
     leased = (entry for lease in queue.leases.out.values() for entry in lease.open)

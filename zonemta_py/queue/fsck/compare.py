@@ -287,8 +287,14 @@ class Comparison:
             self.report.add("damage", f"{address} is lost from a merged message", message_id, "make its request again")
             self._owed(message_id, zone, address)
             return
-        self.report.add("repairable", f"{address} is not queued, and has not ended", message_id, "it is queued again")
         home = queues.settings_of(self.config, zone) or self.config.default_zone
+        if task := self.truth.deleted.get((message_id, address)):
+            what = f"{address} was deleted by task {task}, and its key is lost"
+            self.report.add("repairable", what, message_id, "it is deleted again")
+            self.operations.append((keys.deleted(home.name, task, message_id, address), note.value()))
+            self._count(home.name, address, sizes.DELETED, message_id)
+            return
+        self.report.add("repairable", f"{address} is not queued, and has not ended", message_id, "it is queued again")
         # As a parked one: a fresh key might be below the low-water mark, and never be read.
         target = destination(home, address.rpartition("@")[2]).key
         self.operations.append((keys.parked(home.name, target, message_id, address), note.value()))

@@ -11,6 +11,7 @@ from zonemta_py.disk.records import (
     EnvelopeRecord,
     FinishRecord,
     RemovedRecord,
+    TaskRecord,
     Type,
 )
 from zonemta_py.queue.fsck import suppressions
@@ -28,6 +29,8 @@ class Truth:
         self.lost_before: set[str] = set()
         """Messages lost to damage that an earlier repair has ended."""
         self.listed = suppressions.Listed()
+        self.deleted: dict[tuple[str, str], int] = {}
+        """By message and recipient: the task that has deleted it, unless that was undone."""
         self.gaps = False
         """Archived segments are missing that may hold the ends of mail: mail missing from the store counts as ended."""
         self._next = 0
@@ -60,11 +63,28 @@ class Truth:
             self.alive.pop(message_id, None)
             self.senders.pop(message_id, None)
             self.ended.add(message_id)
+        elif record.type == Type.TASK:
+            self._done(TaskRecord.of(records.unpack(record.body)))
         elif record.type == Type.LOST:
             self.lost = True
+
+    def _done(self, task: TaskRecord) -> None:
+        """A recipient whose key is lost comes back as what a task has made of it."""
+        if task.what not in ("did", "undid"):
+            return
+        _, rows, _, verb, change = task.value[:5]
+        for message_id, address, *_ in rows:
+            if verb in ("delete", "purge"):
+                if task.what == "did":
+                    self.deleted[message_id, address] = task.number
+                else:
+                    self.deleted.pop((message_id, address), None)
+            elif verb == "move" and task.what == "did" and address in self.alive.get(message_id, {}):
+                self.alive[message_id][address] = (change["zone"], *self.alive[message_id][address][1:])
 
     def _end(self, message_id: str, addresses: list[str]) -> None:
         known = self.alive.get(message_id)
         if known is not None:
             for address in addresses:
                 known.pop(address, None)
+                self.deleted.pop((message_id, address), None)
