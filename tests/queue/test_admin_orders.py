@@ -266,7 +266,12 @@ async def test_a_learned_rate_says_since_when(house: Any) -> None:
 @pytest.mark.parametrize(
     ("question", "kind", "name", "said"),
     [
-        ("stop", "rest", "x", "there is no 'rest' to suspend; use destination, tenant, campaign, zone or source"),
+        (
+            "stop",
+            "rest",
+            "x",
+            "there is no 'rest' to suspend; use destination, domain, tenant, campaign, zone or source",
+        ),
         ("stop", "zone", "x", "there is no zone 'x'; there are default"),
         ("stop", "tenant", "", "which tenant"),
         ("lift", "colour", "red", "there is no 'colour' to resume; use destination"),

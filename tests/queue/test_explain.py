@@ -97,12 +97,20 @@ async def test_a_provider_can_be_stopped(house: Any) -> None:
     }
 
 
-async def test_a_domain_of_a_shared_site_is_not_stopped_by_itself(house: Any) -> None:
-    """The answer names the destination that can be."""
-    home = await house(resolver=Directory({"x.test": site("mx.big.test")}))
-    with pytest.raises(ValueError, match=r"mail for x\.test goes to mx\.big\.test"):
-        await home.queue.ask("stop", kind="destination", name="x.test")
-    assert not await home.queue.ask("stop", kind="destination", name="mx.big.test")
+async def test_a_domain_of_a_shared_site_is_stopped_by_itself(house: Any) -> None:
+    """Asked for the domain, the answer names the stop, and the others of its site wait for nothing."""
+    home = await house(resolver=Directory({"x.test": site("mx.big.test"), "y.test": site("mx.big.test")}))
+    await home.queue.ask("stop", kind="destination", name="x.test")
+    for address in ("a@x.test", "b@y.test"):
+        await home.put(address)
+    assert [delivery.recipients[0].address for delivery in await home.leases()] == ["b@y.test"]
+    rows = (await ask(home, "x.test"))["rows"]
+    stopped = next(row for row in rows if row["apart"] == "@x.test")
+    assert (stopped["site"], stopped["reasons"][0]["cause"]) == (
+        "mx.big.test",
+        "domain x.test is suspended: by an operator",
+    )
+    assert (await first(home, "a@x.test"))["kind"] == "suspended"
 
 
 async def test_a_source_that_rests(house: Any) -> None:

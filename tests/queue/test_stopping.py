@@ -33,12 +33,11 @@ async def refused(home: Any, kind: str, name: str, said: str) -> None:
 
 
 async def test_behind_a_smart_host(house: Any) -> None:
-    """All mail goes to the smart host: a domain cannot be stopped there, and nobody is told that it is."""
+    """All mail goes to the smart host: it can be stopped by its name, and each domain by itself."""
     home = await house(zones=[{"name": "default", "host": "relay.test", "port": 2525}])
     await home.put("a@gmail.com")
-    await refused(
-        home, "destination", "gmail.com", r"all mail goes to relay\.test:2525, whatever its domain; stop that$"
-    )
+    await refused(home, "destination", "gmailcom", r"there are relay\.test:2525, or give a recipient domain$")
+    await refused(home, "domain", "*.gmail.com", r"'.*' is not a recipient domain such as example\.com$")
     await refused(home, "destination", "relay.test", r"its name is 'relay\.test:2525'")
     assert await stop(home, "destination", "relay.test:2525") == 1
     assert await home.leases() == []
@@ -52,7 +51,8 @@ async def test_a_domain_that_does_not_exist(house: Any) -> None:
     await home.settle(delivery, DEFERRED, delay_s=100)
     await refused(home, "destination", "gogle.invalid", "there is no destination 'gogle.invalid'.* does not exist")
     await refused(home, "destination", "mx.gogle.test.invalid", "did you mean 'mx.google.test'")
-    await refused(home, "destination", "gmail.com", "goes to mx.google.test")
+    await stop(home, "destination", "gmail.com")
+    assert [(row["kind"], row["name"]) for row in await home.queue.ask("standing")] == [("domain", "gmail.com")]
     for name in ("google", "microsoft", "mx.google.test", "elsewhere.example"):
         await stop(home, "destination", name)
 

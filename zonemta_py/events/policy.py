@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from zonemta_py.disk.records import CONFIGURATION
+from zonemta_py.schedule.flow import split_key
 
 Told = tuple[str, dict[str, Any]]
 _NAMED = ("campaign", "tenant", "zone", "source")
@@ -35,7 +36,8 @@ def _about(kind: str, name: str, cause: str) -> dict[str, Any]:
     elif kind in ("concurrency", "resting"):
         zone, _, rest = name.partition(" ")
         site, _, source = rest.partition(" ")
-        data |= {key: value for key, value in (("zone", zone), ("site", site), ("source", source)) if value}
+        way = (("zone", zone), ("site", split_key(site)[0]), ("source", source))
+        data |= {key: value for key, value in way if value}
     elif kind == "rest":
         source, _, site = name.partition(" ")
         data |= {"source": source, "site": site}

@@ -22,7 +22,7 @@ from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.zone import ZoneSchedule
 from zonemta_py.zones.site import Providers, Site
 
-STOPPED = ("destination", "tenant", "campaign", "zone", "source")
+STOPPED = ("destination", "domain", "tenant", "campaign", "zone", "source")
 LIFTED = (*STOPPED, "rest", "resting", "rate", "concurrency", *MANNERS, NO_TLS, LOST)
 
 
@@ -37,16 +37,21 @@ def stop(schedule: Schedule, kind: str, name: str, seconds: float | None, cause:
         raise ValueError(f"which {kind}? give its name")
     if kind == "zone" and name not in schedule.zones:
         raise ValueError(f"there is no zone {name!r}; there are {', '.join(schedule.zones)}")
-    if kind == "destination":
+    if kind in ("destination", "domain"):
         name = name.lower().rstrip(".")
     schedule.policy.stop(kind, name, math.inf if seconds is None else seconds, cause, chosen=True)
+    if kind == "domain":
+        for zone in schedule.zones.values():
+            if not zone.zone.pulled:
+                zone.separate(name)
 
 
 def names(flow_queue: FlowQueue) -> dict[str, tuple[str, ...]]:
     """What a flow queue is called, by kind."""
     path, flow_id = flow_queue.path, flow_queue.flow_id
     return {
-        "destination": (path.site, path.provider), "tenant": (flow_id.tenant,), "campaign": (flow_id.campaign,),
+        "destination": (path.site, path.provider), "domain": (path.stopped,), "tenant": (flow_id.tenant,),
+        "campaign": (flow_id.campaign,),
         "zone": (flow_queue.zone.zone.name,), "source": (path.source,),
     }  # fmt: skip
 
@@ -69,8 +74,10 @@ def lift(schedule: Schedule, kind: str, name: str, cause: str) -> bool:
     if kind == "resting":
         lifted = _end_rest(schedule, name, cause)
     else:
-        name = name.lower().rstrip(".") if kind == "destination" else name
+        name = name.lower().rstrip(".") if kind in ("destination", "domain") else name
         lifted = schedule.policy.lift(kind, name, cause)
+        if not lifted and kind == "destination":
+            lifted = schedule.policy.lift("domain", name, cause)
         if lifted and kind == "concurrency":
             _end_rest(schedule, name, cause)
     schedule.lift()
@@ -136,4 +143,4 @@ def _resting(schedule: Schedule) -> Iterator[tuple[ZoneSchedule, EgressPath]]:
 
 
 def _path_name(zone: ZoneSchedule, path: EgressPath) -> str:
-    return f"{zone.zone.name} {path.site} {path.source}".strip()
+    return f"{zone.zone.name} {path.place} {path.source}".strip()

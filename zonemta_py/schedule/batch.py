@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from zonemta_py.disk.notes import Note
 from zonemta_py.schedule.cursor import Shelf
-from zonemta_py.schedule.flow import FlowId
+from zonemta_py.schedule.flow import STOPPED, FlowId, place_of
 from zonemta_py.zones.feedback import Concurrency
 from zonemta_py.zones.zone import Destination as Target
 
@@ -53,10 +53,15 @@ class Blocked(NamedTuple):
 
 
 class EgressPath:
-    """One source towards one site."""
+    """One source towards one site.
+
+    apart: what keeps its mail apart from other mail to that site, "" if nothing does: STOPPED and a domain that is
+    stopped. place: its name among those of the same source.
+    """
 
     __slots__ = (
         "active",
+        "apart",
         "concurrency",
         "crowded",
         "down_since_ms",
@@ -67,14 +72,18 @@ class EgressPath:
         "idle_until",
         "old",
         "owner",
+        "place",
         "provider",
         "reason",
         "source",
         "target",
     )  # fmt: skip
 
-    def __init__(self, target: Target, source: str, concurrency: Concurrency, provider: str) -> None:
+    def __init__(
+        self, target: Target, source: str, concurrency: Concurrency, provider: str, apart: str = ""
+    ) -> None:  # fmt: skip
         self.target, self.source, self.concurrency, self.provider = target, source, concurrency, provider
+        self.apart, self.place = apart, place_of(target.key, apart)
         self.flow_queues: dict[str, FlowQueue] = {}
         self.active = 0
         self.crowded = False
@@ -94,6 +103,11 @@ class EgressPath:
     @property
     def site(self) -> str:
         return self.target.key
+
+    @property
+    def stopped(self) -> str:
+        """The domain whose mail is here because it is stopped; "" if it is not for that."""
+        return self.apart[1:] if self.apart.startswith(STOPPED) else ""
 
 
 class FlowQueue:
@@ -119,6 +133,11 @@ class FlowQueue:
     @property
     def flow_id(self) -> FlowId:
         return self.turn.flow_id
+
+    @property
+    def aside(self) -> bool:
+        """Its domain is stopped: what waits for that is parked, and takes no room from others."""
+        return self.held is not None and bool(self.path.stopped)
 
     def may_go(self) -> bool:
         """Whether it has something to send, and its egress path a connection for it."""

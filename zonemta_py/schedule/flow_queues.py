@@ -1,8 +1,9 @@
 """The flow queues of one zone, which a recipient belongs to: made when they are needed, dropped when they are empty.
 
 A recipient's flow queue is decided by where its mail goes (the host that a plugin named, the zone's, or the site of its
-domain), by its message's source address, and by its flow. All three are recovered after a restart, from the note and
-the flow queue's name in the parked key.
+domain), by its message's source address, and by its flow; mail for a domain that is stopped is kept apart from other
+mail to the same place. All of it is recovered after a restart, from the note and the flow queue's name in the parked
+key.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.notes import Note
 from zonemta_py.schedule.batch import EgressPath, FlowQueue, Turn
 from zonemta_py.schedule.cursor import Ground, Shelf
-from zonemta_py.schedule.flow import FlowId, flow_queue_name, split_key
+from zonemta_py.schedule.flow import STOPPED, FlowId, apart_of, flow_queue_name, place_of, split_key
 from zonemta_py.schedule.shared import Shared
 from zonemta_py.zones import pool
 from zonemta_py.zones.fair import Fair, Flow
@@ -102,13 +103,13 @@ class FlowQueues:
 
     def where(self, message_id: str, address: str, note: Note) -> tuple[str, Target, str, str]:
         """Name of a recipient's flow queue, its host (a plugin's, the zone's or its site's), source, provider."""
-        routing, provider = note.routing, ""
+        routing, provider, domain = note.routing, "", domain_of(address)
+        apart = self.apart(domain) if self._shared.policy.stops else ""
         if routing and routing.get("host"):
             target = named(routing["host"], routing.get("port") or 25)
         elif self.own is not None:
             target = self.own
         else:
-            domain = domain_of(address)
             site = self._shared.sites.known(domain)
             if isinstance(site, Site):
                 target, provider = Target(site.key, "", self.zone.port), site.provider
@@ -117,7 +118,11 @@ class FlowQueues:
         source = (routing and routing.get("source")) or ""
         if not source and self._sources:
             source = self._source(message_id, target.key, provider, address)
-        return flow_queue_name(target.key, source, note.flow), target, source, provider
+        return flow_queue_name(place_of(target.key, apart), source, note.flow), target, source, provider
+
+    def apart(self, domain: str) -> str:
+        """What keeps a domain's mail apart from other mail to the same place; "" if nothing does."""
+        return STOPPED + domain if self._shared.policy.stopped("domain", domain) and not self.zone.pulled else ""
 
     def _source(self, message_id: str, site: str, provider: str, address: str) -> str:
         """The message's source address, always the same one unless that may not send there."""
@@ -147,10 +152,12 @@ class FlowQueues:
         return {6 if ":" in address else 4 for _, addresses in site.hosts for address in addresses}
 
     def _make(self, key: str, target: Target, source: str, flow: str, provider: str) -> FlowQueue:
-        path = self.paths.get((target.key, source))
+        apart = apart_of(key)
+        place = place_of(target.key, apart)
+        path = self.paths.get((place, source))
         if path is None:
-            concurrency = self._concurrency(target.key, source)
-            path = self.paths[target.key, source] = EgressPath(target, source, concurrency, provider)
+            concurrency = self._concurrency(place, source)
+            path = self.paths[place, source] = EgressPath(target, source, concurrency, provider, apart)
         turn = self._turn_of(FlowId.of(flow))
         flow_queue = self._new(key, path, turn, self.limits_of(path, turn.flow_id), Shelf(self._ground, key))
         self.by_key[key] = path.flow_queues[turn.text] = flow_queue
@@ -181,9 +188,14 @@ class FlowQueues:
         """Where a recipient of this flow queue belongs now; here, while nothing new is known of its domain."""
         if self.by_dns(note):
             domain = domain_of(address)
-            if domain != unknown and self._shared.sites.known(domain) is None:
+            if domain != unknown and self._shared.sites.known(domain) is None and not self.strange(flow_queue, domain):
                 return flow_queue
         return self.of(message_id, address, note)
+
+    def strange(self, flow_queue: FlowQueue, domain: str) -> bool:
+        """Whether the domain's mail is kept apart, but not here, or no longer."""
+        apart = flow_queue.path.apart
+        return bool(apart or self._shared.policy.stops) and apart != self.apart(domain)
 
     def by_dns(self, note: Note) -> bool:
         """Whether DNS decides where it goes."""
@@ -201,7 +213,7 @@ class FlowQueues:
         known = self.by_key.get(flow_queue.key)
         if known is None:
             known = self.by_key[flow_queue.key] = flow_queue
-            flow_queue.path = self.paths.setdefault((flow_queue.path.site, flow_queue.path.source), flow_queue.path)
+            flow_queue.path = self.paths.setdefault((flow_queue.path.place, flow_queue.path.source), flow_queue.path)
             self._aim(flow_queue.path)
             flow_queue.limits = self.limits_of(flow_queue.path, flow_queue.flow_id)
             flow_queue.turn = self._turn_of(flow_queue.flow_id)
@@ -219,7 +231,7 @@ class FlowQueues:
         del self.by_key[flow_queue.key]
         path.flow_queues.pop(turn.text, None)
         if not path.flow_queues:
-            self.paths.pop((path.site, path.source), None)
+            self.paths.pop((path.place, path.source), None)
         turn.members -= 1
         if not turn.members:
             self._turns.pop(flow_queue.flow_id, None)

@@ -18,7 +18,7 @@ from zonemta_py.disk.notes import Note
 from zonemta_py.schedule.away import Away
 from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
 from zonemta_py.schedule.cursor import Cursor, Ground
-from zonemta_py.schedule.flow_queues import FlowQueues, Make
+from zonemta_py.schedule.flow_queues import FlowQueues, Make, domain_of
 from zonemta_py.schedule.shared import Shared
 
 READ_AT_ONCE = 500
@@ -64,7 +64,7 @@ class ZoneWindow:
 
     def takes(self, flow_queue: FlowQueue) -> bool:
         """Whether the flow queue has room for one more recipient."""
-        return flow_queue.path.failures == 0 and self._room(flow_queue) > 0
+        return flow_queue.path.failures == 0 and not flow_queue.aside and self._room(flow_queue) > 0
 
     def _room(self, flow_queue: FlowQueue) -> int:
         """How many more it may have: a part of what is free, so that however many are slow, a newcomer finds room."""
@@ -202,6 +202,8 @@ class ZoneWindow:
         path = flow_queue.path
         if flow_queue.parked.exhausted or path.down_until or len(flow_queue.entries) > self._flow_queue_max // 4:
             return
+        if flow_queue.aside:
+            return
         room = self._room(flow_queue)
         if not room:
             if not flow_queue.entries:  # else it is looked at again when one of them goes
@@ -231,6 +233,12 @@ class ZoneWindow:
         if not flow_queue.path.down_until:
             self.unpark(flow_queue)
             flow_queue.enlist()
+
+    def _clear(self, flow_queue: FlowQueue) -> list[tuple[FlowQueue, Entry]]:
+        """Takes all of it out of the window, to be parked."""
+        entries, flow_queue.entries = flow_queue.entries, []
+        self._count(flow_queue, -len(entries))
+        return [(flow_queue, entry) for entry in entries]
 
     def _park(self, rows: list[tuple[FlowQueue, Entry]]) -> None:
         operations: list[Operation] = []
@@ -281,6 +289,15 @@ class ZoneWindow:
         if parked:
             self._park(parked)
         return moved or not entries
+
+    def separate(self, domain: str) -> None:
+        """That domain's mail is kept apart from now on: what is in memory of it leaves the flow queues of others."""
+        for path in self.flow_queues.paths.values():
+            path.old = True
+        for flow_queue in list(self.flow_queues.by_key.values()):
+            if any(domain_of(entry.address) == domain for entry in flow_queue.entries):
+                self.reassign(flow_queue)
+                self.tidy(flow_queue)
 
     def withdraw(self, flow_queue: FlowQueue, over: Callable[[Entry], bool]) -> list[Entry]:
         """Takes those out of the window of which that is true; the caller is responsible for them."""

@@ -64,6 +64,8 @@ class ZoneSchedule(ZoneWindow):
         """What the flow queue may send now; None: it waits for something, and is listed again when that is there."""
         path, admission, first = flow_queue.path, self._shared.admission, flow_queue.entries[0]
         site: Site | NoRoute | None = None
+        if self.flow_queues.strange(flow_queue, domain_of(first.address)) and self._moved(flow_queue):
+            return None
         if self.flow_queues.by_dns(first.note):
             domain = domain_of(first.address)
             site = self._shared.sites.known(domain)
@@ -74,9 +76,7 @@ class ZoneSchedule(ZoneWindow):
                 return Batch(flow_queue, self._take(flow_queue, 1), refusal=site.reply)
             if site.key == path.site:
                 self.flow_queues.learn_provider(path, site.provider)
-            elif self.reassign(flow_queue):  # it was made before its domain's site was known, or that has changed
-                self.unpark(flow_queue)
-                flow_queue.enlist()
+            elif self._moved(flow_queue):  # it was made before its domain's site was known, or that has changed
                 return None
         if path.source == NO_SOURCE:
             reason = "every source address is kept from this domain by disabled_domains"
@@ -85,12 +85,12 @@ class ZoneSchedule(ZoneWindow):
         hold = admission.hold(flow_queue)
         if hold is not None:
             if hold.kind == "source":
-                if self.reassign(flow_queue):
-                    self.unpark(flow_queue)  # what is parked goes the same way
-                    flow_queue.enlist()
+                if self._moved(flow_queue):  # what is parked goes the same way
                     return None
                 hold = hold._replace(until=self.flow_queues.any_source_at(flow_queue, hold.until))
             self.hold(flow_queue, hold)
+            if flow_queue.aside:
+                self._park(self._clear(flow_queue))
             return None
         if not self.may_have(path):
             if self.zone.connections - self.active <= self._pace.reserve:
@@ -103,6 +103,14 @@ class ZoneSchedule(ZoneWindow):
         if batch is not None:
             batch.site = site if isinstance(site, Site) else None
         return batch
+
+    def _moved(self, flow_queue: FlowQueue) -> bool:
+        """Lets what waits go where it belongs now; False if that is here."""
+        moved = self.reassign(flow_queue)
+        if moved:
+            self.unpark(flow_queue)
+            flow_queue.enlist()
+        return moved
 
     def _gone(self, batch: Batch) -> Batch:
         flow_queue, path = batch.flow_queue, batch.path
@@ -170,22 +178,22 @@ class ZoneSchedule(ZoneWindow):
     def may_have(self, path: EgressPath) -> bool:
         """Whether the zone has a connection for it, seen how quick it was."""
         own = self.flow_queues.own is not None and path.site == self.flow_queues.own.key
-        return own or self._pace.may(path.site, path.active, self.active, path.failures > 0)
+        return own or self._pace.may(path.place, path.active, self.active, path.failures > 0)
 
     def series(self, path: EgressPath) -> int:
         """How many messages of their own may go over one connection as one lease.
 
         If the sender dies, all without an answer are in doubt: so there is only one where that means to be held.
         """
-        return self._pace.series(path.site) if self.zone.in_doubt == "retry" else 1
+        return self._pace.series(path.place) if self.zone.in_doubt == "retry" else 1
 
     def went(self, path: EgressPath, count: int, of: int) -> None:
         """So many messages of a lease of its own were tried."""
-        self._pace.went(path.site, count, of)
+        self._pace.went(path.place, count, of)
 
     def took(self, path: EgressPath, took_ms: int, size: int) -> None:
         """How long a transaction with a message of `size` bytes took, from connecting to the last reply."""
-        self._pace.learn(path.site, took_ms, size)
+        self._pace.learn(path.place, took_ms, size)
 
     def begin(self, batch: Batch) -> None:
         """A lease that the schedule did not give: it counts all the same."""
@@ -267,9 +275,7 @@ class ZoneSchedule(ZoneWindow):
         self._shared.wake_at(path.down_until, lambda: self._probe(path))
         rows: list[tuple[FlowQueue, Entry]] = []
         for flow_queue in path.flow_queues.values():
-            rows += [(flow_queue, entry) for entry in flow_queue.entries]
-            self._count(flow_queue, -len(flow_queue.entries))
-            flow_queue.entries = []
+            rows += self._clear(flow_queue)
         if rows:
             self._park(rows)
 

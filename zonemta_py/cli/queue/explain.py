@@ -21,7 +21,8 @@ _WORDS = {
     "hours": "sending hours", "suspended": "suspended", "source": "source address", "dns": "DNS",
     "concurrency": "connections to it", "connections": "connections of the zone", "deferred": "next try",
     "held": "an operator", "deleted": "nothing", "rest": "source rests", "campaign": "suspended", "tenant": "suspended",
-    "destination": "suspended", "zone": "suspended", "deadline": "deadline", "pull": "somebody who takes it",
+    "destination": "suspended", "domain": "suspended", "zone": "suspended", "deadline": "deadline",
+    "pull": "somebody who takes it",
 }  # fmt: skip
 _ENDLESS = {
     "limit": "one of its connections ends", "probing": "that delivery ends", "dns": "the answer has come",
@@ -212,7 +213,13 @@ def _reason(reason: dict[str, Any], now_ms: int) -> tuple[str, str, str, str]:
 
 
 def _to(row: dict[str, Any]) -> str:
-    return f"{row['site']} ({row['provider']})" if row["provider"] else str(row["site"])
+    return f"{_site(row)} ({row['provider']})" if row["provider"] else _site(row)
+
+
+def _site(row: dict[str, Any]) -> str:
+    """With what keeps its mail apart from other mail to that site."""
+    apart = row.get("apart", "").removeprefix("@")
+    return f"{row['site']}, only {apart}" if apart else str(row["site"])
 
 
 def _flow(row: dict[str, Any]) -> str:
@@ -255,6 +262,6 @@ def _lane(row: dict[str, Any], now_ms: int) -> Sequence[object]:
         word, cause, _, until = _reason(row["reasons"][0], now_ms)
         why = f"{word}: {cause}"
     return (
-        row["zone"], row["site"], row["source"], row["provider"], _flow(row), f"{row['waiting']:,}",
+        row["zone"], _site(row), row["source"], row["provider"], _flow(row), f"{row['waiting']:,}",
         "yes" if row["parked"] else "no", f"{row['active']} of {row['window'] or 'any number'}", why, until,
     )  # fmt: skip

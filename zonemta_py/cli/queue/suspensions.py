@@ -24,11 +24,14 @@ _WHAT = {
 
 def suspend(
     kind: Annotated[
-        Literal["destination", "tenant", "campaign", "zone", "source"],
-        typer.Argument(metavar="KIND", help="destination, tenant, campaign, zone or source."),
+        Literal["destination", "domain", "tenant", "campaign", "zone", "source"],
+        typer.Argument(metavar="KIND", help="destination, domain, tenant, campaign, zone or source."),
     ],
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Its name; for a destination the site or provider, as in `lanes`.")
+        str,
+        typer.Argument(
+            metavar="NAME", help="Its name; for a destination a site or provider, as in `lanes`, or a recipient domain."
+        ),
     ],
     for_: Annotated[
         str | None,
@@ -45,12 +48,13 @@ def suspend(
     chosen = configuration(config, folder)
     held = answer(chosen, "stop", kind=kind, name=name, seconds=seconds, cause=because)
     now_ms = int(time.time() * 1000)
-    name = name.lower().rstrip(".") if kind == "destination" else name
-    rows = (row for row in answer(chosen, "standing") if (row["kind"], row["name"]) == (kind, name))
-    row: dict[str, Any] = next(rows, {"kind": kind, "name": name, "until_ms": now_ms})  # a second may be over already
+    name = name.lower().rstrip(".") if kind in ("destination", "domain") else name
+    kinds = (kind, "domain") if kind == "destination" else (kind,)
+    rows = [row for row in answer(chosen, "standing") if row["kind"] in kinds and row["name"] == name]
+    row: dict[str, Any] = (rows or [{"kind": kind, "name": name, "until_ms": now_ms}])[0]  # one second may be over
     end = when.until(row["until_ms"], now_ms, "it is resumed")
     waiting = f"flow queues it holds: {held}" if held else "nothing is waiting now"
-    print(printable(f"{kind} {name} is suspended until {end} ({waiting}); undo: {_undo(row)}"))
+    print(printable(f"{row['kind']} {name} is suspended until {end} ({waiting}); undo: {_undo(row)}"))
 
 
 def resume(

@@ -22,6 +22,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "lanes": ("zonemta lanes --zone default", "zonemta lanes --csv > lanes.csv"),
     "standing": ("zonemta standing",),
     "suspend": (
+        "zonemta suspend destination google --for 2h",
         "zonemta suspend destination example.com --for 2h --because 'they asked us to'",
         "zonemta suspend campaign spring",
     ),

@@ -154,7 +154,12 @@ async def _flow_queues(queue: QueueContext, what: str, pace: Pace) -> dict[str, 
 
     def here(flow_queue: FlowQueue) -> bool:
         path = flow_queue.path
-        return path.site in sites or path.provider == domain or path.site.rpartition(":")[0] == domain
+        return (
+            path.site in sites
+            or path.provider == domain
+            or path.site.rpartition(":")[0] == domain
+            or domain == path.stopped
+        )
 
     kinds = {
         "campaign": lambda flow_queue: flow_queue.turn.flow_id.campaign == what,

@@ -1,7 +1,8 @@
 """Checks an operator's stop: one that could not have any effect is refused, with the name that was probably meant.
 
-A destination is a site, or a provider of sites. With a smart host it is the smart host, whatever domain the mail is
-for. Tenants and campaigns are those of mail seen so far, and those in the configuration.
+A destination is a site, or a provider of sites; with a smart host it is the smart host. The name of a domain whose mail
+goes to a site (or smart host) of another name, which may serve other domains too, stops only the mail for that domain:
+kind "domain". Tenants and campaigns are those of mail seen so far, and those in the configuration.
 
 Failures: ValueError, one sentence with the names that exist.
 """
@@ -15,6 +16,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from zonemta_py.config import ConfigError
+from zonemta_py.config.section import domain_rules
 from zonemta_py.config.shipped import shipped
 from zonemta_py.queue.admin.browse import lanes
 from zonemta_py.queue.admin.browse.pace import Pace
@@ -35,7 +37,10 @@ async def stop(queue: QueueContext, kind: str, name: str, seconds: float | None,
     if name:
         if kind == "destination":
             name = name.lower().rstrip(".")
-            await _check_destination(queue, name)
+            kind = await _kind(queue, name)
+        elif kind == "domain":
+            name = name.lower().rstrip(".")
+            _check_domain(name)
         elif kind == "source":
             await _check_source(queue, name)
         elif kind in ("tenant", "campaign"):
@@ -65,49 +70,64 @@ async def _check_source(queue: QueueContext, name: str) -> None:
 # -- destinations
 
 
-async def _check_destination(queue: QueueContext, name: str) -> None:
+async def _kind(queue: QueueContext, name: str) -> str:
+    """Whether it is the name of a destination, or that of a domain whose mail goes to one.
+
+    Raises ValueError if it is neither.
+    """
     schedule = queue.core.schedule
     own = {zone.flow_queues.own.key for zone in schedule.zones.values() if zone.flow_queues.own is not None}
     site = schedule.sites.known(name)
-    elsewhere = isinstance(site, Site) and site.key != name  # a name from before DNS had answered
+    elsewhere = isinstance(site, Site) and site.key != name
     if _HASHED.search(name) or (name in own and not elsewhere):
-        return
-    known = own | await _places(queue)
-    if name in known and not elsewhere:
-        return
-    named = min((key for key in known if key.rpartition(":")[0] == name), default="")
-    if named:
-        raise ValueError(f"there is no destination {name!r}; its name is {named!r}")
-    if all(zone.flow_queues.own is not None for zone in schedule.zones.values()):
-        raise ValueError(
-            f"there is no destination {name!r}: all mail goes to {_and(own)}, whatever its domain; stop that"
-        )
-    if schedule.sites.asks:
-        providers = set(_providers(queue))
-        if name not in providers:
-            await _ask_dns(queue, name, known | providers)
+        return "destination"
+    waited_for, named = await _places(queue)  # the former may be domains whose site is not known yet
+    named |= own
+    if name in named and not elsewhere:
+        return "destination"
+    known = named | waited_for
+    port = min((key for key in known if key.rpartition(":")[0] == name), default="")
+    if port:
+        raise ValueError(f"there is no destination {name!r}; its name is {port!r}")
+    if all(zone.flow_queues.own is not None for zone in schedule.zones.values()) and name not in known:
+        if "." not in name:
+            raise ValueError(f"there is no destination {name!r}; there are {_and(own)}, or give a recipient domain")
+        _check_domain(name)
+        return "domain"
+    if not schedule.sites.asks or name in (providers := set(_providers(queue))):
+        return "destination"
+    return await _by_dns(queue, name, known | providers)
 
 
-async def _places(queue: QueueContext) -> set[str]:
-    """Sites and providers of which something is known, or waits."""
-    found, pace, schedule = set[str](), Pace(), queue.core.schedule
+async def _places(queue: QueueContext) -> tuple[set[str], set[str]]:
+    """Where mail goes that is in memory, and the sites and providers of which something is known."""
+    there, found, pace, schedule = set[str](), set[str](), Pace(), queue.core.schedule
     async for path in pace.each([path for zone in schedule.zones.values() for path in zone.flow_queues.paths.values()]):
-        found.add(path.site)
+        there.add(path.site)
         found.add(path.provider)
     async for name in pace.each(schedule.sites.names()):
         found.add(name)
-    return found - {""}
+    return there, found - {""}
 
 
-async def _ask_dns(queue: QueueContext, name: str, known: set[str]) -> None:
+async def _by_dns(queue: QueueContext, name: str, known: set[str]) -> str:
     site = await admin_orders.look(queue.core.schedule, name)
     if isinstance(site, Site):
-        if site.key != name:
-            raise ValueError(
-                f"mail for {name} goes to {site.key}, which may serve other domains too: stop that destination"
-            )
-    elif not site.temporary:
-        raise ValueError(f"there is no destination {name!r}{_meant(name, known)}: {site.reply.text}")
+        return "destination" if site.key == name else "domain"
+    if site.temporary:
+        return "domain"  # wherever its mail will go
+    if name in known:
+        return "destination"
+    raise ValueError(f"there is no destination {name!r}{_meant(name, known)}: {site.reply.text}")
+
+
+def _check_domain(name: str) -> None:
+    try:
+        domain_rules([name])
+    except ValueError:
+        name += "*"
+    if "*" in name:
+        raise ValueError(f"{name.rstrip('*')!r} is not a recipient domain such as example.com")
 
 
 def _providers(queue: QueueContext) -> list[str]:

@@ -4,9 +4,9 @@ A recipient lives `life_h` hours: the campaign's if it is merged, those of [pull
 (without end, if none are set), else those of [retry]. They are counted in steady time
 (`schedule.steady`: setting the clock makes no mail older), from when it may first be sent: its message was accepted,
 its hold is over (X-Deliver-After), its sending hours are open. Not counted is waiting by choice: while its zone,
-destination, tenant, campaign or source is stopped by an order or a campaign's threshold, and while it is held. All
-other waiting counts, including limits, a rule's rest, an unreachable destination, and time when the machine was off;
-but after more than an hour of that, nothing expires before it could be tried for an hour.
+destination, domain, tenant, campaign or source is stopped by an order or a campaign's threshold, and while it is held.
+All other waiting counts, including limits, a rule's rest, an unreachable destination, and time when the machine was
+off; but after more than an hour of that, nothing expires before it could be tried for an hour.
 
 It expires at the first failed attempt after its end or, if it cannot be tried, by the sweep (`expiry`).
 """
@@ -19,6 +19,7 @@ from zonemta_py.queue.core.campaigns import Campaigns
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.core.tasks.table import Tasks
 from zonemta_py.schedule.batch import FlowQueue
+from zonemta_py.schedule.flow_queues import domain_of
 from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.time import hours
 from zonemta_py.schedule.time.steady import Steady
@@ -50,23 +51,24 @@ class Lifetime:
         shortest_h = min(shortest_h, self._tasks.shortest_life_h)
         return now_ms - self._clock.born_ms(message_id) >= shortest_h * HOUR_MS
 
-    def over(self, flow_queue: FlowQueue, message: Message, note: Note, now_ms: int) -> bool:
+    def over(self, flow_queue: FlowQueue, message: Message, address: str, note: Note, now_ms: int) -> bool:
         """Whether its lifetime is over."""
         begins_ms = self._begins_ms(flow_queue, message, note)
         life_ms = self._life_ms(message, note)
         if now_ms - begins_ms < life_ms or now_ms < self._clock.grace_until_ms:
             return False
-        return now_ms - begins_ms - self._chosen_ms(flow_queue, note, begins_ms, now_ms) >= life_ms
+        return now_ms - begins_ms - self._chosen_ms(flow_queue, address, note, begins_ms, now_ms) >= life_ms
 
-    def ends_ms(self, flow_queue: FlowQueue, message: Message, note: Note, now_ms: int) -> int:
+    def ends_ms(self, flow_queue: FlowQueue, message: Message, address: str, note: Note, now_ms: int) -> int:
         """When its lifetime ends, if nothing is stopped or held from now on."""
         begins_ms = self._begins_ms(flow_queue, message, note)
-        ends_ms = begins_ms + self._life_ms(message, note) + self._chosen_ms(flow_queue, note, begins_ms, now_ms)
+        chosen_ms = self._chosen_ms(flow_queue, address, note, begins_ms, now_ms)
+        ends_ms = begins_ms + self._life_ms(message, note) + chosen_ms
         return max(ends_ms, self._clock.grace_until_ms)
 
-    def chosen_ms(self, flow_queue: FlowQueue, message: Message, note: Note, now_ms: int) -> int:
+    def chosen_ms(self, flow_queue: FlowQueue, message: Message, address: str, note: Note, now_ms: int) -> int:
         """How much of its waiting does not count, because it was stopped or held."""
-        return self._chosen_ms(flow_queue, note, self._begins_ms(flow_queue, message, note), now_ms)
+        return self._chosen_ms(flow_queue, address, note, self._begins_ms(flow_queue, message, note), now_ms)
 
     def _life_ms(self, message: Message, note: Note) -> int:
         if note.life_h:
@@ -86,7 +88,9 @@ class Lifetime:
             begins_ms = max(begins_ms, note.first_ms + apart_ms)
         return begins_ms
 
-    def _chosen_ms(self, flow_queue: FlowQueue, note: Note, since_ms: int, now_ms: int) -> int:
+    def _chosen_ms(self, flow_queue: FlowQueue, address: str, note: Note, since_ms: int, now_ms: int) -> int:
         """How long it was stopped or held by choice."""
         policy, zone = self._schedule.policy, flow_queue.zone.zone.name
-        return max(0, note.kept_ms) + policy.paused_ms(flow_queue.path, flow_queue.flow_id, zone, since_ms, now_ms)
+        path, flow_id = flow_queue.path, flow_queue.flow_id
+        paused_ms = policy.paused_ms(path, flow_id, zone, domain_of(address), since_ms, now_ms)
+        return max(0, note.kept_ms) + paused_ms

@@ -135,7 +135,7 @@ class Classification:
         if result.down_s is not None and (dead or not spoken):
             text = str(result.outcomes[0].reply) if result.outcomes else ""
             if not spoken:
-                policy.learned_concurrency.failed(zone.zone, path.site, path.source, text)
+                policy.learned_concurrency.failed(zone.zone, path.place, path.source, text)
             zone.down(path, self._core.schedule.now(), result.down_s, text)
         elif dead:
             zone.down(path, self._core.schedule.now(), 0, str(result.outcomes[0].reply))
@@ -158,7 +158,7 @@ class Classification:
             policy.stop(NO_TLS, path.site, NO_TLS_S, cause)
         if action.slow:
             policy.slowed(path, cause, lease.since_ms)
-        dead = policy.learned_concurrency.failed(lease.zone, path.site, path.source, cause) if action.fewer else False
+        dead = policy.learned_concurrency.failed(lease.zone, path.place, path.source, cause) if action.fewer else False
         if action.rest_s and path.source:
             policy.stop("rest", f"{path.source} {path.site}", action.rest_s, cause)
             self._core.schedule.changed()

@@ -297,8 +297,10 @@ class Leases:
 
     def _outlived(self, lease: Lease, now_ms: int) -> bool:
         """Whether campaign mail's lifetime is over. Other mail is still tried, however long it had to wait."""
-        life, message, note = self._core.lifetime, lease.message, lease.batch.entries[0].note
-        return life.perhaps_over(message.id, now_ms) and life.over(lease.batch.flow_queue, message, note, now_ms)
+        life, message, first = self._core.lifetime, lease.message, lease.batch.entries[0]
+        return life.perhaps_over(message.id, now_ms) and life.over(
+            lease.batch.flow_queue, message, first.address, first.note, now_ms
+        )
 
     def grant(self, batch: Batch, worker: str) -> Lease | None:
         """A lease with its start record; None if the message's metadata are damaged (which has been dealt with).

@@ -183,7 +183,7 @@ class Settling:
         note = note.tried(now_ms, str(reply))
         if verdict == DEFERRED:
             retry = config.retry
-            ends_ms = self._core.lifetime.ends_ms(flow_queue, message, note, steady_ms)
+            ends_ms = self._core.lifetime.ends_ms(flow_queue, message, entry.address, note, steady_ms)
             if steady_ms >= ends_ms:
                 verdict = BOUNCED
             elif hours.too_late(terms, steady_ms):

@@ -40,7 +40,7 @@ class Expiry:
             return False
         except StoreError:
             return True  # leasing deals with it
-        return core.lifetime.over(flow_queue, message, entry.note, now_ms)
+        return core.lifetime.over(flow_queue, message, entry.address, entry.note, now_ms)
 
     def expire(self, zone: ZoneSchedule, flow_queue: FlowQueue, now_ms: int) -> bool:
         """Ends parked recipients whose lifetime is over. True: there may be more."""

@@ -1,6 +1,6 @@
 """The state of policy: what holds back sources, sites, tenants and campaigns for a while, and what was learned.
 
-    suspend   a destination, tenant, campaign or zone sends nothing until a time (a rule, or an operator)
+    suspend   a destination, domain, tenant, campaign or zone sends nothing until a time (a rule, or an operator)
     rest      a source sends nothing to a site until a time (it is blocked there); other sources take over
     rate      a source's rate at a provider, lowered when that asked for it, and raised again
     concurrency   how many connections a destination takes (`learned_concurrency.py`)
@@ -40,7 +40,7 @@ LOST = "lost"
 """What may have been lost of this, and of the suppression list, to damage: shown until an operator acknowledges it."""
 RATES_MAX = 10_000
 SEEN_MAX = 10_000
-KINDS = ("destination", "tenant", "campaign", "zone", "source", "rest")
+KINDS = ("destination", "domain", "tenant", "campaign", "zone", "source", "rest")
 
 
 class Suspension(NamedTuple):
@@ -111,8 +111,8 @@ class PolicyState:
         path, flow_id = flow_queue.path, flow_queue.flow_id
         if self.stops:
             for kind, name in (
-                ("destination", path.site), ("destination", path.provider), ("tenant", flow_id.tenant),
-                ("campaign", flow_id.campaign),
+                ("domain", path.stopped), ("destination", path.site), ("destination", path.provider),
+                ("tenant", flow_id.tenant), ("campaign", flow_id.campaign),
             ):  # fmt: skip
                 if name and (stop := self._stop(kind, name)):
                     return self._hold("suspended", f"{kind} {name}", stop)
@@ -157,13 +157,15 @@ class PolicyState:
     def _steady_ms(self) -> int:
         return round(self._now() * 1000)
 
-    def paused_ms(self, path: EgressPath, flow_id: FlowId, zone: str, since_ms: int, until_ms: int) -> int:
-        """For how long of that (steady) time somebody had chosen to stop what goes this way."""
+    def paused_ms(
+        self, path: EgressPath, flow_id: FlowId, zone: str, domain: str, since_ms: int, until_ms: int
+    ) -> int:  # fmt: skip
+        """For how long of that (steady) time somebody had chosen to stop what goes this way to that domain."""
         if not (self.stops or self.pauses):
             return 0
         names = (
-            ("zone", zone), ("destination", path.site), ("destination", path.provider), ("tenant", flow_id.tenant),
-            ("campaign", flow_id.campaign), ("source", path.source),
+            ("zone", zone), ("domain", domain), ("destination", path.site), ("destination", path.provider),
+            ("tenant", flow_id.tenant), ("campaign", flow_id.campaign), ("source", path.source),
         )  # fmt: skip
         under_way = [
             (stop.begun_ms, until_ms) for of in names if (stop := self.stops.get(of)) is not None and stop.chosen

@@ -102,7 +102,7 @@ async def _one(queue: QueueContext, key: bytes, value: bytes, lease: Lease | Non
         row["state"] = str(State.QUEUED)  # a deferred one that is due waits like queued ones
         row["before"], row["counted"] = await _before(queue, flow_queue, key, place, pace)
     row["reasons"] += _deadline(queue, terms) if row["reasons"] else []
-    row["life"] = _life(queue, flow_queue, place.id, note)
+    row["life"] = _life(queue, flow_queue, place.id, place.recipient, note)
     if not known:
         flow_queue.parked.exhausted = True  # a flow queue that did not exist has nothing parked
         zone.flow_queues.forget(flow_queue)
@@ -147,7 +147,7 @@ def _deadline(queue: QueueContext, terms: dict[str, Any]) -> list[Row]:
     return [{"kind": "deadline", "cause": cause, "since_ms": 0, "until_ms": until_ms}]
 
 
-def _life(queue: QueueContext, flow_queue: FlowQueue, message_id: str, note: Note) -> Row:
+def _life(queue: QueueContext, flow_queue: FlowQueue, message_id: str, address: str, note: Note) -> Row:
     """Until when it is tried (UNIX ms, 0: unknown, or for ever), and how long it has waited that does not count towards
     its `lifetime`."""
     core = queue.core
@@ -156,8 +156,8 @@ def _life(queue: QueueContext, flow_queue: FlowQueue, message_id: str, note: Not
     except StoreError:
         return {"until_ms": 0, "chosen_ms": 0}
     now_ms = core.clock.steady_ms()
-    ends_ms = core.lifetime.ends_ms(flow_queue, message, note, now_ms)
-    chosen_ms = core.lifetime.chosen_ms(flow_queue, message, note, now_ms)
+    ends_ms = core.lifetime.ends_ms(flow_queue, message, address, note, now_ms)
+    chosen_ms = core.lifetime.chosen_ms(flow_queue, message, address, note, now_ms)
     ever = ends_ms - now_ms > EVER_H * HOUR_MS // 2
     return {"until_ms": 0 if ever else ends_ms - core.clock.apart_ms(), "chosen_ms": chosen_ms}
 

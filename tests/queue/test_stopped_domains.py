@@ -1,0 +1,116 @@
+"""A domain that shares its destination with others is stopped by itself: its mail waits apart, the others' goes on."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.queue.flow import drain, put_all
+from tests.queue.test_sites import Directory, site
+from zonemta_py.queue.api import DEFERRED, Delivery
+
+RELAY = {"name": "default", "default": True, "host": "relay.test", "port": 2525}
+
+
+def shared(**answers: Any) -> Directory:
+    resolver = Directory()
+    resolver.answers = {f"{name}.test": site("big", "giant") for name in "xyz"} | answers
+    return resolver
+
+
+def domains(sent: list[Delivery]) -> Counter[str]:
+    return Counter(recipient.domain for delivery in sent for recipient in delivery.recipients)
+
+
+async def stop(home: Any, name: str, kind: str = "destination", seconds: float | None = None) -> None:
+    await home.queue.ask("stop", kind=kind, name=name, seconds=seconds, cause="told to")
+
+
+async def test_only_mail_for_that_domain_waits(house: Any) -> None:
+    """Mail that came before the order and mail that comes after it; it goes when the order is taken back."""
+    home = await house(resolver=shared())
+    await put_all(home, 3, "x.test")
+    await put_all(home, 3, "y.test")
+    [first] = await home.lease()
+    await stop(home, first.recipients[0].domain.upper() + ".")
+    held = first.recipients[0].domain
+    other = "y.test" if held == "x.test" else "x.test"
+    await home.settle(first, DEFERRED, delay_s=1)
+    await put_all(home, 2, "x.test")
+    await put_all(home, 2, "y.test")
+    assert domains(await drain(home)) == {other: 5}
+    await home.move(2)
+    assert domains(await drain(home)) == {}, "what comes back from a sender waits too"
+    [row] = await home.queue.ask("standing")
+    assert (row["kind"], row["name"], row["cause"]) == ("domain", held, "told to")
+    assert await home.queue.ask("lift", kind="destination", name=held)
+    assert domains(await drain(home)) == {held: 5}
+    await home.sound()
+
+
+async def test_it_survives_a_crash_and_ends_by_itself(house: Any) -> None:
+    """With what had been parked for it, whether a position record has the order or not."""
+    home = await house(resolver=shared())
+    await stop(home, "x.test", seconds=100)
+    await put_all(home, 5, "x.test")
+    await put_all(home, 5, "y.test")
+    assert domains(await drain(home)) == {"y.test": 5}
+    for position in (False, True):
+        if position:
+            await home.queue.maintenance.position()
+        await home.crash(fsck="look")
+        await put_all(home, 1, "y.test")
+        assert domains(await drain(home)) == {"y.test": 1}
+    await home.move(101)
+    assert domains(await drain(home)) == {"x.test": 5}
+    assert await home.queue.ask("standing") == []
+    await home.sound()
+
+
+@pytest.mark.parametrize("behind", ["site", "smart host"])
+async def test_however_much_of_it_there_is_the_others_go_on(house: Any, behind: str) -> None:
+    """What is stopped leaves the window: ten times as many as fit there, before, between and after the others."""
+    more = {"zones": [RELAY]} if behind == "smart host" else {"resolver": shared()}
+    home = await house(queue={"window": 100}, **more)
+    await put_all(home, 500, "x.test")
+    await put_all(home, 20, "y.test")
+    await stop(home, "x.test")
+    await put_all(home, 500, "x.test")
+    await put_all(home, 20, "y.test")
+    assert domains(await drain(home)) == {"y.test": 40}
+    zone = home.queue.core.schedule.zones["default"]
+    assert zone.loaded <= 1, "what is stopped takes no room in memory"
+    await home.crash()
+    await put_all(home, 1, "y.test")
+    assert domains(await drain(home)) == {"y.test": 1}
+    assert await home.queue.ask("lift", kind="domain", name="x.test")
+    assert domains(await drain(home)) == {"x.test": 1000}
+    await home.sound()
+
+
+async def test_a_message_to_several_domains_is_divided(house: Any) -> None:
+    """Behind a smart host one batch has recipients of all domains; those of the stopped one are left out."""
+    home = await house(zones=[RELAY])
+    await home.put("a@x.test", "b@y.test", "c@x.test")
+    await stop(home, "x.test")
+    assert domains(await drain(home)) == {"y.test": 1}
+    [row] = [row for row in await home.queue.ask("lanes") if row["apart"]]
+    assert (row["site"], row["apart"], row["reasons"][0]["kind"]) == ("relay.test:2525", "@x.test", "suspended")
+    assert await home.queue.ask("lift", kind="destination", name="x.test")
+    assert domains(await drain(home)) == {"x.test": 2}
+
+
+async def test_time_in_which_it_is_stopped_makes_no_mail_older(house: Any) -> None:
+    """As with other stops that somebody chose; also once it is lifted, and its mail is among others' again."""
+    home = await house(resolver=shared(), retry={"life_h": 1, "schedule_min": [10]})
+    await home.put("a@x.test", sender="")
+    await stop(home, "x.test")
+    assert await home.leases() == []
+    await home.move(7200)
+    assert await home.idle()
+    assert (await home.sizes())["queued"] == 1
+    await home.queue.ask("lift", kind="domain", name="x.test")
+    [delivery] = await home.leases()
+    await home.settle(delivery, DEFERRED)
+    await home.rest()
+    assert (await home.sizes())["deferred"] == 1, "its life is not over"
