@@ -16,6 +16,8 @@ Questions and answers (plain dicts and lists, ready for JSON):
     stable after wait_s                     number of the journal's last stable record; waits for one behind `after`
     rotate                                  closes the journal's open segment; its name in the archive
     explain what                            why something waits, and until when (`explain.py`)
+    trace what before                       the story of a message or an address, from the journal (`browse/story.py`)
+    qshape by zone limit                    age and destination (`browse/ages.py`)
     lanes zone                              every flow queue in memory: what waits, how much, why not now
     standing                                stops, rests, and learned values (`schedule/admin_orders.py`)
     stop kind name seconds cause, lift kind name            orders about those
@@ -46,7 +48,7 @@ from typing import Any
 from zonemta_py.disk import identity, keys, records
 from zonemta_py.disk.leveldb.store import StoreDamaged, StoreError
 from zonemta_py.queue.admin import backup, metrics, orders, suppressions, suspensions
-from zonemta_py.queue.admin.browse import counts, lanes, listing
+from zonemta_py.queue.admin.browse import ages, counts, lanes, listing, story
 from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.admin.explain import explain
 from zonemta_py.queue.api import QueueRefusal
@@ -330,6 +332,8 @@ QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "stable": _stable,
     "rotate": _rotate,
     "explain": explain,
+    "trace": story.trace,
+    "qshape": ages.qshape,
     "lanes": _paths,
     "standing": _policy,
     "stop": _stop,

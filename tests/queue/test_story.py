@@ -1,0 +1,136 @@
+"""The story of a message, from the journal and the archive; and how old the queue's mail is, by destination."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.queue.flow import drain
+from zonemta_py.disk import journal
+from zonemta_py.disk.frame import Record, frame
+from zonemta_py.disk.records import Type, pack
+from zonemta_py.queue.admin.browse import ages, search
+from zonemta_py.queue.api import DEFERRED, HELD
+
+
+async def trace(home: Any, what: str, **more: Any) -> dict[str, Any]:
+    await home.rest()
+    return dict(await home.queue.ask("trace", what=what, **more))
+
+
+async def test_the_story_of_a_message(house: Any) -> None:
+    """All that happened to it, in order, and nothing of others."""
+    home = await house()
+    message = await home.put("bob@x.test", sender="ann@src.test")
+    other = await home.put("carl@x.test")
+    for delivery in await home.leases():
+        await home.settle(delivery, DEFERRED)
+    await home.move(100_000)
+    for delivery in await home.leases():
+        await home.settle(delivery, HELD if delivery.id == message else DEFERRED)
+    await home.rest()
+    await home.queue.ask("release", id=message)
+    for delivery in await home.leases():
+        await home.settle(delivery)
+    story = await trace(home, message)
+    expected = ["accepted", "attempt", "deferred", "attempt", "held", "released", "attempt", "delivered", "ended"]
+    assert [row["what"] for row in story["rows"]] == expected
+    assert (story["kind"], story["ids"], story["next"]) == ("message", [message], None)
+    assert story["rows"][0]["sender"] == "ann@src.test"
+    assert story["rows"][2]["reply"] == "451 4.2.0 later"
+    assert story["rows"][2]["due_ms"] > 0
+    assert {row["recipients"][0] for row in story["rows"][:-1]} == {"bob@x.test"}
+    assert other not in str(story)
+
+
+async def test_the_story_of_an_address(house: Any) -> None:
+    """Of all messages to it; of those that had others too, only what is about it."""
+    home = await house()
+    ids = [await home.put("bob@x.test", "dora@y.test"), await home.put("bob@x.test"), await home.put("eve@x.test")]
+    await drain(home)
+    story = await trace(home, "bob@X.test")
+    assert story["ids"] == ids[:2]
+    assert {person for row in story["rows"] for person in row["recipients"]} == {"bob@x.test"}
+    assert [row["what"] for row in story["rows"]].count("delivered") == 2
+    assert (await trace(home, "nobody@x.test"))["rows"] == []
+
+
+async def test_a_story_goes_on_before_the_file_where_it_ended(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest segments first, also those in the archive."""
+    monkeypatch.setattr("zonemta_py.queue.admin.browse.story.LOOK_S", 0.0)
+    home = await house()
+    for _ in range(3):
+        await home.put("bob@x.test")
+        for delivery in await home.leases():
+            await home.settle(delivery)
+        await home.queue.ask("rotate")
+    found: list[list[str]] = []
+    before = ""
+    while before is not None:
+        page = await trace(home, "bob@x.test", before=before)
+        found.append(page["ids"])
+        before = page["next"]
+    ids = [one for page in found for one in page]
+    assert len(found) >= 3
+    assert sorted(set(ids), reverse=True) == [one for at, one in enumerate(ids) if one not in ids[:at]]
+    assert len(set(ids)) == 3
+
+
+async def test_what_is_neither_an_id_nor_an_address(house: Any) -> None:
+    """One sentence."""
+    home = await house()
+    with pytest.raises(ValueError, match="'x' is neither a message's id nor an address"):
+        await home.queue.ask("trace", what="x")
+
+
+def test_a_text_is_found_wherever_it_lies(tmp_path: Path) -> None:
+    """In records of all sizes, also where a block ends in the midst of it: as by reading them all."""
+    die = random.Random(1)
+    written: list[Record] = []
+    for seq in range(1, 400):
+        filling = "x" * die.choice((0, 10, 500, 5_000, 90_000) if seq % 40 == 0 else (0, 10, 500))
+        name = f"{die.randrange(20):016x}"
+        written.append(Record(seq, seq, int(Type.FINISH), pack([filling, name, filling])))
+    data, path = b"", tmp_path / "0000000000000001.journal"
+    for record in written:
+        data += frame([record], len(data))
+    path.write_bytes(data)
+    assert [record.seq for record in journal.read_file(path, [])] == [record.seq for record in written]
+    for number in range(21):
+        text = f"{number:016x}".encode()
+        there = [record.seq for record in written if text in record.body]
+        assert [record.seq for record in search.records_with(path, text)] == there
+    first = search.first_of(path)
+    assert first is not None
+    assert first.seq == 1
+
+
+def test_an_empty_file_has_nothing(tmp_path: Path) -> None:
+    """A segment that has just begun."""
+    (tmp_path / "empty").touch()
+    assert search.records_with(tmp_path / "empty", b"x") == []
+    assert search.first_of(tmp_path / "empty") is None
+
+
+async def test_ages_by_domain_site_and_provider(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each recipient in its age, the largest destination first; of one zone, too."""
+    monkeypatch.setattr(ages, "PAGE_S", 60.0)
+    home = await house()
+    await home.put("a@old.test", "b@old.test")
+    for delivery in await home.leases():
+        await home.settle(delivery, DEFERRED)
+    await home.move(3 * 3600)
+    await home.put("c@new.test")
+    await home.rest()
+    shape = await home.queue.ask("qshape")
+    assert (shape["complete"], shape["walked"], shape["of"]) == (True, 3, 3)
+    assert shape["rows"] == [
+        {"name": "old.test", "total": 2, "ages": [0, 0, 0, 0, 0, 0, 2, 0, 0, 0]},
+        {"name": "new.test", "total": 1, "ages": [1, 0, 0, 0, 0, 0, 0, 0, 0, 0]},
+    ]
+    assert shape["all"]["ages"] == [1, 0, 0, 0, 0, 0, 2, 0, 0, 0]
+    assert (await home.queue.ask("qshape", by="site", zone="default"))["names"] == 2
+    assert (await home.queue.ask("qshape", by="provider"))["rows"][0]["name"] == ""
+    with pytest.raises(ValueError, match="ages are counted by domain, site, provider, not by 'sender'"):
+        await home.queue.ask("qshape", by="sender")
