@@ -20,8 +20,9 @@ class Lines:
         self.bytes = b""
         self.log = MailLog(SHAPES[shape], self._put, people, entries)
 
-    def _put(self, lines: bytes) -> None:
+    def _put(self, lines: bytes) -> bool:
         self.bytes += lines
+        return True
 
     def rows(self) -> list[dict[str, Any]]:
         self.log.flush()

@@ -30,10 +30,11 @@ class MailLog:
     """put: writes whole lines. persons: hides personal data, None: it stays. entries: plugins, None: none listens."""
 
     def __init__(
-        self, shape: Shape, put: Callable[[bytes], None], persons: Persons | None, entries: Filter | None
+        self, shape: Shape, put: Callable[[bytes], bool], persons: Persons | None, entries: Filter | None
     ) -> None:
         self._shape, self._put, self._persons, self._entries = shape, put, persons, entries
         self._lines: list[bytes] = []
+        self._due = False
 
     def line(self, ms: int, message: str, fields: dict[str, Any]) -> None:
         """fields: without empty ones. ms: UNIX time."""
@@ -50,15 +51,23 @@ class MailLog:
                 line = self._shape(ms, level, logger, message, kept)
         except Exception:  # a line is not worth a queue
             return
-        if not self._lines:
-            asyncio.get_running_loop().call_later(FLUSH_S, self.flush)
         self._lines.append(line)
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_later(FLUSH_S, self._tick)
 
-    def flush(self) -> None:
-        """Writes what has been gathered."""
+    def _tick(self) -> None:
+        """Again and again, while something waits for its reader."""
+        self._due = not self.flush()
+        if self._due:
+            asyncio.get_running_loop().call_later(FLUSH_S, self._tick)
+
+    def flush(self) -> bool:
+        """Writes what has been gathered; False: some of it waits."""
         lines, self._lines = self._lines, []
         with contextlib.suppress(OSError):
-            self._put(b"".join(lines))
+            return self._put(b"".join(lines))
+        return True
 
 
 def of(config: Config, entries: Filter | None) -> MailLog | None:

@@ -66,8 +66,8 @@ class LogStream(io.TextIOBase):
 
     # -- what is logged
 
-    def put(self, lines: bytes) -> None:
-        """Whole lines."""
+    def put(self, lines: bytes) -> bool:
+        """Whole lines. False: some wait for their reader."""
         with self._lock:
             if len(self._waiting) + len(lines) > WAITING_BYTES_MAX:
                 lost = lines.count(b"\n")
@@ -80,6 +80,7 @@ class LogStream(io.TextIOBase):
                 self._waiting += self.shape(said) if self.shape else f"{said}\n".encode()
                 self._untold = 0
                 self._send()
+            return not self._waiting
 
     def _send(self) -> None:
         waiting = self._waiting
